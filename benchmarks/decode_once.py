@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.export.registry import write_trace
+from kprof_inject.export.formats import write_trace
 from kprof_inject.pipeline.captures import decode_launches, run_to_decode, run_to_write
 from kprof_inject.timeline.timeline import Timeline
 

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.export.registry import write_trace
+from kprof_inject.export.formats import write_trace
 from kprof_inject.timeline.timeline import decode_launch
 
 PROGRAM = Path(__file__).with_name("timed_example.py")

@@ -116,8 +116,8 @@ def _own(workspace: Path) -> Path:
 def _end(profile: Profile, folder: Path) -> None:
     """Say what was found; nothing where no kernel was launched."""
     from kprof_inject.errors import KprofError
-    from kprof_inject.places import named
     from kprof_inject.runtime import faults
+    from kprof_inject.workspace_paths import named
 
     try:
         profile.__exit__(None, None, None)

@@ -33,7 +33,7 @@ Job = Callable[[], Iterable[T]]
 """Gives some values; called again, the same once more."""
 
 
-class Run(Protocol):
+class JobRunner(Protocol):
     """Does jobs that need nothing of each other; what they give comes in their order."""
 
     def __call__(self, jobs: Sequence[Job[T]], /) -> Iterator[T]: ...
@@ -44,7 +44,7 @@ def in_turn(jobs: Sequence[Job[T]]) -> Iterator[T]:
     return chain.from_iterable(job() for job in jobs)
 
 
-def forked(count: int) -> Run:
+def forked(count: int) -> JobRunner:
     """Do them in ``count`` forks of this process, 64 at most; what ``count + 1`` jobs give is in memory at a time.
     Where nothing can be forked (Linux alone, and there no daemon of ``multiprocessing``), or ``count`` is less than 2,
     it is ``in_turn``.

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from kprof_inject.analysis.launch_report import LaunchReport, PendingReport, pending_report, report_on
-from kprof_inject.analysis.overview import ProgramFinding, findings_in
+from kprof_inject.analysis.program_overview import ProgramFinding, findings_in
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.foreign_buffer import described, parse_names, read_buffer_array
 from kprof_inject.errors import KprofError, did_you_mean
+from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook, hooks_of
-from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text
-from kprof_inject.report.explanation.evidence import explanation
+from kprof_inject.report.explanation.gathering import explanation
 from kprof_inject.timeline.timeline import Timeline
 
 ALL = "*"

@@ -11,7 +11,7 @@ from kprof_inject.select.sites import InsertPoint
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.dialect import EVENT
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.values import names_in, result_names
+from kprof_inject.ttgir.ssa_values import names_in, result_names
 
 
 class Insertable(Protocol):

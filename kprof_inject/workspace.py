@@ -34,7 +34,15 @@ from kprof_inject.capture.schema import (
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, read_regular, write_bytes, write_json, write_text
-from kprof_inject.places import MARK_FILE, how_to_make, into, named, require_no_links, require_ours, where_to_look
+from kprof_inject.workspace_paths import (
+    MARK_FILE,
+    how_to_make,
+    into,
+    named,
+    require_no_links,
+    require_ours,
+    where_to_look,
+)
 
 WORKSPACE_VERSION = 1
 

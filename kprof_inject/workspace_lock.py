@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from kprof_inject.capture.encoding import decode, encode, read_json
 from kprof_inject.errors import KprofError, printable
-from kprof_inject.places import LOCK_FILE, require_ours
+from kprof_inject.workspace_paths import LOCK_FILE, require_ours
 
 _held: set[IO[bytes]] = set()
 """The lock files that this process holds."""

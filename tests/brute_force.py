@@ -14,12 +14,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.evaluation.accesses import Access, access_of
-from kprof_inject.analysis.evaluation.executed_operation import Executed
-from kprof_inject.analysis.evaluation.footprints import Ranges
-from kprof_inject.analysis.evaluation.grids import CTA, GridAxis, Mask, Part, Sum, dimension, loop_axis
-from kprof_inject.analysis.evaluation.values import Descriptor
-from kprof_inject.analysis.evaluation.walk import executed
+from kprof_inject.analysis.interpreter.abstract_values import Descriptor
+from kprof_inject.analysis.interpreter.accesses import Access, access_of
+from kprof_inject.analysis.interpreter.axis_arrays import (
+    CTA,
+    AxisArray,
+    GridAxis,
+    IntegerExpr,
+    Mask,
+    dimension,
+    loop_axis,
+)
+from kprof_inject.analysis.interpreter.executed_operation import Executed
+from kprof_inject.analysis.interpreter.footprints import Ranges
+from kprof_inject.analysis.interpreter.interpreter import executed
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.parser import parse
 
@@ -432,7 +440,7 @@ def assert_right(ran: Ran) -> None:
 
 def assert_bytes_right(ran: Ran, sms: Sequence[int] = ()) -> None:
     """The bytes that are known to be touched are those that were, or some of them where that is all that is said."""
-    sm_of_cta = Part((CTA,), np.array(sms)) if sms else None
+    sm_of_cta = AxisArray((CTA,), np.array(sms)) if sms else None
     for access, touched in ran.accesses():
         is_least = access.mask is not None and access.mask.is_least
         if access.places is not None:
@@ -465,16 +473,16 @@ def _fields(block: Block) -> list[int]:
     return [block.address, *block.shape, *block.strides_bytes]
 
 
-def _at(value: Sum | Mask, places: Mapping[GridAxis, int], rank: int) -> Array:
+def _at(value: IntegerExpr | Mask, places: Mapping[GridAxis, int], rank: int) -> Array:
     """The value of one CTA in one iteration of each loop: an array of this rank."""
-    if isinstance(value, Sum):
+    if isinstance(value, IntegerExpr):
         found: Array = sum((_part_at(part, places, rank) for part in value.parts), np.zeros([1] * rank, np.int64))
         return found
     factors = [_part_at(part, places, rank) for part in value.factors]
     return np.asarray(np.logical_and.reduce(np.broadcast_arrays(np.full([1] * rank, True), *factors)))
 
 
-def _part_at(part: Part, places: Mapping[GridAxis, int], rank: int) -> Array:
+def _part_at(part: AxisArray, places: Mapping[GridAxis, int], rank: int) -> Array:
     tensors = [dimension(number) for number in range(rank)]
     index = tuple(slice(None) if axis in tensors else places[axis] for axis in part.axes)
     sizes = dict(zip(part.axes, part.values.shape, strict=True))

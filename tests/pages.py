@@ -24,8 +24,8 @@ from pathlib import Path
 
 from programs.child import REPO, SMALL_TORCH, clean_environment, python_path
 
-from kprof_inject.places import DEMO_WORKSPACE
 from kprof_inject.viewing.site import offline_ui
+from kprof_inject.workspace_paths import DEMO_WORKSPACE
 
 PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
 

@@ -33,7 +33,7 @@ from kprof_inject.export.perfetto import perfetto_trace
 from kprof_inject.report.diff.gate import crossings
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.table import diff_json
-from kprof_inject.report.explanation.evidence import explanation
+from kprof_inject.report.explanation.gathering import explanation
 from kprof_inject.report.html.document import all_sections, launch_meta
 from kprof_inject.report.html.kernel_rows import kernel_rows
 from kprof_inject.report.html.pictures import ScopePictures

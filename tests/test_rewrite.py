@@ -13,9 +13,9 @@ from golden import fixture_id, fixtures, installed_fixtures, kernel_of, one_of_e
 from planning import SELECTOR_SETS, fixture_view, plans_of, view_of_text
 
 from kprof_inject.rewrite import apply, strip
+from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 

@@ -23,11 +23,11 @@ from renamed_scopes import (
     said_of_pair,
 )
 
-from kprof_inject.analysis.answer import advice_on
+from kprof_inject.analysis.advice import advice_on
 from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.report.diff.matching import identities, match_scopes
+from kprof_inject.report.diff.scope_matching import identities, match_scopes
 
 REPO = Path(__file__).resolve().parent.parent
 CAPTURES = ("kprof_inject/demo/captures/one-stage", "kprof_inject/demo/captures/three-stages", "tests/captures/matmul")

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import experiments_at
-from kprof_inject.places import where_to_look
 from kprof_inject.workspace import DumpedKernel, Workspace
 from kprof_inject.workspace_lock import held
+from kprof_inject.workspace_paths import where_to_look
 
 INFO = DumpedKernelRecord(name="gemm", override_key="KEY", file_name="gemm_file")
 

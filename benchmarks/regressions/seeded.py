@@ -34,7 +34,7 @@ from triton import knobs
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.captures import decode_capture
-from kprof_inject.pipeline.sides import Rounds, Side
+from kprof_inject.pipeline.compare_runs import ComparedRounds, ComparedSide
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.structure import changes_between
 from kprof_inject.report.diff.structure_text import change_json
@@ -155,10 +155,10 @@ class Changed:
     """A side: all kernels that have one change, or the plain ones. ``overrides`` are Triton's variables for the step
     that times them as they are; records go into what that step dumped."""
 
-    side: Side
+    side: ComparedSide
     overrides: Mapping[str, str]
 
-    def profile_once(self, rounds: Rounds) -> bool:
+    def profile_once(self, rounds: ComparedRounds) -> bool:
         """Whether that went well."""
         for words in rounds.steps(self.side):
             variables = self.side.variables() | (self.overrides if words[0] == "dump" else {})
@@ -173,8 +173,8 @@ def profiled(
 ) -> Iterator[Outcome]:
     """Each change is a side, and all sides take turns."""
     program = (sys.executable, str(PROGRAM), "--launches", LAUNCHES)
-    runs = Rounds(rounds, SELECTORS, "*", "all", program, BUFFER)
-    first = Changed(Side("plain", folder / "plain", arguments=tuple(plain)), {})
+    runs = ComparedRounds(rounds, SELECTORS, "*", "all", program, BUFFER)
+    first = Changed(ComparedSide("plain", folder / "plain", arguments=tuple(plain)), {})
     if not first.profile_once(runs):
         raise SystemExit("the plain kernels could not be profiled")
     dumped = {one.name: one for one in Workspace.open(first.side.workspace).kernels()}
@@ -189,7 +189,7 @@ def profiled(
             place = overrides / kernel.info.override_key
             place.mkdir(parents=True)
             (place / f"{kernel.info.file_name}.ttgir").write_text(seeded[seed.name].path.read_text())
-        side = Side(change, folder / change, arguments=tuple(seed.kernel for seed in of_change))
+        side = ComparedSide(change, folder / change, arguments=tuple(seed.kernel for seed in of_change))
         sides[change] = Changed(side, {"TRITON_KERNEL_OVERRIDE": "1", "TRITON_OVERRIDE_DIR": str(overrides)})
     failed = set()
     for number in range(rounds):
@@ -210,7 +210,7 @@ def profiled(
                 yield Outcome(seed, "-", False, "-", ["could not be profiled"], [])
 
 
-def compared(name: str, plain: Side, changed: Side, folder: Path) -> Mapping[str, Any]:
+def compared(name: str, plain: ComparedSide, changed: ComparedSide, folder: Path) -> Mapping[str, Any]:
     """What ``diff --json`` has of a pair; it is kept in the folder, too."""
     kernel = SEEDS[name].kernel
     values = diff_json(diff_captures(*(timelines(side, kernel) for side in (plain, changed))))
@@ -219,7 +219,7 @@ def compared(name: str, plain: Side, changed: Side, folder: Path) -> Mapping[str
     return found
 
 
-def timelines(side: Side, name: str) -> list[Timeline]:
+def timelines(side: ComparedSide, name: str) -> list[Timeline]:
     kernel = Choice(kernels=(KERNELS[name].function.__name__,))
     return [one for folder in side.captures() for one in decode_capture(read_capture(folder), say, kernel)]
 

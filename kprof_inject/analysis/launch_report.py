@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+from kprof_inject.analysis.async_work.flight_metrics import Flights, flights_of
+from kprof_inject.analysis.async_work.groups import InFlight
+from kprof_inject.analysis.async_work.recorded import recorded_in_flight
 from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
-from kprof_inject.analysis.evaluation.executions import ExecutedKernel, executed_kernel
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
-from kprof_inject.analysis.flights.figures import Flights, flights_of
-from kprof_inject.analysis.flights.groups import InFlight
-from kprof_inject.analysis.flights.recorded import recorded_in_flight
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel, executed_kernel
 from kprof_inject.analysis.roofs.limits import Limit, limit_of
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight, speed_of_light
 from kprof_inject.analysis.summary import LaunchSummary, summarise

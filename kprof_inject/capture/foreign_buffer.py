@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.encoding import converted, decode
 from kprof_inject.capture.foreign.entries import Entries, Profiler, Recorded
-from kprof_inject.capture.foreign.registry import PROFILERS, profiler_of
+from kprof_inject.capture.foreign.profilers import PROFILERS, profiler_of
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
 from kprof_inject.capture.schema import ProcessRecord

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import (
+from kprof_inject.capture.buffer_layouts import (
     CLOCK_HIGH_MASK,
     CLOCK_LOW_BITS,
     ENTRY_BYTES,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from kprof_inject.capture.layouts import HEADER_WORDS, WORDS_PER_ENTRY
+from kprof_inject.capture.buffer_layouts import HEADER_WORDS, WORDS_PER_ENTRY
 from kprof_inject.errors import KprofError
 
 _VERSION = 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kprof_inject.capture.layouts import ENTRY_BYTES, HEADER_WORDS, TIMES_WORDS
+from kprof_inject.capture.buffer_layouts import ENTRY_BYTES, HEADER_WORDS, TIMES_WORDS
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import ctas_per_sm, limits_of
 from kprof_inject.errors import KprofError

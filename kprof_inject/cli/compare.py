@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import click
 
-from kprof_inject.cli.compared_settings import Settings, values_of, variables_of
+from kprof_inject.cli.compared_settings import ComparedSettings, values_of, variables_of
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
@@ -24,8 +24,15 @@ from kprof_inject.cli.options import (
     tag_option,
 )
 from kprof_inject.cli.reading_options import source_option
-from kprof_inject.pipeline.sides import Rounds, Side, SideFailed, first_slower, profile_in_turn, require_usable
-from kprof_inject.report.diff.changes import ChangeVerdict
+from kprof_inject.pipeline.compare_runs import (
+    ComparedRounds,
+    ComparedSide,
+    SideFailed,
+    first_slower,
+    profile_in_turn,
+    require_usable,
+)
+from kprof_inject.report.diff.change_verdicts import ChangeVerdict
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
@@ -152,10 +159,10 @@ def command(
     limit = None if limit_text is None else parse_limit(limit_text)
     require_place_for(html_path, workspace=folder)
     require_startable(program)
-    settings = Settings(pythons, tritons, variables_of(environment), arguments, values_of(values_text))
+    settings = ComparedSettings(pythons, tritons, variables_of(environment), arguments, values_of(values_text))
     sides = settings.sides(folder, bisect=bisect)
     require_usable(sides)
-    runs = Rounds(rounds, selectors, kernel, launches, program)
+    runs = ComparedRounds(rounds, selectors, kernel, launches, program)
     try:
         a, b, diff = _around_slower(sides, runs) if bisect else _compared(sides[0], sides[-1], runs)
     except SideFailed as failed:
@@ -171,12 +178,12 @@ def command(
 
 
 class _Compared(NamedTuple):
-    a: Side
-    b: Side
+    a: ComparedSide
+    b: ComparedSide
     diff: CaptureDiff
 
 
-def _around_slower(sides: Sequence[Side], runs: Rounds) -> _Compared:
+def _around_slower(sides: Sequence[ComparedSide], runs: ComparedRounds) -> _Compared:
     """The first side that is slower than the first of all, and the one before it; the first and the last if none is."""
     first = sides[0]
     with_first: dict[int, _Compared] = {}
@@ -194,7 +201,7 @@ def _around_slower(sides: Sequence[Side], runs: Rounds) -> _Compared:
     return with_first[found] if before is first else _compared(before, slower, runs)
 
 
-def _compared(a: Side, b: Side, runs: Rounds) -> _Compared:
+def _compared(a: ComparedSide, b: ComparedSide, runs: ComparedRounds) -> _Compared:
     return _Compared(a, b, diff_captures(*profile_in_turn((a, b), runs, say)))
 
 
@@ -208,7 +215,7 @@ def _show(diff: CaptureDiff, names: tuple[str, str], html_path: Path | None, *, 
         print_diff_tables(diff, table_console())
 
 
-def _is_slower(a: Side, b: Side, diff: CaptureDiff) -> bool:
+def _is_slower(a: ComparedSide, b: ComparedSide, diff: CaptureDiff) -> bool:
     verdicts = {kernel.launch.verdict for kernel in diff.kernels}
     if ChangeVerdict.SLOWER in verdicts:
         say(f"{b.name} is slower than {a.name}")

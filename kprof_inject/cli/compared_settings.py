@@ -13,7 +13,7 @@ from typing import TypeVar
 import click
 
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.sides import Side
+from kprof_inject.pipeline.compare_runs import ComparedSide
 
 _Setting = TypeVar("_Setting")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -49,7 +49,7 @@ def values_of(text: str | None) -> tuple[tuple[str, str], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ComparedSettings:
     """What the sides differ in, as the options say it. ``variables`` and ``arguments`` are of all sides but A."""
 
     pythons: Sequence[str]
@@ -58,7 +58,7 @@ class Settings:
     arguments: tuple[str, ...]
     values: Sequence[tuple[str, str]]
 
-    def sides(self, folder: Path, *, bisect: bool) -> list[Side]:
+    def sides(self, folder: Path, *, bisect: bool) -> list[ComparedSide]:
         """A and B, or, to be bisected, all that were named, in their order."""
         most = max(len(self.pythons), len(self.tritons), len(self.values), 2)
         if not (self.pythons or self.tritons or self.variables or self.arguments or self.values):
@@ -75,7 +75,7 @@ class Settings:
             raise click.UsageError("--bisect needs at least three --python or --triton, or three --values")
         return [self._side(folder, number, most) for number in range(most)]
 
-    def _side(self, folder: Path, number: int, most: int) -> Side:
+    def _side(self, folder: Path, number: int, most: int) -> ComparedSide:
         python, triton = _of_side(self.pythons, number, most), _of_side(self.tritons, number, most)
         variables, arguments = (dict(self.variables), self.arguments) if number else ({}, ())
         value = self.values[number] if self.values else None
@@ -86,7 +86,9 @@ class Settings:
         letter = ascii_uppercase[number] if number < len(ascii_uppercase) else f"side {number + 1}"
         told = ", ".join(str(one) for one in (python, triton, value and "=".join(value)) if one)
         name = f"{letter} ({told})" if told else letter
-        return Side(name, folder / letter, python or sys.executable, triton and triton.absolute(), variables, arguments)
+        return ComparedSide(
+            name, folder / letter, python or sys.executable, triton and triton.absolute(), variables, arguments
+        )
 
 
 def _of_side(settings: Sequence[_Setting], number: int, most: int) -> _Setting | None:

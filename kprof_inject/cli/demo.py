@@ -14,15 +14,14 @@ from kprof_inject.analysis.launch_report import pending_report
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
-from kprof_inject.cli.captures import write_and_say
+from kprof_inject.cli.capture_arguments import write_and_say
 from kprof_inject.cli.console import as_a_step, say, table_console
 from kprof_inject.cli.options import path_type
 from kprof_inject.cli.printed_reports import print_report, say_next
 from kprof_inject.errors import KprofError
-from kprof_inject.export.registry import TraceFile
+from kprof_inject.export.formats import TraceFile
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_module, view_of
-from kprof_inject.places import DEMO_WORKSPACE
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.table import print_diff_answer
 from kprof_inject.runtime.devices.device import has_gpu
@@ -30,6 +29,7 @@ from kprof_inject.runtime.packages import install_command, is_installed, missing
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
+from kprof_inject.workspace_paths import DEMO_WORKSPACE
 
 _PACKAGE = Path(__file__).parents[1]
 _CAPTURES = _PACKAGE / "demo" / "captures"
@@ -40,7 +40,7 @@ SELECTORS = ("func", "loop", "iter", "op(*wait*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DemoRun:
     """The example with these arguments; its capture is shipped under this name."""
 
     name: str
@@ -53,8 +53,8 @@ class Run:
 
 
 RUNS = (
-    Run("one-stage", ("--num-stages", "1"), "A: a matmul as it is, with num_stages=1"),
-    Run("three-stages", ("--num-stages", "3"), "B: the advice followed, with num_stages=3"),
+    DemoRun("one-stage", ("--num-stages", "1"), "A: a matmul as it is, with num_stages=1"),
+    DemoRun("three-stages", ("--num-stages", "3"), "B: the advice followed, with num_stages=3"),
 )
 
 
@@ -92,7 +92,7 @@ def command(ctx: click.Context, workspace: Path) -> None:
     say("your own program: kprof-inject profile -- PROG")
 
 
-def _profile(ctx: click.Context, workspace: Path, run: Run) -> None:
+def _profile(ctx: click.Context, workspace: Path, run: DemoRun) -> None:
     profile = cast(click.Group, ctx.find_root().command).get_command(ctx, "profile")
     try:
         ctx.invoke(cast(click.Command, profile), workspace=workspace, selectors=SELECTORS, program=run.program)

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.resources import KernelResources
-from kprof_inject.cli.captures import origin_line
+from kprof_inject.cli.capture_arguments import origin_line
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import CapturePath, HarmlessSetting, json_option, path_type, require_place_for
 from kprof_inject.cli.reading_options import (
@@ -28,7 +28,6 @@ from kprof_inject.cli.reading_options import (
 from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.files import read_text
 from kprof_inject.pipeline.captures import decode_capture, open_capture
-from kprof_inject.places import DEFAULT_WORKSPACE, into, is_module, is_workspace
 from kprof_inject.quantities import counted
 from kprof_inject.report.diff.builds import build_lines, builds_json
 from kprof_inject.report.diff.gate import crossings, parse_limit
@@ -43,6 +42,7 @@ from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, into, is_module, is_workspace
 
 _SIDES = ("A", "B")
 _OF_MODULES = ("place", "other", "as_json")

@@ -9,10 +9,10 @@ import click
 from kprof_inject.cli.console import say, say_next_step
 from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
 from kprof_inject.pipeline.programs import dump
-from kprof_inject.places import named
 from kprof_inject.runtime.program import own_input, require_startable
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
+from kprof_inject.workspace_paths import named
 
 
 @click.command("dump", context_settings=PROGRAM_SETTINGS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kprof_inject.analysis.launch_report import AnyReport
-from kprof_inject.analysis.overview import overview
+from kprof_inject.analysis.program_overview import overview
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.cli.console import say
@@ -18,14 +18,14 @@ from kprof_inject.cli.reading_options import buffer_options, launch_options, sco
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, numbered_capture, open_capture
 from kprof_inject.pipeline.reports import pending_reports
-from kprof_inject.places import DEFAULT_WORKSPACE, is_workspace
 from kprof_inject.report.explanation.answers import answer
 from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, answer_text, explanation_text
 from kprof_inject.report.explanation.change import answer_on_change
-from kprof_inject.report.explanation.evidence import explanation
+from kprof_inject.report.explanation.explanation_schema import Answer
+from kprof_inject.report.explanation.gathering import explanation
 from kprof_inject.report.explanation.questions import CHANGED, FORMS, Question, parse_question
-from kprof_inject.report.explanation.schema import Answer
 from kprof_inject.timeline.choice import Choice
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_workspace
 
 
 @click.command("explain")

@@ -15,12 +15,12 @@ from kprof_inject.cli.plans import plan_json, say_changes, say_kernels, say_plan
 from kprof_inject.cli.recording_options import style_options
 from kprof_inject.files import write_json
 from kprof_inject.pipeline.insertion import changed_sources, insert_kernels, insert_module, view_of, write_insertions
-from kprof_inject.places import is_meant, named
 from kprof_inject.select.plan import scope_table
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.style import Style
 from kprof_inject.workspace import Workspace, snapshot_beside
 from kprof_inject.workspace_lock import held
+from kprof_inject.workspace_paths import is_meant, named
 
 # The kinds of sites that come from the text of a source file.
 _MARKED = frozenset({ScopeKind.MARKER, ScopeKind.INSTANT})

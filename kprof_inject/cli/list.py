@@ -16,11 +16,11 @@ from kprof_inject.cli.console import print_error, read_input, say, table_console
 from kprof_inject.cli.options import json_option, place_argument
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import view_of, views_in
-from kprof_inject.places import is_meant, named
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.select.candidates import Candidate, outline
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.workspace import DumpedKernel, Workspace, snapshot_beside
+from kprof_inject.workspace_paths import is_meant, named
 
 
 @dataclass(frozen=True, slots=True)

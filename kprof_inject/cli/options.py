@@ -12,8 +12,8 @@ import click
 
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
-from kprof_inject.places import DEFAULT_WORKSPACE
 from kprof_inject.select.tags import OPTION
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -13,12 +13,12 @@ from rich.text import Text
 
 from kprof_inject.cli.console import print_error, say, say_table
 from kprof_inject.pipeline.insertion import KernelInsertion, empty_handed
-from kprof_inject.places import named
 from kprof_inject.quantities import counted
 from kprof_inject.select.plan import Plan, Scope, Selection, scope_table
 from kprof_inject.select.selectors import Selector
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
+from kprof_inject.workspace_paths import named
 
 # A table of more would scroll away what comes before it, and be scrolled away by what comes after.
 _MOST_SCOPES = 20

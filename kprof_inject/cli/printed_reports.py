@@ -11,11 +11,11 @@ from textwrap import indent
 import click
 
 from kprof_inject.analysis.launch_report import AnyReport
-from kprof_inject.analysis.overview import glob_of, overview
+from kprof_inject.analysis.program_overview import glob_of, overview
 from kprof_inject.cli.console import is_a_step, say, table_console
-from kprof_inject.places import into, is_workspace, named
 from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.workspace import Workspace
+from kprof_inject.workspace_paths import into, is_workspace, named
 
 
 def print_json(reports: Sequence[AnyReport]) -> None:

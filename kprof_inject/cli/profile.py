@@ -15,7 +15,7 @@ import click
 from kprof_inject.analysis.launch_report import pending_report
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.cli.captures import origin_line, write_and_say
+from kprof_inject.cli.capture_arguments import origin_line, write_and_say
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,

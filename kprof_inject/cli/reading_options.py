@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from click.core import ParameterSource
 
-from kprof_inject.capture.foreign.registry import PROFILERS
+from kprof_inject.capture.foreign.profilers import PROFILERS
 from kprof_inject.capture.foreign_buffer import BufferDescription, parse_names
 from kprof_inject.capture.redaction import LEFT_OUT, STAYS
 from kprof_inject.cli.options import Function, HarmlessSetting, ProgramSetting, kernel_option, offered, path_type
 from kprof_inject.export.drawing import LAYOUT_NAMES
+from kprof_inject.export.formats import ENDINGS, DrawingFormat, TraceFile, format_of
 from kprof_inject.export.hooks import Hook
-from kprof_inject.export.registry import ENDINGS, DrawingFormat, TraceFile, format_of
 from kprof_inject.timeline.choice import Choice, NumberSet
 
 if TYPE_CHECKING:

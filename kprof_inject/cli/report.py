@@ -11,7 +11,7 @@ import click
 
 from kprof_inject.analysis.launch_report import LaunchReport, pending_report
 from kprof_inject.capture.foreign_buffer import BufferDescription
-from kprof_inject.cli.captures import origin_line
+from kprof_inject.cli.capture_arguments import origin_line
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import HarmlessSetting, json_option, path_type, place_argument, require_place_for
 from kprof_inject.cli.printed_reports import print_json, print_report, print_whole_report, say_next

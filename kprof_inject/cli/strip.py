@@ -9,9 +9,9 @@ import click
 from kprof_inject.cli.console import read_input, write_result
 from kprof_inject.cli.options import path_type, require_place_for
 from kprof_inject.errors import KprofError
-from kprof_inject.places import is_module, named_alike
 from kprof_inject.rewrite import strip
 from kprof_inject.ttgir.parser import parse
+from kprof_inject.workspace_paths import is_module, named_alike
 
 
 @click.command("strip")

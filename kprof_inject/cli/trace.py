@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kprof_inject.capture.foreign_buffer import BufferDescription
-from kprof_inject.cli.captures import loss_lines, write_and_say
+from kprof_inject.cli.capture_arguments import loss_lines, write_and_say
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import ProgramSetting, path_type, place_argument, require_place_for
 from kprof_inject.cli.reading_options import (
@@ -18,8 +18,8 @@ from kprof_inject.cli.reading_options import (
     scope_names_option,
     trace_file,
 )
+from kprof_inject.export.formats import ENDINGS, DrawingFormat
 from kprof_inject.export.hooks import read_hooks
-from kprof_inject.export.registry import ENDINGS, DrawingFormat
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.pipeline.merging import merge_into
 from kprof_inject.quantities import listed

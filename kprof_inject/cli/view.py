@@ -12,14 +12,13 @@ import click
 
 from kprof_inject.capture.foreign_buffer import is_saved_array
 from kprof_inject.capture.proton_header import is_proton_buffer
-from kprof_inject.cli.captures import browser_lines, loss_lines
+from kprof_inject.cli.capture_arguments import browser_lines, loss_lines
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import HarmlessSetting, place_argument
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing.opening import last_launch
-from kprof_inject.export.registry import TableFormat, format_of, is_format, write_trace
+from kprof_inject.export.formats import TableFormat, format_of, is_format, write_trace
 from kprof_inject.pipeline.captures import decode_capture, open_capture, run_to_write
-from kprof_inject.places import is_meant, where_to_look
 from kprof_inject.quantities import counted, size_text
 from kprof_inject.viewing.server import TraceServer, open_page, serving
 from kprof_inject.viewing.site import (
@@ -31,6 +30,7 @@ from kprof_inject.viewing.site import (
     offline_ui,
     open_trace,
 )
+from kprof_inject.workspace_paths import is_meant, where_to_look
 
 _MOST_MINUTES_TO_FETCH = 10
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.places import DEFAULT_WORKSPACE, is_workspace
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_workspace
 
 
 class WorkspaceFirst(click.Command):

@@ -18,7 +18,6 @@ from kprof_inject.export.drawing.scene import (
     Counters,
     EventKind,
     Events,
-    Groups,
     Mask,
     Numbers,
     Part,
@@ -28,6 +27,7 @@ from kprof_inject.export.drawing.scene import (
     Section,
     Threads,
     TraceProcess,
+    TrackGroups,
 )
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
 from kprof_inject.export.hooks import Hook
@@ -41,7 +41,7 @@ from kprof_inject.export.text_rows import (
     json_text,
     text_rows,
 )
-from kprof_inject.forks import Run, in_turn
+from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.timeline import Timeline
 
 # Each event has this before it; it is removed from the first of a file.
@@ -49,13 +49,13 @@ _SEPARATOR = b",\n"
 
 
 def chrome_trace(
-    timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: Run = in_turn, hooks: Sequence[Hook] = ()
+    timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: JobRunner = in_turn, hooks: Sequence[Hook] = ()
 ) -> Iterator[bytes]:
     """The file's bytes, in chunks."""
     yield from encode(draw(timelines, layout, hooks), run)
 
 
-def encode(scene: Scene, run: Run = in_turn) -> Iterator[bytes]:
+def encode(scene: Scene, run: JobRunner = in_turn) -> Iterator[bytes]:
     """A scene as a trace, in chunks. Its sections are ``run``'s jobs."""
     yield b'{"displayTimeUnit":"ns","otherData":' + json_text(scene.launches)
     yield b',"traceEvents":[\n'
@@ -74,7 +74,7 @@ def _events_of(part: Part) -> Iterator[bytes]:
     match part:
         case TraceProcess():
             return _process(part)
-        case Groups():
+        case TrackGroups():
             return iter(())
         case Threads():
             return _threads(part)

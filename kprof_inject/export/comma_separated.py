@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from kprof_inject.export.flight_columns import FlightColumns
 from kprof_inject.export.scope_rows import COLUMN_TYPES, Description, describe
 from kprof_inject.export.text_rows import Field, NumberField, TextField, text_rows
-from kprof_inject.forks import Run, in_turn
+from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
-from kprof_inject.timeline.tags import tag_column, tag_columns
+from kprof_inject.timeline.tag_entries import tag_column, tag_columns
 from kprof_inject.timeline.timeline import Timeline
 
 _SPECIAL = frozenset('",\r\n')
 
 
-def csv_table(timelines: Sequence[Timeline], run: Run = in_turn) -> Iterator[bytes]:
+def csv_table(timelines: Sequence[Timeline], run: JobRunner = in_turn) -> Iterator[bytes]:
     """The file's bytes, in chunks; the lines of each launch are one of ``run``'s jobs."""
     tags = tag_columns(timeline.table for timeline in timelines)
     yield (",".join((*COLUMN_TYPES, *tags)) + "\n").encode()

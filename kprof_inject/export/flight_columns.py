@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.flights.groups import IN_FLIGHT_COLUMNS
-from kprof_inject.analysis.flights.recorded import recorded_in_flight
+from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS
+from kprof_inject.analysis.async_work.recorded import recorded_in_flight
 from kprof_inject.timeline.timeline import Timeline
 
 IN_FLIGHT = ("in_flight_ns", "blocked_ns", "depth_in_flight", "bytes_in_flight")

@@ -27,7 +27,6 @@ from kprof_inject.export.drawing.scene import (
     Counters,
     EventKind,
     Events,
-    Groups,
     Mask,
     Nested,
     Numbers,
@@ -39,6 +38,7 @@ from kprof_inject.export.drawing.scene import (
     TextColumn,
     Threads,
     TraceProcess,
+    TrackGroups,
 )
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
 from kprof_inject.export.hooks import Hook
@@ -60,7 +60,7 @@ from kprof_inject.export.protobuf import (
     varint_key,
     varints,
 )
-from kprof_inject.forks import Run, in_turn
+from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.timeline import Timeline
 
 # So few that a chunk's rows stay in the processor's cache.
@@ -104,13 +104,13 @@ _IN_ORDER = field(_CHILD_ORDERING, _BY_RANK)
 
 
 def perfetto_trace(
-    timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: Run = in_turn, hooks: Sequence[Hook] = ()
+    timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: JobRunner = in_turn, hooks: Sequence[Hook] = ()
 ) -> Iterator[bytes]:
     """The file's bytes, in chunks."""
     return encode(draw(timelines, layout, hooks), run)
 
 
-def encode(scene: Scene, run: Run = in_turn) -> Iterator[bytes]:
+def encode(scene: Scene, run: JobRunner = in_turn) -> Iterator[bytes]:
     """A scene as packets; its sections are ``run``'s jobs. What is known of each launch is among the trace's metadata,
     as JSON."""
     yield _first_packet() + _launch_facts(scene.launches)
@@ -138,7 +138,7 @@ class _SectionWriter:
             case TraceProcess():
                 self._track_of_process[part.pid] = part.track
                 yield _process_track(part)
-            case Groups():
+            case TrackGroups():
                 yield _nested_tracks(part.ids, _FIRST_GROUP + part.positions, part.nested, _KEPT_APART + _IN_ORDER)
             case Threads():
                 nested = part.nested or self._in_process(part)

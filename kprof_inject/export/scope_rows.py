@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kprof_inject.export.flight_columns import IN_FLIGHT, FlightColumns
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.partitions import partition_names
-from kprof_inject.timeline.tags import tag_column, tag_columns
+from kprof_inject.timeline.tag_entries import tag_column, tag_columns
 from kprof_inject.timeline.timeline import Timeline
 
 TEXT_DESCRIPTIONS = ("kernel", "variant", "host", "name", "kind", "partition", "source", "called_from")

@@ -23,9 +23,8 @@ from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.capture.redaction import redacted
 from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.errors import KprofError
-from kprof_inject.export.registry import is_format
-from kprof_inject.forks import Run, forked, in_turn, usable_cores
-from kprof_inject.places import DEFAULT_WORKSPACE, is_meant, is_module, is_workspace, where_to_look
+from kprof_inject.export.formats import is_format
+from kprof_inject.forks import JobRunner, forked, in_turn, usable_cores
 from kprof_inject.quantities import counted, listed
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.foreign import timeline_of, timelines_of
@@ -33,6 +32,7 @@ from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import headers_duration_ns, launch_duration_ns
 from kprof_inject.workspace import Workspace, read_experiments
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_meant, is_module, is_workspace, where_to_look
 
 T = TypeVar("T")
 
@@ -254,7 +254,7 @@ def _damaged_texts(launches: Sequence[Launch]) -> Iterator[str]:
                     yield f"goes on without a text: {error.what}"
 
 
-def decode_launches(launches: Sequence[Launch], run: Run = in_turn) -> Iterator[Timeline | KprofError]:
+def decode_launches(launches: Sequence[Launch], run: JobRunner = in_turn) -> Iterator[Timeline | KprofError]:
     """The timeline of each launch, or what is wrong with its buffer. Launches that are decoded together are a job of
     ``run``."""
     decoded = run([partial(timelines_of, together) for together in _together(launches)])
@@ -276,12 +276,12 @@ def _together(launches: Sequence[Launch]) -> Iterator[list[Launch]]:
         yield together
 
 
-def run_to_decode(launches: Sequence[Launch]) -> Run:
+def run_to_decode(launches: Sequence[Launch]) -> JobRunner:
     """How to decode these launches: in forks, if it is worth it."""
     return _run(launches, 0, max((sum(one.buffer_bytes for one in some) for some in _together(launches)), default=0))
 
 
-def run_to_write(timelines: Sequence[Timeline]) -> Run:
+def run_to_write(timelines: Sequence[Timeline]) -> JobRunner:
     """How to write these launches. A fork has all that it writes of one in memory."""
     most_scopes = max((timeline.scope_count for timeline in timelines), default=0)
     launches = [timeline.launch for timeline in timelines]
@@ -289,7 +289,7 @@ def run_to_write(timelines: Sequence[Timeline]) -> Run:
     return _run(launches, most_scopes * _SCOPE_BYTES, most_bytes)
 
 
-def _run(launches: Sequence[Launch], given_bytes: int, read_bytes: int) -> Run:
+def _run(launches: Sequence[Launch], given_bytes: int, read_bytes: int) -> JobRunner:
     """``given_bytes`` is what a job gives at most, ``read_bytes`` what it has of buffers."""
     buffers = [launch.buffer_bytes for launch in launches]
     if sum(buffers) + len(launches) * _LAUNCH_BYTES < _LEAST_BYTES:

@@ -15,6 +15,7 @@ from kprof_inject.quantities import listed
 from kprof_inject.rewrite import apply
 from kprof_inject.select.calls import has_helpers, lowerable
 from kprof_inject.select.candidates import candidates
+from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan, scope_table
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.record_bound import most_records
@@ -22,7 +23,6 @@ from kprof_inject.select.relaunch import relaunch
 from kprof_inject.select.selectors import Selector
 from kprof_inject.select.sites import Found
 from kprof_inject.select.style import USUAL_STYLE, Style
-from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.strings import source_files

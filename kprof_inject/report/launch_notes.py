@@ -10,7 +10,7 @@ from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSumm
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, ratio, short_time
 from kprof_inject.report.limit_notes import flight_notes, roof_notes
-from kprof_inject.report.slope_words import slope_notes
+from kprof_inject.report.slope_text import slope_notes
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import GroupSpread, IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves

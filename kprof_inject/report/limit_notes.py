@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kprof_inject.analysis.flights.figures import Flights
+from kprof_inject.analysis.async_work.flight_metrics import Flights
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import ScopeSummary
 from kprof_inject.quantities import counted, percent, short_time, size_text

@@ -13,7 +13,7 @@ import triton
 from kprof_inject.runtime.compiler import Compile, variant_of, with_room, wrap_compiler
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
-from kprof_inject.runtime.dump import note_gpu
+from kprof_inject.runtime.dump_step import note_gpu
 from kprof_inject.runtime.hook import is_compile_worker
 from kprof_inject.runtime.launching import autotuning, launcher
 from kprof_inject.runtime.launching.delaying import DelayingLauncher

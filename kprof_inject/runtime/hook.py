@@ -88,7 +88,7 @@ def _warn_once() -> None:
 
 
 _STEPS = {
-    "dump": "kprof_inject.runtime.dump",
+    "dump": "kprof_inject.runtime.dump_step",
     "run": "kprof_inject.runtime.run_step",
     "causal": "kprof_inject.runtime.causal_step",
 }

@@ -22,9 +22,9 @@ from types import FrameType
 from typing import IO, Protocol
 
 from kprof_inject.errors import KprofError
-from kprof_inject.places import is_workspace
 from kprof_inject.runtime.hook import ENVIRONMENT as INDUCTOR_ENVIRONMENT
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
+from kprof_inject.workspace_paths import is_workspace
 
 MOST_KEPT_BYTES = 1 << 30
 """How much of a pipe is kept for the next run."""

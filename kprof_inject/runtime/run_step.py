@@ -19,9 +19,10 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiler import Compile, fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
-from kprof_inject.runtime.dump import note_gpu, save_kernel
+from kprof_inject.runtime.dump_step import note_gpu, save_kernel
 from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, is_compile_worker
 from kprof_inject.runtime.imports import after_import
+from kprof_inject.runtime.instrumented_kernel import Plan, Plans, RunStep, remove_binaries
 from kprof_inject.runtime.launching import autotuning, launcher
 from kprof_inject.runtime.launching.capture import LaunchCapture
 from kprof_inject.runtime.launching.launch_buffers import Destination, Grid, RecordingBuild
@@ -29,9 +30,8 @@ from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
 from kprof_inject.runtime.launching.timing import LaunchTimer, watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.recording import Plan, Plans, RunStep, remove_binaries
 from kprof_inject.runtime.session import Session
-from kprof_inject.runtime.torch_trace import TorchTrace
+from kprof_inject.runtime.torch_tracing import TorchTracer
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 
@@ -42,7 +42,7 @@ def install(session: Session, report: ProcessReport) -> None:
     capture = LaunchCapture(session, report, device, replays)
     plans: Plans = WorkspacePlans(session, report)
     if session.torch_trace:
-        trace = TorchTrace(Path(session.reports), report)
+        trace = TorchTracer(Path(session.reports), report)
         plans = _TracedPlans(plans, trace)
         at_end(trace.finish)
     step = RunStep(session, report, device, capture, plans)
@@ -90,7 +90,7 @@ class _TracedPlans:
     """The plans of another; the first that there is starts the trace."""
 
     plans: Plans
-    trace: TorchTrace
+    trace: TorchTracer
 
     def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
         plan = self.plans.plan_of(variant, plain)

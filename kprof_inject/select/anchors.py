@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kprof_inject.ttgir.dialect import data_operands_of
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.values import Leaf, ValueGraph, without_strings
+from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, without_strings
 
 _FLOAT_TENSOR = re.compile(r"tensor<[^<>,]*x(?:bf|tf|f)[0-9]")
 

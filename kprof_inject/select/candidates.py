@@ -10,13 +10,13 @@ from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted
 from kprof_inject.select.anchors import is_anchor
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
+from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.parts import Parts
 from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.select.targets import findings_of, is_asynchronous
-from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.copy_groups import copy_pipelines
 from kprof_inject.ttgir.locations import SourcePoint
 

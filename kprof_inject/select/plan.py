@@ -12,12 +12,12 @@ from typing import Any
 from kprof_inject.capture.schema import SCOPE_IDS, SCOPE_TABLE_VERSION
 from kprof_inject.capture.scopes import Partition
 from kprof_inject.errors import KprofError
+from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
 from kprof_inject.select.spans import Spread
 from kprof_inject.select.style import USUAL_STYLE, Style, two_records
 from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, scalar_of, together
-from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.dialect import EVENT, RECORD, RECORDS
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan
-from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.loop_bounds import iterations_of_loops
 
 

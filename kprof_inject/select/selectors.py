@@ -107,11 +107,11 @@ def _parser() -> Any:
         start="selector",
         parser="lalr",
         lexer="contextual",
-        transformer=_Builder(visit_tokens=False),
+        transformer=_SelectorBuilder(visit_tokens=False),
     )
 
 
-class _Builder(Transformer[Token, Any]):
+class _SelectorBuilder(Transformer[Token, Any]):
     """Builds selectors; the methods bear the names of the grammar's rules."""
 
     def selector(self, children: list[Any]) -> Selector:

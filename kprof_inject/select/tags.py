@@ -16,13 +16,13 @@ from kprof_inject.capture.schema import MOST_TAGS
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.quantities import listed
 from kprof_inject.select.functions import Function
+from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.sites import Site
-from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.dialect import EVENT, RECORDS
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.scalars import Scalar, scalars_at
+from kprof_inject.ttgir.ssa_values import loop_arguments
 from kprof_inject.ttgir.strings import quote
-from kprof_inject.ttgir.values import loop_arguments
 
 OPTION = "--tag"
 CARRIER = "// kprof_tag"

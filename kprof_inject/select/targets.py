@@ -11,10 +11,10 @@ from typing import Protocol
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function, Loop
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
+from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.python_source import Sources, is_library
 from kprof_inject.select.sites import Dropped, Found, Missed, Site
 from kprof_inject.select.spans import Group, Spread, instants_after, instants_before, segments_of, span
-from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation

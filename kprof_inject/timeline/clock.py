@@ -20,11 +20,10 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import RawCtas
+from kprof_inject.capture.buffer_layouts import RawCtas
 from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.columns import smallest
 from kprof_inject.timeline.curves import COUNTER_SHIFT, USUAL_WALK_NS2_PER_NS, CurveFit, Curves, fit_curves, flat_curves
-from kprof_inject.timeline.lines import Lines, straight_lines
 from kprof_inject.timeline.rate import (
     LARGEST_RATE_NS,
     LEAST_RATE_NS,
@@ -36,6 +35,7 @@ from kprof_inject.timeline.rate import (
     parts,
 )
 from kprof_inject.timeline.readings import Readings, WarpTally, first_cycles
+from kprof_inject.timeline.timer_lines import Lines, straight_lines
 
 # A time of fewer steps says nothing of the rate, and one of enough of them all that needs to be known of it here.
 _LEAST_STEPS = 8

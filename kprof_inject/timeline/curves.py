@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.lines import Lines, Residuals, stacked
 from kprof_inject.timeline.rate import PART, means, of_one_length, parts
 from kprof_inject.timeline.readings import reading_weights
+from kprof_inject.timeline.timer_lines import Lines, Residuals, stacked
 
 _LEAST_STEP_NS2 = 1e-3
 # By how much the readings' errors are taken too large, round by round: at first the walk goes smoothly past a reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kprof_inject.capture.layouts import ENTRY_BYTES, WORDS_PER_ENTRY
+from kprof_inject.capture.buffer_layouts import ENTRY_BYTES, WORDS_PER_ENTRY
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.capture.ring_sizes import in_whole_rings, keeps_occupancy, row_bytes

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.foreign.entries import Points, Recorded, Side, Spans
+from kprof_inject.capture.foreign.entries import PointKind, Points, Recorded, Spans
 from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.clock import timer_clock
@@ -48,7 +48,7 @@ def timelines_of(launches: Sequence[Launch]) -> Iterator[Timeline | KprofError]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class _PlacedPoints:
     """The records of a launch on one line: those of a unit stand together, in the order of time. A scope has a start
     and an end there; so has an instant. ``unpaired`` has the unit, the scope, and whether it is an end, of what has no
     partner; ``damaged`` the unit of each record that contradicts others."""
@@ -60,14 +60,14 @@ class _Placed:
     damaged: NDArray[np.int64]
 
 
-def _placed(recorded: Recorded) -> _Placed:
+def _placed(recorded: Recorded) -> _PlacedPoints:
     entries = recorded.entries
     if isinstance(entries, Points):
         return _of_points(entries, recorded.scope_of_event)
     return _of_spans(entries, recorded.scope_of_event)
 
 
-def _of_spans(entries: Spans, scope_of_event: NDArray[np.int16]) -> _Placed:
+def _of_spans(entries: Spans, scope_of_event: NDArray[np.int16]) -> _PlacedPoints:
     """Within a step of the timer: first end those that began before it, the last one first. Then begin the others, in
     the order of their places, and those that also end there end at once."""
     spans = entries.spans
@@ -87,7 +87,7 @@ def _of_spans(entries: Spans, scope_of_event: NDArray[np.int16]) -> _Placed:
     scope = scope_of_event[spans["event"], spans["is_instant"].astype(np.intp)]
     opened = entries.opened
     alone = np.zeros(0, dtype=np.int64)
-    return _Placed(
+    return _PlacedPoints(
         unit[order],
         ns[order],
         Pairs(start_at[by_start], end_at[by_start], scope[by_start], alone, alone),
@@ -96,13 +96,13 @@ def _of_spans(entries: Spans, scope_of_event: NDArray[np.int16]) -> _Placed:
     )
 
 
-def _of_points(entries: Points, scope_of_event: NDArray[np.int16]) -> _Placed:
+def _of_points(entries: Points, scope_of_event: NDArray[np.int16]) -> _PlacedPoints:
     """A unit writes in the order of time; what contradicts that is damaged. An end belongs to the last start of its
     event that is open."""
     points = entries.points
     wrong = contradicted_records(points["unit"], points["ns"], np.ones(len(points), dtype=bool))
     damaged, points = points["unit"][wrong], points[~wrong]
-    is_instant = points["side"] == Side.INSTANT
+    is_instant = points["side"] == PointKind.INSTANT
     scope = scope_of_event[points["event"], is_instant.astype(np.intp)]
     copies = np.where(is_instant, 2, 1)
     first = np.cumsum(copies) - copies
@@ -117,7 +117,7 @@ def _of_points(entries: Points, scope_of_event: NDArray[np.int16]) -> _Placed:
     end_at = np.concatenate((first[ends], first[instants] + 1))
     by_start = np.argsort(start_at)
     none = np.zeros(0, dtype=np.int64)
-    return _Placed(
+    return _PlacedPoints(
         np.repeat(points["unit"], copies),
         np.repeat(points["ns"], copies),
         Pairs(
@@ -127,7 +127,7 @@ def _of_points(entries: Points, scope_of_event: NDArray[np.int16]) -> _Placed:
             none,
             none,
         ),
-        (points["unit"][alone], scope[alone], points["side"][alone] == Side.END),
+        (points["unit"][alone], scope[alone], points["side"][alone] == PointKind.END),
         damaged,
     )
 
@@ -135,7 +135,7 @@ def _of_points(entries: Points, scope_of_event: NDArray[np.int16]) -> _Placed:
 def _matched(points: NDArray[np.void]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The places of starts and of their ends, as the brackets of each event match; the rest has no partner."""
     order = np.lexsort((points["event"], points["unit"]))
-    unit, event, closes = points["unit"][order], points["event"][order], points["side"][order] == Side.END
+    unit, event, closes = points["unit"][order], points["event"][order], points["side"][order] == PointKind.END
     group = np.append(True, (np.diff(unit) != 0) | (np.diff(event) != 0))[: len(order)]
     number = np.cumsum(group)
     # Groups are put so far from each other that none reaches the level of the one before.
@@ -205,7 +205,7 @@ def _of_recorded(launch: Launch, recorded: Recorded) -> Timeline:
     )
 
 
-def _rows(launch: Launch, placed: _Placed, units: NDArray[np.void], nesting: Nesting) -> NDArray[np.void]:
+def _rows(launch: Launch, placed: _PlacedPoints, units: NDArray[np.void], nesting: Nesting) -> NDArray[np.void]:
     pairs = placed.pairs
     unit = placed.unit[pairs.start_at]
     begins = np.searchsorted(placed.unit, unit)
@@ -242,7 +242,7 @@ def _ctas(units: NDArray[np.void], rows: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def _incomplete(
-    units: NDArray[np.void], placed: _Placed, rows: NDArray[np.void], ctas: NDArray[np.void]
+    units: NDArray[np.void], placed: _PlacedPoints, rows: NDArray[np.void], ctas: NDArray[np.void]
 ) -> NDArray[np.void]:
     """What found no room was recorded after the unit's last entry."""
     unit, _, is_end = placed.unpaired

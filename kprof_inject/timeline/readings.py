@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import CLOCK_BITS, RawCtas
+from kprof_inject.capture.buffer_layouts import CLOCK_BITS, RawCtas
 from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
 from kprof_inject.timeline.nesting import crossing_kinds, lanes_of, nest
 from kprof_inject.timeline.pairs import NO_RULES, Pairs, ScopeRules, scopes_of

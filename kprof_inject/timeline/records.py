@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import (
+from kprof_inject.capture.buffer_layouts import (
     CLOCK_BITS,
     CLOCK_LOW_BITS,
     LAYOUTS,
@@ -25,7 +25,7 @@ from kprof_inject.capture.layouts import (
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.schema import RECORDS_OF_TAG
 from kprof_inject.timeline.columns import NO_SMALLEST, smallest
-from kprof_inject.timeline.tags import NO_TAGS, TagIds
+from kprof_inject.timeline.tag_entries import NO_TAGS, TagIds
 from kprof_inject.timeline.unwrap import Counter, counter_of, often_overflowing
 
 

@@ -18,11 +18,11 @@ from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.spread import (
     CtaBalance,
     CtaSums,
-    Groups,
     GroupSpread,
     GroupSums,
     IterationSeries,
     ScopeColumn,
+    SpreadGroups,
     narrow,
     series_of,
     spread_of,
@@ -64,9 +64,9 @@ class ScopeStatistics:
     p50_cycles: float | None
     cut: int
     crossing: int
-    warps: Groups
+    warps: SpreadGroups
     warps_self_ns: NDArray[np.int64]
-    sms: Groups
+    sms: SpreadGroups
     warp_spread: GroupSpread | None
     cta_spread: GroupSpread | None
     sm_spread: GroupSpread | None

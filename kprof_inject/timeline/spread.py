@@ -62,7 +62,7 @@ def take_quantiles(values: NDArray[np.signedinteger], points: Sequence[float]) -
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+class SpreadGroups:
     """Where one scope ran: the ``ids`` of the warps, CTAs or SMs, how often it did there, and what that took."""
 
     ids: NDArray[np.int64]
@@ -97,7 +97,7 @@ class CtaBalance:
     greatest_cta: int
 
 
-def spread_of(groups: Groups) -> GroupSpread | None:
+def spread_of(groups: SpreadGroups) -> GroupSpread | None:
     """None if the scope ran nowhere."""
     if not groups.ids.size:
         return None
@@ -134,9 +134,9 @@ class GroupSums:
         self._counts += counts.reshape(scopes, groups)
         self._totals_ns += totals_ns.reshape(scopes, groups).astype(np.int64)
 
-    def of(self, scope: int) -> Groups:
+    def of(self, scope: int) -> SpreadGroups:
         ran = np.flatnonzero(self._counts[scope])
-        return Groups(self._ids[ran], self._counts[scope, ran], self._totals_ns[scope, ran])
+        return SpreadGroups(self._ids[ran], self._counts[scope, ran], self._totals_ns[scope, ran])
 
     def total_ns(self, scopes: Sequence[int], ids: Sequence[int]) -> int:
         """What these scopes take in these warps or SMs, together."""
@@ -177,7 +177,7 @@ class CtaSums:
     def of(self, scope: int) -> tuple[GroupSpread | None, CtaBalance | None]:
         """The spread over the CTAs, and the balance within them."""
         ctas = self._ctas.joined(scope)
-        groups = Groups(ctas, self._counts.joined(scope), self._totals_ns.joined(scope))
+        groups = SpreadGroups(ctas, self._counts.joined(scope), self._totals_ns.joined(scope))
         return spread_of(groups), _balance_of(ctas, self._imbalances.joined(scope))
 
 

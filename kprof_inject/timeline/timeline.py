@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import WORDS_PER_ENTRY, RawCtas
+from kprof_inject.capture.buffer_layouts import WORDS_PER_ENTRY, RawCtas
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.schema import SCOPE_IDS
@@ -32,7 +32,7 @@ from kprof_inject.timeline.pairs import Pairs, ScopeRules, scopes_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
 from kprof_inject.timeline.readings import Readings, Tally, WarpTally, readings_of, tally_launch
 from kprof_inject.timeline.records import RecordDecoder, Records, most_cycles, read_raw, record_decoder, recorded_warps
-from kprof_inject.timeline.tags import TagIds
+from kprof_inject.timeline.tag_entries import TagIds
 from kprof_inject.timeline.unwrap import Counter
 
 # Below the largest size that glibc's threshold follows: 32 MiB on 64 bits.

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import RawCtas
+from kprof_inject.capture.buffer_layouts import RawCtas
 from kprof_inject.timeline.columns import largest, smallest
 
 FALLBACK_CLOCK_HZ = 1.5e9

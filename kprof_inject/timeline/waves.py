@@ -13,7 +13,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import RawCtas
+from kprof_inject.capture.buffer_layouts import RawCtas
 from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.clock import ClockSource

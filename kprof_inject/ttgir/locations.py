@@ -177,10 +177,10 @@ _MAX_DIGITS = 10
 
 @cache
 def _location_parser() -> Any:
-    return open_grammar("location", lexer="contextual", transformer=_Builder(visit_tokens=False))
+    return open_grammar("location", lexer="contextual", transformer=_LocationBuilder(visit_tokens=False))
 
 
-class _Builder(Transformer[Token, Any]):
+class _LocationBuilder(Transformer[Token, Any]):
     """Builds locations; the methods bear the names of the grammar's rules."""
 
     def location(self, children: list[Any]) -> Location:

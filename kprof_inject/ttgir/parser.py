@@ -110,7 +110,7 @@ def parse(text: str, file: str = "<ttgir>") -> Module:
 
 @cache
 def _file_parser() -> Any:
-    return file_parser(_Builder(visit_tokens=False))
+    return file_parser(_TreeBuilder(visit_tokens=False))
 
 
 @cache
@@ -119,7 +119,7 @@ def _one_of(terminal: str) -> re.Pattern[str]:
     return re.compile(_file_parser().get_terminal(terminal).pattern.to_regexp())
 
 
-class _Builder(Transformer[Token, Any]):
+class _TreeBuilder(Transformer[Token, Any]):
     """Builds nodes as the parser reduces; the methods bear the names of the grammar's rules."""
 
     def file(self, children: list[Any]) -> tuple[dict[str, str], tuple[Operation, ...]]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from math import prod
 
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.values import without_strings
+from kprof_inject.ttgir.ssa_values import without_strings
 
 # The shape and the element, of which the latter may be a pointer: ``128x64x!tt.ptr<f16>``, ``3x1xi64``, ``64xf8E5M2``.
 _SHAPED = re.compile(r"((?:\d+x)*)(!tt\.ptr<[^,]*>|[a-z]\w*)")

@@ -13,7 +13,7 @@ from programs.child import REPO
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.export.drawing.opening import last_launch
-from kprof_inject.export.registry import write_trace
+from kprof_inject.export.formats import write_trace
 from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.viewing.server import TraceServer, serving
 from kprof_inject.viewing.site import TraceToShow, offline_site, offline_ui

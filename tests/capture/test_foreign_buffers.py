@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.capture.foreign.registry import PROFILERS
+from kprof_inject.capture.foreign.profilers import PROFILERS
 from kprof_inject.capture.foreign_buffer import BufferDescription, read_buffer_array, read_saved_buffer
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.foreign import timeline_of

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import RawCtas, TimedLayout, UntimedLayout
+from kprof_inject.capture.buffer_layouts import RawCtas, TimedLayout, UntimedLayout
 from kprof_inject.errors import KprofError
 
 PREAMBLE = 0xDEADBEEF

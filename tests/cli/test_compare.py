@@ -13,9 +13,9 @@ from fake_gpu.known_cost import keep_cost
 from programs.child import Ended, fake_gpu_path
 
 from kprof_inject.cli import compare as compare_command
-from kprof_inject.cli.compared_settings import Settings
-from kprof_inject.pipeline.sides import Rounds, Side, first_slower
-from kprof_inject.report.diff.changes import ChangeVerdict
+from kprof_inject.cli.compared_settings import ComparedSettings
+from kprof_inject.pipeline.compare_runs import ComparedRounds, ComparedSide, first_slower
+from kprof_inject.report.diff.change_verdicts import ChangeVerdict
 from kprof_inject.workspace import Workspace
 
 PROGRAM = """
@@ -98,11 +98,11 @@ def test_a_side_that_fails_has_told_its_error_itself(tmp_path: Path) -> None:
 
 def test_each_side_has_its_value_and_all_but_the_first_what_is_b_s(tmp_path: Path) -> None:
     values = [("--stages", "3"), ("--stages", "2"), ("--stages", "1")]
-    a, b, c = Settings((), (), {"N": "1"}, ("--long",), values).sides(tmp_path, bisect=True)
+    a, b, c = ComparedSettings((), (), {"N": "1"}, ("--long",), values).sides(tmp_path, bisect=True)
     assert [side.name for side in (a, b, c)] == ["A (--stages=3)", "B (--stages=2)", "C (--stages=1)"]
     assert (a.environment, a.arguments) == ({}, ("--stages", "3"))
     assert (c.environment, c.arguments) == ({"N": "1"}, ("--long", "--stages", "1"))
-    a, b = Settings((), (), {}, (), [("WIDE", "0"), ("WIDE", "1")]).sides(tmp_path, bisect=False)
+    a, b = ComparedSettings((), (), {}, (), [("WIDE", "0"), ("WIDE", "1")]).sides(tmp_path, bisect=False)
     assert [side.environment for side in (a, b)] == [{"WIDE": "0"}, {"WIDE": "1"}]
 
 
@@ -133,7 +133,7 @@ def test_no_pair_is_measured_twice(
     measured: list[str] = []
     said: list[str] = []
 
-    def compared(a: Side, b: Side, _: Any) -> Any:
+    def compared(a: ComparedSide, b: ComparedSide, _: Any) -> Any:
         measured.append(a.name + b.name)
         verdict = ChangeVerdict.UNKNOWN if slower == "?" else ChangeVerdict.SAME
         launch = SimpleNamespace(verdict=ChangeVerdict.SLOWER if b.name in slower else verdict)
@@ -141,7 +141,9 @@ def test_no_pair_is_measured_twice(
 
     monkeypatch.setattr(compare_command, "_compared", compared)
     monkeypatch.setattr(compare_command, "say", said.append)
-    found = compare_command._around_slower([Side(name, tmp_path) for name in "ABCD"], Rounds(1, (), "*", "all", ()))
+    found = compare_command._around_slower(
+        [ComparedSide(name, tmp_path) for name in "ABCD"], ComparedRounds(1, (), "*", "all", ())
+    )
     assert measured == pairs and found.a.name + found.b.name == pairs[-1]
     assert any(line.startswith(told) for line in said)
 

@@ -16,10 +16,10 @@ from programs.child import PROGRAMS, REPO, Ended
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.demo import _CAPTURES, RUNS, _keep
-from kprof_inject.places import DEFAULT_WORKSPACE, DEMO_WORKSPACE
 from kprof_inject.viewing.server import serving
 from kprof_inject.viewing.site import TraceToShow, hosted_site, offline_site
 from kprof_inject.workspace import Workspace
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, DEMO_WORKSPACE
 
 MODULE = "kernel.ttgir"
 

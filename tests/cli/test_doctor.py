@@ -15,7 +15,7 @@ import pytest
 from command_line import REAL_TORCH, CommandLine
 from programs.child import REPO, SMALL_TORCH, Ended, python_path, run_python
 
-from kprof_inject.runtime.doctor import gpus
+from kprof_inject.runtime.diagnosis import gpus
 from kprof_inject.runtime.packages import REQUIRED, TO_RUN
 
 WITHOUT_TRITON_AND_TORCH = """

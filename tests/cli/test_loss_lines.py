@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
 
-from kprof_inject.cli.captures import loss_lines
+from kprof_inject.cli.capture_arguments import loss_lines
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 FUNC = [start(0, 100), end(0, 900)]

@@ -17,7 +17,7 @@ from sources import HOOKS, SOURCES
 from trace_processor.processor import query_many
 
 from kprof_inject.export.drawing.tracks import LAYOUTS
-from kprof_inject.export.registry import _FORMATS, DrawingFormat, write_trace
+from kprof_inject.export.formats import _FORMATS, DrawingFormat, write_trace
 from kprof_inject.pipeline.merging import merge_into
 from kprof_inject.timeline.timeline import Timeline
 

@@ -11,7 +11,7 @@ from trace_processor.processor import query_many
 
 import kprof_inject
 from kprof_inject.export.drawing.tracks import LAYOUTS
-from kprof_inject.export.registry import write_trace
+from kprof_inject.export.formats import write_trace
 from kprof_inject.results import Results
 
 T = 1_790_000_000_000_000_000

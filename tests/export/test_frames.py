@@ -100,7 +100,7 @@ def test_they_are_functions_of_the_package(timelines: list[Timeline]) -> None:
 
 def test_neither_library_is_loaded_until_it_is_used(tmp_path: Path) -> None:
     program = (
-        "import sys, kprof_inject.export.registry, kprof_inject.export.arrow;"
+        "import sys, kprof_inject.export.formats, kprof_inject.export.arrow;"
         "print(sorted({'pandas', 'pyarrow'} & sys.modules.keys()))"
     )
     assert run_python("-c", program, folder=tmp_path).stdout == "[]\n"

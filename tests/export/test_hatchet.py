@@ -19,8 +19,8 @@ from tabled import decode_ranks, rows_of
 
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.record_costs import RecordCost
+from kprof_inject.export.formats import write_trace
 from kprof_inject.export.hatchet import hatchet_tree
-from kprof_inject.export.registry import write_trace
 from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 

@@ -15,8 +15,8 @@ from drawn import ITER, LOAD
 
 import kprof_inject
 from kprof_inject.errors import KprofError
+from kprof_inject.export.formats import write_trace
 from kprof_inject.export.hooks import Hook, hooks_of, read_hooks
-from kprof_inject.export.registry import write_trace
 from kprof_inject.results import Results
 from kprof_inject.timeline.timeline import Timeline
 

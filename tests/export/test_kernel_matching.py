@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kprof_inject.capture.model import HostReading
-from kprof_inject.export.merging.matching import Captured, Matching, match, on_trace
+from kprof_inject.export.merging.launch_matching import Captured, LaunchMatching, match, on_trace
 from kprof_inject.export.merging.torch_trace import Bar, Span
 from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
 
@@ -66,7 +66,7 @@ def program(seed: int, count: int, *, drift: float = 0.0, gap_ns: int = 30_000, 
     return made
 
 
-def require_truth(made: Program, launches: list[Captured], found: Matching, bars: list[Bar]) -> None:
+def require_truth(made: Program, launches: list[Captured], found: LaunchMatching, bars: list[Bar]) -> None:
     """Every match is a true one, and the clock is off by no more than it says."""
     for each in found.matches:
         launch, bar = launches[each.launch], bars[each.bar]

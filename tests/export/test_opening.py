@@ -10,7 +10,7 @@ from ranks import BEGIN_NS, Timer, decode_all, save_process
 from trace_processor.processor import query
 
 from kprof_inject.export.drawing.opening import last_launch
-from kprof_inject.export.registry import write_trace
+from kprof_inject.export.formats import write_trace
 
 LAUNCHES = "SELECT ts, dur FROM slice WHERE category = 'launch' ORDER BY ts"
 # Two devices that were switched on at different times: by their own timers the first's launches come last.

@@ -19,7 +19,7 @@ from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.errors import KprofError
 from kprof_inject.export import arrow as module
 from kprof_inject.export.arrow import METADATA_KEY, parquet_table
-from kprof_inject.export.registry import TraceFile, write_trace
+from kprof_inject.export.formats import TraceFile, write_trace
 from kprof_inject.export.scope_rows import COLUMN_TYPES
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline, decode_launch

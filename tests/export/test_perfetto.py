@@ -31,7 +31,6 @@ from kprof_inject.export.drawing.scene import (
     Counters,
     EventKind,
     Events,
-    Groups,
     Nested,
     Numbers,
     OwnThread,
@@ -40,9 +39,10 @@ from kprof_inject.export.drawing.scene import (
     Scene,
     Threads,
     TraceProcess,
+    TrackGroups,
 )
+from kprof_inject.export.formats import gzipped
 from kprof_inject.export.perfetto import encode, perfetto_trace
-from kprof_inject.export.registry import gzipped
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 FAULTS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
@@ -295,7 +295,7 @@ def test_tracks_are_told_where_to_stand() -> None:
     data = scene_bytes(
         TraceProcess(1, "one", OwnThread(9, "own")),
         TraceProcess(2, "two: in one", within=9, label="in one"),
-        Groups(2, groups, column(7, 3), Nested(column(2, 20), ("g", groups))),
+        TrackGroups(2, groups, column(7, 3), Nested(column(2, 20), ("g", groups))),
         Threads(2, tids, column(2, 0, 1), ("t", tids), Nested(column(20, 21, 21), ("thread ", tids))),
         Threads(1, column(12), column(1), ("not nested",)),
     )

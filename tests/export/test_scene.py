@@ -12,7 +12,16 @@ from drawn import DRAWN
 
 from kprof_inject.export.drawing import launch_events
 from kprof_inject.export.drawing.draw import draw
-from kprof_inject.export.drawing.scene import Counters, Events, Groups, Part, Picked, TextColumn, Threads, TraceProcess
+from kprof_inject.export.drawing.scene import (
+    Counters,
+    Events,
+    Part,
+    Picked,
+    TextColumn,
+    Threads,
+    TraceProcess,
+    TrackGroups,
+)
 from kprof_inject.export.drawing.tracks import BY_SM, LAYOUTS
 from kprof_inject.timeline.timeline import Timeline
 
@@ -60,7 +69,7 @@ def test_processes_are_numbered_in_their_order(parts: list[Part]) -> None:
 
 
 def test_no_thread_or_group_has_the_id_of_another_or_of_a_process(parts: list[Part]) -> None:
-    tids = tids_of(parts) + [group for part in parts if isinstance(part, Groups) for group in part.ids.tolist()]
+    tids = tids_of(parts) + [group for part in parts if isinstance(part, TrackGroups) for group in part.ids.tolist()]
     assert len(set(tids)) == len(tids)
     assert min(tids) > sum(isinstance(part, TraceProcess) for part in parts)
 
@@ -89,21 +98,21 @@ def test_tracks_stand_in_tracks_of_their_process_that_came_before(parts: list[Pa
             case TraceProcess():
                 assert part.within in (0, *process_of)
                 process_of[part.track] = part.pid
-            case Groups() | Threads():
+            case TrackGroups() | Threads():
                 assert part.nested
                 within = part.nested.within.tolist()
                 assert {process_of[track] for track in within} == {part.pid}
                 used |= set(within)
-                if isinstance(part, Groups):
+                if isinstance(part, TrackGroups):
                     process_of |= dict.fromkeys(part.ids.tolist(), part.pid)
-    groups = {group for part in parts if isinstance(part, Groups) for group in part.ids.tolist()}
+    groups = {group for part in parts if isinstance(part, TrackGroups) for group in part.ids.tolist()}
     assert groups <= used
 
 
 def test_what_stands_in_one_track_has_names_and_places_of_its_own(parts: list[Part]) -> None:
     named = []
     for part in parts:
-        if isinstance(part, Groups | Threads) and part.nested:
+        if isinstance(part, TrackGroups | Threads) and part.nested:
             within = part.nested.within.tolist()
             kind = [type(part)] * len(within)
             labels = texts(part.nested.labels, len(within))

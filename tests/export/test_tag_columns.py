@@ -12,7 +12,7 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start, tagged
 
 from kprof_inject.export.arrow import to_arrow, to_pandas
-from kprof_inject.export.registry import write_trace
+from kprof_inject.export.formats import write_trace
 from kprof_inject.export.scope_rows import COLUMN_TYPES
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 

@@ -24,13 +24,13 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 from ttgir_forms import FORMS
 
 from kprof_inject.analysis.launch_report import report_on
-from kprof_inject.analysis.loop_figures import LaunchLoops
+from kprof_inject.analysis.loop_metrics import LaunchLoops
 from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.report.diff.structure import changes_between
-from kprof_inject.report.explanation.evidence import explanation
+from kprof_inject.report.explanation.gathering import explanation
 from kprof_inject.report.html.document import write_html
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.rewrite import apply

@@ -22,7 +22,7 @@ from kprof_inject.pipeline import captures as module
 from kprof_inject.pipeline.captures import decode_capture, decode_launches
 from kprof_inject.pipeline.reports import pending_reports
 from kprof_inject.report.explanation.budget import explanation_text
-from kprof_inject.report.explanation.evidence import explanation
+from kprof_inject.report.explanation.gathering import explanation
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.timeline import curves, rate
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from buffers import Cta, Scope, buffer_words, kernel_json, save_launches, start
 
-from kprof_inject.pipeline import sides
-from kprof_inject.pipeline.sides import Rounds, Side, profile_in_turn
+from kprof_inject.pipeline import compare_runs
+from kprof_inject.pipeline.compare_runs import ComparedRounds, ComparedSide, profile_in_turn
 from kprof_inject.workspace import Workspace
 
 SLOTS = 16
@@ -21,7 +21,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """What would have been run. What a side captures is put in its place: side B writes more than fits."""
     ran: list[list[str]] = []
 
-    def run(side: Side, words: Sequence[str]) -> None:
+    def run(side: ComparedSide, words: Sequence[str]) -> None:
         ran.append([side.name, *words])
         if words[0] == "dump" and not side.workspace.exists():
             Workspace.create(side.workspace)
@@ -34,14 +34,14 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
             kernel["metadata"]["target"] = {"backend": "cuda", "arch": 90}
             save_launches(Workspace.open(side.workspace).new_capture_folder(), kernel, [buffer])
 
-    monkeypatch.setattr(sides, "_run", run)
+    monkeypatch.setattr(compare_runs, "_run", run)
     return ran
 
 
 def test_where_records_are_lost_all_sides_get_room_for_them(tmp_path: Path, commands: list[list[str]]) -> None:
-    both = [Side(name, tmp_path / name) for name in "AB"]
+    both = [ComparedSide(name, tmp_path / name) for name in "AB"]
     said: list[str] = []
-    a, b = profile_in_turn(both, Rounds(2, ["func"], "*", "all", ["prog.py"]), said.append)
+    a, b = profile_in_turn(both, ComparedRounds(2, ["func"], "*", "all", ["prog.py"]), said.append)
     assert [timeline.records_lost for timeline in (*a, *b)] == [0] * 4
     buffer = ["--buffer", "shared", "--buffer-bytes", "1024"]
     assert f"kernel lost records: all sides are recorded again, with {' '.join(buffer)}" in said
@@ -52,22 +52,26 @@ def test_where_records_are_lost_all_sides_get_room_for_them(tmp_path: Path, comm
 
 
 def test_where_none_is_lost_nothing_runs_twice(tmp_path: Path, commands: list[list[str]]) -> None:
-    profile_in_turn([Side("A", tmp_path / "A")], Rounds(1, ["func"], "*", "all", ["prog.py"]), lambda said: None)
+    profile_in_turn(
+        [ComparedSide("A", tmp_path / "A")], ComparedRounds(1, ["func"], "*", "all", ["prog.py"]), lambda said: None
+    )
     assert [words[1] for words in commands] == ["dump", "insert", "run"]
 
 
 def test_what_would_take_too_much_memory_is_not_tried(
     tmp_path: Path, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sides, "MOST_LAUNCH_BYTES", 1000)
+    monkeypatch.setattr(compare_runs, "MOST_LAUNCH_BYTES", 1000)
     said: list[str] = []
-    profile_in_turn([Side("B", tmp_path / "B")], Rounds(1, ["func"], "*", "all", ["prog.py"]), said.append)
+    profile_in_turn(
+        [ComparedSide("B", tmp_path / "B")], ComparedRounds(1, ["func"], "*", "all", ["prog.py"]), said.append
+    )
     assert len(commands) == 3
     assert said[1].startswith("kernel lost records; keeping all would take 1.")
 
 
 def test_a_side_with_a_path_of_its_own_still_finds_this_package(tmp_path: Path) -> None:
-    side = Side("B", tmp_path, triton=tmp_path / "t", environment={"PYTHONPATH": "/mine"})
+    side = ComparedSide("B", tmp_path, triton=tmp_path / "t", environment={"PYTHONPATH": "/mine"})
     first, package, *others = side.variables()["PYTHONPATH"].split(":")
     assert (first, others) == (str(tmp_path / "t"), ["/mine"])
     assert Path(package, "kprof_inject").is_dir()

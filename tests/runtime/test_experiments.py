@@ -19,8 +19,8 @@ from fake_gpu.kernels import scale
 from fake_runs import FakeRuns
 
 from kprof_inject.analysis.causal.slopes import kernel_slopes
-from kprof_inject.analysis.evaluation.executions import evaluated
-from kprof_inject.pipeline.delays import CausalChoice, prepare
+from kprof_inject.analysis.interpreter.executions import evaluated
+from kprof_inject.pipeline.delay_builds import CausalChoice, prepare
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.runtime.launching import kernel_experiment, memory_copies, subject
 from kprof_inject.runtime.launching.launches import NO_REPLAYS, REPLAYS, parse_launches

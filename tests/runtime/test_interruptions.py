@@ -24,9 +24,9 @@ from fake_runs import EIGHT_KIB, FakeRuns
 from triton import knobs
 
 from kprof_inject.runtime.compiler import fresh_jit_caches, wrap_compiler
+from kprof_inject.runtime.instrumented_kernel import RunStep
 from kprof_inject.runtime.launching.launcher import CapturingLauncher
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.recording import RunStep
 from kprof_inject.runtime.run_step import LiveCapture, WorkspacePlans, _install_once
 from kprof_inject.runtime.session import Session
 

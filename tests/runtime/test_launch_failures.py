@@ -15,11 +15,11 @@ from fake_gpu.kernels import scale
 from fake_runs import FakeRuns
 
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime import recording
+from kprof_inject.runtime import instrumented_kernel
 from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.instrumented_kernel import PlannedKernel
 from kprof_inject.runtime.launching.capture import LaunchCapture
 from kprof_inject.runtime.launching.launches import ReplayChoice
-from kprof_inject.runtime.recording import PlannedKernel
 
 LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = "the disk failed: No space left on device"
@@ -148,8 +148,8 @@ def test_a_launch_that_fails_is_the_programs_own_failure(fake_runs: FakeRuns, mo
         (LaunchCapture, "begin"),
         (PlannedKernel, "_build_of"),
         (PlannedKernel, "_compile_with_records"),
-        (recording, "variant_of"),
-        (recording, "smaller_buffer_bytes"),
+        (instrumented_kernel, "variant_of"),
+        (instrumented_kernel, "smaller_buffer_bytes"),
         (CaptureWriter, "__init__"),
         (CaptureWriter, "add_kernel"),
         (CaptureWriter, "add_launch"),

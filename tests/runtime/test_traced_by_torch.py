@@ -16,7 +16,7 @@ from fake_gpu.known_cost import keep_cost
 from fake_runs import REAL_TORCH
 
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
-from kprof_inject.runtime.torch_trace import TorchTrace
+from kprof_inject.runtime.torch_tracing import TorchTracer
 from kprof_inject.workspace import Workspace
 
 PROGRAM = """
@@ -32,9 +32,9 @@ for n in range(3):
 
 
 @pytest.fixture
-def trace(tmp_path: Path) -> Iterator[TorchTrace]:
+def trace(tmp_path: Path) -> Iterator[TorchTracer]:
     made = torch.autograd.profiler.profile.__init__
-    trace = TorchTrace(tmp_path, ProcessReport(str(tmp_path)))
+    trace = TorchTracer(tmp_path, ProcessReport(str(tmp_path)))
     yield trace
     trace.finish()
     torch.autograd.profiler.profile.__init__ = made  # type: ignore[method-assign]
@@ -47,7 +47,7 @@ def names_in(folder: Path) -> set[str]:
 
 
 def test_it_lasts_until_the_program_starts_its_own(
-    trace: TorchTrace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trace: TorchTracer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace.start()
     trace.start()
@@ -62,7 +62,7 @@ def test_it_lasts_until_the_program_starts_its_own(
 
 
 def test_in_another_thread_it_is_not_started(
-    trace: TorchTrace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trace: TorchTracer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     thread = threading.Thread(target=trace.start)
     thread.start()
@@ -73,7 +73,7 @@ def test_in_another_thread_it_is_not_started(
 
 
 def test_a_failure_is_reported_and_goes_no_further(
-    trace: TorchTrace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trace: TorchTracer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(torch.profiler, "supported_activities")
     trace.start()

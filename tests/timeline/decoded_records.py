@@ -8,7 +8,7 @@ import numpy as np
 from buffers import Cta, Entry, buffer_words, num_warps_of
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import RawCtas, TimedLayout
+from kprof_inject.capture.buffer_layouts import RawCtas, TimedLayout
 from kprof_inject.timeline.records import Records, record_decoder
 
 # Each id is its scope.

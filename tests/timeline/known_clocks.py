@@ -11,7 +11,7 @@ import numpy as np
 from buffers import SM_CLOCK_HZ, Cta, Entry, buffer_words
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import RawCtas, TimedLayout
+from kprof_inject.capture.buffer_layouts import RawCtas, TimedLayout
 from kprof_inject.timeline.clock import ClockFit, fit_clock
 from kprof_inject.timeline.readings import readings_of, tally_launch
 from kprof_inject.timeline.records import RecordDecoder, record_decoder

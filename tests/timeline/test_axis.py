@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 
-from kprof_inject.cli.captures import axis_lines
+from kprof_inject.cli.capture_arguments import axis_lines
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 
 ONE, OTHER = Timer(5_000_000), Timer(9_000_000_000)

@@ -25,7 +25,7 @@ from known_clocks import (
     waves,
 )
 
-from kprof_inject.capture.layouts import TimedLayout
+from kprof_inject.capture.buffer_layouts import TimedLayout
 from kprof_inject.timeline.clock import ClockSource
 
 # CTAs, SMs, CTAs at once on an SM, the time of one in nanoseconds, and how far any record may be from the truth.

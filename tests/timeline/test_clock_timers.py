@@ -8,7 +8,7 @@ from buffers import Cta, buffer_words, end, start
 from known_clocks import BEGIN_NS, FUNC, Harm, Work, decoder_of, fitted_clock, run, slowing, steady, waves
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import TimedLayout
+from kprof_inject.capture.buffer_layouts import TimedLayout
 from kprof_inject.timeline.clock import ClockSource
 
 STEPS_NS = [1, 10, 32, 1000, 1024]

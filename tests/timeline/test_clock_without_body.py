@@ -10,7 +10,7 @@ import pytest
 from decoded_records import lookup
 from programs.child import REPO
 
-from kprof_inject.capture.layouts import RawCtas
+from kprof_inject.capture.buffer_layouts import RawCtas
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.clock import ClockFit, fit_clock
 from kprof_inject.timeline.pairs import ScopeRules

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from known_launches import KnownLaunch, scope_table, survivors
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import TimedLayout
+from kprof_inject.capture.buffer_layouts import TimedLayout
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.pairs import ScopeRules, pair_records
 from kprof_inject.timeline.timeline import Timeline, decode_launch

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from slow_decoder import WarpLoss, decode_slowly
 
-from kprof_inject.capture.layouts import TimedLayout
+from kprof_inject.capture.buffer_layouts import TimedLayout
 from kprof_inject.timeline.pairs import ScopeRules, pair_records
 
 # Ids 2 and 3 are two ends of one scope, 4 belongs to none.

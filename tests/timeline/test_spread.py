@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kprof_inject.timeline.spread import CtaBalance, CtaSums, Groups, GroupSpread, GroupSums, narrow, spread_of
+from kprof_inject.timeline.spread import CtaBalance, CtaSums, GroupSpread, GroupSums, SpreadGroups, narrow, spread_of
 
 
-def groups(*rows: tuple[int, int, int]) -> Groups:
+def groups(*rows: tuple[int, int, int]) -> SpreadGroups:
     """Id, count and total of each."""
     ids, counts, totals_ns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    return Groups(ids, counts, totals_ns)
+    return SpreadGroups(ids, counts, totals_ns)
 
 
 def cta_sums(*rows: tuple[int, int, int, int], scopes: int = 1) -> CtaSums:

@@ -13,7 +13,7 @@ from buffers import Cta, Entry, Scope, buffer_words, end, save_launch, start
 from decoded_records import decoded, lookup, read
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import TimedLayout
+from kprof_inject.capture.buffer_layouts import TimedLayout
 from kprof_inject.timeline.nesting import iterations, nest
 from kprof_inject.timeline.pairs import ScopeRules, scopes_of
 from kprof_inject.timeline.readings import tally_launch

@@ -12,7 +12,7 @@ from golden import fixture_id, fixtures, read
 from kprof_inject.ttgir.copy_groups import copy_pipelines
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
-from kprof_inject.ttgir.values import without_strings
+from kprof_inject.ttgir.ssa_values import without_strings
 
 COPYING = [path for path in fixtures() if "ttg.async_wait" in read(path)]
 NAME = re.compile(r"%[\w$.-]+")

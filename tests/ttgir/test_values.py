@@ -6,7 +6,7 @@ import pytest
 
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
-from kprof_inject.ttgir.values import argument_names, definition_of, operand_names, result_names
+from kprof_inject.ttgir.ssa_values import argument_names, definition_of, operand_names, result_names
 
 TEXT = """\
 module {

@@ -11,7 +11,7 @@ from programs.child import REPO
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
-from kprof_inject.export.registry import write_trace
+from kprof_inject.export.formats import write_trace
 from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.viewing.site import open_trace
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.causal.meetings import Meeting, meetings
-from kprof_inject.analysis.evaluation.executions import ExecutedKernel
-from kprof_inject.analysis.flights.in_flight import in_flight, told_by_warps
+from kprof_inject.analysis.async_work.in_flight import in_flight, told_by_warps
+from kprof_inject.analysis.causal.inferred_barriers import Meeting, meetings
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.timeline.timeline import Timeline
 
 MOST_CTAS = 64
@@ -82,7 +82,7 @@ def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPat
     for one in ctas:
         cta, begin_ns, end_ns = int(one["cta"]), int(one["init_ns"]), int(one["pre_final_ns"])
         if cta in rows_of and end_ns > begin_ns:
-            walk = _Walk(rows_of[cta], edges.of_cta(cta), together.get(cta, {}))
+            walk = _PathWalk(rows_of[cta], edges.of_cta(cta), together.get(cta, {}))
             begin_ns = max(begin_ns, walk.oldest_ns) if cta in damaged else begin_ns
             walk.back(begin_ns, end_ns, times)
             whole_ns += end_ns - begin_ns
@@ -164,7 +164,7 @@ class _Piece:
     row: int
 
 
-class _Walk:
+class _PathWalk:
     """One CTA's."""
 
     def __init__(

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from kprof_inject.analysis.causal.chains import Executions, executions
 from kprof_inject.analysis.causal.critical_path import Blame, CriticalPath, critical_path
+from kprof_inject.analysis.causal.cta_chains import Executions, executions
 from kprof_inject.analysis.causal.response import DelayErrors, Interval, Response, response
-from kprof_inject.analysis.evaluation.executions import ExecutedKernel
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable, distinct_names

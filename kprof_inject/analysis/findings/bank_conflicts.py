@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.evaluation.executions import Counted
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.structure.banks import conflict_cycles, least_cycles, turns_around
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import percent
@@ -28,7 +28,7 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             yield _finding(evidence, one, each, min(share, 1.0), advice)
 
 
-def _finding(evidence: Evidence, one: Counted, each: int, share: float, advice: str) -> Finding:
+def _finding(evidence: Evidence, one: CountedOperation, each: int, share: float, advice: str) -> Finding:
     least, roof = least_cycles(one.operation), evidence.roof_around(one.operation)
     where = f" in {evidence.name_of(roof)}" if roof else ""
     return Finding(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes
-from kprof_inject.analysis.evaluation.executions import Counted, ExecutedKernel
+from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary
@@ -43,7 +43,7 @@ class Evidence:
         """Return the name of a roof's scope, with its site if other scopes have that name."""
         return self.summary.scopes[roof.index].distinct_name
 
-    def place_of(self, one: Counted) -> str:
+    def place_of(self, one: CountedOperation) -> str:
         """``matmul.py:58``; the line of the TTGIR where its source is unknown."""
         chains = LocationTable(self.ran.module).chains_of(one.operation) if self.ran else ()
         if not chains:

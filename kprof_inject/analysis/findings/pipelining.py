@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kprof_inject.analysis.evaluation.accesses import Access
-from kprof_inject.analysis.evaluation.executions import ExecutedKernel
+from kprof_inject.analysis.async_work.copied_ahead import CopiedAhead, copied_ahead
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.flights.copied_ahead import CopiedAhead, copied_ahead
+from kprof_inject.analysis.interpreter.accesses import Access
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.analysis.roofs.unit_rates import SHARED
 from kprof_inject.analysis.structure.banks import conflict_cycles

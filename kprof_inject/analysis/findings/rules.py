@@ -16,8 +16,8 @@ from kprof_inject.analysis.findings.iterations import first_iterations, last_ite
 from kprof_inject.analysis.findings.late_start import late_start
 from kprof_inject.analysis.findings.low_fill import low_fill
 from kprof_inject.analysis.findings.pace import pace
-from kprof_inject.analysis.findings.phases import epilogue, prologue
 from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
+from kprof_inject.analysis.findings.prologue_epilogue import epilogue, prologue
 from kprof_inject.analysis.findings.second_cta import second_cta
 from kprof_inject.analysis.findings.tail import tail
 from kprof_inject.analysis.findings.throttled import throttled
@@ -28,13 +28,13 @@ from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_r
 from kprof_inject.quantities import percent
 from kprof_inject.timeline.timeline import Timeline
 
-Said = Iterator[Finding | Unjudged]
-Rule = Callable[[Evidence], Said]
+RuleResults = Iterator[Finding | Unjudged]
+Rule = Callable[[Evidence], RuleResults]
 """Yields what it finds; and where what it lacks may hide something, why it could not judge. Nothing of either says that
 there is nothing to find."""
 
 
-def _by_records(rule: Callable[[Timeline, LaunchSummary], Said]) -> Rule:
+def _by_records(rule: Callable[[Timeline, LaunchSummary], RuleResults]) -> Rule:
     """A rule that asks for nothing but what was recorded."""
     return lambda evidence: rule(evidence.timeline, evidence.summary)
 
@@ -121,7 +121,7 @@ def judge_by_rules(evidence: Evidence) -> tuple[Judgement, ...]:
     return tuple(map(_without_remedy, judgements)) if evidence.summary.is_foreign else judgements
 
 
-def _within_reach(rule: str, said: Said, evidence: Evidence) -> list[Finding | Unjudged]:
+def _within_reach(rule: str, said: RuleResults, evidence: Evidence) -> list[Finding | Unjudged]:
     """With no more to be won than the launch's busiest unit leaves."""
     unit, part = evidence.busiest
     rest = 1 - part

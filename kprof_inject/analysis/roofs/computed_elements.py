@@ -19,8 +19,8 @@ from operator import or_
 
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph
 from kprof_inject.ttgir.types import PrintedType, types_of
-from kprof_inject.ttgir.values import Leaf, ValueGraph
 
 _PAIRED = 0.5
 _ALL_DIMENSIONS = -1
@@ -42,11 +42,11 @@ def computed_shares(module: Module) -> Mapping[Operation, float]:
     shares: dict[Operation, float] = {}
     for function in module.walk():
         if function.name == FUNCTION:
-            shares |= _Function(ValueGraph(module, function)).shares()
+            shares |= _ComputedFunction(ValueGraph(module, function)).shares()
     return shares
 
 
-class _Function:
+class _ComputedFunction:
     def __init__(self, graph: ValueGraph) -> None:
         self._graph = graph
         self._leaf_of = {leaf.node: leaf for leaf in graph.leaves}
@@ -296,12 +296,12 @@ class _Function:
         return 0.0 if merged else 1.0
 
 
-_RULES: Mapping[str, Callable[[_Function, Leaf], float]] = {
-    **dict.fromkeys(_ARITHMETIC, _Function.arithmetic),
-    **dict.fromkeys(_BOUNDS, _Function.bound),
-    _COMPARISON: _Function.comparison,
-    _WIDENING: _Function.widening,
-    **dict.fromkeys(_FROM_INTEGERS, _Function.from_integers),
+_RULES: Mapping[str, Callable[[_ComputedFunction, Leaf], float]] = {
+    **dict.fromkeys(_ARITHMETIC, _ComputedFunction.arithmetic),
+    **dict.fromkeys(_BOUNDS, _ComputedFunction.bound),
+    _COMPARISON: _ComputedFunction.comparison,
+    _WIDENING: _ComputedFunction.widening,
+    **dict.fromkeys(_FROM_INTEGERS, _ComputedFunction.from_integers),
 }
 
 _ZERO = re.compile(r"-?\b0\.0+e\+00\b")

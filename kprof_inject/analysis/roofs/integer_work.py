@@ -18,8 +18,8 @@ from kprof_inject.select.anchors import integer_work
 from kprof_inject.ttgir.constants import constant_of
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph
 from kprof_inject.ttgir.types import types_of
-from kprof_inject.ttgir.values import Leaf, ValueGraph
 
 _LOGIC, _PRODUCT = Work(logic=1), Work(integer_multiplications=1)
 _WORD_BITS = 32
@@ -52,7 +52,7 @@ def work_with_integers(module: Module) -> Mapping[Operation, Work]:
     found: dict[Operation, Work] = {}
     for function in module.walk():
         if function.name == FUNCTION and (on_data := integer_work(module, function)):
-            counted = _Function(ValueGraph(module, function))
+            counted = _IntegerFunction(ValueGraph(module, function))
             found |= {
                 leaf.operation: work
                 for leaf in counted.graph.leaves
@@ -61,7 +61,7 @@ def work_with_integers(module: Module) -> Mapping[Operation, Work]:
     return found
 
 
-class _Function:
+class _IntegerFunction:
     def __init__(self, graph: ValueGraph) -> None:
         self.graph = graph
         self._leaf_of = {leaf.node: leaf for leaf in graph.leaves}
@@ -158,12 +158,12 @@ def _is_power_of_two(number: int | None) -> bool:
     return number is not None and abs(number).bit_count() <= 1
 
 
-_COUNTS: Mapping[str, Callable[[_Function, Leaf], Work]] = {
-    **dict.fromkeys(_BITWISE, _Function.bitwise),
-    **dict.fromkeys(_BOUNDS, _Function.bound),
-    **dict.fromkeys(_RIGHT_SHIFTS, _Function.shift),
-    "arith.muli": _Function.product,
-    "tt.mulhiui": _Function.upper_half,
-    **dict.fromkeys(_DIVISIONS, _Function.division),
-    "arith.cmpi": _Function.comparison,
+_COUNTS: Mapping[str, Callable[[_IntegerFunction, Leaf], Work]] = {
+    **dict.fromkeys(_BITWISE, _IntegerFunction.bitwise),
+    **dict.fromkeys(_BOUNDS, _IntegerFunction.bound),
+    **dict.fromkeys(_RIGHT_SHIFTS, _IntegerFunction.shift),
+    "arith.muli": _IntegerFunction.product,
+    "tt.mulhiui": _IntegerFunction.upper_half,
+    **dict.fromkeys(_DIVISIONS, _IntegerFunction.division),
+    "arith.cmpi": _IntegerFunction.comparison,
 }

@@ -11,12 +11,12 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.evaluation.accesses import Access
-from kprof_inject.analysis.evaluation.executions import Counted
-from kprof_inject.analysis.evaluation.footprints import Ranges, union
-from kprof_inject.analysis.evaluation.grids import CTA, Part, TooLarge
-from kprof_inject.analysis.evaluation.repeats import most_repeats
-from kprof_inject.analysis.structure.layouts import access_bits, lanes_and_warps_along, lanes_dimension
+from kprof_inject.analysis.interpreter.accesses import Access
+from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray, TooLarge
+from kprof_inject.analysis.interpreter.executions import CountedOperation
+from kprof_inject.analysis.interpreter.footprints import Ranges, union
+from kprof_inject.analysis.interpreter.repeats import most_repeats
+from kprof_inject.analysis.structure.tensor_layouts import access_bits, lanes_and_warps_along, lanes_dimension
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.types import types_of
@@ -60,7 +60,7 @@ _SECTOR_BYTES = 32
 class Traffic:
     """Of a launch; each operation is asked once for the bytes that it touches."""
 
-    def __init__(self, operations: Sequence[Counted], timeline: Timeline, aliases: Mapping[str, str]) -> None:
+    def __init__(self, operations: Sequence[CountedOperation], timeline: Timeline, aliases: Mapping[str, str]) -> None:
         """Of all operations of its kernel, in the order of the text. ``aliases`` are the module's."""
         self._accesses = [(one.line, one.times, one.access) for one in operations if one.access is not None]
         self._timeline = timeline
@@ -69,12 +69,12 @@ class Traffic:
         self._passing = {number for number, (_, _, one) in enumerate(self._accesses) if passes_by_l1(one, aliases)}
 
     @cached_property
-    def _sm_of_cta(self) -> Part | None:
+    def _sm_of_cta(self) -> AxisArray | None:
         """None unless it is known of all."""
         ctas = self._timeline.ctas
         if len(ctas) != prod(self._timeline.launch.grid):
             return None
-        return Part((CTA,), ctas["sm"][np.argsort(ctas["cta"])].astype(np.int64))
+        return AxisArray((CTA,), ctas["sm"][np.argsort(ctas["cta"])].astype(np.int64))
 
     @cached_property
     def _unknown(self) -> list[int]:

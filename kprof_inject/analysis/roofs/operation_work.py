@@ -12,11 +12,11 @@ from operator import add
 
 from kprof_inject.analysis.roofs.work import NO_WORK, Work
 from kprof_inject.analysis.structure.banks import SIDES, conflict_cycles
-from kprof_inject.analysis.structure.layouts import lanes_and_warps_along
+from kprof_inject.analysis.structure.tensor_layouts import lanes_and_warps_along
 from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.ssa_values import definition_of, operand_names
 from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, types_of
-from kprof_inject.ttgir.values import definition_of, operand_names
 
 # Each element takes one instruction of the special function unit, whatever else it takes: PTX ISA, "Floating Point
 # Instructions" (ex2.approx, lg2.approx, rsqrt.approx, sqrt.approx, and the reciprocal in a division), to which Triton

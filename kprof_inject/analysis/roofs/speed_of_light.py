@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from typing import Any
 
-from kprof_inject.analysis.evaluation.executions import Counted, ExecutedKernel, by_ctas
+from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel, by_ctas
 from kprof_inject.analysis.roofs.computed_elements import computed_shares
 from kprof_inject.analysis.roofs.histograms import work_of_histograms
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
@@ -173,7 +173,7 @@ def _resident_cycles(timeline: Timeline) -> int:
     return cycles_with_ctas(timeline.ctas, timeline.clock.clock_hz, end="post_final_ns")
 
 
-def _working(ran: ExecutedKernel, kernel: Kernel) -> Iterator[tuple[Counted, Work]]:
+def _working(ran: ExecutedKernel, kernel: Kernel) -> Iterator[tuple[CountedOperation, Work]]:
     of_integers = work_with_integers(ran.module)
     of_histograms = work_of_histograms(ran.module, kernel.target, str(kernel.metadata.get("triton_version", "")))
     computed = computed_shares(ran.module)
@@ -201,7 +201,7 @@ def _roofs(
     table: ScopeTable,
     times: Mapping[int, _Time],
     rates: UnitRates,
-    working: Sequence[tuple[Counted, Work]],
+    working: Sequence[tuple[CountedOperation, Work]],
     traffic: Traffic,
 ) -> Iterator[Roof]:
     for index, time in times.items():

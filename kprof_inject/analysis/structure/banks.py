@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.structure.layouts import MOST_ACCESS_BITS, Blocked, blocked_of, layout_of
+from kprof_inject.analysis.structure.tensor_layouts import MOST_ACCESS_BITS, Blocked, blocked_of, layout_of
 from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import PrintedType, types_of

@@ -61,7 +61,7 @@ def _fewest(a: _Lines, b: _Lines) -> DifferingLines:
 
 
 def _differing(a: _Lines, b: _Lines, parts: Iterable[tuple[_Lines, _Lines]]) -> DifferingLines:
-    values, layouts = _Values(), _Layouts.of(a, b)
+    values, layouts = _Values(), _LineLayouts.of(a, b)
     count = 0
     lines_a: list[int] = []
     lines_b: list[int] = []
@@ -120,7 +120,7 @@ class _Values:
 
 
 @dataclass(slots=True)
-class _Layouts:
+class _LineLayouts:
     """The layouts of A alone that became layouts of B alone (``changed``), and the pairs of ``lines`` that use them."""
 
     only_a: frozenset[str]
@@ -131,7 +131,7 @@ class _Layouts:
     _a_of: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, a: _Lines, b: _Lines) -> _Layouts:
+    def of(cls, a: _Lines, b: _Lines) -> _LineLayouts:
         in_a, in_b = (frozenset(layout for line in side for layout in line.layouts) for side in (a, b))
         return cls(in_a - in_b, in_b - in_a)
 

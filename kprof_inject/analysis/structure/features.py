@@ -16,9 +16,9 @@ from enum import StrEnum
 from functools import partial
 from itertools import count
 
-from kprof_inject.analysis.structure.layouts import access_bits, dot_instruction, lanes_dimension, layout_of
-from kprof_inject.analysis.structure.lines import CodeOf, Line, line_of
 from kprof_inject.analysis.structure.prefetching import iterations_ahead
+from kprof_inject.analysis.structure.source_lines import CodeOf, Line, line_of
+from kprof_inject.analysis.structure.tensor_layouts import access_bits, dot_instruction, lanes_dimension, layout_of
 from kprof_inject.select.functions import Function, functions_of
 from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import LocationTable
@@ -142,7 +142,7 @@ _Facts = frozenset[tuple[str, Fact]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundOperation:
     """An operation that a feature may be made of."""
 
     kind: Kind
@@ -165,12 +165,12 @@ class _FunctionFeatures:
 
     def features(self) -> Iterator[Feature]:
         found = [
-            _Found(kind, _operand(kind, operation), operation, _loop_around(operation))
+            _FoundOperation(kind, _operand(kind, operation), operation, _loop_around(operation))
             for operation in self._function.operations
             if (kind := kind_of(operation)) is not None and not self._function.illegal_owner(operation)
         ]
         places = None if self._by_line else self._places(found)
-        groups: dict[tuple[Kind, tuple[str, ...], str], list[_Found]] = {}
+        groups: dict[tuple[Kind, tuple[str, ...], str], list[_FoundOperation]] = {}
         lines: dict[tuple[str, ...], Line] = {}
         for one in found:
             place = None if places is None else places[one]
@@ -180,13 +180,13 @@ class _FunctionFeatures:
         for (_, identity, _), group in groups.items():
             yield self._feature(lines[identity], group)
 
-    def _places(self, found: Sequence[_Found]) -> dict[_Found, str]:
+    def _places(self, found: Sequence[_FoundOperation]) -> dict[_FoundOperation, str]:
         """Return each operation's place: its innermost loop, and how many operations like it precede it there.
         Operations peeled off a loop get, in turn, the places of those in it that they are copies of."""
-        alike: dict[tuple[Kind, str], list[_Found]] = {}
+        alike: dict[tuple[Kind, str], list[_FoundOperation]] = {}
         for one in found:
             alike.setdefault((one.kind, one.operand), []).append(one)
-        places: dict[_Found, str] = {}
+        places: dict[_FoundOperation, str] = {}
         for group in alike.values():
             deepest = max(self._depth(one) for one in group)
             numbers: dict[Operation | None, Iterator[int]] = {}
@@ -196,10 +196,12 @@ class _FunctionFeatures:
             places |= self._places_of_copies(group, places)
         return places
 
-    def _places_of_copies(self, group: Sequence[_Found], places: Mapping[_Found, str]) -> Iterator[tuple[_Found, str]]:
+    def _places_of_copies(
+        self, group: Sequence[_FoundOperation], places: Mapping[_FoundOperation, str]
+    ) -> Iterator[tuple[_FoundOperation, str]]:
         """Yield the places of the operations outside the innermost loops of their group."""
         copies = [one for one in group if one not in places]
-        originals: dict[_Facts, list[_Found]] = {}
+        originals: dict[_Facts, list[_FoundOperation]] = {}
         in_loop: dict[tuple[_Facts, Operation | None], list[str]] = {}
         for one in group if copies else ():
             if one in places:
@@ -216,13 +218,13 @@ class _FunctionFeatures:
             turns[self._loops[one.loop], loop] += 1
             yield one, there[turn % len(there)] if there else f"{self._loops[one.loop]}#{turn}"
 
-    def _depth(self, one: _Found) -> int:
+    def _depth(self, one: _FoundOperation) -> int:
         return 0 if one.loop is None else self._loops[one.loop].count(".") + 1
 
-    def _facts(self, one: _Found) -> _Facts:
+    def _facts(self, one: _FoundOperation) -> _Facts:
         return frozenset(_facts_of(one.kind, self._module, one.operation).items())
 
-    def _feature(self, line: Line, group: Sequence[_Found]) -> Feature:
+    def _feature(self, line: Line, group: Sequence[_FoundOperation]) -> Feature:
         one = max(group, key=self._depth)
         operations = tuple(other.operation for other in group)
         facts = dict(self._facts(one))

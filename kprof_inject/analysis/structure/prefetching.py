@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kprof_inject.ttgir.copy_groups import pipeline_of
 from kprof_inject.ttgir.dialect import WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.values import operand_names, result_names
+from kprof_inject.ttgir.ssa_values import operand_names, result_names
 
 _READ, _STORE = "ttg.local_load", "ttg.local_store"
 

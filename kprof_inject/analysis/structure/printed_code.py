@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.ssa_values import label_text
 from kprof_inject.ttgir.strings import STRING
 from kprof_inject.ttgir.types import closing_bracket
-from kprof_inject.ttgir.values import label_text
 
 _MARK = re.compile(rf"{STRING}|//[^\n]*|\s*(?<![\w.])loc\(|[()]|[\t\r\n]\s*|  +")
 _NAME = re.compile(rf"{STRING}|(%[\w$.-]+)")
@@ -40,7 +40,7 @@ class CodeLine:
 def code_lines(module: Module, pieces: Sequence[tuple[int, str]]) -> list[CodeLine]:
     """Return the lines that begin at these offsets and have these texts."""
     numbers = module.line_numbers([start for start, _ in pieces])
-    layouts = _Layouts(module.aliases)
+    layouts = _PrintedLayouts(module.aliases)
     return [_code_line(number, text, layouts) for number, (_, text) in zip(numbers, pieces, strict=True)]
 
 
@@ -66,7 +66,7 @@ def printed_pieces(module: Module) -> Iterator[tuple[int, str]]:
             waiting += reversed(inside)
 
 
-def _code_line(number: int, printed: str, layouts_of: _Layouts) -> CodeLine:
+def _code_line(number: int, printed: str, layouts_of: _PrintedLayouts) -> CodeLine:
     text, layouts = layouts_of.take(without_locations(printed))
     results = _RESULTS.match(text)
     takes_arguments = _TAKES_ARGUMENTS.search(text) is not None
@@ -101,7 +101,7 @@ def without_locations(text: str) -> str:
     return "".join([*pieces, text[done:]]).strip()
 
 
-class _Layouts:
+class _PrintedLayouts:
     """The attributes of a module, by what stands in the text: a name, or all of one."""
 
     def __init__(self, aliases: Mapping[str, str]) -> None:

@@ -16,9 +16,7 @@ from kprof_inject.analysis.structure.printed_code import without_locations
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.dialect import FUNCTION, MODULES, PARTITIONS, WARP_SPECIALIZE, YIELD
 from kprof_inject.ttgir.nodes import Module, Operation, Region
-from kprof_inject.ttgir.strings import STRING
-from kprof_inject.ttgir.types import closing_bracket, printed_types
-from kprof_inject.ttgir.values import (
+from kprof_inject.ttgir.ssa_values import (
     argument_names,
     argument_types,
     block_arguments,
@@ -26,6 +24,8 @@ from kprof_inject.ttgir.values import (
     label_text,
     result_names,
 )
+from kprof_inject.ttgir.strings import STRING
+from kprof_inject.ttgir.types import closing_bracket, printed_types
 
 _STRING = re.compile(STRING)
 _PLACEHOLDER = re.compile(r'"(\d+)"')

@@ -56,7 +56,7 @@ class Cute:
         sound &= (tag >= 0) & (tag < max(names, _TAGS)) & (lane >= 0) & (lane < 1 << 31)
         timed = np.flatnonzero(sound)
         sound[timed] = of_one_launch(start_ns[timed]) & of_one_launch(start_ns[timed] + duration_ns[timed])
-        found = _Found(unit, start_ns, duration_ns, tag, lane, used, sound)
+        found = _FoundEvents(unit, start_ns, duration_ns, tag, lane, used, sound)
         # Only the atomic mode counts; the others leave 0, or what fitted. What no launch comes to is damaged.
         counts = np.where(np.abs(slices[:, 0]) < _MOST_SCOPES, slices[:, 0], 0)
         return _spans(found, lost=np.maximum(counts - room, 0))
@@ -85,7 +85,7 @@ class CuteCompact:
         duration_ns = (entries >> np.uint64(32) & np.uint64(0xFFFFFF)).astype(np.int64)
         tag = (entries >> np.uint64(56)).astype(np.int64)
         used = entries != 0
-        found = _Found(unit, start_ns, duration_ns, tag, np.zeros_like(unit), used, used & is_anchor[unit])
+        found = _FoundEvents(unit, start_ns, duration_ns, tag, np.zeros_like(unit), used, used & is_anchor[unit])
         return _spans(found, lost=np.zeros(len(slices), dtype=np.int64))
 
 
@@ -114,7 +114,7 @@ def _require_no_anchor_inside(slices: NDArray[np.int64]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundEvents:
     """The slots of all slices; ``unit`` is the slice. Those ``used`` were written, those ``sound`` make sense."""
 
     unit: NDArray[np.int64]
@@ -126,7 +126,7 @@ class _Found:
     sound: NDArray[np.bool_]
 
 
-def _spans(found: _Found, lost: NDArray[np.int64]) -> Spans:
+def _spans(found: _FoundEvents, lost: NDArray[np.int64]) -> Spans:
     used = np.flatnonzero(found.used)
     sound = found.sound[used]
     cta, lane = _places(found.unit[used], np.where(sound, found.lane[used], 0), sound, len(lost))

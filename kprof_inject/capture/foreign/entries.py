@@ -32,7 +32,7 @@ def sm_of_blocks(blocks: int, block: NDArray[np.int64], sm: NDArray[np.int64]) -
     return found
 
 
-class Side(IntEnum):
+class PointKind(IntEnum):
     """What a point is."""
 
     START = 0
@@ -41,7 +41,7 @@ class Side(IntEnum):
 
 
 POINT_COLUMNS = np.dtype([("unit", "i8"), ("event", "i4"), ("side", "i1"), ("ns", "i8")])
-"""``unit`` is its place among the units, ``event`` what the kernel's author numbered, ``side`` a ``Side``."""
+"""``unit`` is its place among the units, ``event`` what the kernel's author numbered, ``side`` a ``PointKind``."""
 
 SPAN_COLUMNS = np.dtype(
     [("unit", "i8"), ("event", "i4"), ("is_instant", "?"), ("start_ns", "i8"), ("end_ns", "i8"), ("place", "i8")]
@@ -63,7 +63,7 @@ class Points:
 
     def kinds(self) -> set[tuple[int, bool]]:
         """The events that occur, and whether as instants."""
-        return _kinds(self.points["event"], self.points["side"] == Side.INSTANT)
+        return _kinds(self.points["event"], self.points["side"] == PointKind.INSTANT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from kprof_inject.capture.foreign.entries import (
     POINT_COLUMNS,
     UNIT_COLUMNS,
     UNKNOWN_SM,
+    PointKind,
     Points,
-    Side,
     sm_of_blocks,
     unwrapped,
 )
@@ -96,5 +96,5 @@ def points_of(
     return Points(units, points, grid.blocks - len(np.unique(units["cta"])))
 
 
-SIDES = np.array([Side.START, Side.END, Side.INSTANT, -1], dtype=np.int64)
+SIDES = np.array([PointKind.START, PointKind.END, PointKind.INSTANT, -1], dtype=np.int64)
 """FlashInfer's, by the lowest two bits of a tag."""

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.foreign.entries import UNKNOWN_SM, Points, Side
+from kprof_inject.capture.foreign.entries import UNKNOWN_SM, PointKind, Points
 from kprof_inject.capture.foreign.strided import Tags, grid_of, points_of
 from kprof_inject.errors import KprofError
 
@@ -52,7 +52,7 @@ def _tags(tags: NDArray[np.int64], group: NDArray[np.int64]) -> Tags:
     is_start = (tags & _START_MASK).astype(bool)
     return Tags(
         tags >> _TASK_SHIFT & _TASK_MASK,
-        np.where(is_start, Side.START, Side.END),
+        np.where(is_start, PointKind.START, PointKind.END),
         np.full(len(tags), UNKNOWN_SM),
         tags >> _GROUP_SHIFT == group & _GROUP_MASK,
     )

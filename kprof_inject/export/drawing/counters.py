@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.flights.groups import InFlight
+from kprof_inject.analysis.async_work.groups import InFlight
 from kprof_inject.export.drawing.scene import Counters, Numbers
 from kprof_inject.export.drawing.tracks import sm_label
 from kprof_inject.timeline.axis import DeviceClock

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.flights.grouped_rows import group_numbers, numbers_in_group
-from kprof_inject.analysis.flights.groups import InFlight
-from kprof_inject.analysis.flights.lanes import FlightLanes, flight_lanes
-from kprof_inject.analysis.flights.recorded import recorded_in_flight
+from kprof_inject.analysis.async_work.drawing_lanes import FlightLanes, flight_lanes
+from kprof_inject.analysis.async_work.grouped_rows import group_numbers, numbers_in_group
+from kprof_inject.analysis.async_work.groups import InFlight
+from kprof_inject.analysis.async_work.recorded import recorded_in_flight
 from kprof_inject.export.drawing.counters import bytes_in_flight
 from kprof_inject.export.drawing.scene import (
     Arg,
     EventKind,
     Events,
-    Groups,
     Nested,
     Part,
     Picked,
     Threads,
     TraceProcess,
+    TrackGroups,
 )
 from kprof_inject.export.drawing.tracks import CTA, SM
 from kprof_inject.timeline.axis import PlacedLaunch
@@ -72,9 +72,9 @@ class FlightEvents:
         cta_ids = first_tid + lanes.count + np.arange(len(ctas))
         sm_ids = cta_ids[-1] + 1 + np.arange(len(sms))
         in_process = np.full(len(sms), process.track)
-        yield Groups(pid, sm_ids, np.arange(len(sms)), Nested(in_process, (SM, sms.astype(np.int64))))
+        yield TrackGroups(pid, sm_ids, np.arange(len(sms)), Nested(in_process, (SM, sms.astype(np.int64))))
         in_sm = Nested(sm_ids[sm[cta_begins]], (CTA, ctas.astype(np.int64)))
-        yield Groups(pid, cta_ids, np.arange(len(ctas)), in_sm)
+        yield TrackGroups(pid, cta_ids, np.arange(len(ctas)), in_sm)
         label = (Picked(lanes.kinds, work), ", lane ", numbers_in_group(group_numbers(cta, work)) - 1)
         place = (SM, sms[sm].astype(np.int64), f" {CTA}", ctas[cta].astype(np.int64), ": ")
         yield Threads(pid, first_tid + lane, lane, (*place, *label), Nested(cta_ids[cta], label))

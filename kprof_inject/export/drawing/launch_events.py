@@ -16,20 +16,20 @@ from kprof_inject.export.drawing.scene import (
     Arrows,
     EventKind,
     Events,
-    Groups,
     Mask,
     Nested,
     Numbers,
     Part,
     Threads,
     TraceProcess,
+    TrackGroups,
 )
 from kprof_inject.export.drawing.tracks import LAUNCH, NamedTracks, Tracks, runs_of_warps
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import NO_TAG, ScopeFlag
 from kprof_inject.timeline.partitions import partition_names
-from kprof_inject.timeline.tags import tag_column, tag_columns
+from kprof_inject.timeline.tag_entries import tag_column, tag_columns
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 
@@ -195,11 +195,11 @@ class _WarpEvents:
                 yield self._scopes(block, tracks, first_row)
                 first_row += len(block)
 
-    def _threads(self, tracks: Numbers) -> Iterator[Groups | Threads]:
+    def _threads(self, tracks: Numbers) -> Iterator[TrackGroups | Threads]:
         """These threads, behind their groups that have not been drawn yet."""
         for groups in self._tracks.groups(tracks, self._drawn_groups):
             if groups.numbers.size:
-                yield Groups(self._pid, self._first_tid + groups.numbers, groups.numbers, self._nested(groups))
+                yield TrackGroups(self._pid, self._first_tid + groups.numbers, groups.numbers, self._nested(groups))
                 self._drawn_groups[groups.numbers - self._tracks.first_group] = True
         for threads in self._tracks.threads(tracks):
             ids = self._first_tid + threads.numbers

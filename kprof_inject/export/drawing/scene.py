@@ -74,7 +74,7 @@ class Nested:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class TrackGroups:
     """Tracks of one process with nothing on them but tracks, for viewers that nest. ``ids`` are like those of threads:
     nothing else has them. ``positions`` order the groups of one track. A group comes before what stands in it."""
 
@@ -196,7 +196,7 @@ class Counters:
     values: Numbers | Reals
 
 
-Part = TraceProcess | Groups | Threads | Events | Counters
+Part = TraceProcess | TrackGroups | Threads | Events | Counters
 
 
 Section = Callable[[], Iterator[Part]]

@@ -20,11 +20,11 @@ from kprof_inject.export.drawing.launch_events import launch_facts
 from kprof_inject.export.drawing.scene import Arrow
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
 from kprof_inject.export.hooks import Hook
-from kprof_inject.export.merging.matching import Match
+from kprof_inject.export.merging.launch_matching import LaunchMatch
 from kprof_inject.export.merging.renumbered import Renumbering, renumbered_events
 from kprof_inject.export.merging.torch_trace import OURS, Bar, TorchTrace, packed_text
 from kprof_inject.export.text_rows import json_text
-from kprof_inject.forks import Run, in_turn
+from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.axis import Axis, DeviceClock, PlacedLaunch
 from kprof_inject.timeline.host_clock import HostClock
 from kprof_inject.timeline.timeline import Timeline
@@ -43,7 +43,7 @@ class MatchedLaunch:
     timeline: Timeline
     place_name: str
     bar: Bar
-    match: Match
+    match: LaunchMatch
     clock: HostClock
     error_ns: int
 
@@ -60,7 +60,7 @@ def merged_trace(
     parts: Sequence[TracePart],
     facts: dict[str, Any],
     layout: TrackLayout = BY_SM,
-    run: Run = in_turn,
+    run: JobRunner = in_turn,
     hooks: Sequence[Hook] = (),
 ) -> Iterator[bytes]:
     """The file's bytes, in chunks. ``facts`` is what to say of the merging as a whole."""
@@ -85,7 +85,7 @@ def merged_trace(
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class _PlacedEvent:
     """A launch as it is drawn: its bar's process as it is called in the merged trace, where that stands, and the arrow
     from there."""
 
@@ -123,14 +123,14 @@ class _Placed:
         }
 
 
-def _placed(parts: Sequence[TracePart], numbers: _Numbers) -> Iterator[_Placed]:
+def _placed(parts: Sequence[TracePart], numbers: _Numbers) -> Iterator[_PlacedEvent]:
     zero_ns = parts[0].trace.base_ns
     arrows = count(1)
     for number, part in enumerate(parts):
         for launch in part.launches:
             position = part.trace.sort_indices.get(launch.bar.pid)
             arrow = Arrow(next(arrows), launch.bar.span.start_ns - zero_ns)
-            yield _Placed(launch, zero_ns, numbers.pid(number, launch.bar.pid), position, arrow)
+            yield _PlacedEvent(launch, zero_ns, numbers.pid(number, launch.bar.pid), position, arrow)
 
 
 def _chunks(text: str, begin: int, end: int) -> Iterator[bytes]:

@@ -28,8 +28,8 @@ from typing import Any, TypeGuard
 
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.files import read_regular
-from kprof_inject.places import named_alike
 from kprof_inject.quantities import size_text
+from kprof_inject.workspace_paths import named_alike
 
 MOST_BYTES = 2 << 30
 """Of a trace, unpacked: it is in memory as a whole. Viewers refuse less than that."""

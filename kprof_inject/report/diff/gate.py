@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kprof_inject.errors import KprofError, Position, printable
-from kprof_inject.report.diff.changes import ChangeVerdict, Judged, change_words
+from kprof_inject.report.diff.change_verdicts import ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
 from kprof_inject.report.diff.runs import grid_text
 from kprof_inject.timeline.choice import matches_scope

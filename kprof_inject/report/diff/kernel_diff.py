@@ -10,28 +10,18 @@ import numpy as np
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError, printable
-from kprof_inject.report.diff.changes import (
+from kprof_inject.report.diff.change_verdicts import (
     TOTAL,
     Both,
+    ChangeExplanation,
     ChangeVerdict,
     Clocks,
-    Explanation,
     Judged,
     Sides,
     clean_change,
     decisive,
     explanation,
     own_cta_changes_ns,
-)
-from kprof_inject.report.diff.matching import (
-    Match,
-    Matching,
-    ScopeIdentity,
-    Unmatched,
-    identities,
-    match_scopes,
-    pair_runs,
-    require_names,
 )
 from kprof_inject.report.diff.runs import (
     Difference,
@@ -41,6 +31,16 @@ from kprof_inject.report.diff.runs import (
     comparable_figures,
     differences,
     runs_of,
+)
+from kprof_inject.report.diff.scope_matching import (
+    ScopeIdentity,
+    ScopeMatch,
+    ScopeMatching,
+    Unmatched,
+    identities,
+    match_scopes,
+    pair_runs,
+    require_names,
 )
 from kprof_inject.timeline.choice import matches_scope
 from kprof_inject.timeline.comparison import typical
@@ -190,8 +190,8 @@ class MeasuredPair:
     warps: tuple[int, ...] | None
     identities_a: tuple[ScopeIdentity, ...]
     identities_b: tuple[ScopeIdentity, ...]
-    matching: Matching
-    wanted: tuple[Match, ...]
+    matching: ScopeMatching
+    wanted: tuple[ScopeMatch, ...]
     """The matched scopes to compare."""
 
     @classmethod
@@ -206,10 +206,10 @@ class MeasuredPair:
         )
         return cls(a, b, Sides(all_a, all_b), warps, identities_a, identities_b, matching, wanted)
 
-    def comparisons(self, matches: Sequence[Match]) -> int:
+    def comparisons(self, matches: Sequence[ScopeMatch]) -> int:
         return sum(self._takes_time(match) and all(self.sides.ran(match)) for match in matches)
 
-    def _takes_time(self, match: Match) -> bool:
+    def _takes_time(self, match: ScopeMatch) -> bool:
         return self.identities_b[match.b].kind != ScopeKind.INSTANT
 
     def finds(self, glob: str) -> bool:
@@ -253,7 +253,7 @@ class MeasuredPair:
         )
 
     def _scopes(
-        self, sides: Sides, wanted: Sequence[Match], comparisons: int, why: Explanation | None
+        self, sides: Sides, wanted: Sequence[ScopeMatch], comparisons: int, why: ChangeExplanation | None
     ) -> tuple[ScopeChange, ...]:
         matches = self.matching.matches
         parts: Sequence[float | None] = why.parts if why else [None] * len(matches)
@@ -268,7 +268,12 @@ class MeasuredPair:
         return tuple(sorted(scopes, key=lambda scope: partitions.index(scope.partition)))
 
     def _scope(
-        self, sides: Sides, match: Match, comparisons: int, explained: float | None, own_cta_change_ns: float | None
+        self,
+        sides: Sides,
+        match: ScopeMatch,
+        comparisons: int,
+        explained: float | None,
+        own_cta_change_ns: float | None,
     ) -> ScopeChange:
         mine, theirs = self.identities_a[match.a], self.identities_b[match.b]
         depth = _depth(self.identities_b, match.b)
@@ -302,7 +307,7 @@ class MeasuredPair:
             tags=tuple(_tags(sides, match)),
         )
 
-    def _judged_scope(self, sides: Sides, match: Match, comparisons: int) -> Judged | None:
+    def _judged_scope(self, sides: Sides, match: ScopeMatch, comparisons: int) -> Judged | None:
         ran_a, ran_b = self.sides.ran(match)
         if not self._takes_time(match) or not (ran_a or ran_b):
             return None
@@ -314,7 +319,7 @@ class MeasuredPair:
         return Judged(ChangeVerdict.NEW if ran_b else ChangeVerdict.GONE, None, None)
 
 
-def _tags(sides: Sides, match: Match) -> Iterator[TagChange]:
+def _tags(sides: Sides, match: ScopeMatch) -> Iterator[TagChange]:
     """No verdict: they are not compared with what differs by chance."""
     shown = [launch.scopes[at].tags for side, at in ((sides.a, match.a), (sides.b, match.b)) for launch in side]
     in_all = set.intersection(*({tag.name for tag in tags} for tags in shown)) if shown else set()

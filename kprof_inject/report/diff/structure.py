@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
-from kprof_inject.analysis.loop_figures import LaunchLoops, LoopFigures
-from kprof_inject.analysis.structure.changes import Change, structural_changes
+from kprof_inject.analysis.loop_metrics import LaunchLoops, LoopFigures
 from kprof_inject.analysis.structure.code_lines import DifferingLines, differing_lines, records_differ
+from kprof_inject.analysis.structure.structural_changes import StructuralChange, structural_changes
 from kprof_inject.analysis.unjudged import Unevaluated, evaluating
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
@@ -17,7 +17,7 @@ from kprof_inject.capture.source_text import SourceText, sources_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
-from kprof_inject.report.diff.matching import code_of
+from kprof_inject.report.diff.scope_matching import code_of
 from kprof_inject.report.diff.whole_changes import acts_everywhere, is_cause, is_same_work, whole_changes
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION
@@ -28,7 +28,7 @@ from kprof_inject.workspace import snapshot_beside
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CodePart:
     """A part of the kernel: a loop, by its ``index`` in B's scope table, or in A's where B has none like it; or one of
     the two that are no loops. Names of parts may be alike."""
 
@@ -40,8 +40,8 @@ class Part:
         return self.name
 
 
-WHOLE = Part("the whole kernel")
-OUTSIDE = Part("outside of loops")
+WHOLE = CodePart("the whole kernel")
+OUTSIDE = CodePart("outside of loops")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class ChangedPart:
     kernel as a whole, and acts everywhere, explains what the code takes that is the same. ``loops`` has the figures of
     the loop in A and in B, None of what is no loop, or is on one side alone."""
 
-    part: Part
-    changes: tuple[Change, ...]
+    part: CodePart
+    changes: tuple[StructuralChange, ...]
     scopes: tuple[ScopeChange, ...]
     explained: float | None
     loops: tuple[LoopFigures, LoopFigures] | None = None
@@ -78,15 +78,15 @@ class Structure:
     parts: tuple[ChangedPart, ...]
     unexplained: float | None
     differing_lines: int
-    everywhere: tuple[Change, ...] = ()
-    only_part: Part | None = None
+    everywhere: tuple[StructuralChange, ...] = ()
+    only_part: CodePart | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleChanges:
     """What changed from one ``.ttgir`` file to another, and whether anything else did."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[StructuralChange, ...]
     differing_lines: int
     records_differ: bool
 
@@ -109,7 +109,7 @@ def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
     texts = [SourceText(sources_of(side.kernel)) for side in (diff.a, diff.b)]
     changes = structural_changes(a, b, *(partial(_code_at, text) for text in texts))
     places = _Places(diff, a, b)
-    by_part: dict[Part, list[Change]] = {}
+    by_part: dict[CodePart, list[StructuralChange]] = {}
     for change in (*whole_changes(diff, a, b), *changes):
         by_part.setdefault(places.part_of(change), []).append(change)
     of_whole = by_part.get(WHOLE, [])
@@ -124,7 +124,9 @@ def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
     return Structure(tuple(parts), unexplained, differing.count, everywhere, only)
 
 
-def _parts(places: _Places, by_part: Mapping[Part, Sequence[Change]], whole_acts: bool) -> Iterator[ChangedPart]:
+def _parts(
+    places: _Places, by_part: Mapping[CodePart, Sequence[StructuralChange]], whole_acts: bool
+) -> Iterator[ChangedPart]:
     for part, found in by_part.items():
         if part != WHOLE:
             yield ChangedPart(part, tuple(found), *places.weight(part), places.loops(part))
@@ -132,7 +134,7 @@ def _parts(places: _Places, by_part: Mapping[Part, Sequence[Change]], whole_acts
             yield ChangedPart(part, tuple(found), *(places.rest(by_part) if whole_acts else ((), None)))
 
 
-def _only(parts: Set[Part], of_whole: Sequence[Change]) -> Part | None:
+def _only(parts: Set[CodePart], of_whole: Sequence[StructuralChange]) -> CodePart | None:
     """``parts`` have lines that differ, or changes of their own."""
     acts = any(map(is_cause, of_whole)) or (of_whole and not parts)
     places = {*parts, WHOLE} if acts else parts
@@ -175,16 +177,16 @@ class _Places:
         self._modules = a, b
         self._tables = diff.a.kernel.scopes, diff.b.kernel.scopes
         names_a, names_b = (distinct_names(table.scopes) for table in self._tables)
-        of_b = [Part(name, index) for index, name in enumerate(names_b)]
+        of_b = [CodePart(name, index) for index, name in enumerate(names_b)]
         # A's loops are those of B that they are matched with.
         matched = {change.index_a: of_b[change.index_b] for change in diff.every_scope}
-        of_a = [matched.get(index, Part(name, index, is_of_a=True)) for index, name in enumerate(names_a)]
+        of_a = [matched.get(index, CodePart(name, index, is_of_a=True)) for index, name in enumerate(names_a)]
         self._parts = of_a, of_b
         table = self._tables[1]
         loops = [_loop_of(table, index) for index in range(len(table.scopes))]
         self._part_of_scope = [of_b[loop] if loop is not None else OUTSIDE for loop in loops]
 
-    def part_of(self, change: Change) -> Part:
+    def part_of(self, change: StructuralChange) -> CodePart:
         """The innermost recorded loop around what changed; a loop's own operations decide, not those peeled off it. Of
         several loops it is the one that explains most: one may be for the case that another has nothing to do."""
         for side, operations in ((1, change.operations_b), (0, change.operations_a)):
@@ -193,7 +195,7 @@ class _Places:
                 return max(found, key=lambda part: abs(self.weight(part)[1] or 0.0))
         return OUTSIDE if change.operations_a or change.operations_b else WHOLE
 
-    def parts_of_lines(self, differing: DifferingLines) -> set[Part]:
+    def parts_of_lines(self, differing: DifferingLines) -> set[CodePart]:
         """Those that have any of them. What stands outside of the functions acts on the kernel as a whole."""
         found = set()
         for side, lines in enumerate((differing.lines_a, differing.lines_b)):
@@ -204,10 +206,10 @@ class _Places:
                 found.add(self._part_of_line(side, line) if is_inside else WHOLE)
         return found
 
-    def _part(self, side: int, operation: Operation) -> Part:
+    def _part(self, side: int, operation: Operation) -> CodePart:
         return self._part_of_line(side, self._modules[side].line_numbers([operation.start])[0])
 
-    def _part_of_line(self, side: int, line: int) -> Part:
+    def _part_of_line(self, side: int, line: int) -> CodePart:
         table = self._tables[side]
         inside = [
             index
@@ -216,12 +218,12 @@ class _Places:
         ]
         return self._parts[side][inside[-1]] if inside else OUTSIDE
 
-    def weight(self, part: Part) -> tuple[tuple[ScopeChange, ...], float | None]:
+    def weight(self, part: CodePart) -> tuple[tuple[ScopeChange, ...], float | None]:
         """The changes of a part's scopes, and how much of the launch's change they explain together."""
         scopes = tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.index_b] == part)
         return scopes, _sum([scope.explained for scope in scopes])
 
-    def loops(self, part: Part) -> tuple[LoopFigures, LoopFigures] | None:
+    def loops(self, part: CodePart) -> tuple[LoopFigures, LoopFigures] | None:
         """The figures of a part that is a loop."""
         for scope in self._diff.every_scope:
             if part == self._parts[1][scope.index_b]:
@@ -233,7 +235,7 @@ class _Places:
     def _launches(self) -> tuple[LaunchLoops, LaunchLoops]:
         return LaunchLoops(_usual(self._diff.a.timelines)), LaunchLoops(_usual(self._diff.b.timelines))
 
-    def rest(self, parts: Container[Part]) -> tuple[tuple[ScopeChange, ...], float | None]:
+    def rest(self, parts: Container[CodePart]) -> tuple[tuple[ScopeChange, ...], float | None]:
         """The same of the scopes that are in none of these parts."""
         scopes = tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.index_b] not in parts)
         return scopes, _sum([scope.explained for scope in scopes])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kprof_inject.analysis.loop_figures import LoopFigures
-from kprof_inject.analysis.structure.changes import Change
+from kprof_inject.analysis.loop_metrics import LoopFigures
+from kprof_inject.analysis.structure.structural_changes import StructuralChange
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time, signed_time, size_text
 from kprof_inject.report.diff.kernel_diff import KernelDiff
-from kprof_inject.report.diff.structure import OUTSIDE, WHOLE, ChangedPart, ModuleChanges, Part, Structure
+from kprof_inject.report.diff.structure import OUTSIDE, WHOLE, ChangedPart, CodePart, ModuleChanges, Structure
 
 _MOST_PLACES = 6
 
@@ -69,13 +69,13 @@ def _unlisted(differing: int) -> str:
     return f"none of the changes that diff looks for; the TTGIR differs in {lines}" if differing else ""
 
 
-def _all_in(part: Part | None) -> str:
+def _all_in(part: CodePart | None) -> str:
     if part is None or part == WHOLE:
         return ""
     return f", all {part}" if part == OUTSIDE else f", all in {part}"
 
 
-def _together(changes: Sequence[Change]) -> dict[str, list[str]]:
+def _together(changes: Sequence[StructuralChange]) -> dict[str, list[str]]:
     """What the same happened to, with all its places."""
     found: dict[str, list[str]] = {}
     for change in changes:
@@ -126,7 +126,7 @@ def changes_json(found: ModuleChanges) -> dict[str, Any]:
     }
 
 
-def change_json(change: Change) -> dict[str, Any]:
+def change_json(change: StructuralChange) -> dict[str, Any]:
     """As JSON values."""
     return {
         "id": change.id,

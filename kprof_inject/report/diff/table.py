@@ -11,10 +11,10 @@ from rich.console import Console
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, counted, listed, percent, resolved_time, short_time
-from kprof_inject.report.diff.changes import MEAN, ONE_SIDED, Both, ChangeVerdict
+from kprof_inject.report.diff.change_verdicts import MEAN, ONE_SIDED, Both, ChangeVerdict
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
-from kprof_inject.report.diff.matching import Unmatched
 from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text, has_launching
+from kprof_inject.report.diff.scope_matching import Unmatched
 from kprof_inject.report.diff.source_columns import part_lines, parts_json, source_parts
 from kprof_inject.report.diff.structure import structure_of
 from kprof_inject.report.diff.structure_text import structure_json, structure_lines

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from kprof_inject.analysis.evaluation.executions import entry_function
-from kprof_inject.analysis.structure.changes import Change
+from kprof_inject.analysis.interpreter.executions import entry_function
+from kprof_inject.analysis.structure.structural_changes import StructuralChange
 from kprof_inject.report.diff.kernel_diff import KernelDiff
 from kprof_inject.report.diff.runs import SETTINGS, KernelRuns
 from kprof_inject.ttgir.nodes import Module
-from kprof_inject.ttgir.values import argument_names, argument_types
+from kprof_inject.ttgir.ssa_values import argument_names, argument_types
 
 # What a build takes of the SM, what made it of the TTGIR, and what runs it.
 _BUILD = {
@@ -28,25 +28,25 @@ _OF_RECORDS = frozenset({"records", "recorded warps"})
 _INTEGER = re.compile(r"i\d+")
 
 
-def whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[Change]:
+def whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[StructuralChange]:
     """What a comparison of the modules cannot tell."""
     for one in diff.differences:
         if one.what in _BUILD:
-            yield Change(one.what.replace(" ", "-"), _BUILD[one.what].format(one))
+            yield StructuralChange(one.what.replace(" ", "-"), _BUILD[one.what].format(one))
         elif one.what not in SETTINGS:
-            yield Change("option", f"option {one}")
+            yield StructuralChange("option", f"option {one}")
     before, after = _arguments(diff.a, a), _arguments(diff.b, b)
     for name, values in after.items():
         if before.get(name, values) != values:
-            yield Change("argument", f"argument {name} {_listed(before[name])} → {_listed(values)}")
+            yield StructuralChange("argument", f"argument {name} {_listed(before[name])} → {_listed(values)}")
 
 
-def acts_everywhere(change: Change) -> bool:
+def acts_everywhere(change: StructuralChange) -> bool:
     """Whether what changed in the kernel as a whole acts on code that is the same."""
     return change.id not in _IDLE
 
 
-def is_cause(change: Change) -> bool:
+def is_cause(change: StructuralChange) -> bool:
     """Whether it is none of what follows from other code."""
     return change.id not in _RESOURCES
 

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 
 from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, counted, factor, listed, percent, short_time, time_text
-from kprof_inject.report.diff.changes import ONE_SIDED, UNKNOWN_INTERVAL, Both, ChangeVerdict, Judged, change_words
+from kprof_inject.report.diff.change_verdicts import (
+    ONE_SIDED,
+    UNKNOWN_INTERVAL,
+    Both,
+    ChangeVerdict,
+    Judged,
+    change_words,
+)
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import LaunchFigures, grid_text, has_launching
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, rounded_error

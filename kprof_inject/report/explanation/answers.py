@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kprof_inject.analysis.async_work.overlap import together
 from kprof_inject.analysis.findings.loops import is_wait
-from kprof_inject.analysis.flights.together import together
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.quantities import counted, listed, percent
-from kprof_inject.report.explanation.evidence import verdict_on
+from kprof_inject.report.explanation.explanation_schema import SCHEMA_VERSION, Answer
+from kprof_inject.report.explanation.gathering import verdict_on
 from kprof_inject.report.explanation.questions import OVERLAP, SHARE, WAITS_FOR, Question
-from kprof_inject.report.explanation.schema import SCHEMA_VERSION, Answer
 from kprof_inject.report.explanation.shortening import figure, known_figure, short_name, short_text
 from kprof_inject.timeline.phases import outermost
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from kprof_inject.errors import KprofError
-from kprof_inject.report.explanation.schema import Answer, Explanation
+from kprof_inject.report.explanation.explanation_schema import Answer, Explanation
 
 DEFAULT_BUDGET = 2000
 

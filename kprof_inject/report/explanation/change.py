@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kprof_inject.analysis.launch_report import pending_report
-from kprof_inject.analysis.overview import overview
+from kprof_inject.analysis.program_overview import overview
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, diff_captures
 from kprof_inject.report.diff.wording import kernel_sentence
-from kprof_inject.report.explanation.evidence import verdict_of
+from kprof_inject.report.explanation.explanation_schema import SCHEMA_VERSION, Answer, VerdictFact
+from kprof_inject.report.explanation.gathering import verdict_of
 from kprof_inject.report.explanation.questions import Question
-from kprof_inject.report.explanation.schema import SCHEMA_VERSION, Answer, Verdict
 from kprof_inject.report.explanation.shortening import known_figure, short_name, short_text
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.timeline import Timeline
@@ -46,7 +46,7 @@ def _of_longest(diff: CaptureDiff, b: Sequence[Timeline]) -> KernelDiff:
     return min(diff.kernels, key=lambda kernel: ranked.index(kernel.b.kernel.name))
 
 
-def _verdict(diff: KernelDiff) -> Verdict:
+def _verdict(diff: KernelDiff) -> VerdictFact:
     """Of the side whose records are less to be trusted, of B if both are alike."""
     sides = [judge(runs.kernel) for runs in (diff.b, diff.a)]
     verdict = next((side for side in sides if side.level is not Level.TRUSTWORTHY), sides[0])

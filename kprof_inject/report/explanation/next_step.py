@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from shlex import quote
 
-from kprof_inject.analysis.answer import fewer_records
+from kprof_inject.analysis.advice import fewer_records
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import percent
-from kprof_inject.report.explanation.schema import Next
+from kprof_inject.report.explanation.explanation_schema import Next
 from kprof_inject.report.explanation.shortening import short_name, short_text
 from kprof_inject.timeline.trust import Level
 

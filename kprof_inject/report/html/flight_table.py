@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.flights.groups import InFlight
-from kprof_inject.analysis.flights.lanes import flight_lanes
+from kprof_inject.analysis.async_work.drawing_lanes import flight_lanes
+from kprof_inject.analysis.async_work.groups import InFlight
 from kprof_inject.report.html.scope_columns import CtaRows, differences, table_bytes
 from kprof_inject.timeline.timeline import Timeline
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kprof_inject.analysis.answer import trust_in
+from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.launch_report import LaunchReport
-from kprof_inject.analysis.overview import overview
+from kprof_inject.analysis.program_overview import overview
 from kprof_inject.errors import printable
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
-from kprof_inject.timeline.spread import Groups, IterationSeries
+from kprof_inject.timeline.spread import IterationSeries, SpreadGroups
 from kprof_inject.timeline.tag_statistics import TagStatistics
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import SmWork, end_of_work_ns
@@ -292,7 +292,7 @@ def _tag(tag: TagStatistics) -> dict[str, Any]:
     }
 
 
-def _means(groups: Groups) -> dict[str, Any]:
+def _means(groups: SpreadGroups) -> dict[str, Any]:
     """What the scope took on the average in each warp or SM."""
     means_ns = groups.totals_ns / np.maximum(groups.counts, 1)
     part = slice(_MOST_SMS)

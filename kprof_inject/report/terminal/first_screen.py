@@ -11,7 +11,7 @@ from pathlib import PurePath
 from rich.console import Console
 from rich.text import Text
 
-from kprof_inject.analysis.answer import Advice, advice_on, trust_in
+from kprof_inject.analysis.advice import Advice, advice_on, trust_in
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.quantities import counted, percent, resolved_time, short_time

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
-from kprof_inject.analysis.answer import trust_in
+from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.launch_report import AnyReport, LaunchReport
-from kprof_inject.analysis.overview import KernelOverview
+from kprof_inject.analysis.program_overview import KernelOverview
 from kprof_inject.capture.model import Place
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.terminal.room import Room

@@ -9,7 +9,7 @@ from functools import partial
 from rich.console import Console
 
 from kprof_inject.analysis.launch_report import AnyReport
-from kprof_inject.analysis.overview import KernelOverview, overview
+from kprof_inject.analysis.program_overview import KernelOverview, overview
 from kprof_inject.capture.model import place_names
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.terminal.first_screen import answer_lines, print_first_screen, print_lines

@@ -10,7 +10,7 @@ from rich.console import Console
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import counted, percent, short_time
-from kprof_inject.report.slope_words import MEANING, doubts_on_slopes, slack_text, slope_text
+from kprof_inject.report.slope_text import MEANING, doubts_on_slopes, slack_text, slope_text
 from kprof_inject.report.terminal.tables import Column, print_fitted, say
 
 _BAR_WIDTH = 10

@@ -54,7 +54,7 @@ class LastLaunches:
             size_bytes = launch.size_bytes
             buffer = self._room.take(size_bytes, lambda: self._device.zeros_outside_graphs(size_bytes))
             shared = self._graph_buffers.setdefault(key, _GraphBuffer(buffer, size_bytes))
-        return _InGraph(launch, shared)
+        return _LastInGraph(launch, shared)
 
     def _held_bytes(self) -> int:
         """Without those of launches that are being made: what an exception cuts off takes its buffer along."""
@@ -246,7 +246,7 @@ class _GraphBuffer:
 
 
 @dataclass(frozen=True, slots=True)
-class _InGraph:
+class _LastInGraph:
     launch: LaunchInfo
     shared: _GraphBuffer
 

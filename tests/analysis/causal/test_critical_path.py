@@ -8,7 +8,7 @@ from async_launches import BARRIERS, COMMIT, COPIES, LAST, TMA_COPY, TMA_WAIT, W
 from timelines import cta_rows, incomplete_rows
 
 from kprof_inject.analysis.causal.critical_path import CriticalPath, critical_path
-from kprof_inject.analysis.evaluation.executions import executed_kernel
+from kprof_inject.analysis.interpreter.executions import executed_kernel
 from kprof_inject.capture.scopes import Partition
 from kprof_inject.timeline.timeline import Timeline
 

@@ -17,7 +17,7 @@ from planning import insertion_of
 from timelines import cta_rows
 
 from kprof_inject.analysis.causal.critical_path import critical_path
-from kprof_inject.analysis.evaluation.executions import evaluated
+from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.select.plan import scope_table

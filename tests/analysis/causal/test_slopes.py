@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
-from kprof_inject.analysis.evaluation.executions import evaluated
+from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.capture.encoding import decode, encode
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord, SpinRecord
 from kprof_inject.capture.schema import Resources, ScopeRecord, ScopeTableRecord

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from brute_force import Kernel, assert_bytes_right, assert_right, run
 
-from kprof_inject.analysis.evaluation import accesses, grids
-from kprof_inject.analysis.evaluation.accesses import Access
-from kprof_inject.analysis.evaluation.executions import evaluated
-from kprof_inject.analysis.evaluation.grids import CTA, Part
+from kprof_inject.analysis.interpreter import accesses, axis_arrays
+from kprof_inject.analysis.interpreter.accesses import Access
+from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray
+from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.ttgir import dialect
 from kprof_inject.ttgir.dialect import traits_of
 
@@ -118,7 +118,7 @@ def test_of_a_descriptor_that_is_unknown_no_byte_is_known(told: tuple[int | None
 
 
 def test_of_a_block_that_is_too_large_a_part_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grids, "MOST_ELEMENTS", 20)
+    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", 20)
     for kernel in DESCRIPTORS.values():
         ran = run(kernel)
         assert_right(ran)
@@ -238,7 +238,7 @@ def test_each_sm_has_its_own_bytes() -> None:
     line = "    %l = tt.load %a : tensor<4x!tt.ptr<i16>, #l>\n"
     (access,) = accesses_of(Kernel(POINTERS + line, "%p: !tt.ptr<i16>"))
     for sms in ((0, 0, 0, 0), (5, 5, 2, 2), (131, 0, 7, 3)):
-        ranges = access.touched(Part((CTA,), np.array(sms)))
+        ranges = access.touched(AxisArray((CTA,), np.array(sms)))
         assert ranges is not None and ranges.size_bytes == 8 * len(set(sms))
 
 

@@ -13,13 +13,13 @@ from golden import fixtures, read
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from kprof_inject.analysis.evaluation import grids
-from kprof_inject.analysis.evaluation.accesses import access_of
-from kprof_inject.analysis.evaluation.grids import Sum
-from kprof_inject.analysis.evaluation.walk import executed
+from kprof_inject.analysis.interpreter import axis_arrays
+from kprof_inject.analysis.interpreter.accesses import access_of
+from kprof_inject.analysis.interpreter.axis_arrays import IntegerExpr
+from kprof_inject.analysis.interpreter.interpreter import executed
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.parser import parse
-from kprof_inject.ttgir.values import argument_names, result_names
+from kprof_inject.ttgir.ssa_values import argument_names, result_names
 
 INTEGERS = "\n".join(
     [
@@ -716,7 +716,7 @@ def test_of_blocks_that_hang_on_memory_nothing_is_known(name: str) -> None:
 
 @pytest.mark.parametrize("most", [4, 15, 40, 100])
 def test_what_is_too_large_is_left_out(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grids, "MOST_ELEMENTS", most)
+    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", most)
     for kernel in KNOWN.values():
         ran = run(kernel)
         assert_right(ran)
@@ -725,7 +725,7 @@ def test_what_is_too_large_is_left_out(most: int, monkeypatch: pytest.MonkeyPatc
 
 def test_of_a_mask_that_is_too_large_a_part_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison is said to hold where it does so for the whole of a CTA's tile."""
-    monkeypatch.setattr(grids, "MOST_ELEMENTS", 100)
+    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", 100)
     above = "    %d = arith.cmpi sgt, %t_y, %t_x : tensor<4x8xi32, #l>\n"
     below = "    %d = arith.cmpi slt, %t_x, %t_y : tensor<4x8xi32, #l>\n"
     far = "    %t = tt.splat %f : i32 -> tensor<8xi32, #l>\n    %far = arith.subi %t, %r8 : tensor<8xi32, #l>\n"
@@ -744,7 +744,7 @@ def test_of_a_mask_that_is_too_large_a_part_is_known(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("how", ["ori", "xori"])
 def test_a_part_of_a_mask_is_not_joined_by_more_than_and(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it may be true in more places, nobody knows what comes out."""
-    monkeypatch.setattr(grids, "MOST_ELEMENTS", 100)
+    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", 100)
     masks = f"""
     %low = arith.cmpi sle, %t_x, %t_y : tensor<4x8xi32, #l>
     %all = arith.constant dense<true> : tensor<4x8xi1, #l>
@@ -772,7 +772,7 @@ def knows_integers(path: Path, *, with_arguments: bool) -> bool:
     functions = [one for one in module.walk() if one.name == FUNCTION]
     arguments = [[64] * len(argument_names(module, one)) * with_arguments for one in functions]
     found = [executed(module, one, (4, 2, 1), given) for one, given in zip(functions, arguments, strict=True)]
-    return any(isinstance(value, Sum) for operations in found for one in operations for value in one.operands)
+    return any(isinstance(value, IntegerExpr) for operations in found for one in operations for value in one.operands)
 
 
 @pytest.mark.parametrize(
@@ -848,7 +848,7 @@ def test_all_compiled_kernels_are_gone_through() -> None:
 @settings(max_examples=35, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_kernels_of_any_kind_are_as_plain_loops_have_them(kernel: Kernel, most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grids, "MOST_ELEMENTS", most)
+        patch.setattr(axis_arrays, "MOST_ELEMENTS", most)
         try:
             ran = run(kernel)
         except Overflow:

@@ -10,8 +10,8 @@ import pytest
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.analysis.evaluation import executions
-from kprof_inject.analysis.evaluation.executions import ExecutedKernel, evaluated, executed_kernel
+from kprof_inject.analysis.interpreter import executions
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated, executed_kernel
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.nodes import Module

@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.evaluation import footprints
-from kprof_inject.analysis.evaluation.footprints import NOTHING, Ranges, touched, union
-from kprof_inject.analysis.evaluation.grids import (
+from kprof_inject.analysis.interpreter import footprints
+from kprof_inject.analysis.interpreter.axis_arrays import (
     CTA,
+    AxisArray,
     GridAxis,
+    IntegerExpr,
     Mask,
-    Part,
-    Sum,
     TooLarge,
     constant,
     dimension,
     loop_axis,
 )
+from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, touched, union
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 SIZES = {CTA: 3, loop_axis(7): 2, dimension(0): 4, dimension(1): 2}
@@ -63,25 +63,25 @@ def test_ranges_repeat_from_each_offset(found: list[tuple[int, int]], offsets: l
     assert bytes_in(repeated) == {offset + byte for offset in offsets for byte in bytes_from(found)}
 
 
-def arrays(draw: st.DrawFn, values: st.SearchStrategy[int]) -> Part:
+def arrays(draw: st.DrawFn, values: st.SearchStrategy[int]) -> AxisArray:
     axes: list[GridAxis] = sorted(draw(st.sets(st.sampled_from(sorted(SIZES)))))
     shape = [SIZES[axis] for axis in axes]
     count = int(np.prod(shape, dtype=int))
-    return Part(tuple(axes), np.array(draw(st.lists(values, min_size=count, max_size=count))).reshape(shape))
+    return AxisArray(tuple(axes), np.array(draw(st.lists(values, min_size=count, max_size=count))).reshape(shape))
 
 
 @st.composite
-def addresses(draw: st.DrawFn) -> Sum:
-    return Sum.of(*(arrays(draw, st.integers(-30, 30)) for _ in range(draw(st.integers(1, 3)))))
+def addresses(draw: st.DrawFn) -> IntegerExpr:
+    return IntegerExpr.of(*(arrays(draw, st.integers(-30, 30)) for _ in range(draw(st.integers(1, 3)))))
 
 
 @st.composite
 def masks(draw: st.DrawFn) -> Mask:
     parts = [arrays(draw, st.integers(0, 1)) for _ in range(draw(st.integers(0, 3)))]
-    return Mask(tuple(Part(part.axes, part.values.astype(bool)) for part in parts))
+    return Mask(tuple(AxisArray(part.axes, part.values.astype(bool)) for part in parts))
 
 
-def everywhere(part: Part) -> NDArray[np.int64]:
+def everywhere(part: AxisArray) -> NDArray[np.int64]:
     """Along all axes there are."""
     found: NDArray[np.int64] = np.broadcast_to(part.over(tuple(SIZES)), list(SIZES.values()))
     return found
@@ -89,7 +89,7 @@ def everywhere(part: Part) -> NDArray[np.int64]:
 
 @given(addresses(), masks(), st.sampled_from((1, 2, 8)))
 @quick
-def test_what_is_touched_is_what_each_element_is(address: Sum, mask: Mask, element_bytes: int) -> None:
+def test_what_is_touched_is_what_each_element_is(address: IntegerExpr, mask: Mask, element_bytes: int) -> None:
     all_addresses = sum((everywhere(part) for part in address.parts), np.zeros(list(SIZES.values()), np.int64))
     inside = np.full(list(SIZES.values()), True)
     for factor in mask.factors:
@@ -101,8 +101,8 @@ def test_what_is_touched_is_what_each_element_is(address: Sum, mask: Mask, eleme
 
 def test_a_mask_that_is_nowhere_true_touches_nothing() -> None:
     never = Mask((constant(False),))
-    assert touched(Sum.integer(64), never, 4).size_bytes == 0
-    assert touched(Sum.integer(64), Mask(), 4).size_bytes == 4
+    assert touched(IntegerExpr.integer(64), never, 4).size_bytes == 0
+    assert touched(IntegerExpr.integer(64), Mask(), 4).size_bytes == 4
 
 
 def test_rows_that_lie_apart_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,10 +110,10 @@ def test_rows_that_lie_apart_are_too_many(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(footprints, "MOST_ELEMENTS", 100)
     rows, columns = np.arange(64), np.arange(32)
 
-    def tile(stride: int) -> Sum:
-        return Sum((Part((dimension(0),), stride * rows), Part((dimension(1),), 4 * columns)))
+    def tile(stride: int) -> IntegerExpr:
+        return IntegerExpr((AxisArray((dimension(0),), stride * rows), AxisArray((dimension(1),), 4 * columns)))
 
     assert touched(tile(4 * 32), Mask(), 4).size_bytes == 4 * 64 * 32
     assert touched(tile(4 * 64), Mask(), 4).size_bytes == 4 * 64 * 32
     with pytest.raises(TooLarge):
-        touched(Sum((*tile(4 * 64).parts, Part((CTA,), np.arange(9) << 20))), Mask(), 4)
+        touched(IntegerExpr((*tile(4 * 64).parts, AxisArray((CTA,), np.arange(9) << 20))), Mask(), 4)

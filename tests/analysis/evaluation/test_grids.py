@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.evaluation import grids
-from kprof_inject.analysis.evaluation.grids import (
+from kprof_inject.analysis.interpreter import axis_arrays
+from kprof_inject.analysis.interpreter.axis_arrays import (
     CTA,
+    AxisArray,
     GridAxis,
+    IntegerExpr,
     Mask,
-    Part,
-    Sum,
     TooLarge,
     compared,
     constant,
@@ -35,34 +35,36 @@ ORDERS: list[Callable[..., NDArray[np.bool_]]] = [np.less, np.less_equal, np.gre
 Array = NDArray[np.int64]
 
 
-def over_all(*parts: Part) -> list[Array]:
+def over_all(*parts: AxisArray) -> list[Array]:
     return [np.broadcast_to(part.over(AXES), list(SIZES.values())) for part in parts]
 
 
-def whole(value: Sum | Mask) -> Array:
+def whole(value: IntegerExpr | Mask) -> Array:
     """Along all axes."""
-    if isinstance(value, Sum):
+    if isinstance(value, IntegerExpr):
         return np.asarray(np.sum(over_all(*value.parts), axis=0))
     return np.asarray(np.logical_and.reduce(over_all(constant(True), *value.factors)))
 
 
 @st.composite
-def parts(draw: st.DrawFn) -> Part:
+def parts(draw: st.DrawFn) -> AxisArray:
     axes = sorted(draw(st.sets(st.sampled_from(AXES))))
     shape = [SIZES[axis] for axis in axes]
     count = int(np.prod(shape, dtype=int))
-    return Part(
+    return AxisArray(
         tuple(axes), np.array(draw(st.lists(st.integers(-4, 4), min_size=count, max_size=count))).reshape(shape)
     )
 
 
-sums = st.lists(parts(), min_size=1, max_size=3).map(lambda found: Sum.of(*found))
-masks = st.lists(parts(), max_size=2).map(lambda found: Mask(tuple(Part(one.axes, one.values > 0) for one in found)))
+sums = st.lists(parts(), min_size=1, max_size=3).map(lambda found: IntegerExpr.of(*found))
+masks = st.lists(parts(), max_size=2).map(
+    lambda found: Mask(tuple(AxisArray(one.axes, one.values > 0) for one in found))
+)
 
 
 @given(sums, sums)
 @quick
-def test_sums_are_reckoned_with_as_arrays_are(one: Sum, other: Sum) -> None:
+def test_sums_are_reckoned_with_as_arrays_are(one: IntegerExpr, other: IntegerExpr) -> None:
     assert (whole(one + other) == whole(one) + whole(other)).all()
     assert (whole(-one) == -whole(one)).all()
     assert (whole(one * other) == whole(one) * whole(other)).all()
@@ -72,21 +74,25 @@ def test_sums_are_reckoned_with_as_arrays_are(one: Sum, other: Sum) -> None:
 
 @given(sums)
 @quick
-def test_bounds_hold_everywhere(value: Sum) -> None:
+def test_bounds_hold_everywhere(value: IntegerExpr) -> None:
     low, high = value.bounds()
     assert (low <= whole(value)).all() and (whole(value) <= high).all()
     assert value.only() in (None, *whole(value).flat)
 
 
 def test_bounds_are_those_of_the_parts() -> None:
-    value = Sum.of(constant(5), Part((CTA,), np.array([0, 7, 3])), Part((dimension(0),), np.array([-1, 2])))
+    value = IntegerExpr.of(
+        constant(5), AxisArray((CTA,), np.array([0, 7, 3])), AxisArray((dimension(0),), np.array([-1, 2]))
+    )
     assert value.bounds() == (4, 14)
     assert (value.only(), (value + -value).only()) == (None, 0)
 
 
 @given(masks, masks, sums, sums)
 @quick
-def test_masks_are_joined_inverted_and_counted(one: Mask, other: Mask, then: Sum, otherwise: Sum) -> None:
+def test_masks_are_joined_inverted_and_counted(
+    one: Mask, other: Mask, then: IntegerExpr, otherwise: IntegerExpr
+) -> None:
     assert (whole(one & other) == (whole(one) & whole(other))).all()
     assert np.array_equal(over_all(one.joint())[0], whole(one))
     inverted = one.inverted()
@@ -98,12 +104,12 @@ def test_masks_are_joined_inverted_and_counted(one: Mask, other: Mask, then: Sum
 @given(sums, sums, st.sampled_from([*ORDERS, np.equal, np.not_equal]), st.sampled_from((3, 8, 20, 1 << 22)))
 @quick
 def test_a_comparison_holds_where_it_says(
-    one: Sum, other: Sum, compare: Callable[..., NDArray[np.bool_]], most: int
+    one: IntegerExpr, other: IntegerExpr, compare: Callable[..., NDArray[np.bool_]], most: int
 ) -> None:
     """Everywhere else it does not, unless it is too large for that."""
     holds = compare(whole(one), whole(other))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grids, "MOST_ELEMENTS", most)
+        patch.setattr(axis_arrays, "MOST_ELEMENTS", most)
         try:
             found = compared(compare, one, other)
         except TooLarge:
@@ -114,37 +120,39 @@ def test_a_comparison_holds_where_it_says(
 
 def test_where_a_tile_lies_inside_as_a_whole_a_mask_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows 0 to 3 and so on of 8 CTAs lie below 14: the first 3 CTAs' as a whole, 2 of the next."""
-    rows = Sum((Part((CTA,), 4 * np.arange(8)), Part((dimension(0),), np.arange(4))))
+    rows = IntegerExpr((AxisArray((CTA,), 4 * np.arange(8)), AxisArray((dimension(0),), np.arange(4))))
     sizes = {CTA: 8, dimension(0): 4}
-    exact = compared(np.less, rows, Sum.integer(14))
+    exact = compared(np.less, rows, IntegerExpr.integer(14))
     assert exact.count(sizes) == 14
-    monkeypatch.setattr(grids, "MOST_ELEMENTS", 31)
-    least = compared(np.less, rows, Sum.integer(14))
+    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", 31)
+    least = compared(np.less, rows, IntegerExpr.integer(14))
     assert least.count(sizes) == 12
     assert (exact.is_least, least.is_least, (least & Mask()).is_least) == (False, True, True)
     assert least.inverted() is None
     with pytest.raises(TooLarge):
-        compared(np.equal, rows, Sum.integer(14))
+        compared(np.equal, rows, IntegerExpr.integer(14))
 
 
 def test_what_always_holds_is_no_array() -> None:
-    rows = Sum((Part((CTA,), np.arange(8)),))
-    assert compared(np.less, rows, Sum.integer(8)) == Mask()
-    assert compared(np.less, rows, Sum.integer(7)).count({CTA: 8}) == 7
+    rows = IntegerExpr((AxisArray((CTA,), np.arange(8)),))
+    assert compared(np.less, rows, IntegerExpr.integer(8)) == Mask()
+    assert compared(np.less, rows, IntegerExpr.integer(7)).count({CTA: 8}) == 7
 
 
 def test_dimensions_change_places() -> None:
     values = np.arange(24).reshape(3, 4, 2)
-    part = Part((CTA, dimension(0), dimension(1)), values)
-    (turned,) = Sum((part,)).moved(lambda number: 1 - number).parts
+    part = AxisArray((CTA, dimension(0), dimension(1)), values)
+    (turned,) = IntegerExpr((part,)).moved(lambda number: 1 - number).parts
     assert turned.axes == part.axes and (turned.values == values.transpose(0, 2, 1)).all()
-    (wider,) = Mask((Part((CTA, dimension(0)), np.eye(3, dtype=bool)),), True).moved(lambda number: number + 1).factors
+    (wider,) = (
+        Mask((AxisArray((CTA, dimension(0)), np.eye(3, dtype=bool)),), True).moved(lambda number: number + 1).factors
+    )
     assert wider.axes == (CTA, dimension(1))
 
 
 def test_parts_that_share_axes_stand_together() -> None:
-    def of(*axes: GridAxis) -> Part:
-        return Part(axes, np.zeros([2] * len(axes)))
+    def of(*axes: GridAxis) -> AxisArray:
+        return AxisArray(axes, np.zeros([2] * len(axes)))
 
     cta, row, column, both, loop = of(CTA), of(dimension(0)), of(dimension(1)), of(CTA, dimension(0)), of(loop_axis(1))
     groups = groups_of([cta, row, column, both, loop])
@@ -156,21 +164,24 @@ def test_parts_that_share_axes_stand_together() -> None:
 
 def test_axes_have_an_order() -> None:
     """CTAs, loops from outside to inside, dimensions: whatever order arrays come in."""
-    inner, outer = Part((loop_axis(9),), np.arange(2)), Part((loop_axis(4),), np.arange(3))
+    inner, outer = AxisArray((loop_axis(9),), np.arange(2)), AxisArray((loop_axis(4),), np.arange(3))
     assert joined(np.add, inner, outer).axes == (loop_axis(4), loop_axis(9))
-    assert joined(np.add, Part((dimension(0),), np.arange(4)), Part((CTA,), np.arange(3))).values.shape == (3, 4)
+    assert joined(np.add, AxisArray((dimension(0),), np.arange(4)), AxisArray((CTA,), np.arange(3))).values.shape == (
+        3,
+        4,
+    )
 
 
 def test_an_array_has_no_more_elements_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grids, "MOST_ELEMENTS", 12)
-    one, other = Part((CTA,), np.arange(3)), Part((dimension(0),), np.arange(4))
+    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", 12)
+    one, other = AxisArray((CTA,), np.arange(3)), AxisArray((dimension(0),), np.arange(4))
     assert joined(np.add, one, other).values.size == 12
-    monkeypatch.setattr(grids, "MOST_ELEMENTS", 11)
+    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", 11)
     with pytest.raises(TooLarge):
         joined(np.add, one, other)
     with pytest.raises(TooLarge):
-        Sum((one, other)).joint()
+        IntegerExpr((one, other)).joint()
     with pytest.raises(TooLarge):
-        Sum((one,)) * Sum((other,))
+        IntegerExpr((one,)) * IntegerExpr((other,))
     # They may still be added, and told apart.
-    assert (Sum((one,)) + Sum((other,))).bounds() == (0, 5)
+    assert (IntegerExpr((one,)) + IntegerExpr((other,))).bounds() == (0, 5)

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.analysis.evaluation.grids import CTA, Part, Sum, dimension
-from kprof_inject.analysis.evaluation.repeats import most_repeats
+from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray, IntegerExpr, dimension
+from kprof_inject.analysis.interpreter.repeats import most_repeats
 
 ROWS, COLUMNS = dimension(0), dimension(1)
 
 
-def along(*axes_and_values: object) -> Part:
+def along(*axes_and_values: object) -> AxisArray:
     *axes, values = axes_and_values
-    return Part(tuple(axes), np.array(values))  # type: ignore[arg-type]
+    return AxisArray(tuple(axes), np.array(values))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,12 @@ def along(*axes_and_values: object) -> Part:
         ((along(CTA, ROWS, [np.arange(16), np.arange(16) % 10]),), 8),
     ],
 )
-def test_repeats(parts: tuple[Part, ...], repeats: int) -> None:
-    assert most_repeats(Sum(parts), (16, 4)) == repeats
+def test_repeats(parts: tuple[AxisArray, ...], repeats: int) -> None:
+    assert most_repeats(IntegerExpr(parts), (16, 4)) == repeats
 
 
 def test_repeats_along_one_dimension() -> None:
-    address = Sum((along(ROWS, COLUMNS, np.add.outer(np.arange(16) // 8, np.arange(4) // 2)),))
+    address = IntegerExpr((along(ROWS, COLUMNS, np.add.outer(np.arange(16) // 8, np.arange(4) // 2)),))
     assert [most_repeats(address, (16, 4), dimension) for dimension in (0, 1)] == [8, 2]
 
 
@@ -50,6 +50,6 @@ def test_no_execution_repeats_an_address_more_often(
     rows: list[int], columns: list[int], rows_by_cta: list[list[int]]
 ) -> None:
     """And some execution does, unless the steps along a dimension are unknown."""
-    address = Sum((along(ROWS, rows), along(COLUMNS, columns), along(CTA, ROWS, rows_by_cta)))
+    address = IntegerExpr((along(ROWS, rows), along(COLUMNS, columns), along(CTA, ROWS, rows_by_cta)))
     places = np.array(rows_by_cta)[:, :, None] + np.array(rows)[None, :, None] + np.array(columns)[None, None, :]
     assert most_repeats(address, (4, 4)) == max(max(Counter(one.ravel().tolist()).values()) for one in places)

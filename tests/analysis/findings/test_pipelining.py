@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from known_loops import found, launched
 
-from kprof_inject.analysis.evaluation.executions import executed_kernel
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.pipelining import too_few_stages
+from kprof_inject.analysis.interpreter.executions import executed_kernel
 from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.analysis.roofs.memory import DramBound
 from kprof_inject.capture.resources import KernelResources

@@ -8,10 +8,10 @@ import golden
 import pytest
 from programs.child import REPO
 
-from kprof_inject.analysis.evaluation.executions import Counted
-from kprof_inject.analysis.evaluation.grids import Mask
-from kprof_inject.analysis.evaluation.walk import executed
-from kprof_inject.analysis.flights.async_work import AsyncWork, async_work
+from kprof_inject.analysis.async_work.issues_and_waits import AsyncWork, async_work
+from kprof_inject.analysis.interpreter.axis_arrays import Mask
+from kprof_inject.analysis.interpreter.executions import CountedOperation
+from kprof_inject.analysis.interpreter.interpreter import executed
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
@@ -24,11 +24,11 @@ WITH_BARRIERS = [
 ]
 
 
-def counted(module: Module) -> Iterator[Counted]:
+def counted(module: Module) -> Iterator[CountedOperation]:
     for function in (one for one in module.walk() if one.name == FUNCTION):
         found = executed(module, function, (4, 4, 1))
         lines = module.line_numbers([one.operation.start for one in found])
-        yield from map(Counted.of, lines, found)
+        yield from map(CountedOperation.of, lines, found)
 
 
 def work_of(target: str, name: str) -> AsyncWork:

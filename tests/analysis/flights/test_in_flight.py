@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from async_launches import BARRIERS, COMMIT, COPIES, LAST, TMA_COPY, TMA_WAIT, WAIT, in_order, launched
 
-from kprof_inject.analysis.evaluation.executions import executed_kernel
-from kprof_inject.analysis.flights.figures import flights_of
-from kprof_inject.analysis.flights.groups import InFlight
-from kprof_inject.analysis.flights.in_flight import in_flight
+from kprof_inject.analysis.async_work.flight_metrics import flights_of
+from kprof_inject.analysis.async_work.groups import InFlight
+from kprof_inject.analysis.async_work.in_flight import in_flight
+from kprof_inject.analysis.interpreter.executions import executed_kernel
 from kprof_inject.timeline.timeline import Timeline
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from async_launches import in_order
 
-from kprof_inject.analysis.evaluation.executions import executed_kernel
-from kprof_inject.analysis.flights.groups import IN_FLIGHT_COLUMNS, InFlight
-from kprof_inject.analysis.flights.in_flight import in_flight
-from kprof_inject.analysis.flights.lanes import flight_lanes
+from kprof_inject.analysis.async_work.drawing_lanes import flight_lanes
+from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS, InFlight
+from kprof_inject.analysis.async_work.in_flight import in_flight
+from kprof_inject.analysis.interpreter.executions import executed_kernel
 
 
 def test_as_many_lanes_as_were_under_way_at_once(tmp_path: Path) -> None:

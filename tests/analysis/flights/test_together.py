@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.analysis.flights.recorded import recorded_in_flight
-from kprof_inject.analysis.flights.together import Together, together
+from kprof_inject.analysis.async_work.overlap import Together, together
+from kprof_inject.analysis.async_work.recorded import recorded_in_flight
 from kprof_inject.timeline.timeline import Timeline
 
 BEGIN_NS = Ran(0, 0).start_ns

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from golden import FIXTURES
 
-from kprof_inject.analysis.evaluation.executions import evaluated
+from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.roofs.computed_elements import computed_shares
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
 from kprof_inject.analysis.roofs.memory import passes_by_l1

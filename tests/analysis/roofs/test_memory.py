@@ -14,8 +14,8 @@ from generated_kernels import kernels
 from hypothesis import HealthCheck, given, reject, settings
 from timelines import cta_rows, made_timeline
 
-from kprof_inject.analysis.evaluation.accesses import Access
-from kprof_inject.analysis.evaluation.executions import Counted, evaluated
+from kprof_inject.analysis.interpreter.accesses import Access
+from kprof_inject.analysis.interpreter.executions import CountedOperation, evaluated
 from kprof_inject.analysis.roofs.memory import DramBound, Traffic
 from kprof_inject.timeline.timeline import Timeline
 
@@ -36,7 +36,7 @@ def traffic_of(timeline: Timeline, ran: Ran, grid: tuple[int, int, int], sms: Se
     """The CTAs are told from the last to the first. Each operation stands in a line of its own, from 1 on."""
     ctas = cta_rows(*((cta, sm, 0, 1, 1) for cta, sm in reversed(list(enumerate(sms)))))
     launched = replace(timeline, ctas=ctas, launch=replace(timeline.launch, grid=grid))
-    return Traffic([Counted.of(line, one) for line, one in enumerate(ran.found, 1)], launched, {})
+    return Traffic([CountedOperation.of(line, one) for line, one in enumerate(ran.found, 1)], launched, {})
 
 
 def passes_by(access: Access) -> bool:

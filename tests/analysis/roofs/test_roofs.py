@@ -11,7 +11,7 @@ from buffers import Scope
 from programs.child import REPO
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.analysis.evaluation.executions import evaluated
+from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import rates_of

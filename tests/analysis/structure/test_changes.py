@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from golden import FIXTURES, fixtures, read
 
-from kprof_inject.analysis.structure.changes import Change, structural_changes
 from kprof_inject.analysis.structure.features import features_of
+from kprof_inject.analysis.structure.structural_changes import StructuralChange, structural_changes
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
@@ -32,11 +32,11 @@ def unknown(point: SourcePoint) -> str:
     return ""
 
 
-def changes(a: str, b: str) -> list[Change]:
+def changes(a: str, b: str) -> list[StructuralChange]:
     return structural_changes(parse(a, "a.ttgir"), parse(b, "b.ttgir"), unknown, unknown)
 
 
-def told(found: list[Change]) -> set[tuple[str, str, int | None]]:
+def told(found: list[StructuralChange]) -> set[tuple[str, str, int | None]]:
     return {(one.id, str(one.kind or ""), one.source.line if one.source else None) for one in found}
 
 

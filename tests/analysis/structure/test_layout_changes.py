@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.analysis.structure.layouts import access_bits, dot_instruction, lanes_dimension, layout_of
+from kprof_inject.analysis.structure.tensor_layouts import access_bits, dot_instruction, lanes_dimension, layout_of
 from kprof_inject.ttgir.types import PrintedType
 
 BLOCKED = "#ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1], order = [1, 0]}>"

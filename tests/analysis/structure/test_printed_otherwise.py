@@ -13,8 +13,8 @@ import triton
 from golden import FIXTURES, beside, fixture_id, fixtures, form_of, one_of_each_kernel, read
 from printed_forms import REWRITTEN, printed_by_triton
 
-from kprof_inject.analysis.structure.changes import structural_changes
 from kprof_inject.analysis.structure.code_lines import differing_lines
+from kprof_inject.analysis.structure.structural_changes import structural_changes
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse

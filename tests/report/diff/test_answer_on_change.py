@@ -10,8 +10,8 @@ from known_sides import HEAD_NS, ITER_NS, ITERATIONS, LAUNCHES, around, usual
 
 from kprof_inject.errors import KprofError
 from kprof_inject.report.explanation.change import answer_on_change
+from kprof_inject.report.explanation.explanation_schema import Answer
 from kprof_inject.report.explanation.questions import parse_question
-from kprof_inject.report.explanation.schema import Answer
 from kprof_inject.timeline.timeline import Timeline
 
 QUESTION = parse_question("changed A B")

@@ -16,7 +16,7 @@ from timelines import cta_rows
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import KprofError
-from kprof_inject.report.diff.changes import ChangeVerdict, change_words
+from kprof_inject.report.diff.change_verdicts import ChangeVerdict, change_words
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange, diff_captures
 from kprof_inject.report.diff.table import diff_json, kernel_notes
 from kprof_inject.report.diff.wording import MORE_LAUNCHES, first_sentence, kernel_sentence

@@ -15,7 +15,7 @@ from known_sides import ITER_NS, SCOPES, usual
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.report.diff.kernel_diff import diff_captures
-from kprof_inject.report.diff.structure import WHOLE, Part, Structure, structure_of
+from kprof_inject.report.diff.structure import WHOLE, CodePart, Structure, structure_of
 from kprof_inject.report.diff.structure_text import structure_lines
 from kprof_inject.report.diff.wording import kernel_sentence
 from kprof_inject.timeline.timeline import Timeline
@@ -152,7 +152,7 @@ def test_where_no_other_code_differs_all_of_the_change_comes_of_it(tmp_path: Pat
     b = with_code(usual(tmp_path / "b", 2, iter_ns=1.2 * ITER_NS), one_stage_less(TEXT), (FUNC, LOOP, ITER), "3.6.0")
     (kernel,) = diff_captures(a, b).kernels
     found = structure_of(kernel)
-    assert found is not None and found.only_part == Part("loop[0]", 1)
+    assert found is not None and found.only_part == CodePart("loop[0]", 1)
     lines = "\n".join(structure_lines(found, kernel))
     assert "loop[0]: all of the change, as the code differs nowhere else; records show " in lines
     assert "\n  elsewhere: " in lines and " a CTA" in lines
@@ -173,7 +173,7 @@ def converted(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "only"),
     [
-        (converted(TEXT), Part("loop[0]", 1)),
+        (converted(TEXT), CodePart("loop[0]", 1)),
         (narrower(TEXT), None),  # a layout that is used in and out of the loop
         (limited(one_stage_less(TEXT)), None),
         (limited(TEXT), WHOLE),
@@ -181,7 +181,7 @@ def converted(text: str) -> str:
         (TEXT, None),
     ],
 )
-def test_a_part_is_the_only_one_if_nothing_else_could_act(tmp_path: Path, text: str, only: Part | None) -> None:
+def test_a_part_is_the_only_one_if_nothing_else_could_act(tmp_path: Path, text: str, only: CodePart | None) -> None:
     assert compared(tmp_path, text).only_part == only
 
 

@@ -15,9 +15,9 @@ from known_sides import HEAD_NS, ITER_NS, SCOPES, around, usual, with_rows
 from numpy.typing import NDArray
 from timelines import cta_rows
 
-from kprof_inject.report.diff.changes import Explanation, Grown, explained
+from kprof_inject.report.diff.change_verdicts import ChangeExplanation, Grown, explained
 from kprof_inject.report.diff.kernel_diff import KernelDiff, diff_captures
-from kprof_inject.report.diff.matching import Match, ScopeIdentity
+from kprof_inject.report.diff.scope_matching import ScopeIdentity, ScopeMatch
 from kprof_inject.report.diff.wording import kernel_sentence
 from kprof_inject.timeline.comparison import Change
 from kprof_inject.timeline.timeline import Timeline
@@ -28,14 +28,16 @@ KERNEL = [
     ScopeIdentity("iter[0]", "iter", "", (), 1),
     ScopeIdentity("line(5)", "line", "", (), 2),
 ]
-SAME = [Match(at, at) for at in range(4)]
+SAME = [ScopeMatch(at, at) for at in range(4)]
 
 
 def slower(percent: float, error: float = 0.01) -> Change:
     return Change(math.log1p(percent / 100), error)
 
 
-def of_a_us(matches: list[Match], grown_ns: list[float | None], percent: float, *warps: set[int]) -> Explanation | None:
+def of_a_us(
+    matches: list[ScopeMatch], grown_ns: list[float | None], percent: float, *warps: set[int]
+) -> ChangeExplanation | None:
     """Of a launch of 1000 ns with one CTA at a time."""
     everywhere = [{0}] * len(matches)
     grown = [
@@ -45,7 +47,7 @@ def of_a_us(matches: list[Match], grown_ns: list[float | None], percent: float, 
     return explained(matches, KERNEL, grown, slower(percent), 0.1)
 
 
-def parts(found: Explanation | None) -> list[float]:
+def parts(found: ChangeExplanation | None) -> list[float]:
     assert found is not None
     return [round(part, 3) for part in found.parts]
 
@@ -55,7 +57,7 @@ def test_parts_of_a_change_are_each_scopes_own_and_add_up() -> None:
 
 
 def test_what_is_in_a_scope_of_one_side_alone_counts_for_the_one_around() -> None:
-    assert parts(of_a_us([Match(0, 0), Match(1, 2)], [100.0, 75.0], 10)) == [0.25, 0.75]
+    assert parts(of_a_us([ScopeMatch(0, 0), ScopeMatch(1, 2)], [100.0, 75.0], 10)) == [0.25, 0.75]
 
 
 def test_scopes_explain_no_more_than_they_grew_by() -> None:
@@ -68,7 +70,7 @@ def test_warps_run_beside_each_other() -> None:
     """Producer and consumer, each in its own warps, and both ten per cent slower."""
     two = [ScopeIdentity(name, "func", "", (), -1) for name in ("load", "dot")]
     grown = [Grown(100.0, frozenset({0})), Grown(90.0, frozenset({1, 2}))]
-    found = explained([Match(0, 0), Match(1, 1)], two, grown, slower(10), 0.1)
+    found = explained([ScopeMatch(0, 0), ScopeMatch(1, 1)], two, grown, slower(10), 0.1)
     assert found is not None and found.percent == pytest.approx(10)
     assert parts(found) == [1.0, 0.9]
 

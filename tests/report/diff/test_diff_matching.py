@@ -9,7 +9,7 @@ from pathlib import Path
 from buffers import Cta, JsonWriter, Scope, buffer_words, kernel_json, launch_json
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.report.diff.matching import Match, Matching, ScopeIdentity, identities, match_scopes
+from kprof_inject.report.diff.scope_matching import ScopeIdentity, ScopeMatch, ScopeMatching, identities, match_scopes
 
 
 def scope(name: str, kind: str, parent: int = -1, line: str = "", number: int = 1) -> ScopeIdentity:
@@ -24,13 +24,13 @@ KERNEL = [
 ]
 
 
-def pairs(matching: Matching, a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> dict[str, str]:
+def pairs(matching: ScopeMatching, a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> dict[str, str]:
     return {a[match.a].name: b[match.b].name for match in matching.matches}
 
 
 def test_the_same_scopes_match_without_a_note() -> None:
     matching = match_scopes(KERNEL, KERNEL)
-    assert matching.matches == tuple(Match(at, at) for at in range(len(KERNEL)))
+    assert matching.matches == tuple(ScopeMatch(at, at) for at in range(len(KERNEL)))
     assert matching.only_a == matching.only_b == ()
 
 
@@ -64,7 +64,7 @@ def test_a_loop_before_it_renames_a_loop_and_what_is_in_it() -> None:
 def test_a_line_that_was_edited_keeps_its_name() -> None:
     b = [*KERNEL[:3], replace(KERNEL[3], name="line(8)", lines=("x = tl.load(p, mask=m)",))]
     matching = match_scopes(KERNEL, b)
-    assert matching.matches[3] == Match(3, 3, "called line(5) in A; its line has changed")
+    assert matching.matches[3] == ScopeMatch(3, 3, "called line(5) in A; its line has changed")
 
 
 def test_a_scope_around_others_takes_none_of_them_away() -> None:

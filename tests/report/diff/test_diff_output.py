@@ -17,7 +17,7 @@ from buffers import Scope
 from known_sides import FUNC, HEAD_NS, ITER_NS, SCOPES, around, usual, with_rows
 from rich.console import Console
 
-from kprof_inject.report.diff.changes import ChangeVerdict, Clocks, Judged, judged
+from kprof_inject.report.diff.change_verdicts import ChangeVerdict, Clocks, Judged, judged
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import axis_percent, interval_bar, write_diff_page
 from kprof_inject.report.diff.table import diff_json, print_diff_tables

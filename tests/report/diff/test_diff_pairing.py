@@ -10,8 +10,8 @@ import pytest
 from known_sides import usual
 
 from kprof_inject.errors import KprofError
-from kprof_inject.report.diff.matching import Pairing, pair_runs
 from kprof_inject.report.diff.runs import KernelRuns, differences, runs_of
+from kprof_inject.report.diff.scope_matching import Pairing, pair_runs
 from kprof_inject.timeline.timeline import Timeline
 
 

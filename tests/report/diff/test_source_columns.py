@@ -8,12 +8,12 @@ from pathlib import Path
 
 from known_sides import usual
 
-from kprof_inject.analysis.structure.changes import Change
 from kprof_inject.analysis.structure.features import Line
+from kprof_inject.analysis.structure.structural_changes import StructuralChange
 from kprof_inject.capture.schema import SOURCES_FILE
 from kprof_inject.report.diff.kernel_diff import KernelDiff, diff_captures
 from kprof_inject.report.diff.source_columns import SourceRow, source_parts
-from kprof_inject.report.diff.structure import ChangedPart, Part, Structure
+from kprof_inject.report.diff.structure import ChangedPart, CodePart, Structure
 from kprof_inject.ttgir.locations import SourcePoint
 
 PATH = "/src/k.py"
@@ -38,10 +38,10 @@ def compared(folder: Path, a: list[str] | None, b: list[str] | None) -> KernelDi
     return diff
 
 
-def change_at(line: int, text: str, *, in_b: bool) -> Change:
+def change_at(line: int, text: str, *, in_b: bool) -> StructuralChange:
     place = Line(SourcePoint(PATH, line, 1), ())
     operations = (object(),)
-    return Change("bits", text, "load", place, "", *((), operations) if in_b else (operations, ()))  # type: ignore[arg-type]
+    return StructuralChange("bits", text, "load", place, "", *((), operations) if in_b else (operations, ()))  # type: ignore[arg-type]
 
 
 def shown(row: SourceRow) -> tuple[str, str, tuple[str, ...]]:
@@ -53,7 +53,7 @@ def test_lines_stand_beside_those_that_say_the_same(tmp_path: Path) -> None:
     structure = Structure(
         (
             ChangedPart(
-                Part("loop[0]", 1), (change_at(9, "wider", in_b=True), change_at(26, "gone", in_b=False)), (), None
+                CodePart("loop[0]", 1), (change_at(9, "wider", in_b=True), change_at(26, "gone", in_b=False)), (), None
             ),
         ),
         None,

@@ -10,7 +10,7 @@ import click
 import pytest
 from known_reports import KINDS, delayed
 
-from kprof_inject.analysis.answer import advice_on
+from kprof_inject.analysis.advice import advice_on
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.unjudged import Unjudged

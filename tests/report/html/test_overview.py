@@ -17,7 +17,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import ProcessRecord
-from kprof_inject.report.html.overview import launch_overview
+from kprof_inject.report.html.overview_tab import launch_overview
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [Scope("func"), Scope("loop[0]", "loop", 0)]

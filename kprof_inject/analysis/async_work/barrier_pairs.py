@@ -1,0 +1,227 @@
+"""What tells a barrier, and what waits for that: paired by the phases that a barrier goes through.
+
+A ring keeps a warp's latest records. How often a warp executes an operation is known, so that the latest records are
+those of its latest executions: phases are counted back from the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.async_work.grouped_rows import (
+    MOST_ROWS,
+    Numbers,
+    begins_group,
+    ends_group,
+    first_of_group,
+    group_numbers,
+    last_of_group,
+    numbers_in_group,
+    running_sums,
+)
+from kprof_inject.analysis.async_work.issues_and_waits import Await, Issue
+from kprof_inject.analysis.interpreter.abstract_values import Value
+from kprof_inject.analysis.interpreter.axis_arrays import CTA, IntegerExpr, Mask, TooLarge
+from kprof_inject.analysis.interpreter.executed_operation import Executed
+
+UNNAMED = "its barrier cannot be evaluated"
+
+# More than an allocation has barriers.
+_SLOTS = 1 << 20
+
+
+class NotCounted(Exception):
+    """Nobody knows which barrier an operation's executions are for."""
+
+
+def pairs_by_barrier(
+    rows: NDArray[np.void], issues: Mapping[int, Issue], awaits: Mapping[int, Await]
+) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Of records of an allocation's barriers, by scope: those that ask for work, with ``bytes``, and the wait of each.
+    What completes the k-th phase of a barrier is what the k-th wait for it waits for. Raises ``NotCounted``."""
+    told = _completing([_Telling.of(rows[rows["scope"] == scope], one) for scope, one in issues.items()])
+    waits = np.concatenate([_waited(rows[rows["scope"] == scope], one) for scope, one in awaits.items()])
+    told_key, wait_key = _barriers(told, waits)
+    told_phase: Numbers = told["phase"]
+    wait_phase: Numbers = waits["phase"]
+    told_key, wait_key = told_key * MOST_ROWS + told_phase, wait_key * MOST_ROWS + wait_phase
+    # Of several warps that wait, the first to go on knows.
+    order = np.lexsort((waits["end_cycles"], wait_key))
+    waits, wait_key = waits[order], wait_key[order]
+    place = np.searchsorted(wait_key, told_key)
+    is_paired = np.append(wait_key, -1)[place] == told_key
+    return told[is_paired], waits[place[is_paired]]
+
+
+def _barriers(told: NDArray[np.void], waits: NDArray[np.void]) -> tuple[Numbers, Numbers]:
+    """The number of each row's barrier, from 1 on."""
+    _, number = np.unique(np.concatenate([_barrier(told), _barrier(waits)]), return_inverse=True)
+    return number[: len(told)] + 1, number[len(told) :] + 1
+
+
+def _barrier(rows: NDArray[np.void]) -> Numbers:
+    return _key(rows["cta"].astype(np.int64), rows["slot"])
+
+
+def _key(cta: Numbers, slot: Numbers) -> Numbers:
+    found: Numbers = cta * _SLOTS + slot
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    """The executions of an operation that tells barriers, each by the first warp that executes it."""
+
+    rows: NDArray[np.void]
+    uses: _Uses
+    issue: Issue
+    lost_before: Mapping[int, int]
+    """Of CTAs that lost older records: when the oldest that is left began, in cycles."""
+
+    @classmethod
+    def of(cls, rows: NDArray[np.void], issue: Issue) -> _Telling:
+        uses = _Uses.of(issue.counted.executed, issue.slot.index if issue.slot else None, issue.predicate)
+        found, is_whole = uses.of_rows(rows)
+        found["bytes"] = issue.group_bytes
+        found["tells"] = issue.tells
+        lost_before: dict[int, int] = {}
+        for cta in np.unique(found["cta"][~is_whole]).tolist():
+            starts_cycles: Numbers = found[found["cta"] == cta]["start_cycles"]
+            lost_before[cta] = int(starts_cycles.min())
+        found = found[found["number"] > 0]
+        found = found[np.lexsort((found["start_cycles"], found["execution"], found["cta"]))]
+        firsts = found[begins_group(group_numbers(found["cta"], found["execution"]))]
+        return cls(firsts, uses, issue, lost_before)
+
+
+def _completing(tellings: Sequence[_Telling]) -> NDArray[np.void]:
+    """What completes a phase: in ``phase``, the number of it, from 1 on."""
+    told = np.concatenate([one.rows for one in tellings])
+    told = told[np.lexsort((told["start_cycles"], told["slot"], told["cta"]))]
+    group = group_numbers(told["cta"], told["slot"])
+    cta, slot = told["cta"].astype(np.int64), told["slot"]
+    in_all = sum((one.issue.tells * one.uses.in_all(cta, slot) for one in tellings), np.zeros(len(told), np.int64))
+    so_far = running_sums(told["tells"], group)
+    needed = max(one.issue.needed for one in tellings)
+    told["phase"] = -((last_of_group(so_far, group) - so_far - in_all) // needed)
+    # Before the oldest record of each operation, some of those that told the barrier are not there to be counted.
+    lost_before: dict[int, int] = {}
+    for one in tellings:
+        for number, cycles in one.lost_before.items():
+            lost_before[number] = max(lost_before.get(number, cycles), cycles)
+    is_known = np.ones(len(told), bool)
+    for number, cycles in lost_before.items():
+        is_known &= (told["cta"] != number) | (told["start_cycles"] >= cycles)
+    return told[is_known & ends_group(group_numbers(told["cta"], told["slot"], told["phase"]))]
+
+
+def _waited(rows: NDArray[np.void], wait: Await) -> NDArray[np.void]:
+    """In ``phase``, the number of the phase that is waited for: 0 for the one before the first, which is complete."""
+    uses = _Uses.of(wait.counted.executed, wait.slot.index if wait.slot else None, wait.predicate, wait.phase)
+    found, _ = uses.of_rows(rows)
+    return found[found["number"] > 0]
+
+
+_EXTRA = [("slot", "i8"), ("number", "i8"), ("execution", "i8"), ("phase", "i8"), ("bytes", "i8"), ("tells", "i8")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """The executions of an operation in a CTA, one behind the other: for which slot each is, and its number among those
+    for the same one, from 1 on; 0 where a predicate says that it does nothing. ``phase`` is that number less what the
+    first one's parity says. ``begins`` and ``lengths`` are by CTA; one alone if all are alike."""
+
+    slot: Numbers
+    number: Numbers
+    phase: Numbers
+    begins: Numbers
+    lengths: Numbers
+
+    @classmethod
+    def of(cls, executed: Executed, index: IntegerExpr | None, predicate: Value, parity: Value = None) -> _Uses:
+        """Raises ``NotCounted``."""
+        slots = _Sequence.of(executed, index)
+        others = [_Sequence.of(executed, one) for one in (predicate, parity) if one is not None]
+        begins, lengths = max((slots, *others), key=lambda one: one.begins.size).layout
+        cta = np.repeat(np.arange(begins.size), lengths)
+        execution = np.arange(cta.size) - begins[cta]
+        slot = slots.at(cta, execution)
+        asks = _Sequence.of(executed, predicate).at(cta, execution) != 0 if predicate is not None else slot >= 0
+        asking = np.flatnonzero(asks)
+        order = asking[np.lexsort((execution[asking], _key(cta, slot)[asking]))]
+        group = group_numbers(_key(cta, slot)[order])
+        number = np.zeros(cta.size, np.int64)
+        number[order] = numbers_in_group(group)
+        phase = number.copy()
+        if parity is not None:
+            phase[order] -= first_of_group(_Sequence.of(executed, parity).at(cta, execution)[order], group)
+        return cls(slot, number, phase, begins, lengths)
+
+    def of_rows(self, rows: NDArray[np.void]) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+        """Records of the operation in the order of each warp's, with ``_EXTRA``; and which are of warps that lost none.
+        Raises ``NotCounted`` if there were more executions than the text tells."""
+        found = np.empty(len(rows), np.dtype([*rows.dtype.descr, *_EXTRA]))
+        for name in rows.dtype.names or ():
+            found[name] = rows[name]
+        of_warp = group_numbers(rows["cta"], rows["warp"])
+        number = numbers_in_group(of_warp)
+        segment: NDArray[np.integer] = rows["cta"] if self.begins.size > 1 else np.zeros(len(rows), np.int64)
+        lost = self.lengths[segment] - last_of_group(number, of_warp)
+        if lost.min(initial=0) < 0:
+            raise NotCounted("it ran more often than its loops say")
+        found["execution"] = number - 1 + lost
+        place = self.begins[segment] + found["execution"]
+        for name in ("slot", "number", "phase"):
+            found[name] = getattr(self, name)[place]
+        return found, lost == 0
+
+    def in_all(self, cta: Numbers, slot: Numbers) -> Numbers:
+        """How often a CTA executes it for a slot."""
+        segment = cta if self.begins.size > 1 else np.zeros(len(cta), np.int64)
+        own = np.repeat(np.arange(self.begins.size), self.lengths)
+        keys, counts = np.unique(_key(own, self.slot)[self.number > 0], return_counts=True)
+        wanted = _key(segment, slot)
+        place = np.searchsorted(keys, wanted)
+        is_there = np.append(keys, -1)[place] == wanted
+        found: Numbers = np.where(is_there, np.append(counts, 0)[place], 0)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    """A value in each execution, CTA by CTA: of CTA c from ``begins[c]`` on; of all alike if there is one begin."""
+
+    values: NDArray[np.int64]
+    begins: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, executed: Executed, value: Value) -> _Sequence:
+        """Raises ``NotCounted``."""
+        when = executed.when
+        if when is None or when.is_least or not isinstance(value, IntegerExpr | Mask):
+            raise NotCounted(UNNAMED)
+        try:
+            joint, mask = value.joint(), when.joint()
+        except TooLarge:
+            raise NotCounted("it ran too often to be followed") from None
+        by_cta = CTA in joint.axes or CTA in mask.axes
+        axes = tuple(axis for axis in sorted(executed.sizes) if by_cta or axis != CTA)
+        shape = [executed.sizes[axis] for axis in axes]
+        values, is_executed = (np.broadcast_to(part.over(axes), shape) for part in (joint, mask))
+        if not by_cta:
+            return cls(values[is_executed].astype(np.int64), np.zeros(1, np.int64))
+        counts = is_executed.reshape(shape[0], -1).sum(axis=1)
+        return cls(values[is_executed].astype(np.int64), np.cumsum(counts) - counts)
+
+    @property
+    def layout(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where each CTA's begin, and how many they are."""
+        return self.begins, np.diff(np.append(self.begins, self.values.size))
+
+    def at(self, cta: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self.values[self.begins[cta if self.begins.size > 1 else 0] + number]
+        return found

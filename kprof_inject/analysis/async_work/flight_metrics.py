@@ -1,0 +1,125 @@
+"""What was in flight in a launch, in numbers: how deep, how long, how many bytes, and how many there should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.async_work.groups import InFlight
+from kprof_inject.analysis.roofs.speed_of_light import Roof
+from kprof_inject.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """All groups of one kind of work that one operation asks for: ``blocked_share`` of them were awaited by a wait that
+    blocked, and ``latency_ns`` is the median of these, from issue to completion; None if none blocked."""
+
+    index: int
+    """The scope's, in the scope table."""
+    scope: str
+    """Its name, which others may have."""
+    source: str
+    work: str
+    groups: int
+    depth: int
+    latency_ns: float | None
+    blocked_share: float
+    blocked_ns: int
+    group_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flights:
+    """Of a launch. Bytes are those of copies, on each SM that had any: on average over the kernel's time there, and at
+    most. ``needed_bytes`` would fill the roof of the loop at the latency that was seen (Little's law); None where no
+    wait blocked, or no roof is known. ``unpaired`` says why operations are missing."""
+
+    flights: tuple[Flight, ...]
+    mean_bytes_per_sm: float
+    most_bytes_per_sm: int
+    needed_bytes: float | None
+    unpaired: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def flights_of(timeline: Timeline, found: InFlight, roofs: Sequence[Roof]) -> Flights | None:
+    """None if nothing asynchronous was recorded."""
+    groups = found.groups
+    if not groups.size and not found.unpaired:
+        return None
+    flights = tuple(_flights(timeline, found))
+    longest = max((roof.sm_cycles for roof in roofs), default=0)
+    carrying = groups[groups["bytes"] > 0]
+    carried: NDArray[np.int64] = carrying["bytes"]
+    starts_cycles: NDArray[np.int64] = carrying["start_cycles"]
+    held = float((carried * (carrying["end_cycles"] - starts_cycles)).sum())
+    return Flights(
+        flights,
+        held / longest if longest else 0.0,
+        _most_at_once(carrying),
+        _needed(timeline, carrying, roofs),
+        found.unpaired,
+    )
+
+
+def _flights(timeline: Timeline, found: InFlight) -> Iterator[Flight]:
+    for scope in np.unique(found.groups["scope"]).tolist():
+        mine = found.groups[found.groups["scope"] == scope]
+        blocked = mine[mine["blocked_ns"] > 0]
+        told = timeline.table.scopes[scope]
+        yield Flight(
+            scope,
+            told.name,
+            told.source,
+            found.works[scope],
+            len(mine),
+            int(np.median(mine["depth"])),
+            float(np.median(blocked["end_ns"] - blocked["start_ns"])) if blocked.size else None,
+            len(blocked) / len(mine),
+            int(blocked["blocked_ns"].sum()),
+            int(np.median(mine["bytes"])),
+        )
+
+
+def _most_at_once(groups: NDArray[np.void]) -> int:
+    """On any SM."""
+    if not groups.size:
+        return 0
+    at = np.concatenate([groups["start_cycles"], groups["end_cycles"]])
+    sm = np.tile(groups["sm"], 2)
+    carried: NDArray[np.int64] = groups["bytes"]
+    change = np.concatenate([carried, -carried])
+    # What ends when something else begins is no longer there.
+    order = np.lexsort((change, at, sm))
+    return int(np.cumsum(change[order]).max())
+
+
+# Where fewer waits block, what is in flight suffices, and those that do are no measure.
+_LEAST_BLOCKED = 0.1
+
+
+def _needed(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof]) -> float | None:
+    """The bytes that a loop copies in the time that its roof leaves, times the latency."""
+    blocked = groups[groups["blocked_ns"] > 0]
+    loop = _loop_around(timeline, groups, roofs)
+    if len(blocked) < _LEAST_BLOCKED * len(groups) or loop is None or not loop.part:
+        return None
+    starts_cycles: NDArray[np.int64] = blocked["start_cycles"]
+    latencies_cycles = blocked["end_cycles"] - starts_cycles
+    return float(groups["bytes"].sum()) / (loop.sm_cycles * loop.part) * float(np.median(latencies_cycles))
+
+
+def _loop_around(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof]) -> Roof | None:
+    """The innermost scope with a roof that most of the work was asked for in."""
+    if not groups.size:
+        return None
+    most = int(np.bincount(groups["scope"]).argmax())
+    by_index = {roof.index: roof for roof in roofs}
+    return next((by_index[index] for index in timeline.table.around(most) if index in by_index), None)

@@ -1,0 +1,163 @@
+"""What was in flight in a launch, and when: asynchronous work from its issue to its completion.
+
+No record says when work completes. A wait that blocks does: the work was under way until the wait ended. Where the wait
+found it done, it had completed at some time before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.async_work.barrier_pairs import UNNAMED, NotCounted, pairs_by_barrier
+from kprof_inject.analysis.async_work.grouped_rows import MOST_ROWS, greatest_so_far, group_numbers, running_sums
+from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS, InFlight
+from kprof_inject.analysis.async_work.issues_and_waits import AsyncWork, Await, Issue, arrivals, async_work
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.timeline.timeline import Timeline
+
+# A wait that finds its work done takes less, without what its records cost: with four and five stages, three in four
+# waits of a matmul on an H200 took up to 130 cycles, with the barrier behind them.
+_READY_CYCLES = 130
+
+
+def in_flight(timeline: Timeline, ran: ExecutedKernel) -> InFlight:
+    """Of the asynchronous operations that were recorded (``--at async``, ``--at parts``)."""
+    return _paired(timeline, async_work(ran.operations))
+
+
+def told_by_warps(timeline: Timeline, ran: ExecutedKernel) -> NDArray[np.void]:
+    """``IN_FLIGHT_COLUMNS`` of what warps told others by barriers, from the telling to the end of the wait."""
+    return _paired(timeline, arrivals(ran.operations)).groups
+
+
+def _paired(timeline: Timeline, work: AsyncWork) -> InFlight:
+    scope_of_line = _scopes_of_lines(timeline.table, work)
+    issues = {scope: one for one in work.issues if (scope := scope_of_line.get(one.counted.line)) is not None}
+    awaits = {scope: one for one in work.awaits if (scope := scope_of_line.get(one.counted.line)) is not None}
+    unpaired = dict(_never_awaited(work))
+    if not issues or not awaits:
+        return InFlight(np.empty(0, IN_FLIGHT_COLUMNS), {}, unpaired)
+    rows = _recorded(timeline, [*issues, *awaits])
+    found = []
+    for kind in dict.fromkeys(one.work for one in issues.values()):
+        mine = {scope: one for scope, one in issues.items() if one.work == kind and one.slot is None}
+        its = {scope: one for scope, one in awaits.items() if one.work == kind and one.slot is None}
+        if mine and its:
+            found.append(_in_order(rows, mine, its, len(timeline.warps)))
+    barriers = dict.fromkeys(one.slot.allocation for one in issues.values() if one.slot)
+    for allocation in barriers:
+        told = {scope: one for scope, one in issues.items() if one.slot and one.slot.allocation is allocation}
+        waits = {scope: one for scope, one in awaits.items() if one.slot and one.slot.allocation is allocation}
+        if waits:
+            try:
+                found.append(_by_barrier(rows, told, waits))
+            except NotCounted as reason:
+                unpaired.update(dict.fromkeys((one.counted.operation.name for one in told.values()), str(reason)))
+    groups = np.concatenate(found) if found else np.empty(0, IN_FLIGHT_COLUMNS)
+    works = {scope: one.work for scope, one in issues.items()}
+    return InFlight(groups[np.lexsort((groups["start_cycles"], groups["warp"], groups["cta"]))], works, unpaired)
+
+
+def _scopes_of_lines(table: ScopeTable, work: AsyncWork) -> dict[int, int]:
+    """Of scopes around one operation that asks or waits, and perhaps what belongs to it, by that one's line."""
+    counted = [*(one.counted for one in work.issues), *(one.counted for one in work.awaits)]
+    lines = sorted({one.line for one in counted})
+    found: dict[int, int] = {}
+    for index, scope in enumerate(table.scopes):
+        if scope.kind in (ScopeKind.OPERATION, ScopeKind.PART) and scope.lines is not None:
+            first, last = scope.lines
+            inside = lines[bisect_left(lines, first) : bisect_right(lines, last)]
+            if len(inside) == 1 and (scope.kind == ScopeKind.OPERATION or inside[0] not in found):
+                found[inside[0]] = index
+    return found
+
+
+def _never_awaited(work: AsyncWork) -> Iterator[tuple[str, str]]:
+    yield from ((name, UNNAMED) for name in work.unnamed)
+    awaited = {(one.work, one.slot.allocation if one.slot else None) for one in work.awaits}
+    for issue in work.issues:
+        if (issue.work, issue.slot.allocation if issue.slot else None) not in awaited:
+            yield issue.counted.operation.name, "its wait is unknown"
+
+
+def _recorded(timeline: Timeline, scopes: Sequence[int]) -> NDArray[np.void]:
+    """The records of some scopes, warp by warp in their order."""
+    blocks = [block[np.isin(block["scope"], scopes)] for block in timeline.blocks()]
+    rows: NDArray[np.void] = np.concatenate([np.empty(0, timeline.columns), *blocks])
+    return rows[np.lexsort((rows["start_record"], rows["warp"], rows["cta"]))]
+
+
+def _in_order(
+    rows: NDArray[np.void], issues: Mapping[int, Issue], awaits: Mapping[int, Await], warps: int
+) -> NDArray[np.void]:
+    """Work that completes in its order. Of what came before a ring's oldest record, nothing is asked: each wait counts
+    back from the latest."""
+    rows = rows[np.isin(rows["scope"], [*issues, *awaits])]
+    group = group_numbers(rows["cta"], rows["warp"])
+    is_issue = np.isin(rows["scope"], list(issues))
+    issued = running_sums(is_issue.astype(np.int64), group)
+    pending = _by_scope(rows["scope"], {scope: one.pending for scope, one in awaits.items()})
+    completed = greatest_so_far(np.where(is_issue, 0, issued - pending), group)
+    asked, waited = np.flatnonzero(is_issue), np.flatnonzero(~is_issue)
+    place = np.searchsorted(group[waited] * MOST_ROWS + completed[waited], group[asked] * MOST_ROWS + issued[asked])
+    is_paired = place < waited.size
+    asked, place = asked[is_paired], place[is_paired]
+    wait = waited[place]
+    same = group[wait] == group[asked]
+    asked, wait = asked[same], wait[same]
+    depth = issued[asked] - completed[asked]
+    group_bytes = _by_scope(rows["scope"][asked], {scope: one.group_bytes // warps for scope, one in issues.items()})
+    return _groups(rows[asked], rows[wait], depth, group_bytes)
+
+
+def _by_barrier(rows: NDArray[np.void], issues: Mapping[int, Issue], awaits: Mapping[int, Await]) -> NDArray[np.void]:
+    """Work whose completion a barrier tells. Raises ``NotCounted``."""
+    told, waits = pairs_by_barrier(rows, issues, awaits)
+    groups = _groups(told, waits, np.zeros(len(told), np.int64), told["bytes"])
+    groups["depth"] = _overlapping(groups)
+    return groups
+
+
+def _groups(
+    asked: NDArray[np.void], wait: NDArray[np.void], depth: NDArray[np.int64], group_bytes: NDArray[np.int64]
+) -> NDArray[np.void]:
+    found = np.empty(len(asked), IN_FLIGHT_COLUMNS)
+    for name in ("cta", "sm", "warp", "scope", "start_cycles", "start_ns"):
+        found[name] = asked[name]
+    blocks = wait["duration_cycles"] > _READY_CYCLES
+    found["wait_scope"] = wait["scope"]
+    found["record"] = asked["start_record"]
+    end_cycles: NDArray[np.int64] = wait["end_cycles"]
+    end_ns: NDArray[np.int64] = wait["end_ns"]
+    found["end_cycles"] = np.where(blocks, end_cycles, wait["start_cycles"])
+    found["end_ns"] = np.where(blocks, end_ns, wait["start_ns"])
+    found["known_ns"] = np.where(blocks, end_ns, asked["end_ns"])
+    found["blocked_ns"] = np.where(blocks, wait["duration_ns"], 0)
+    found["depth"], found["bytes"] = depth, group_bytes
+    return found
+
+
+def _overlapping(groups: NDArray[np.void]) -> NDArray[np.int64]:
+    """How many of a CTA's were under way when each had begun."""
+    if not groups.size:
+        return np.empty(0, np.int64)
+    least = groups["start_cycles"].min()
+    far = groups["end_cycles"].max() - least + 1
+    base = group_numbers(groups["cta"]) * far - least
+    begins = base + groups["start_cycles"]
+    ends = np.sort(base + groups["end_cycles"])
+    found: NDArray[np.int64] = np.searchsorted(np.sort(begins), begins, "right")
+    found -= np.searchsorted(ends, begins, "right")
+    return found
+
+
+def _by_scope(scopes: NDArray[np.int16], values: Mapping[int, int]) -> NDArray[np.int64]:
+    table = np.zeros(max(int(scopes.max(initial=0)), *values) + 1, np.int64)
+    for scope, value in values.items():
+        table[scope] = value
+    return table[scopes]

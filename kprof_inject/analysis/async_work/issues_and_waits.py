@@ -1,0 +1,195 @@
+"""The asynchronous operations of a kernel: what each asks for, and what each wait waits for.
+
+Copies by threads, dots of warp groups and TMA's stores complete in their order, warp by warp, and a wait says how many
+of the latest may still be under way: PTX ISA, "cp.async.wait_group", "wgmma.wait_group", "cp.async.bulk.wait_group".
+TMA's copies and dots of the fifth generation tell a barrier in shared memory when they are done, for which a warp
+waits: "mbarrier".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kprof_inject.analysis.interpreter.abstract_values import SharedMemorySlice, Value
+from kprof_inject.analysis.interpreter.axis_arrays import Mask
+from kprof_inject.analysis.interpreter.executions import CountedOperation
+from kprof_inject.ttgir.dialect import BARRIER_ARRIVE, BARRIER_INIT, BARRIER_WAIT, COMMIT_GROUP, DOT_COMMIT
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.ssa_values import names_in, operand_names
+
+COPIES, DOTS, STORES = "copies", "dots", "stores"
+ARRIVALS = "arrivals"
+"""No work by itself: warps tell others that they are done with something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """An operation that asks for work, or ends a group of it; of operations that tell the same barrier together, the
+    first. ``group_bytes`` is what a CTA has moved by one execution, at most."""
+
+    counted: CountedOperation
+    work: str
+    group_bytes: int
+    slot: SharedMemorySlice | None
+    """The barrier that is told; None for work that completes in its order."""
+    predicate: Value
+    tells: int = 1
+    """How often an execution tells the barrier, of the ``needed`` times that complete a phase."""
+    needed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """A wait. ``pending`` of the latest groups may still be under way behind it; or it waits until ``slot`` has been
+    told so often that its phase has this parity."""
+
+    counted: CountedOperation
+    work: str
+    pending: int
+    slot: SharedMemorySlice | None
+    phase: Value
+    predicate: Value
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncWork:
+    """Of a kernel, in the order of the text."""
+
+    issues: tuple[Issue, ...]
+    awaits: tuple[Await, ...]
+    unnamed: frozenset[str]
+    """The names of operations that tell a barrier of which nobody knows which it is."""
+
+
+_NUMBER = re.compile(r"\b(?:num|pendings) = (\d{1,10})\b")
+_COUNT = re.compile(r"^\s*%[\w$.-]+, (\d{1,10})\b")
+_IS_ASYNC = re.compile(r"\bisAsync = true\b")
+_TMA_COPIES = ("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather")
+_TMA_STORES = ("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce")
+_WAITS = {
+    "ttg.async_wait": COPIES,
+    "ttng.warp_group_dot_wait": DOTS,
+    "ttng.async_tma_store_wait": STORES,
+    "ttng.async_tma_store_token_wait": STORES,
+}
+_DOTS = ("ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled")
+# Behind all else stands a barrier with its predicate, if the dot tells one by itself.
+_TELLS = re.compile(r"\[%[\w$.-]+\]\s*(?:\{|:)")
+
+
+def async_work(operations: Sequence[CountedOperation]) -> AsyncWork:
+    """Of all operations of a kernel, in the order of the text."""
+    issues = [*_in_order(operations), *_telling(operations)]
+    by_place = sorted(issues, key=lambda issue: issue.counted.operation.start)
+    told = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
+    awaits = (found for one in operations if (found := _await(one, told)) is not None)
+    return AsyncWork(tuple(by_place), tuple(awaits), frozenset(_unnamed(operations)))
+
+
+def arrivals(operations: Sequence[CountedOperation]) -> AsyncWork:
+    """What tells barriers that warps have arrived, and what waits for that; of all operations of a kernel."""
+    needed = dict(_needed(operations))
+    issues = [issue for one in operations if (issue := _arrival(one, needed)) is not None]
+    told = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
+    awaits = (found for one in operations if (found := _await(one, told)) is not None)
+    return AsyncWork(tuple(issues), tuple(found for found in awaits if found.slot), frozenset())
+
+
+def _arrival(one: CountedOperation, needed: Mapping[Operation, int]) -> Issue | None:
+    operands = one.executed.operands
+    if one.operation.name != BARRIER_ARRIVE or not operands or not isinstance(operands[0], SharedMemorySlice):
+        return None
+    slot, predicate = operands[0], operands[1] if len(operands) > 1 else None
+    of_phase = needed.get(slot.allocation, 1)
+    return Issue(one, ARRIVALS, 0, slot, predicate, min(_count_in(one.operation), of_phase), of_phase)
+
+
+def _needed(operations: Sequence[CountedOperation]) -> Iterator[tuple[Operation, int]]:
+    """How many arrivals complete a phase, by the allocation of the barrier."""
+    for one in operations:
+        operands = one.executed.operands
+        if one.operation.name == BARRIER_INIT and operands and isinstance(operands[0], SharedMemorySlice):
+            yield operands[0].allocation, _count_in(one.operation)
+
+
+def _count_in(operation: Operation) -> int:
+    found = _COUNT.search(operation.tail)
+    return max(int(found[1]), 1) if found else 1
+
+
+def _unnamed(operations: Sequence[CountedOperation]) -> Iterator[str]:
+    for one in operations:
+        if _barrier_place(one.operation) is not None and not isinstance(_barrier(one), SharedMemorySlice):
+            yield one.operation.name
+
+
+def _in_order(operations: Sequence[CountedOperation]) -> Iterator[Issue]:
+    copied_bytes = 0
+    for one in operations:
+        operation = one.operation
+        if operation.name == "ttg.async_copy_global_to_local":
+            copied_bytes += _whole_bytes(one)
+        elif operation.name == COMMIT_GROUP:
+            yield Issue(one, COPIES, copied_bytes, None, None)
+            copied_bytes = 0
+        elif operation.name == "ttng.warp_group_dot" and _IS_ASYNC.search(operation.tail):
+            yield Issue(one, DOTS, 0, None, None)
+        elif operation.name in _TMA_STORES:
+            yield Issue(one, STORES, _whole_bytes(one), None, None)
+
+
+def _whole_bytes(one: CountedOperation) -> int:
+    return one.access.whole_bytes if one.access else 0
+
+
+def _telling(operations: Sequence[CountedOperation]) -> Iterator[Issue]:
+    """Those that tell a barrier: of one block and for one barrier together, as one of its phases is theirs."""
+    groups: dict[tuple[int, str], list[CountedOperation]] = {}
+    for one in operations:
+        place = _barrier_place(one.operation)
+        if place is not None and isinstance(_barrier(one), SharedMemorySlice):
+            groups.setdefault((id(one.operation.block), operand_names(one.operation)[place]), []).append(one)
+    for members in groups.values():
+        first = members[0]
+        place, slot = _barrier_place(first.operation), _barrier(first)
+        work = COPIES if first.operation.name in _TMA_COPIES else DOTS
+        predicate = first.executed.operands[-1] if place == _BEFORE_PREDICATE else None
+        if isinstance(predicate, Mask) and first.executed.predicate is not None:
+            predicate &= first.executed.predicate  # a dot that is not computed tells nobody
+        if isinstance(slot, SharedMemorySlice):
+            yield Issue(first, work, sum(map(_whole_bytes, members)), slot, predicate)
+
+
+_BEFORE_PREDICATE = -2
+
+
+def _barrier_place(operation: Operation) -> int | None:
+    """Which of its operands is the barrier that it tells: of a copy or a dot, the one before its predicate."""
+    if operation.name in _TMA_COPIES or (operation.name in _DOTS and _TELLS.search(operation.tail)):
+        return _BEFORE_PREDICATE
+    if operation.name == DOT_COMMIT:
+        return 0
+    return None
+
+
+def _barrier(one: CountedOperation) -> Value:
+    """Return the barrier that an operation tells; None if it is unknown, or missing."""
+    place, operands = _barrier_place(one.operation), one.executed.operands
+    return operands[place] if place is not None and -len(operands) <= place < len(operands) else None
+
+
+def _await(one: CountedOperation, told: dict[Operation, str]) -> Await | None:
+    operation, operands = one.operation, one.executed.operands
+    if operation.name in _WAITS:
+        found = _NUMBER.search(operation.tail)
+        return Await(one, _WAITS[operation.name], int(found[1]) if found else 0, None, None, None)
+    if operation.name != BARRIER_WAIT or len(operands) < 2:
+        return None
+    slot = operands[0]
+    if not isinstance(slot, SharedMemorySlice) or slot.allocation not in told:
+        return None
+    # What the wait is for stands behind, and is nothing that it is told.
+    given = len(names_in(operation.tail.partition(" deps ")[0].partition(" : ")[0]))
+    return Await(one, told[slot.allocation], 0, slot, operands[1], operands[2] if 2 < given <= len(operands) else None)

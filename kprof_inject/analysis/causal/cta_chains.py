@@ -1,0 +1,112 @@
+"""How often a delay lies on the way from a launch's begin to its end.
+
+CTAs follow each other in a slot of an SM, and the launch ends with the chain of them that ends last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.waves import end_of_work_ns
+from kprof_inject.ttgir.nodes import Operation
+
+
+def last_chain(ctas: NDArray[np.void]) -> NDArray[np.int32]:
+    """The CTAs that ran one after the other to the end of the launch, the last first. ``ctas`` are ``CTA_COLUMNS``."""
+    if not ctas.size:
+        return np.empty(0, np.int32)
+    ends = end_of_work_ns(ctas)
+    row = int(ends.argmax())
+    found = [row]
+    while True:
+        # Its slot was free when it began; the last that had left its SM by then may have made room for it.
+        before = np.flatnonzero((ctas["sm"] == ctas["sm"][row]) & (ends <= ctas["init_ns"][row]))
+        before = before[ends[before] < ends[row]]
+        if not before.size:
+            return np.array(ctas["cta"][found], np.int32)
+        row = int(before[ends[before].argmax()])
+        found.append(row)
+
+
+def chain_length(ctas: int, slots: int) -> int:
+    """The same without a capture, for CTAs that all take as long: how many follow each other."""
+    return max(ceil(ctas / slots), 1) if slots else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Executions:
+    """Of each scope of a table, how often a CTA executes it, on average, and how often the last chain of CTAs does;
+    None where nobody knows."""
+
+    by_cta: Sequence[float | None]
+    by_chain: Sequence[float | None]
+
+
+def executions(
+    table: ScopeTable, ran: ExecutedKernel | None, ctas: int, slots: int, timeline: Timeline | None
+) -> Executions:
+    """By the records of ``timeline``, a launch of the same kernel with the same grid, as far as none of the chain's is
+    missing; else as the kernel's arguments say. ``slots`` is how many CTAs the device holds at once."""
+    told = [_told(ran, scope, ctas) for scope in table.scopes]
+    if timeline is None or not timeline.ctas.size:
+        length = chain_length(ctas, slots)
+        return Executions(told, [None if one is None else one * length for one in told])
+    chain = last_chain(timeline.ctas)
+    recorded = _recorded(timeline, chain)
+    by_chain: list[float | None] = []
+    by_cta: list[float | None] = []
+    for scope, one in zip(table.scopes, told, strict=True):
+        index = timeline.table.at_site_of(scope)
+        counted = None if recorded is None or index is None else float(recorded[index])
+        by_chain.append(counted if counted else None if one is None else one * len(chain))
+        by_cta.append(one if one is not None else None if counted is None else counted / len(chain))
+    return Executions(by_cta, by_chain)
+
+
+def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float64] | None:
+    """How often the chain's CTAs executed each scope; None if one of their records is missing."""
+    if np.isin(timeline.incomplete["cta"], chain).any():
+        return None
+    scopes = len(timeline.table.scopes)
+    counts = np.zeros(scopes)
+    for block in timeline.blocks():
+        rows = block[np.isin(block["cta"], chain)]
+        # All warps that execute it do so together.
+        keys = np.unique(np.stack([rows["scope"].astype(np.int64), rows["warp"]]), axis=1)
+        warps = np.maximum(np.bincount(keys[0], minlength=scopes), 1) if keys.size else np.ones(scopes)
+        counts += np.bincount(rows["scope"], minlength=scopes) / warps
+    return counts
+
+
+def _told(ran: ExecutedKernel | None, scope: ScopeInfo, ctas: int) -> float | None:
+    """How often a CTA executes what stands where a scope begins."""
+    if ran is None or scope.lines is None or not ctas:
+        return None
+    first, last = scope.lines
+    beside = _first_in(ran, first, last)
+    for one in ran.operations:
+        is_beside = beside is not None and one.operation.block is beside.block
+        if is_beside and one.times is not None and not one.executed.is_predicated:
+            return one.times / ctas
+    return None
+
+
+def _first_in(ran: ExecutedKernel, first: int, last: int) -> Operation | None:
+    """The operation, itself or around others, that begins in these lines before all others."""
+    found = [one for one in ran.operations if first <= one.line <= last]
+    if not found:
+        return None
+    operation = found[0].operation
+    for owner in operation.owners():
+        if ran.module.line_numbers([owner.start])[0] < first:
+            break
+        operation = owner
+    return operation

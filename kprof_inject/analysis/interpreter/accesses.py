@@ -1,0 +1,264 @@
+"""The accesses of a launch to global memory: how many bytes they ask for, and which."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from kprof_inject.analysis.interpreter.abstract_values import Descriptor, Value
+from kprof_inject.analysis.interpreter.axis_arrays import (
+    AxisArray,
+    IntegerExpr,
+    Mask,
+    TooLarge,
+    compared,
+    counting,
+    dimension,
+)
+from kprof_inject.analysis.interpreter.executed_operation import Executed
+from kprof_inject.analysis.interpreter.footprints import Ranges, touched
+from kprof_inject.analysis.interpreter.integer_operations import bytes_of
+from kprof_inject.analysis.interpreter.predicates import asks_for_iteration
+from kprof_inject.analysis.interpreter.repeats import most_repeats
+from kprof_inject.ttgir.misfits import if_misfit
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.ssa_values import names_in
+from kprof_inject.ttgir.types import PrintedType, types_of
+
+
+@dataclass(frozen=True, slots=True)
+class AccessForm:
+    """Of an operation that accesses global memory. ``passes_by_l1``: what it reads is kept nowhere before shared
+    memory. ``by_registers``: threads get it from the L1, or give it to that."""
+
+    reads: bool
+    writes: bool
+    passes_by_l1: bool = False
+    by_registers: bool = False
+    is_descriptors: bool = False
+    """It takes a descriptor and coordinates."""
+    is_buffer: bool = False
+    """It takes a pointer and a tensor of offsets; of neither kind, a tensor of pointers."""
+    is_known: bool = True
+    """Whether its operands are understood here."""
+
+
+_READ, _WRITE = AccessForm(True, False, by_registers=True), AccessForm(False, True, by_registers=True)
+_CHANGE = AccessForm(True, True)
+# TMA reads and writes shared memory by the L2: CUDA C++ Programming Guide, "Asynchronous Data Copies using the Tensor
+# Memory Accelerator".
+_TMA_READ = AccessForm(True, False, passes_by_l1=True, is_descriptors=True)
+_TMA_WRITE = AccessForm(False, True, passes_by_l1=True, is_descriptors=True)
+_UNKNOWN_READ, _UNKNOWN_WRITE = AccessForm(True, False, is_known=False), AccessForm(False, True, is_known=False)
+_UNKNOWN_CHANGE = AccessForm(True, True, is_known=False)
+_FORMS = {
+    "tt.load": _READ,
+    "tt.store": _WRITE,
+    "tt.atomic_rmw": _CHANGE,
+    "tt.atomic_cas": _CHANGE,
+    "ttg.async_copy_global_to_local": AccessForm(True, False, passes_by_l1=True),
+    **dict.fromkeys(("tt.descriptor_load", "ttng.async_tma_copy_global_to_local"), _TMA_READ),
+    **dict.fromkeys(("tt.descriptor_store", "ttng.async_tma_copy_local_to_global"), _TMA_WRITE),
+    **dict.fromkeys(("tt.descriptor_gather", "ttng.async_tma_gather"), _UNKNOWN_READ),
+    **dict.fromkeys(("tt.descriptor_scatter", "ttng.async_tma_scatter"), _UNKNOWN_WRITE),
+    **dict.fromkeys(("tt.descriptor_reduce", "ttng.async_tma_reduce"), _UNKNOWN_CHANGE),
+    **dict.fromkeys(("amdg.buffer_load", "amdgpu.buffer_load"), replace(_READ, is_buffer=True)),
+    **dict.fromkeys(("amdg.buffer_store", "amdgpu.buffer_store"), replace(_WRITE, is_buffer=True)),
+    **dict.fromkeys(("amdg.buffer_atomic_rmw", "amdgpu.buffer_atomic_rmw"), replace(_CHANGE, is_buffer=True)),
+    **dict.fromkeys(("amdg.buffer_atomic_cas", "amdgpu.buffer_atomic_cas"), _UNKNOWN_CHANGE),
+    **dict.fromkeys(("amdg.buffer_load_to_local", "amdgpu.buffer_load_to_local"), _UNKNOWN_READ),
+    **dict.fromkeys(("tt.atomic_load", "tt.atomic_poll", "amdg.masked_load"), _UNKNOWN_READ),
+    **dict.fromkeys(("tt.atomic_store", "amdg.masked_store", "amdg.async_copy_local_to_global"), _UNKNOWN_WRITE),
+    **dict.fromkeys(("amdg.async_tdm_copy_global_to_local", "amdg.async_tdm_gather"), _UNKNOWN_READ),
+    "amdg.async_tdm_fused_copy_global_to_local": _UNKNOWN_READ,
+    **dict.fromkeys(("amdg.async_tdm_copy_local_to_global", "amdg.async_tdm_scatter"), _UNKNOWN_WRITE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Of all CTAs, all iterations and all elements. ``mask`` says which of them do it; ``address`` where. Either is
+    None where it is unknown."""
+
+    operation: Operation
+    form: AccessForm
+    element_bytes: int
+    shape: tuple[int, ...]
+    """Of the tensor that it takes or gives."""
+    address: IntegerExpr | None
+    mask: Mask | None
+    places: int | None
+    """How many elements are accessed, all together; None if that is unknown."""
+    is_whole: bool
+    """Each execution accesses all elements."""
+    is_for_each_iteration: bool = False
+    """Of its loop: it accesses all elements for each iteration that there is, some iterations ahead of it."""
+
+    def distinct_bytes(self, times: int | None) -> int:
+        """What the executions ask for at least, each address of an execution once; 0 where that is unknown."""
+        requested_bytes = self.requested_bytes(times) or 0
+        if self.form.is_descriptors:
+            return requested_bytes
+        if self.address is None:
+            return 0
+        with suppress(TooLarge):
+            return requested_bytes // most_repeats(self.address, self.shape)
+        return 0
+
+    @property
+    def whole_bytes(self) -> int:
+        """What a CTA asks for by one execution, without the mask."""
+        return prod(self.shape) * self.element_bytes
+
+    def requested_bytes(self, times: int | None) -> int | None:
+        """What it asks for, with what is asked for ahead of its loop. ``times`` is how often it was executed, where
+        only that is known."""
+        if self.places is not None:
+            return self.places * self.element_bytes
+        return self.most_bytes(times) if self.is_whole or self.is_for_each_iteration else None
+
+    def most_bytes(self, times: int | None) -> int | None:
+        """What it asks for if no mask forbids any of it."""
+        return None if times is None else times * self.whole_bytes
+
+    def touched(self, sm_of_cta: AxisArray | None = None) -> Ranges | None:
+        """Which bytes, at least, if that is known. With ``sm_of_cta``, the same of different SMs are different ones."""
+        if self.address is None or self.mask is None:
+            return None
+        address = self.address
+        if sm_of_cta is not None:
+            address += IntegerExpr((AxisArray(sm_of_cta.axes, sm_of_cta.values * _APART),))
+        with suppress(TooLarge):
+            return touched(address, self.mask, self.element_bytes)
+        return None
+
+
+# No address is as large.
+_APART = 1 << 50
+
+
+def access_of(one: Executed) -> Access | None:
+    """To global memory; None of an operation that makes none, and of those that are not known here."""
+    form = _FORMS.get(one.operation.name)
+    if form is None:
+        return None
+    types = types_of(one.operation)
+    # Of a buffer, the data's type comes last, behind what its pointer leads to.
+    pointed = types[-1 if form.is_buffer else 0] if types else PrintedType("", (), "i8")
+    shape = pointed.shape
+    address, mask = _place_of(one, form, pointed) if form.is_known else (None, None)
+    sizes = {**one.sizes, **{dimension(number): size for number, size in enumerate(shape)}}
+    is_whole = mask is not None and not mask.factors
+    places = None
+    if mask is not None and one.when is not None:
+        mask = mask & one.when
+        with suppress(TooLarge):
+            places = None if mask.is_least and not mask.factors else mask.count(sizes)
+    else:
+        mask = None
+    return Access(
+        one.operation,
+        _as_cached(one.operation, form),
+        bytes_of(pointed.pointee),
+        shape,
+        address,
+        mask,
+        places,
+        is_whole,
+        mask is None and _is_for_each_iteration(one.operation),
+    )
+
+
+@if_misfit((None, None))
+def _place_of(one: Executed, form: AccessForm, pointed: PrintedType) -> tuple[IntegerExpr | None, Mask | None]:
+    """Return the address and the mask of an access, each None if it is unknown."""
+    if form.is_buffer:
+        return _in_buffer(one, bytes_of(pointed.element))
+    return _in_tensor(one, pointed.shape) if form.is_descriptors else _at_pointers(one)
+
+
+_CACHE = re.compile(r"\bcacheModifier = (\w+)")
+
+
+def _as_cached(operation: Operation, form: AccessForm) -> AccessForm:
+    """The user may have a load pass by the L1; PTX ISA, "Cache Operators": ``.cg``, ``.cv``."""
+    found = _CACHE.search(operation.tail)
+    return replace(form, passes_by_l1=True) if found and found[1] in ("cg", "cv") else form
+
+
+_COPY = "ttg.async_copy_global_to_local"
+_MASK_NAME = re.compile(r"\bmask (%[\w$.#-]+)")
+_MASK_PLACE: dict[str, int] = {
+    "tt.load": 1,
+    "tt.store": 2,
+    "tt.atomic_rmw": 2,
+    _COPY: 2,
+}
+
+
+def _at_pointers(one: Executed) -> tuple[IntegerExpr | None, Mask | None]:
+    address = one.operands[0] if one.operands else None
+    place = _MASK_PLACE.get(one.operation.name, len(one.operands))
+    mask: Value = Mask()
+    if place < len(one.operands):
+        if one.operation.name != _COPY or _MASK_NAME.search(one.operation.tail):
+            mask = one.operands[place]
+        elif one.operation.tail.startswith("("):
+            mask = None  # the generic form does not say which of its operands this is
+    return address if isinstance(address, IntegerExpr) else None, mask if isinstance(mask, Mask) else None
+
+
+_BEHIND_OFFSETS = re.compile(r"\s*, %")
+
+
+def _in_buffer(one: Executed, element_bytes: int) -> tuple[IntegerExpr | None, Mask | None]:
+    """``%pointer[%offsets], %mask``, behind what is written; the generic form does not say which operand is which."""
+    before, bracket, behind = one.operation.tail.partition("[")
+    if not bracket or before.lstrip().startswith("("):
+        return None, None
+    place = len(names_in(before)) - 1
+    pointer, offsets, *others = one.operands[place:]
+    mask = (others[0] if others else None) if _BEHIND_OFFSETS.match(behind.partition("]")[2]) else Mask()
+    address = None
+    if isinstance(pointer, IntegerExpr) and isinstance(offsets, IntegerExpr):
+        address = pointer + offsets * IntegerExpr.integer(element_bytes)
+    return address, mask if isinstance(mask, Mask) else None
+
+
+def _is_for_each_iteration(copy: Operation) -> bool:
+    """Whether all that its mask asks is whether there still is an iteration that it is for."""
+    named = _MASK_NAME.search(copy.tail) if copy.name == _COPY else None
+    return named is not None and asks_for_iteration(named[1], copy)
+
+
+_PREDICATED = ("ttng.async_tma_copy_global_to_local",)
+
+
+def _in_tensor(one: Executed, shape: tuple[int, ...]) -> tuple[IntegerExpr | None, Mask | None]:
+    """A block of a descriptor's tensor; what is outside of the tensor is not accessed."""
+    described = one.operands[0] if one.operands else None
+    if not isinstance(described, Descriptor):
+        return None, None
+    rank = len(described.shape)
+    coordinates, predicate = one.operands[1 : 1 + rank], one.operands[-1]
+    mask: Mask | None = Mask()
+    if one.operation.name in _PREDICATED:
+        mask = predicate if isinstance(predicate, Mask) else None
+    address = described.address
+    for number, (coordinate, size, stride) in enumerate(
+        zip(coordinates, described.shape, described.strides_bytes, strict=True)
+    ):
+        if not isinstance(coordinate, IntegerExpr) or size is None or stride is None or len(shape) != rank:
+            return None, None
+        with suppress(TooLarge):
+            place = coordinate + IntegerExpr((counting(dimension(number), shape[number]),))
+            inside = compared(np.less, place, size) & compared(np.greater_equal, place, IntegerExpr.integer(0))
+            mask = mask & inside if mask is not None else None
+            address = address + place * stride if address is not None else None
+            continue
+        return None, None
+    return address, mask

@@ -1,0 +1,282 @@
+"""Integers that a kernel computes, for all CTAs, iterations and elements at once.
+
+A value is a sum of arrays, each over few axes: an address is what hangs on the CTA, plus what hangs on the row, plus
+what hangs on the iteration. So what would be billions of numbers stays as small as the kernel's text made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_ELEMENTS = 1 << 22
+"""Of one array."""
+
+
+class TooLarge(Exception):
+    """An array would have more than ``MOST_ELEMENTS``, or its parts do not fit each other."""
+
+
+class GridAxis(NamedTuple):
+    """Along which values differ. Axes have an order, that of an array's dimensions."""
+
+    rank: int
+    number: int
+
+
+CTA = GridAxis(0, 0)
+
+
+def loop_axis(number: int) -> GridAxis:
+    """Of the iterations of a loop; an inner loop has a larger number than those around it."""
+    return GridAxis(1, number)
+
+
+def dimension(number: int) -> GridAxis:
+    """Of a tensor."""
+    return GridAxis(2, number)
+
+
+Axes = tuple[GridAxis, ...]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AxisArray:
+    """An array with its axes, in their order."""
+
+    axes: Axes
+    values: Array
+
+    def over(self, axes: Axes) -> Array:
+        """Its values with a dimension for each of ``axes``, of one element where it does not differ."""
+        sizes = dict(zip(self.axes, self.values.shape, strict=True))
+        return self.values.reshape([sizes.get(axis, 1) for axis in axes])
+
+    @property
+    def sizes(self) -> dict[GridAxis, int]:
+        return dict(zip(self.axes, self.values.shape, strict=True))
+
+
+def joined(compute: Callable[..., Array], *parts: AxisArray) -> AxisArray:
+    """One array of several, over the axes of all of them. Raises ``TooLarge``."""
+    axes = tuple(sorted({axis for part in parts for axis in part.axes}))
+    sizes: dict[GridAxis, int] = {}
+    for part in parts:
+        for axis, size in part.sizes.items():
+            # Of one element may be what a tensor repeats.
+            if size > 1 and sizes.get(axis, 1) not in (1, size):
+                raise TooLarge
+            sizes[axis] = max(size, sizes.get(axis, 0)) if size else 0
+    if prod(sizes.values()) > MOST_ELEMENTS:
+        raise TooLarge
+    values = compute(*(part.over(axes) for part in parts))
+    return AxisArray(axes, np.broadcast_to(values, [sizes[axis] for axis in axes]))
+
+
+def counting(axis: GridAxis, size: int, first: int = 0) -> AxisArray:
+    """Make integers that increase by one along an axis. Raises ``TooLarge``."""
+    if size > MOST_ELEMENTS:
+        raise TooLarge
+    return AxisArray((axis,), np.arange(first, first + size))
+
+
+def constant(value: int | bool) -> AxisArray:
+    return AxisArray((), np.array(value))
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerExpr:
+    """The sum of its parts, of which no two have the same axes."""
+
+    parts: tuple[AxisArray, ...]
+
+    @classmethod
+    def of(cls, *parts: AxisArray) -> IntegerExpr:
+        found: dict[Axes, Array] = {}
+        for part in parts:
+            known = found.get(part.axes)
+            found[part.axes] = part.values if known is None else known + part.values
+        return cls(tuple(AxisArray(axes, values) for axes, values in found.items()))
+
+    @classmethod
+    def integer(cls, value: int) -> IntegerExpr:
+        return cls((constant(value),))
+
+    def __add__(self, other: IntegerExpr) -> IntegerExpr:
+        return IntegerExpr.of(*self.parts, *other.parts)
+
+    def __neg__(self) -> IntegerExpr:
+        return IntegerExpr(tuple(AxisArray(part.axes, -part.values) for part in self.parts))
+
+    def __mul__(self, other: IntegerExpr) -> IntegerExpr:
+        """Raises ``TooLarge``."""
+        return IntegerExpr.of(*(joined(np.multiply, one, another) for one in self.parts for another in other.parts))
+
+    def joint(self) -> AxisArray:
+        """Raises ``TooLarge``."""
+        return reduce(lambda one, another: joined(np.add, one, another), self.parts)
+
+    @property
+    def axes(self) -> frozenset[GridAxis]:
+        return frozenset(axis for part in self.parts for axis in part.axes)
+
+    def bounds(self) -> tuple[int, int]:
+        """It is nowhere less than the first, or more than the second."""
+        if not all(part.values.size for part in self.parts):
+            return 0, 0
+        return sum(int(part.values.min()) for part in self.parts), sum(int(part.values.max()) for part in self.parts)
+
+    def only(self) -> int | None:
+        """Its value if that is the same everywhere."""
+        low, high = self.bounds()
+        return low if low == high else None
+
+    def moved(self, places: Callable[[int], int]) -> IntegerExpr:
+        """With other numbers for a tensor's dimensions."""
+        return IntegerExpr.of(*(_moved(part, places) for part in self.parts))
+
+    def reshaped(self, before: Sequence[int], after: Sequence[int]) -> IntegerExpr:
+        """With the elements in the same order, in dimensions of other sizes. Raises ``TooLarge``."""
+        return IntegerExpr.of(*(_reshaped(part, before, after) for part in self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """True where all its factors are. ``is_least``: it may be true in more places."""
+
+    factors: tuple[AxisArray, ...] = ()
+    is_least: bool = False
+
+    @classmethod
+    def of_bit(cls, bit: bool) -> Mask:
+        """The same everywhere."""
+        return cls() if bit else cls((constant(False),))
+
+    def __and__(self, other: Mask) -> Mask:
+        return Mask((*self.factors, *other.factors), self.is_least or other.is_least)
+
+    def joint(self) -> AxisArray:
+        """Raises ``TooLarge``."""
+        return reduce(lambda one, another: joined(np.logical_and, one, another), self.factors, constant(True))
+
+    def inverted(self) -> Mask | None:
+        """None if it may be true in more places. Raises ``TooLarge``."""
+        joint = self.joint()
+        return None if self.is_least else Mask((AxisArray(joint.axes, ~joint.values),))
+
+    def moved(self, places: Callable[[int], int]) -> Mask:
+        return Mask(tuple(_moved(part, places) for part in self.factors), self.is_least)
+
+    def reshaped(self, before: Sequence[int], after: Sequence[int]) -> Mask:
+        """With the elements in the same order, in dimensions of other sizes. Raises ``TooLarge``."""
+        return Mask(tuple(_reshaped(part, before, after) for part in self.factors), self.is_least)
+
+    def count(self, sizes: Mapping[GridAxis, int]) -> int:
+        """In how many places it is true, of all that axes of these sizes have. Raises ``TooLarge``."""
+        axes = set(sizes)
+        times = 1
+        for group in groups_of(self.factors):
+            inside = Mask(tuple(group)).joint()
+            times *= int(np.count_nonzero(inside.values))
+            axes -= {axis for axis, size in inside.sizes.items() if size != 1}
+        return times * prod(sizes[axis] for axis in axes)
+
+
+ALWAYS = Mask()
+
+
+def where(condition: Mask, one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:
+    """Raises ``TooLarge``."""
+    chosen = condition.joint()
+    if not chosen.axes:
+        return one if chosen.values else other
+    return IntegerExpr((joined(np.where, chosen, one.joint(), other.joint()),))
+
+
+def compared(compare: Callable[[Array, Array], Array], one: IntegerExpr, other: IntegerExpr) -> Mask:
+    """Where a comparison with a sum holds; ``compare`` is monotone in both. Of what would be too large, it is said
+    where it holds along all dimensions of a tensor. Raises ``TooLarge``."""
+    low, high = (one + -other).bounds()
+    zero = np.array(0)
+    if bool(compare(np.array(low), zero)) and bool(compare(np.array(high), zero)) and _is_order(compare):
+        return Mask()
+    try:
+        found = joined(compare, one.joint(), other.joint())
+        return Mask((found,))
+    except TooLarge:
+        if not _is_order(compare):
+            raise
+    difference = one + -other
+    ends = [IntegerExpr.of(*(_end_of(part, end) for part in difference.parts)).joint() for end in (np.min, np.max)]
+    least = joined(lambda low, high: compare(low, zero) & compare(high, zero), *ends)
+    return Mask((least,), is_least=True)
+
+
+def _is_order(compare: Callable[[Array, Array], Array]) -> bool:
+    """What holds at both ends holds between them."""
+    return compare in (np.less, np.less_equal, np.greater, np.greater_equal)
+
+
+def _end_of(part: AxisArray, end: Callable[..., Array]) -> AxisArray:
+    """Without the dimensions of a tensor: its least or its greatest along these."""
+    inside = tuple(place for place, axis in enumerate(part.axes) if axis.rank == dimension(0).rank)
+    return AxisArray(tuple(axis for axis in part.axes if axis.rank != dimension(0).rank), end(part.values, axis=inside))
+
+
+def groups_of(parts: Sequence[AxisArray]) -> list[list[AxisArray]]:
+    """Parts that share axes, directly or by others, together."""
+    groups: list[tuple[set[GridAxis], list[AxisArray]]] = []
+    for part in parts:
+        axes, members = set(part.axes), [part]
+        apart = []
+        for group in groups:
+            if group[0].isdisjoint(axes):
+                apart.append(group)
+            else:
+                axes |= group[0]
+                members = [*group[1], *members]
+        groups = [*apart, (axes, members)]
+    return [members for _, members in groups]
+
+
+def _moved(part: AxisArray, places: Callable[[int], int]) -> AxisArray:
+    axes = [dimension(places(axis.number)) if axis.rank == dimension(0).rank else axis for axis in part.axes]
+    order = sorted(range(len(axes)), key=lambda place: axes[place])
+    return AxisArray(tuple(axes[place] for place in order), part.values.transpose(order))
+
+
+def _reshaped(part: AxisArray, before: Sequence[int], after: Sequence[int]) -> AxisArray:
+    axes = [axis for axis in part.axes if axis.rank != dimension(0).rank]
+    sizes, taken, given = [part.sizes[axis] for axis in axes], [], []
+    for mine, others in _regrouped(before, after):
+        if any(dimension(number) in part.axes for number in mine):
+            taken += mine
+            given += others
+    spread = part.over((*axes, *map(dimension, taken)))
+    shape = (*sizes, *(before[number] for number in taken))
+    if prod(shape) > MOST_ELEMENTS:
+        raise TooLarge
+    values = np.broadcast_to(spread, shape).reshape((*sizes, *(after[number] for number in given)))
+    return AxisArray((*axes, *map(dimension, given)), values)
+
+
+def _regrouped(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """The fewest dimensions of each shape, by their numbers, that have as many elements together. What has one element
+    needs none."""
+    mine, others = ([number for number, size in enumerate(shape) if size > 1] for shape in (before, after))
+    found: list[tuple[list[int], list[int]]] = []
+    while mine and others:
+        one, another = [mine.pop(0)], [others.pop(0)]
+        while (left := prod(before[number] for number in one)) != (right := prod(after[number] for number in another)):
+            if not (mine if left < right else others):
+                raise TooLarge
+            (one if left < right else another).append((mine if left < right else others).pop(0))
+        found.append((one, another))
+    return found

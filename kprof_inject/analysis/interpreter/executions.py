@@ -1,0 +1,158 @@
+"""What the CTAs of a launch executed: each operation of their kernel, what it was given, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from kprof_inject.analysis.interpreter.accesses import Access, access_of
+from kprof_inject.analysis.interpreter.axis_arrays import loop_axis
+from kprof_inject.analysis.interpreter.executed_operation import Executed
+from kprof_inject.analysis.interpreter.interpreter import Grid, executed
+from kprof_inject.analysis.interpreter.predicates import asks_for_iteration, predicate_of
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.analysis.unjudged import evaluating
+from kprof_inject.capture.model import Launch
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.capture.source_text import ttgir_of
+from kprof_inject.errors import KprofError
+from kprof_inject.ttgir.dialect import FUNCTION
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.parser import parse
+
+
+@dataclass(frozen=True, slots=True)
+class CountedOperation:
+    """An operation of a launch's kernel. ``access`` is its access to global memory, if it makes one. ``times`` is how
+    often its CTAs executed it, all together; None where nobody knows: under a condition that hangs on what was loaded,
+    in such a loop, and in a function that is called."""
+
+    line: int
+    executed: Executed
+    access: Access | None
+    times: int | None
+
+    @classmethod
+    def of(cls, line: int, executed: Executed) -> CountedOperation:
+        """As far as the launch's arguments say."""
+        return cls(line, executed, access_of(executed), executed.times)
+
+    @property
+    def operation(self) -> Operation:
+        return self.executed.operation
+
+    @property
+    def whole_times(self) -> int | None:
+        """The same, without what a mask forbids: how often it could have accessed as many elements as it did."""
+        if self.access is None or not self.access.whole_bytes:
+            return self.times
+        requested_bytes = self.access.requested_bytes(self.times)
+        return None if requested_bytes is None else requested_bytes // self.access.whole_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedKernel:
+    """The module that a launch was compiled from, and its operations in the order of the text."""
+
+    module: Module
+    operations: tuple[CountedOperation, ...]
+
+    def of_loop(self, loop: Operation) -> list[CountedOperation]:
+        """The operations of a loop, and not of one in it."""
+        return [
+            one
+            for one in self.operations
+            if next((owner for owner in one.operation.ancestors() if owner.traits.is_loop), None) is loop
+        ]
+
+
+def executed_kernel(launch: Launch, summary: LaunchSummary | None = None) -> ExecutedKernel:
+    """Raises ``KprofError`` if the module cannot be read, or evaluated. Without a ``summary``, iterations that were
+    recorded are not counted."""
+    ran = evaluated(ttgir_of(launch.kernel), str(launch.kernel.folder), launch.grid, launch.arguments)
+    recorded = _recorded(ran.module, launch.kernel.scopes, summary) if summary else {}
+    if not recorded:
+        return ran
+    return replace(ran, operations=tuple(replace(one, times=_times(one.executed, recorded)) for one in ran.operations))
+
+
+@lru_cache(maxsize=4)  # the launches of a kernel come together
+def _parsed(text: str, file: str) -> Module | KprofError:
+    """Return the module, or why it cannot be read: either is found out once."""
+    try:
+        return parse(text, file)
+    except KprofError as error:
+        return error.with_traceback(None)
+
+
+@lru_cache(maxsize=2)  # and many have the same arguments
+def evaluated(text: str, file: str, grid: Grid, arguments: tuple[int | None, ...]) -> ExecutedKernel:
+    """The same of any launch, as far as its arguments tell. Raises ``KprofError`` if the module cannot be read, or
+    evaluated."""
+    module = _parsed(text, file)
+    if isinstance(module, KprofError):
+        raise module.with_traceback(None)
+    with evaluating():
+        return _evaluated(module, grid, arguments)
+
+
+def _evaluated(module: Module, grid: Grid, arguments: tuple[int | None, ...]) -> ExecutedKernel:
+    entry = entry_function(module)
+    found: list[Executed] = []
+    for function in (one for one in module.walk() if one.name == FUNCTION):
+        if function is entry:
+            found += executed(module, function, grid, arguments)
+        else:
+            found += [Executed.unknown(one) for one in function.walk() if one is not function]
+    lines = module.line_numbers([one.operation.start for one in found])
+    return ExecutedKernel(module, tuple(map(CountedOperation.of, lines, found)))
+
+
+def entry_function(module: Module) -> Operation | None:
+    """The one that is launched; None in a module without functions."""
+    functions = [one for one in module.walk() if one.name == FUNCTION]
+    return next((one for one in functions if " public @" in one.tail), functions[0] if functions else None)
+
+
+def by_ctas(summary: LaunchSummary, scope: int) -> int:
+    """How often CTAs executed a scope: all the warps that run it do so together."""
+    found = summary.scopes[scope]
+    return found.count // max(len(found.warps.ids), 1)
+
+
+def _recorded(module: Module, table: ScopeTable, summary: LaunchSummary) -> dict[Operation, int]:
+    """Of the loops whose iterations were recorded, how many there were."""
+    loops = [one for one in module.walk() if one.traits.is_loop]
+    begins = module.line_numbers([loop.start for loop in loops])
+    ends = module.line_numbers([loop.end - 1 for loop in loops])
+    found: dict[Operation, int] = {}
+    for index, scope in enumerate(table.scopes):
+        if scope.kind == ScopeKind.ITERATION and scope.lines is not None:
+            first, last = scope.lines
+            spans: Sequence[tuple[int, int, Operation]] = list(zip(begins, ends, loops, strict=True))
+            around = [(begin, loop) for begin, end, loop in spans if begin < first and last <= end]
+            if around:
+                found[max(around, key=lambda one: one[0])[1]] = by_ctas(summary, index)
+    return found
+
+
+def _times(one: Executed, recorded: Mapping[Operation, int]) -> int | None:
+    """By the records of iterations; and where there are none, by what the launch's arguments say. Records do not tell
+    when a predicate holds, unless it holds for each iteration that there is."""
+    if one.is_predicated:
+        predicate = predicate_of(one.operation)
+        if one.times is not None or predicate is None or not asks_for_iteration(predicate, one.operation):
+            return one.times
+    differs = {axis for part in one.when.factors for axis in part.axes} if one.when else set()
+    times = 1
+    for owner in one.operation.ancestors():
+        axis = loop_axis(owner.start)
+        if owner in recorded:
+            return times * recorded[owner]
+        if not owner.traits.is_loop and owner.name != FUNCTION and owner.traits.regions != "branch":
+            continue
+        if axis not in one.sizes or axis in differs:
+            break
+        times *= one.sizes[axis]
+    return one.times

@@ -1,0 +1,244 @@
+"""What a compiler made of a kernel in A and of the same kernel in B: which of the two differ, line by line.
+
+Lines are matched by what they say, so that an edited file, or another version of the compiler, is no change by itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kprof_inject.analysis.structure.features import (
+    ADDRESSES,
+    AHEAD,
+    BITS,
+    INSTRUCTION,
+    LANES,
+    PREDICATED,
+    WAY,
+    Fact,
+    Feature,
+    Kind,
+    features_of,
+)
+from kprof_inject.analysis.structure.former_names import with_current_names
+from kprof_inject.analysis.structure.module_attributes import module_changes
+from kprof_inject.analysis.structure.source_lines import CodeOf, Line, has_source_lines
+from kprof_inject.quantities import counted
+from kprof_inject.ttgir.locations import SourcePoint
+from kprof_inject.ttgir.nodes import Module, Operation
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class StructuralChange:
+    """One thing that is not the same. ``id`` is one word for programs; ``text`` says what changed, without the place.
+    ``kind`` and ``line`` are of what it is about, None if that is the whole kernel or a loop; ``line`` is B's if B has
+    one. ``operations_a`` and ``operations_b`` are those that it is about."""
+
+    id: str
+    text: str
+    kind: Kind | None = None
+    line: Line | None = None
+    loop: str = ""
+    operations_a: tuple[Operation, ...] = ()
+    operations_b: tuple[Operation, ...] = ()
+
+    @property
+    def source(self) -> SourcePoint | None:
+        return self.line.source if self.line else None
+
+
+def structural_changes(a: Module, b: Module, code_a: CodeOf, code_b: CodeOf) -> list[StructuralChange]:
+    """What changed from A to B: first of the kernels as a whole, then by kind, in the order of B's text."""
+    a, b = with_current_names(a), with_current_names(b)
+    whole = [StructuralChange(id_, text) for id_, text in module_changes(a, b)]
+    by_line = has_source_lines(a) and has_source_lines(b)
+    features = features_of(a, code_a, by_line=by_line), features_of(b, code_b, by_line=by_line)
+    return [*whole, *feature_changes(*features)]
+
+
+def feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[StructuralChange]:
+    """The same of features alone."""
+    pairs, only_a, only_b = _matched(a, b)
+    moved = [pair for pair in pairs if bool(pair[0].loop) != bool(pair[1].loop)]
+    kept = [*_loop_changes(moved)]
+    same = _totals(a) & _totals(b)
+    for mine, theirs in pairs:
+        if (mine, theirs) not in moved and (theirs.times == mine.times or not _is_in(same, theirs)):
+            kept += _count_changes(mine, theirs)
+        kept += _fact_changes(mine, theirs)
+    kept += [_appeared(feature) for feature in only_b if not _is_in(same, feature)]
+    kept += [_gone(feature) for feature in only_a if not _is_in(same, feature)]
+    return [change for change in kept if not _follows(change, kept)]
+
+
+_Total = tuple[Kind, str, str, int]
+
+
+def _totals(features: Sequence[Feature]) -> set[_Total]:
+    """How often a loop does what, whatever lines that is said to come from."""
+    times: Counter[tuple[Kind, str, str]] = Counter()
+    for one in features:
+        times[one.kind, one.loop, one.operand] += one.times
+    return {(*key, count) for key, count in times.items()}
+
+
+def _is_in(totals: set[_Total], feature: Feature) -> bool:
+    return any(total[:3] == (feature.kind, feature.loop, feature.operand) for total in totals)
+
+
+def _follows(change: StructuralChange, changes: Sequence[StructuralChange]) -> bool:
+    """Whether it only shows what another change brings: shared memory is passed through for a load or a dot."""
+    causes = {(other.id, other.kind, other.loop) for other in changes}
+    return change.kind == Kind.SHARED and not causes.isdisjoint(
+        {(WAY, Kind.LOAD, change.loop), (_COUNT, Kind.DOT, change.loop)}
+    )
+
+
+_EXACT: tuple[Callable[[Feature], Hashable], ...] = (
+    lambda one: (one.kind, one.line.identity, one.operand),
+    lambda one: (one.kind, one.line.identity),
+    lambda one: (one.kind, one.line.own, one.loop, one.operand),
+    lambda one: (one.kind, one.line.own, one.operand),
+    lambda one: (one.kind, one.loop, one.operand),
+    lambda one: (one.kind, one.operand),
+)
+# The compiler moves these from line to line: what counts is how many a loop has.
+_MOVABLE: tuple[Callable[[Feature], Hashable], ...] = (
+    lambda one: (one.kind, one.line.identity, one.operand),
+    lambda one: (one.kind, one.line.own, one.loop, one.operand),
+    lambda one: (one.kind, one.loop, one.operand, one.times),
+    lambda one: (one.kind, one.line.identity, one.loop),
+    lambda one: (one.kind, one.loop, one.times),
+    lambda one: (one.kind, one.line.own, one.operand),
+)
+_KEYS = dict.fromkeys((Kind.CONVERSION, Kind.SHARED, Kind.FENCE), _MOVABLE)
+
+
+def _matched(
+    a: Sequence[Feature], b: Sequence[Feature]
+) -> tuple[list[tuple[Feature, Feature]], list[Feature], list[Feature]]:
+    """The pairs in B's order, and what is of one side alone."""
+    pairs: list[tuple[Feature, Feature]] = []
+    only_a: list[Feature] = []
+    only_b: list[Feature] = []
+    for kind in Kind:
+        left_a, left_b = ([one for one in side if one.kind == kind] for side in (a, b))
+        of_kind: list[tuple[Feature, Feature]] = []
+        for key in _KEYS.get(kind, _EXACT):
+            of_kind += _alike(left_a, left_b, key)
+            taken = {id(one) for pair in of_kind for one in pair}
+            left_a, left_b = ([one for one in left if id(one) not in taken] for left in (left_a, left_b))
+        order = {id(one): number for number, one in enumerate(b)}
+        pairs += sorted(of_kind, key=lambda pair: order[id(pair[1])])
+        only_a += left_a
+        only_b += left_b
+    return pairs, only_a, only_b
+
+
+def _alike(
+    a: Sequence[Feature], b: Sequence[Feature], key: Callable[[Feature], Hashable]
+) -> Iterator[tuple[Feature, Feature]]:
+    """Those of which the keys are equal, in their order, where both sides have as many."""
+    groups_a, groups_b = _grouped(a, key), _grouped(b, key)
+    for value, mine in groups_a.items():
+        if len(mine) == len(groups_b.get(value, ())):
+            yield from zip(mine, groups_b[value], strict=True)
+
+
+def _grouped(found: Iterable[_T], key: Callable[[_T], Hashable]) -> dict[Hashable, list[_T]]:
+    groups: dict[Hashable, list[_T]] = {}
+    for one in found:
+        groups.setdefault(key(one), []).append(one)
+    return groups
+
+
+_COUNT = "count"
+
+
+def _loop_changes(moved: Sequence[tuple[Feature, Feature]]) -> Iterator[StructuralChange]:
+    """One change for all that a loop gained or lost together, as where the compiler unrolls it."""
+    for loop, pairs in _grouped(moved, lambda pair: pair[1].loop or pair[0].loop).items():
+        counts = Counter(str(theirs.kind) for _, theirs in pairs)
+        parts = ", ".join(counted(count, kind) for kind, count in counts.items())
+        into = bool(pairs[0][1].loop)
+        yield StructuralChange(
+            "loop",
+            f"now in {loop}: {parts}" if into else f"no longer in {loop}: {parts}",
+            line=pairs[0][1].line,
+            loop=str(loop) if into else "",
+            operations_a=tuple(one for mine, _ in pairs for one in mine.operations),
+            operations_b=tuple(one for _, theirs in pairs for one in theirs.operations),
+        )
+
+
+def _count_changes(a: Feature, b: Feature) -> Iterator[StructuralChange]:
+    if (a.times, a.operand) == (b.times, b.operand):
+        return
+    before, after = (f"{one.times} x {one.operand}" if a.times != b.times else one.operand for one in (a, b))
+    yield _change(_COUNT if a.times != b.times else "operand", f"{before} → {after}", a, b)
+
+
+def _fact_changes(a: Feature, b: Feature) -> Iterator[StructuralChange]:
+    for name, told in _TOLD.items():
+        before, after = a.facts.get(name), b.facts.get(name)
+        known = name == PREDICATED or (before is not None and after is not None)
+        if known and before != after and not _says_less(before, after):
+            yield _change(name, told(before, after), a, b)
+
+
+def _says_less(before: Fact | None, after: Fact | None) -> bool:
+    """Older versions print fewer sizes of an instruction: ``mfma 32x32`` may be ``mfma 32x32x8``."""
+    if not (isinstance(before, str) and isinstance(after, str)):
+        return False
+    return before.startswith(f"{after}x") or after.startswith(f"{before}x")
+
+
+def _change(id_: str, text: str, a: Feature, b: Feature) -> StructuralChange:
+    loop = b.loop or a.loop
+    line = b.line if b.line.source else a.line
+    return StructuralChange(id_, f"{b.kind}: {text}", b.kind, line, loop, a.operations, b.operations)
+
+
+def _ahead(before: Fact | None, after: Fact | None) -> str:
+    if not after:
+        return f"no longer pipelined: issued {_iterations(before)} ahead → on use"
+    if not before:
+        return f"now pipelined: issued on use → {_iterations(after)} ahead"
+    return f"issued {before} → {_iterations(after)} ahead"
+
+
+def _iterations(number: Fact | None) -> str:
+    return counted(int(number or 0), "iteration")
+
+
+def _predicated(before: Fact | None, after: Fact | None) -> str:
+    return "now under a condition" if after else "no longer under a condition"
+
+
+_TOLD: dict[str, Callable[[Fact | None, Fact | None], str]] = {
+    AHEAD: _ahead,
+    WAY: lambda before, after: f"{before} → {after}",
+    ADDRESSES: lambda before, after: f"{before} → {after}",
+    BITS: lambda before, after: f"{before} → {after} bits per thread and access",
+    LANES: lambda before, after: f"a warp's threads lie along dimension {before} → {after}",
+    INSTRUCTION: lambda before, after: f"{before} → {after}",
+    PREDICATED: _predicated,
+}
+
+
+def _appeared(one: Feature) -> StructuralChange:
+    return StructuralChange("appeared", f"{_named(one)}: new", one.kind, one.line, one.loop, (), one.operations)
+
+
+def _gone(one: Feature) -> StructuralChange:
+    return StructuralChange("gone", f"{_named(one)}: gone", one.kind, one.line, one.loop, one.operations, ())
+
+
+def _named(one: Feature) -> str:
+    times = f"{one.times} x " if one.times > 1 else ""
+    return f"{one.kind} of {times}{one.operand}" if one.operand else f"{times}{one.kind}"

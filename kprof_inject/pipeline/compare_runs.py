@@ -1,0 +1,176 @@
+"""A program under two settings, or more: each is profiled in a workspace of its own, all of them in turn.
+
+A side is another process with another interpreter, another Triton or another environment, so that it can differ in
+anything; what it captured is read like any other capture.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.ring_sizes import MOST_LAUNCH_BYTES
+from kprof_inject.errors import KprofError
+from kprof_inject.pipeline.captures import decode_capture
+from kprof_inject.quantities import listed, size_text
+from kprof_inject.runtime.session import STEP_VARIABLE
+from kprof_inject.timeline.fit import fitted_buffer
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.workspace import Workspace
+from kprof_inject.workspace_paths import is_workspace
+
+Say = Callable[[str], None]
+
+_MOST_KERNELS = 3
+
+# Where the package lies: another interpreter need not have it installed.
+_PACKAGE_ROOT = Path(__file__).parents[2]
+
+
+class SideFailed(Exception):
+    """A step of a side failed: whoever looks at stderr has been told why."""
+
+    def __init__(self, side: str, exit_code: int) -> None:
+        super().__init__(f"{side} ended with exit code {exit_code}")
+        self.exit_code = max(exit_code, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSide:
+    """One setting. ``name`` is how it is called in what is said, and the name of its workspace; ``triton`` a folder
+    that has the package, as ``pip install --target`` makes it; ``environment`` and ``arguments`` go on top of the
+    program's own."""
+
+    name: str
+    workspace: Path
+    python: str = sys.executable
+    triton: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+
+    def variables(self) -> dict[str, str]:
+        """The environment that its processes get."""
+        variables = {**os.environ, **self.environment}
+        paths = [self.triton, _PACKAGE_ROOT, *variables.get("PYTHONPATH", "").split(os.pathsep)]
+        return {**variables, "PYTHONPATH": os.pathsep.join(str(path) for path in paths if path)}
+
+    def captures(self) -> list[Path]:
+        """What was captured so far."""
+        return Workspace.open(self.workspace).capture_folders() if is_workspace(self.workspace) else []
+
+
+def require_usable(sides: Sequence[ComparedSide]) -> None:
+    """Raise ``KprofError`` if a side cannot run this package, before any of them runs the program."""
+    for side in sides:
+        if side.triton is not None and not (side.triton / "triton").is_dir():
+            raise KprofError(
+                f"{side.triton} contains no triton package",
+                hint=f"install one: pip install --no-deps --target {side.triton} triton==VERSION",
+            )
+        command = [side.python, "-m", "kprof_inject", "--version"]
+        try:
+            ended = subprocess.run(command, env=side.variables(), capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise KprofError(
+                f"cannot start {side.python}: {error.strerror}", hint="name a Python interpreter"
+            ) from None
+        if ended.returncode:
+            lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
+            raise KprofError(
+                f"{side.python} cannot run kprof-inject: {lines[-1]}",
+                hint=f"install its requirements there: {side.python} -m pip install click lark msgspec numpy rich",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRounds:
+    """How often to capture each side, and what: ``selectors`` as ``insert`` takes them, ``kernel`` a glob, ``launches``
+    and ``buffer``, its options for the size of the buffer, as ``run`` takes them."""
+
+    count: int
+    selectors: Sequence[str]
+    kernel: str
+    launches: str
+    program: Sequence[str]
+    buffer: Sequence[str] = ()
+
+    def steps(self, side: ComparedSide) -> list[list[str]]:
+        """The commands of one round. The program is timed without records in each, too."""
+        at = [word for selector in self.selectors for word in ("--at", selector)]
+        return [
+            ["dump", "-o", str(side.workspace), "--kernel", self.kernel, *self._program(side)],
+            ["insert", str(side.workspace), *at],
+            self.recording(side),
+        ]
+
+    def recording(self, side: ComparedSide) -> list[str]:
+        """The command that captures what the others of a round have prepared."""
+        options = ["--kernel", self.kernel, "--launches", self.launches, *self.buffer]
+        return ["run", str(side.workspace), *options, *self._program(side)]
+
+    def _program(self, side: ComparedSide) -> list[str]:
+        return ["--", *self.program, *side.arguments]
+
+
+def profile_in_turn(sides: Sequence[ComparedSide], rounds: ComparedRounds, say: Say) -> list[list[Timeline]]:
+    """Capture each side so often, one after the other, so that what the clock does falls on all of them. Where records
+    of the first round were lost, it is recorded once more, and all sides have room for all records from then on.
+    Returns the launches of each. Raises ``SideFailed`` if a side's program fails."""
+    captures: list[list[Path]] = [[] for _ in sides]
+    for number in range(rounds.count):
+        for side, captured in zip(sides, captures, strict=True):
+            say(f"{side.name}: round {number + 1} of {rounds.count}")
+            for step in rounds.steps(side):
+                _run(side, step)
+            captured.append(side.captures()[-1])
+        if number == 0 and (buffer := _larger_buffer([captured[0] for captured in captures], say)):
+            rounds = replace(rounds, buffer=buffer)
+            for side, captured in zip(sides, captures, strict=True):
+                _run(side, rounds.recording(side))
+                captured[0] = side.captures()[-1]
+    return [
+        [timeline for folder in captured for timeline in decode_capture(read_capture(folder), say)]
+        for captured in captures
+    ]
+
+
+def _larger_buffer(captures: Sequence[Path], say: Say) -> tuple[str, ...]:
+    """Options of ``run`` with which none of these had lost a record; none if none was lost, or if that takes too much
+    memory."""
+    fit = fitted_buffer([launch for folder in captures for launch in read_capture(folder).launches], Mode())
+    if fit is None:
+        return ()
+    kernels = listed(list(dict.fromkeys(need.kernel.name for need in fit.losses)), _MOST_KERNELS)
+    if fit.launch_bytes > MOST_LAUNCH_BYTES:
+        say(f"{kernels} lost records; keeping all would take {size_text(fit.launch_bytes)} for one launch")
+        return ()
+    options = ("--buffer", fit.mode.buffer, "--buffer-bytes", str(fit.mode.buffer_bytes))
+    say(f"{kernels} lost records: all sides are recorded again, with {' '.join(options)}")
+    return options
+
+
+def _run(side: ComparedSide, words: Sequence[str]) -> None:
+    # The answer alone is for stdout: the program's own output goes where progress goes.
+    command = [side.python, "-m", "kprof_inject", *words]
+    variables = {**side.variables(), STEP_VARIABLE: "1"}
+    code = subprocess.run(command, env=variables, stdout=sys.stderr, check=False).returncode
+    if code:
+        raise SideFailed(side.name, code)
+
+
+def first_slower(count: int, is_slower: Callable[[int], bool]) -> int | None:
+    """Of sides 0 to ``count`` - 1 the first that is slower than side 0, by halving: as if all behind it were, too. None
+    if the last one is not."""
+    if count < 2 or not is_slower(count - 1):
+        return None
+    low, high = 0, count - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_slower(middle) else (middle, high)
+    return high

@@ -1,0 +1,79 @@
+"""A trace of ``torch.profiler`` of the program's own process, from its first kernel with records to its end.
+
+There is one such profiler in a process. If the program starts its own, ours has ended by then.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kprof_inject.runtime.faults import say
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import TORCH_TRACE
+
+
+class TorchTracer:
+    """The trace of this process, for the folder of its reports. Nothing here raises."""
+
+    def __init__(self, folder: Path, report: ProcessReport) -> None:
+        self._folder = folder
+        self._report = report
+        self._was_started = False
+        self._profiler: Any = None
+        self._of: tuple[int, int] | None = None
+
+    def start(self) -> None:
+        """Start, if that has not been done yet."""
+        if self._was_started:
+            return
+        self._was_started = True
+        if threading.current_thread() is not threading.main_thread():
+            # torch ends a profiler in the thread that started it.
+            say("no trace of torch.profiler: the first kernel is not launched by the main thread")
+            return
+        with self._report.guard("starting torch.profiler"):
+            torch: Any = sys.modules.get("torch")
+            if torch is None:
+                say("no trace of torch.profiler: the program has not imported torch")
+                return
+            profiler = torch.profiler.profile(activities=torch.profiler.supported_activities())
+            profiler.start()
+            self._profiler, self._of = profiler, _this_thread()
+            _before_each(torch.autograd.profiler.profile, self._make_way)
+
+    def finish(self) -> None:
+        """Stop, and write the trace. A forked child has nothing to write."""
+        profiler, self._profiler = self._profiler, None
+        if profiler is None or self._of != _this_thread():
+            return
+        with self._report.guard("writing the trace of torch.profiler"):
+            profiler.stop()
+            path = self._folder / TORCH_TRACE.format(process=os.getpid())
+            partial = path.with_name(f"partial-{path.name}")
+            profiler.export_chrome_trace(str(partial))
+            partial.replace(path)
+
+    def _make_way(self) -> None:
+        if self._profiler is not None:
+            say("the trace of torch.profiler ends here: the program starts its own profiler")
+            self.finish()
+
+
+def _this_thread() -> tuple[int, int]:
+    return os.getpid(), threading.get_ident()
+
+
+def _before_each(kind: type[Any], call: Callable[[], None]) -> None:
+    """Have ``call()`` called before each object of this class is made. torch makes one for each of its profilers."""
+    original = kind.__init__
+
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        call()
+        original(self, *args, **kwargs)
+
+    kind.__init__ = made
