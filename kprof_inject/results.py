@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kprof_inject.analysis.launch_report import LaunchReport, PendingReport, pending_report, report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import ProgramFinding, findings_in
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.experiments import ExperimentRecord
@@ -50,9 +50,9 @@ class Results:
         return self._kept()[-1]
 
     @property
-    def reports(self) -> list[LaunchReport]:
+    def reports(self) -> list[LaunchAnalysis]:
         """All that is known of each launch: ``limit``, ``findings``, ``verdict``, ``summary`` and more."""
-        return self._reports_on(self.timelines)
+        return self._analyses(self.timelines)
 
     def summary(self) -> list[LaunchSummary]:
         """The statistics of each launch."""
@@ -61,14 +61,14 @@ class Results:
     def findings(self, *, kernel: str = ALL) -> list[ProgramFinding]:
         """What the rules found in all launches, that first which may win most of the program's time: of the kernels
         that ``kernel``, a glob, matches. Raises ``KprofError`` if there are launches, and of none of these."""
-        return findings_in(self._reports_on(_of_kernels(self.timelines, kernel)))
+        return findings_in(self._analyses(_of_kernels(self.timelines, kernel)))
 
     def report(self, *, kernel: str = ALL) -> str:
         """What ``kprof-inject report`` prints. Raises ``KprofError`` if there is no launch, or none of ``kernel``, a
         glob."""
         from kprof_inject.report.terminal.screens import answers_text
 
-        return answers_text(self._pending_reports(kernel), _REPORT_WIDTH)
+        return answers_text(self._analyses(_of_kernels(self._kept(), kernel)), _REPORT_WIDTH)
 
     def explain(self, budget: int = DEFAULT_BUDGET, *, kernel: str = ALL) -> str:
         """What ``kprof-inject explain`` prints: JSON of at most so many tokens. Raises ``KprofError`` if there is no
@@ -76,14 +76,14 @@ class Results:
         number."""
         if not isinstance(budget, int):
             raise KprofError(f"the budget is {budget!r}, but tokens are a whole number", hint="such as budget=1000")
-        return explanation_text(explanation(self._pending_reports(kernel)), budget)
+        return explanation_text(explanation(self._analyses(_of_kernels(self._kept(), kernel))), budget)
 
     def html(self, path: str | Path, *, kernel: str = ALL) -> Path:
         """Write what ``kprof-inject report --html`` does: a page that any browser opens. Raises ``KprofError`` if there
         is no launch, or none of ``kernel``, a glob, and if the file cannot be written."""
         from kprof_inject.report.html.document import write_html
 
-        reports = self._reports_on(_of_kernels(self._kept(), kernel))
+        reports = self._analyses(_of_kernels(self._kept(), kernel))
         try:
             write_html(Path(path), reports)
         except OSError as error:
@@ -115,14 +115,9 @@ class Results:
             warnings.warn(line, stacklevel=2)
         return merged.path
 
-    def _pending_reports(self, kernel: str) -> list[PendingReport]:
+    def _analyses(self, timelines: Sequence[Timeline]) -> list[LaunchAnalysis]:
         captured = [timeline.launch for timeline in self._timelines]
-        kept = _of_kernels(self._kept(), kernel)
-        return [pending_report(timeline, self._experiments, captured) for timeline in kept]
-
-    def _reports_on(self, timelines: Sequence[Timeline]) -> list[LaunchReport]:
-        captured = [timeline.launch for timeline in self._timelines]
-        return [report_on(timeline, self._experiments, captured) for timeline in timelines]
+        return [LaunchAnalysis.of(timeline, self._experiments, captured) for timeline in timelines]
 
     def _kept(self) -> list[Timeline]:
         timelines = self.timelines

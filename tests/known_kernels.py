@@ -12,7 +12,7 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged
@@ -105,7 +105,7 @@ def launched(
 
 
 def found_in(timeline: Timeline) -> tuple[Finding, ...]:
-    return report_on(timeline).findings
+    return LaunchAnalysis.of(timeline).findings
 
 
 def rules_of(timeline: Timeline) -> list[str]:

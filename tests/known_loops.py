@@ -9,7 +9,7 @@ from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.timeline.timeline import Timeline
 
 FUNC, WAIT = (3, 14), (8, 8)
@@ -33,4 +33,4 @@ def launched(folder: Path, text: str, wait_cycles: int) -> Timeline:
 
 
 def found(timeline: Timeline) -> dict[str, Finding]:
-    return {finding.rule: finding for finding in report_on(timeline).findings}
+    return {finding.rule: finding for finding in LaunchAnalysis.of(timeline).findings}

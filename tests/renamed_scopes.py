@@ -19,7 +19,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 from planning import fixture_sources, fixture_view
 from specialised import warps_of_partitions
 
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
@@ -157,7 +157,7 @@ def renamed(launch: Launch, naming: Naming) -> Timeline:
 
 def said_of(launch: Launch, naming: Naming) -> Counter[str]:
     """All that reports, pages and exports say of one launch: each value with its place."""
-    report = report_on(renamed(launch, naming), [made_experiment(launch, naming)])
+    report = LaunchAnalysis.of(renamed(launch, naming), [made_experiment(launch, naming)])
     assert report.slopes is not None
     timeline = report.timeline
     pictures = ScopePictures(report.summary)

@@ -24,7 +24,7 @@ from renamed_scopes import (
 )
 
 from kprof_inject.analysis.advice import advice_on
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.diff.scope_matching import identities, match_scopes
@@ -102,8 +102,8 @@ def test_two_captures_compare_alike_whatever_their_scopes_are_called(recorded: R
 def test_a_loop_and_its_iterations_that_have_one_name(recorded: Recorded) -> None:
     """What ``--at func --at loop=work --at iter=work`` records of the demo."""
     launch = recorded(CAPTURES[0])
-    plain = report_on(renamed(launch, lambda index: launch.kernel.scopes.scopes[index].name))
-    same = report_on(renamed(launch, lambda index: ("func", "work", "work", "wait")[index]))
+    plain = LaunchAnalysis.of(renamed(launch, lambda index: launch.kernel.scopes.scopes[index].name))
+    same = LaunchAnalysis.of(renamed(launch, lambda index: ("func", "work", "work", "wait")[index]))
     (advice, *_), (alike, *_) = advice_on(plain), advice_on(same)
     assert (alike.text, alike.share) == (advice.text, advice.share)
     assert alike.reason == advice.reason.replace("loop[0]", "work (loop[0])")
@@ -113,7 +113,7 @@ def test_a_loop_and_its_iterations_that_have_one_name(recorded: Recorded) -> Non
 
 def test_findings_and_roofs_have_the_key_of_the_scope_that_they_name(recorded: Recorded) -> None:
     for name in (CAPTURES[1], *map(fixture, KERNELS[2:])):
-        report = report_on(renamed(recorded(name), by_itself))
+        report = LaunchAnalysis.of(renamed(recorded(name), by_itself))
         scopes = report.timeline.table.scopes
         for one in (
             *report.findings,
@@ -133,7 +133,7 @@ def test_delays_are_told_of_the_scope_at_whose_site_they_were(recorded: Recorded
         for scope, record in zip(experiment.scopes.scopes, records, strict=True)
     )
     others = msgspec.structs.replace(experiment, scopes=msgspec.structs.replace(experiment.scopes, scopes=scopes))
-    usual, turned = (report_on(renamed(launch, by_itself), [one]).slopes for one in (experiment, others))
+    usual, turned = (LaunchAnalysis.of(renamed(launch, by_itself), [one]).slopes for one in (experiment, others))
     assert usual is not None and turned is not None
     assert [place.index for place in turned.places] == [0, 1, 2, 3]
     assert [place.to_json() for place in turned.places] == [place.to_json() for place in usual.places]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED, SPECIAL, TENSOR, rates_of
 from kprof_inject.capture.model import Launch
@@ -77,11 +77,11 @@ def main() -> None:
     counted = counts_of(out / "ncu.csv")
     for name, launch in launches_of(out).items():
         if name in counted:
-            for line in lines_of(name, report_on(decode_launch(launch)), counted[name]):
+            for line in lines_of(name, LaunchAnalysis.of(decode_launch(launch)), counted[name]):
                 print(line)
 
 
-def lines_of(name: str, report: LaunchReport, counts: Counts) -> Iterator[str]:
+def lines_of(name: str, report: LaunchAnalysis, counts: Counts) -> Iterator[str]:
     def count(metric: str) -> float:
         return float(counts.get(metric, "nan").replace(",", "") or "nan")
 
@@ -103,7 +103,7 @@ def lines_of(name: str, report: LaunchReport, counts: Counts) -> Iterator[str]:
             yield f"    {what}: {ours / 1e6:.3f} and {theirs / 1e6:.3f} million, {ours / max(theirs, 1):.3f}{fault}"
 
 
-def resident_cycles(report: LaunchReport) -> float:
+def resident_cycles(report: LaunchAnalysis) -> float:
     """In how many cycles SMs had a CTA, by the timer: with those in which CTAs write out their records."""
     ctas, total_ns = report.timeline.ctas, 0
     for sm in np.unique(ctas["sm"]):
@@ -114,7 +114,7 @@ def resident_cycles(report: LaunchReport) -> float:
     return total_ns * report.timeline.clock.clock_hz / 1e9
 
 
-def _amounts(whole: Roof, report: LaunchReport, count: Callable[[str], float]) -> Iterator[tuple[str, float, float]]:
+def _amounts(whole: Roof, report: LaunchAnalysis, count: Callable[[str], float]) -> Iterator[tuple[str, float, float]]:
     work, active = whole.work, count(ACTIVE_CYCLES) / 100
     cycles = rates_of("cuda:90").cycles(work)  # type: ignore[union-attr]
     yield "cycles of the tensor cores", cycles[TENSOR], active * count(UNITS[TENSOR])

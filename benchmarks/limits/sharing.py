@@ -22,7 +22,7 @@ from triton.compiler import CompiledKernel, make_backend
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.timeline.sharing import Sharing
 from kprof_inject.timeline.timeline import decode_launch
 
@@ -42,7 +42,7 @@ def main() -> None:
         kernel = name.partition("/")[0]
         if arguments.only and kernel not in arguments.only.split(","):
             continue
-        report = report_on(decode_launch(launch))
+        report = LaunchAnalysis.of(decode_launch(launch))
         sharing = next((scope.sharing for scope in report.summary.scopes if scope.sharing), None)
         if sharing is None:
             continue

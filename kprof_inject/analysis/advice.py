@@ -1,12 +1,12 @@
 """What a reader wants to know of a launch first: what to try, and whether to trust its figures. What limits it says
-``LaunchReport.limit``."""
+``LaunchAnalysis.limit``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records
 from kprof_inject.capture.scopes import ScopeKind
@@ -38,7 +38,7 @@ class Trust:
     text: str
 
 
-def advice_on(report: LaunchReport) -> tuple[Advice, ...]:
+def advice_on(report: LaunchAnalysis) -> tuple[Advice, ...]:
     """What keeps all records, if some were lost, and what disturbs the kernel less, if the verdict is unreliable; then
     that which may win most first, then what it takes to judge the rest. None if every rule judged the launch, found
     nothing, and may be believed."""
@@ -47,13 +47,13 @@ def advice_on(report: LaunchReport) -> tuple[Advice, ...]:
     return (*first, *_to_disturb_less(report), *_by_findings(report), *_to_judge(report, lost))
 
 
-def _to_keep(report: LaunchReport, lost: Unjudged) -> Advice:
+def _to_keep(report: LaunchAnalysis, lost: Unjudged) -> Advice:
     rules = [rule for why, rules in report.unjudged.items() if why.reason == lost.reason for rule in rules]
     what = _unjudged(rules, lost) if rules else lost.reason
     return Advice(f"{'use a larger buffer' if report.summary.is_foreign else lost.remedy} ({what})", "", None)
 
 
-def _to_disturb_less(report: LaunchReport) -> Iterator[Advice]:
+def _to_disturb_less(report: LaunchAnalysis) -> Iterator[Advice]:
     if report.verdict.level is not Level.UNRELIABLE:
         return
     why = "the records disturb the kernel: what is found, or not, may be their doing"
@@ -63,12 +63,12 @@ def _to_disturb_less(report: LaunchReport) -> Iterator[Advice]:
         yield Advice("use causal, which needs no records", why, None)
 
 
-def _by_findings(report: LaunchReport) -> Iterator[Advice]:
+def _by_findings(report: LaunchAnalysis) -> Iterator[Advice]:
     for finding in report.findings:
         yield Advice(finding.advice, finding.sentence, finding.share, bool(finding.doubt))
 
 
-def _to_judge(report: LaunchReport, lost: Unjudged | None) -> Iterator[Advice]:
+def _to_judge(report: LaunchAnalysis, lost: Unjudged | None) -> Iterator[Advice]:
     for why, rules in report.unjudged.items():
         if lost is None or why.reason != lost.reason:
             what = _unjudged(rules, why)
@@ -79,7 +79,7 @@ def _unjudged(rules: Sequence[str], why: Unjudged) -> str:
     return f"{listed(rules, _MOST_RULES)} could not be judged: {why.reason}"
 
 
-def trust_in(report: LaunchReport) -> Trust:
+def trust_in(report: LaunchAnalysis) -> Trust:
     """The verdict on the kernel. With records missing, or a clock that is assumed, no launch is trustworthy."""
     verdict = report.verdict
     doubts = [*_missing(report.summary), *_clock(report.summary)]
@@ -89,7 +89,7 @@ def trust_in(report: LaunchReport) -> Trust:
     return Trust(level, "; ".join((*doubts, verdict.text)))
 
 
-def fewer_records(report: LaunchReport) -> str:
+def fewer_records(report: LaunchAnalysis) -> str:
     """Options of ``profile`` that record less of the same; empty if that would be nothing."""
     kinds = {scope.kind for scope in report.timeline.table.scopes}
     if not kinds <= {ScopeKind.FUNCTION, ScopeKind.LOOP}:

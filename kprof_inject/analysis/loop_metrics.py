@@ -8,14 +8,12 @@ from typing import Any
 
 from kprof_inject.analysis.async_work.copied_ahead import copied_ahead
 from kprof_inject.analysis.findings.loops import is_wait
-from kprof_inject.analysis.interpreter.executions import ExecutedKernel, executed_kernel
-from kprof_inject.analysis.roofs.speed_of_light import speed_of_light
-from kprof_inject.analysis.summary import LaunchSummary, summarise
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
-from kprof_inject.errors import KprofError
-from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.scope_map import ScopeMap
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.ttgir.copy_groups import pipeline_of
-from kprof_inject.ttgir.nodes import Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,49 +35,25 @@ class LoopFigures:
         return {**asdict(self), "unit": self.unit}
 
 
-class LaunchLoops:
-    """The loops of one launch."""
+def loop_figures(analysis: LaunchAnalysis, index: int) -> LoopFigures:
+    """Return the metrics of a loop, by its index in the launch's scope table."""
+    roof = next((roof for roof in analysis.speed_of_light.roofs if roof.index == index), None)
+    table = analysis.timeline.table
+    return LoopFigures(roof.parts if roof else {}, _ahead(analysis, index), _wait_ns(table, analysis.summary, index))
 
-    def __init__(self, timeline: Timeline) -> None:
-        self._timeline = timeline
-        self._summary = summarise(timeline)
-        self._ran = _ran(timeline, self._summary)
-        light = speed_of_light(timeline, self._summary, self._ran) if self._ran else None
-        self._roofs = {roof.index: roof for roof in light.roofs} if light else {}
 
-    def figures(self, index: int) -> LoopFigures:
-        """``index`` is the loop's in the scope table."""
-        table = self._timeline.table
-        roof = self._roofs.get(index)
-        return LoopFigures(roof.parts if roof else {}, self._ahead(index), _wait_ns(table, self._summary, index))
-
-    def _ahead(self, index: int) -> int | None:
-        ran, loop = self._ran, self._loop(self._timeline.table.scopes[index])
-        if ran is None or loop is None:
-            return None
-        if (pipeline := pipeline_of(loop)) is not None:
-            return copied_ahead(ran, self._timeline.launch.kernel, pipeline).bytes_per_sm()
-        forms = [one.access.form for one in ran.of_loop(loop) if one.access is not None]
-        only_loads = any(form.reads for form in forms) and all(form.by_registers for form in forms)
-        return 0 if only_loads else None
-
-    def _loop(self, scope: ScopeInfo) -> Operation | None:
-        """The loop that a scope stands around, or whose iterations it stands for."""
-        if self._ran is None or scope.lines is None:
-            return None
-        module, (begin, end) = self._ran.module, scope.lines
-        for loop in (one for one in module.walk() if one.traits.is_loop):
-            first, last = module.line_numbers([loop.start, loop.end - 1])
-            if first <= begin <= first + 1 and last - 1 <= end <= last:
-                return loop
+def _ahead(analysis: LaunchAnalysis, index: int) -> int | None:
+    ran = analysis.executed
+    if isinstance(ran, Unjudged):
         return None
-
-
-def _ran(timeline: Timeline, summary: LaunchSummary) -> ExecutedKernel | None:
-    try:
-        return executed_kernel(timeline.launch, summary)
-    except KprofError:
+    loop = ScopeMap(ran.module, analysis.timeline.table).loop_of(index)
+    if loop is None:
         return None
+    if (pipeline := pipeline_of(loop)) is not None:
+        return copied_ahead(ran, analysis.launch.kernel, pipeline).bytes_per_sm()
+    forms = [one.access.form for one in ran.of_loop(loop) if one.access is not None]
+    only_loads = any(form.reads for form in forms) and all(form.by_registers for form in forms)
+    return 0 if only_loads else None
 
 
 def _wait_ns(table: ScopeTable, summary: LaunchSummary, loop: int) -> float | None:

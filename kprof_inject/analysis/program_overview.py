@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.launch_report import AnyReport, LaunchReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.timeline.trust import median_time_ns
 from kprof_inject.timeline.waves import recorded_duration_ns
@@ -26,7 +26,7 @@ class KernelOverview:
 
     name: str
     variants: int
-    reports: tuple[AnyReport, ...]
+    reports: tuple[LaunchAnalysis, ...]
     """Its launches, of those that were chosen."""
     captured: int
     """How many of its launches the capture has, chosen or not."""
@@ -39,7 +39,7 @@ class KernelOverview:
     share: float | None
     """Its part of the time that all launches of the program took, chosen or not, 0 to 1; None if their number is not
     known of all kernels."""
-    middle: AnyReport
+    middle: LaunchAnalysis
     """Of the variant that takes most time, the launch in the middle."""
 
     @property
@@ -48,12 +48,7 @@ class KernelOverview:
         return self.captured if self.launches is None else self.launches
 
     @property
-    def typical(self) -> LaunchReport:
-        """``middle``, analysed."""
-        return self.middle.full
-
-    @property
-    def slowest_first(self) -> list[AnyReport]:
+    def slowest_first(self) -> list[LaunchAnalysis]:
         return sorted(self.reports, key=lambda report: -report.duration_ns)
 
     def to_json(self) -> dict[str, Any]:
@@ -72,12 +67,12 @@ class ProgramFinding(Finding):
     of its kernel; None if that kernel's part is not known."""
 
 
-def findings_in(reports: Sequence[AnyReport]) -> list[ProgramFinding]:
+def findings_in(reports: Sequence[LaunchAnalysis]) -> list[ProgramFinding]:
     """Of all launches, that first which may win most of the program's time."""
     found: list[tuple[float, ProgramFinding]] = []
     for kernel in overview(reports):
         for report in kernel.reports:
-            for finding in report.full.findings:
+            for finding in report.findings:
                 own = {name.name: getattr(finding, name.name) for name in fields(Finding)}
                 share = None if kernel.share is None else kernel.share * finding.share
                 placed = ProgramFinding(**own, kernel=kernel.name, launch=report.launch.index, share_of_program=share)
@@ -86,7 +81,7 @@ def findings_in(reports: Sequence[AnyReport]) -> list[ProgramFinding]:
     return [placed for _, placed in sorted(found, key=lambda one: -one[0])]
 
 
-def overview(reports: Sequence[AnyReport]) -> tuple[KernelOverview, ...]:
+def overview(reports: Sequence[LaunchAnalysis]) -> tuple[KernelOverview, ...]:
     """The kernels of the reports, that which takes most of the time first. Those with one name are one kernel."""
     variants = _variants(reports)
     shown = dict.fromkeys(report.launch.kernel.name for report in reports)
@@ -105,7 +100,7 @@ def overview(reports: Sequence[AnyReport]) -> tuple[KernelOverview, ...]:
     return tuple(sorted(kernels, key=lambda kernel: -kernel.whole_ns))
 
 
-def glob_of(kernel: KernelOverview, reports: Sequence[AnyReport]) -> str:
+def glob_of(kernel: KernelOverview, reports: Sequence[LaunchAnalysis]) -> str:
     """What selects a kernel of these reports among those of the program: its name, if the capture has others, chosen or
     not, else the glob that kernels were captured by. Empty if it is the only one, for all that is known."""
     launches = [report.launch for report in reports] + [launch for report in reports[:1] for launch in report.captured]
@@ -121,7 +116,7 @@ class _Variant:
 
     name: str
     kernel: Kernel
-    reports: list[AnyReport] = field(default_factory=list)
+    reports: list[LaunchAnalysis] = field(default_factory=list)
     others: list[Launch] = field(default_factory=list)
 
     @property
@@ -143,12 +138,12 @@ class _Variant:
         return None if time_ns is None else self.kernel.launches * time_ns
 
     @property
-    def middle(self) -> AnyReport:
+    def middle(self) -> LaunchAnalysis:
         ordered = sorted(self.reports, key=lambda report: report.duration_ns)
         return ordered[(len(ordered) - 1) // 2]
 
 
-def _variants(reports: Sequence[AnyReport]) -> list[_Variant]:
+def _variants(reports: Sequence[LaunchAnalysis]) -> list[_Variant]:
     # A process has one folder for a variant, however often it launched it.
     found: dict[Path, _Variant] = {}
     for report in reports:

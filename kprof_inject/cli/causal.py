@@ -9,7 +9,7 @@ from shlex import quote
 
 import click
 
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
@@ -71,7 +71,7 @@ class _Printed:
         if capture is None:
             raise KprofError("a page needs a capture of the kernels, but there is none", hint="see why above")
         experiments = experiments_at(workspace.folder)
-        write_html(path, [report_on(timeline, experiments) for timeline in decode_capture(capture, say)])
+        write_html(path, [LaunchAnalysis.of(timeline, experiments) for timeline in decode_capture(capture, say)])
         say(f"wrote {path}: open it in a browser: {path.resolve().as_uri()}")
 
 

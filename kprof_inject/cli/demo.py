@@ -10,7 +10,7 @@ from typing import cast
 
 import click
 
-from kprof_inject.analysis.launch_report import pending_report
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
@@ -117,7 +117,7 @@ def _replay(workspace: Path, reason: str) -> None:
         shutil.copytree(_CAPTURES / run.name, folder, dirs_exist_ok=True)
         capture = read_capture(folder)
         timelines = decode_capture(capture, say)
-        reports = [pending_report(timeline) for timeline in timelines]
+        reports = [LaunchAnalysis.of(timeline) for timeline in timelines]
         click.echo(run.title)
         print_report(reports)
         click.echo()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.analysis.launch_report import AnyReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import overview
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
@@ -17,7 +17,7 @@ from kprof_inject.cli.options import HarmlessSetting, place_argument
 from kprof_inject.cli.reading_options import buffer_options, launch_options, scope_names_option
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, numbered_capture, open_capture
-from kprof_inject.pipeline.reports import pending_reports
+from kprof_inject.pipeline.reports import analyses
 from kprof_inject.report.explanation.answers import answer
 from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, answer_text, explanation_text
 from kprof_inject.report.explanation.change import answer_on_change
@@ -78,11 +78,11 @@ def _answer(question: Question, place: Path, choice: Choice, opened: Callable[[P
             )
         a, b = (decode_capture(capture, say, choice) for capture in (before, after))
         return answer_on_change(question, a, b)
-    return answer(question, overview(_reports(place, choice, opened))[0].typical)
+    return answer(question, overview(_reports(place, choice, opened))[0].middle)
 
 
-def _reports(place: Path, choice: Choice, opened: Callable[[Path], Capture]) -> Sequence[AnyReport]:
-    return pending_reports(opened(place), experiments_at(place), say, choice)
+def _reports(place: Path, choice: Choice, opened: Callable[[Path], Capture]) -> Sequence[LaunchAnalysis]:
+    return analyses(opened(place), experiments_at(place), say, choice)
 
 
 def _workspace(place: Path) -> str:

@@ -10,7 +10,7 @@ from textwrap import indent
 
 import click
 
-from kprof_inject.analysis.launch_report import AnyReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import glob_of, overview
 from kprof_inject.cli.console import is_a_step, say, table_console
 from kprof_inject.report.terminal.screens import print_all, print_answers
@@ -18,7 +18,7 @@ from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_paths import into, is_workspace, named
 
 
-def print_json(reports: Sequence[AnyReport]) -> None:
+def print_json(reports: Sequence[LaunchAnalysis]) -> None:
     """The launches in their order, each with what its kernel is in the program."""
     kernels = {kernel.name: kernel.to_json() for kernel in overview(reports)}
     before = "["
@@ -29,16 +29,16 @@ def print_json(reports: Sequence[AnyReport]) -> None:
     click.echo("\n]")
 
 
-def print_report(reports: Sequence[AnyReport]) -> None:
+def print_report(reports: Sequence[LaunchAnalysis]) -> None:
     """What a reader must know first; tables are never cut when they are piped."""
     print_answers(reports, table_console())
 
 
-def print_whole_report(reports: Sequence[AnyReport]) -> None:
+def print_whole_report(reports: Sequence[LaunchAnalysis]) -> None:
     print_all(reports, table_console())
 
 
-def say_next(place: Path, reports: Sequence[AnyReport]) -> None:
+def say_next(place: Path, reports: Sequence[LaunchAnalysis]) -> None:
     """How to go on from a report of this place."""
     if is_a_step():
         return

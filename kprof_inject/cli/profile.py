@@ -12,7 +12,7 @@ from shlex import quote
 
 import click
 
-from kprof_inject.analysis.launch_report import pending_report
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.capture_arguments import origin_line, write_and_say
@@ -112,7 +112,7 @@ def command(
             ctx.exit(exit_code)
         timelines = decode_capture(read_capture(capture_folder), say)
         write_and_say(trace, timelines)
-        reports = [pending_report(timeline) for timeline in timelines]
+        reports = [LaunchAnalysis.of(timeline) for timeline in timelines]
         if as_json:
             print_json(reports)
         else:

@@ -9,7 +9,7 @@ from shlex import quote
 
 import click
 
-from kprof_inject.analysis.launch_report import LaunchReport, pending_report
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.cli.capture_arguments import origin_line
 from kprof_inject.cli.console import say
@@ -17,7 +17,7 @@ from kprof_inject.cli.options import HarmlessSetting, json_option, path_type, pl
 from kprof_inject.cli.printed_reports import print_json, print_report, print_whole_report, say_next
 from kprof_inject.cli.reading_options import buffer_options, launch_options, redact_option, scope_names_option
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture, passed_over
-from kprof_inject.pipeline.reports import pending_reports
+from kprof_inject.pipeline.reports import analyses
 from kprof_inject.quantities import size_text
 from kprof_inject.timeline.choice import Choice
 
@@ -60,11 +60,11 @@ def command(
     experiments, captured = experiments_at(place), capture.launches
     if verbose or as_json or html_path is not None:
         timelines = decode_capture(capture, say, choice)
-        reports = [pending_report(timeline, experiments, captured) for timeline in timelines]
+        reports = [LaunchAnalysis.of(timeline, experiments, captured) for timeline in timelines]
     else:
-        reports = pending_reports(capture, experiments, say, choice)
+        reports = analyses(capture, experiments, say, choice)
     # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.
-    page_lines = [] if html_path is None else _write_page(html_path, [report.full for report in reports])
+    page_lines = [] if html_path is None else _write_page(html_path, [report for report in reports])
     if as_json:
         print_json(reports)
     elif verbose:
@@ -76,7 +76,7 @@ def command(
         say(line)
 
 
-def _write_page(path: Path, reports: Sequence[LaunchReport]) -> list[str]:
+def _write_page(path: Path, reports: Sequence[LaunchAnalysis]) -> list[str]:
     """What there is to say of the page that was written."""
     from kprof_inject.report.html.document import omissions, write_html
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS
-from kprof_inject.analysis.async_work.recorded import recorded_in_flight
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.timeline.timeline import Timeline
 
 IN_FLIGHT = ("in_flight_ns", "blocked_ns", "depth_in_flight", "bytes_in_flight")
@@ -24,7 +24,7 @@ class FlightColumns:
 
     @classmethod
     def of(cls, timeline: Timeline) -> FlightColumns:
-        found = recorded_in_flight(timeline)
+        found = LaunchAnalysis.of(timeline).in_flight
         groups = found.groups if found else np.empty(0, IN_FLIGHT_COLUMNS)
         keys = _keys(groups, "record")
         order = np.argsort(keys)

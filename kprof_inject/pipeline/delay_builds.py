@@ -10,7 +10,7 @@ from math import prod
 
 from kprof_inject.analysis.causal.cta_chains import executions
 from kprof_inject.analysis.causal.delay_schedule import delays_for, whole_share
-from kprof_inject.analysis.interpreter.executions import ExecutedKernel, executed_kernel
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated_kernel
 from kprof_inject.capture.experiments import DelayedBuildRecord, DelaysRecord
 from kprof_inject.capture.model import Capture, Launch
 from kprof_inject.capture.schema import ScopeTableRecord, Target
@@ -187,7 +187,7 @@ def _planned_delays(
 
 def _ran(launch: Launch) -> ExecutedKernel | None:
     try:
-        return executed_kernel(launch)
+        return evaluated_kernel(launch)
     except KprofError:
         return None
 

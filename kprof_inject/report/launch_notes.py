@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, ratio, short_time
@@ -75,7 +75,7 @@ _CLOCK_NOTES = {
 _ROOM = {"occupancy": "with room for {slots} on each", "observed": "with up to {slots} at once on each"}
 
 
-def all_notes(report: LaunchReport) -> Iterator[str]:
+def all_notes(report: LaunchAnalysis) -> Iterator[str]:
     """All that stands under a launch's table."""
     yield from launch_notes(report.summary)
     yield from roof_notes(report.speed_of_light, report.summary.scopes)

@@ -10,7 +10,7 @@ from chromium import FLAGS, chromium
 from playwright.sync_api import Browser, sync_playwright
 from shown_page import Show, ShownPage, open_page
 
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.report.html.document import MOST_SCOPES, write_html
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -34,7 +34,7 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
 
     def opened(*what: Path | Timeline, most_scopes: int = MOST_SCOPES, **options: Any) -> ShownPage:
         path = tmp_path / f"page-{len(shown)}.html"
-        reports = [report_on(timeline) for timeline in what if isinstance(timeline, Timeline)]
+        reports = [LaunchAnalysis.of(timeline) for timeline in what if isinstance(timeline, Timeline)]
         if what and isinstance(what[0], Path):
             path = what[0]
         else:
@@ -64,5 +64,5 @@ def few_scopes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _attention_page(folder: Path, scopes: int) -> Path:
     timeline = decode_launch(save_attention(folder, scopes))
     assert timeline.scope_count >= scopes
-    write_html(folder / "page.html", [report_on(timeline)])
+    write_html(folder / "page.html", [LaunchAnalysis.of(timeline)])
     return folder / "page.html"

@@ -11,12 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from altered import altered
 from command_line import CommandLine
 from known_launch import known_launch
 from programs.child import REPO, run_child
 from several_kernels import three_kernels
 
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.cli.printed_reports import say_next
 from kprof_inject.workspace import Workspace
 
@@ -63,10 +64,12 @@ def test_the_answer_comes_first(kprof: CommandLine, capture: Path) -> None:
 def test_of_several_kernels_the_first_is_the_one_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     short, long = (known_launch(tmp_path / name) for name in ("short", "long"))
     reports = [
-        report_on(replace(timeline, launch=replace(timeline.launch, kernel=replace(timeline.launch.kernel, name=name))))
+        LaunchAnalysis.of(
+            replace(timeline, launch=replace(timeline.launch, kernel=replace(timeline.launch.kernel, name=name)))
+        )
         for timeline, name in ((short, "short"), (long, "long"))
     ]
-    longer = replace(reports[1], summary=replace(reports[1].summary, kernel="long", duration_ns=9000))
+    longer = altered(reports[1], summary=replace(reports[1].summary, kernel="long", duration_ns=9000))
     say_next(tmp_path / "ws", [reports[0], longer])
     assert capsys.readouterr().err.splitlines()[0].endswith(" --kernel long")
 

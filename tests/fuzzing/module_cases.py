@@ -23,8 +23,8 @@ from programs.child import REPO
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 from ttgir_forms import FORMS
 
-from kprof_inject.analysis.launch_report import report_on
-from kprof_inject.analysis.loop_metrics import LaunchLoops
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.loop_metrics import loop_figures
 from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
@@ -166,14 +166,13 @@ def _inserted(selectors: tuple[str, ...]) -> Reader:
 
 def _report(source: Source, text: str, folder: Path, launches: Launches) -> None:
     timeline = launches.of(source, text)
-    report = report_on(timeline)
+    report = LaunchAnalysis.of(timeline)
     answers_text([report], 100)
     msgspec.json.encode(report.to_json())
     msgspec.json.encode(explanation([report]))
     write_html(folder / "report.html", [report])
-    loops = LaunchLoops(timeline)
     for index in range(len(timeline.table.scopes)):
-        loops.figures(index)
+        loop_figures(report, index)
 
 
 def _diff(source: Source, text: str, folder: Path, launches: Launches) -> None:

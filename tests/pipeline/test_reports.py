@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from buffers import Cta, Scope, buffer_words, end, kernel_json, save_launches, start
 
-from kprof_inject.analysis import launch_report
-from kprof_inject.analysis.launch_report import AnyReport, pending_report, report_on
+from kprof_inject.analysis import launch as launch_module
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.printed_reports import print_json
 from kprof_inject.pipeline import captures
 from kprof_inject.pipeline import captures as module
 from kprof_inject.pipeline.captures import decode_capture, decode_launches
-from kprof_inject.pipeline.reports import pending_reports
+from kprof_inject.pipeline.reports import analyses
 from kprof_inject.report.explanation.budget import explanation_text
 from kprof_inject.report.explanation.gathering import explanation
 from kprof_inject.report.terminal.screens import answers_text
@@ -76,13 +76,13 @@ def counting(function: Callable[..., Any], calls: Counter[str]) -> Callable[...,
 
 def pending(
     capture: Capture, choice: Choice = EVERYTHING, say: Callable[[str], None] = lambda _: None
-) -> Sequence[AnyReport]:
-    return pending_reports(capture, (), say, choice)
+) -> Sequence[LaunchAnalysis]:
+    return analyses(capture, (), say, choice)
 
 
-def all_of(capture: Capture, choice: Choice = EVERYTHING) -> Sequence[AnyReport]:
+def all_of(capture: Capture, choice: Choice = EVERYTHING) -> Sequence[LaunchAnalysis]:
     timelines = decode_capture(capture, lambda _: None, choice)
-    return [report_on(timeline, (), capture.launches) for timeline in timelines]
+    return [LaunchAnalysis.of(timeline, (), capture.launches) for timeline in timelines]
 
 
 @pytest.mark.parametrize("kernels", [1, 3])
@@ -112,13 +112,13 @@ def test_each_launch_is_analysed_once_for_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls: Counter[str] = Counter()
-    monkeypatch.setattr(launch_report, "report_on", counting(report_on, calls))
+    monkeypatch.setattr(launch_module, "summarise", counting(launch_module.summarise, calls))
     timelines = decode_capture(many_launches(tmp_path, 30), lambda _: None)
-    print_json([pending_report(timeline) for timeline in timelines])
+    print_json([LaunchAnalysis.of(timeline) for timeline in timelines])
     printed = capsys.readouterr().out
-    assert calls == {"report_on": 30}
+    assert calls == {"summarise": 30}
     program = {"share": None, "launches": None, "launches_captured": 30}
-    expected = [{**report_on(timeline).to_json(), "program": program} for timeline in timelines]
+    expected = [{**LaunchAnalysis.of(timeline).to_json(), "program": program} for timeline in timelines]
     assert printed == json.dumps(expected, indent=1) + "\n"
 
 
@@ -136,7 +136,7 @@ def test_it_shows_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kern
 def test_durations_are_those_of_decoded_launches(tmp_path: Path) -> None:
     for layout in ("timed", "untimed"):
         capture = many_launches(tmp_path / layout, 70)
-        assert all(report.duration_ns == report.full.summary.duration_ns for report in pending(capture))
+        assert all(report.duration_ns == report.summary.duration_ns for report in pending(capture))
 
 
 def test_damaged_launches_are_reported(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from known_launch import known_launch
 from programs.child import REPO
 from terminal.screens import lines_shown
 
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.captures import decode_capture
@@ -96,7 +96,7 @@ def unaccounted(lines: Sequence[str], expected: Sequence[set[str]]) -> list[str]
 
 
 def screen_of(timeline: Timeline) -> tuple[list[str], Json]:
-    report = report_on(timeline)
+    report = LaunchAnalysis.of(timeline)
     lines = lines_shown(lambda console: print_answers([report], console), 200)
     return [line for line in lines if line], json.loads(json.dumps(report.to_json()))
 
@@ -373,6 +373,6 @@ PAIRS = [("one stage", "three stages"), ("three stages", "one stage"), ("three s
 def test_a_comparison(pair: tuple[str, str], known: bool) -> None:
     a, b = ((launching_known if known else by_events)(recorded(name)) for name in pair)
     lines, kernel = compared(a, b)
-    reports = [json.loads(json.dumps(report_on(side).to_json())) for side in (a, b)]
+    reports = [json.loads(json.dumps(LaunchAnalysis.of(side).to_json())) for side in (a, b)]
     assert unaccounted(lines, of_comparison(lines, kernel, *reports)) == []
     assert sum(len(figures_in(line)) for line in lines) >= 20

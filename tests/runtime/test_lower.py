@@ -38,8 +38,8 @@ LOWERED = [
     for path in one_of_each_kernel()
     if kernel_of(path) not in LIKE_OTHERS and (not form_of(path) or kernel_of(path) == "while_if")
 ]
-# Another half with the oldest than with those between.
-EVERY_SECOND = {"3.5.1": 0, "3.7.1": 1, "3.8.0": 1}
+# With the oldest and the newest, another half than with those between.
+EVERY_SECOND = {"3.5.1": 0, "3.7.1": 1, "3.8.0": 1, "3.9.0": 0}
 if triton.__version__ in EVERY_SECOND:
     LOWERED = LOWERED[EVERY_SECOND[triton.__version__] :: 2]
 ON_CUDA = [path for path in FIXTURES if path.parent.name.startswith("cuda")]

@@ -6,7 +6,6 @@ found it done, it had completed at some time before.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -17,7 +16,7 @@ from kprof_inject.analysis.async_work.grouped_rows import MOST_ROWS, greatest_so
 from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS, InFlight
 from kprof_inject.analysis.async_work.issues_and_waits import AsyncWork, Await, Issue, arrivals, async_work
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
-from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.timeline.timeline import Timeline
 
 # A wait that finds its work done takes less, without what its records cost: with four and five stages, three in four
@@ -27,18 +26,19 @@ _READY_CYCLES = 130
 
 def in_flight(timeline: Timeline, ran: ExecutedKernel) -> InFlight:
     """Of the asynchronous operations that were recorded (``--at async``, ``--at parts``)."""
-    return _paired(timeline, async_work(ran.operations))
+    return _paired(timeline, async_work(ran.operations), ScopeMap(ran.module, timeline.table))
 
 
 def told_by_warps(timeline: Timeline, ran: ExecutedKernel) -> NDArray[np.void]:
     """``IN_FLIGHT_COLUMNS`` of what warps told others by barriers, from the telling to the end of the wait."""
-    return _paired(timeline, arrivals(ran.operations)).groups
+    return _paired(timeline, arrivals(ran.operations), ScopeMap(ran.module, timeline.table)).groups
 
 
-def _paired(timeline: Timeline, work: AsyncWork) -> InFlight:
-    scope_of_line = _scopes_of_lines(timeline.table, work)
-    issues = {scope: one for one in work.issues if (scope := scope_of_line.get(one.counted.line)) is not None}
-    awaits = {scope: one for one in work.awaits if (scope := scope_of_line.get(one.counted.line)) is not None}
+def _paired(timeline: Timeline, work: AsyncWork, scope_map: ScopeMap) -> InFlight:
+    counted = [*(one.counted for one in work.issues), *(one.counted for one in work.awaits)]
+    scope_of = scope_map.sole_scopes(one.operation for one in counted)
+    issues = {scope_of[one.counted.operation]: one for one in work.issues if one.counted.operation in scope_of}
+    awaits = {scope_of[one.counted.operation]: one for one in work.awaits if one.counted.operation in scope_of}
     unpaired = dict(_never_awaited(work))
     if not issues or not awaits:
         return InFlight(np.empty(0, IN_FLIGHT_COLUMNS), {}, unpaired)
@@ -61,20 +61,6 @@ def _paired(timeline: Timeline, work: AsyncWork) -> InFlight:
     groups = np.concatenate(found) if found else np.empty(0, IN_FLIGHT_COLUMNS)
     works = {scope: one.work for scope, one in issues.items()}
     return InFlight(groups[np.lexsort((groups["start_cycles"], groups["warp"], groups["cta"]))], works, unpaired)
-
-
-def _scopes_of_lines(table: ScopeTable, work: AsyncWork) -> dict[int, int]:
-    """Of scopes around one operation that asks or waits, and perhaps what belongs to it, by that one's line."""
-    counted = [*(one.counted for one in work.issues), *(one.counted for one in work.awaits)]
-    lines = sorted({one.line for one in counted})
-    found: dict[int, int] = {}
-    for index, scope in enumerate(table.scopes):
-        if scope.kind in (ScopeKind.OPERATION, ScopeKind.PART) and scope.lines is not None:
-            first, last = scope.lines
-            inside = lines[bisect_left(lines, first) : bisect_right(lines, last)]
-            if len(inside) == 1 and (scope.kind == ScopeKind.OPERATION or inside[0] not in found):
-                found[inside[0]] = index
-    return found
 
 
 def _never_awaited(work: AsyncWork) -> Iterator[tuple[str, str]]:

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
-from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.analysis.scope_map import ScopeMap
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import end_of_work_ns
-from kprof_inject.ttgir.nodes import Operation
 
 
 def last_chain(ctas: NDArray[np.void]) -> NDArray[np.int32]:
@@ -55,7 +55,10 @@ def executions(
 ) -> Executions:
     """By the records of ``timeline``, a launch of the same kernel with the same grid, as far as none of the chain's is
     missing; else as the kernel's arguments say. ``slots`` is how many CTAs the device holds at once."""
-    told = [_told(ran, scope, ctas) for scope in table.scopes]
+    told: list[float | None] = [None] * len(table.scopes)
+    if ran is not None:
+        scope_map = ScopeMap(ran.module, table)
+        told = [_told(ran, scope_map, index, ctas) for index in range(len(table.scopes))]
     if timeline is None or not timeline.ctas.size:
         length = chain_length(ctas, slots)
         return Executions(told, [None if one is None else one * length for one in told])
@@ -86,27 +89,13 @@ def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float6
     return counts
 
 
-def _told(ran: ExecutedKernel | None, scope: ScopeInfo, ctas: int) -> float | None:
-    """How often a CTA executes what stands where a scope begins."""
-    if ran is None or scope.lines is None or not ctas:
+def _told(ran: ExecutedKernel, scope_map: ScopeMap, index: int, ctas: int) -> float | None:
+    """Return how often a CTA executes the block in which a scope begins, by the kernel's arguments."""
+    rows = scope_map.rows_in(index, ran.lines)
+    if not rows or not ctas:
         return None
-    first, last = scope.lines
-    beside = _first_in(ran, first, last)
+    begin = scope_map.outermost_from(ran.operations[rows.start].operation, index)
     for one in ran.operations:
-        is_beside = beside is not None and one.operation.block is beside.block
-        if is_beside and one.times is not None and not one.executed.is_predicated:
+        if one.operation.block is begin.block and one.times is not None and not one.executed.is_predicated:
             return one.times / ctas
     return None
-
-
-def _first_in(ran: ExecutedKernel, first: int, last: int) -> Operation | None:
-    """The operation, itself or around others, that begins in these lines before all others."""
-    found = [one for one in ran.operations if first <= one.line <= last]
-    if not found:
-        return None
-    operation = found[0].operation
-    for owner in operation.owners():
-        if ran.module.line_numbers([owner.start])[0] < first:
-            break
-        operation = owner
-    return operation

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePath
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Operation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
     """Of one launch. ``ran`` is None where its module cannot be read, or nothing is known about its work; ``slopes``
     where nobody has delayed its kernel."""
@@ -26,18 +28,17 @@ class Evidence:
     ran: ExecutedKernel | None
     slopes: KernelSlopes | None = None
 
+    @cached_property
+    def scope_map(self) -> ScopeMap | None:
+        return None if self.ran is None else ScopeMap(self.ran.module, self.timeline.table)
+
     def roof_around(self, operation: Operation) -> Roof | None:
-        """Of the innermost scope with a roof that an operation stands in, or that goes around it."""
-        if self.ran is None:
+        """Return the roof of the innermost scope around an operation that has one."""
+        if self.scope_map is None:
             return None
-        first, last = self.ran.module.line_numbers([operation.start, operation.end - 1])
-        scopes = self.timeline.table.scopes
-        around = [
-            (between[1] - between[0], roof)
-            for roof in self.light.roofs
-            if (between := scopes[roof.index].lines) and between[0] <= first and last <= between[1]
-        ]
-        return min(around, key=lambda one: one[0])[1] if around else None
+        roofs = {roof.index: roof for roof in self.light.roofs}
+        index = self.scope_map.innermost_around(operation, roofs)
+        return None if index is None else roofs[index]
 
     def name_of(self, roof: Roof) -> str:
         """Return the name of a roof's scope, with its site if other scopes have that name."""

@@ -13,13 +13,13 @@ from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.analysis.roofs.unit_rates import SHARED
+from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.structure.banks import conflict_cycles
 from kprof_inject.analysis.structure.prefetching import is_used_at_once
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.quantities import counted, percent, size_text
 from kprof_inject.ttgir.copy_groups import CopyPipeline, copy_pipelines
-from kprof_inject.ttgir.nodes import Module
 
 # A loop that is nearer to its roof has little to win by earlier loads.
 _AT_ROOF = 0.75
@@ -124,13 +124,13 @@ class _Wanted:
 
 def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Pipelined loops whose waits for copies still block. Needs records of these waits."""
-    if evidence.ran is None or evidence.dram_part > _AT_ROOF:
+    if evidence.ran is None or evidence.scope_map is None or evidence.dram_part > _AT_ROOF:
         return
     for pipeline in copy_pipelines(evidence.ran.module):
         roof = evidence.roof_around(pipeline.loop)
         if roof is None or pipeline.depth == 0 or roof.part > _AT_ROOF:
             continue
-        waited = _waited(evidence, evidence.ran.module, pipeline)
+        waited = _waited(evidence, evidence.scope_map, pipeline)
         if waited is None or waited < _LEAST_WAITING:
             continue
         wanted = _wanted(evidence, evidence.ran, pipeline, max(1 - waited, roof.part))
@@ -163,14 +163,13 @@ def _wanted(evidence: Evidence, ran: ExecutedKernel, pipeline: CopyPipeline, bus
     return _Wanted(copied_ahead(ran, kernel, pipeline), pipeline.depth / busy, max(room_bytes, 0))
 
 
-def _waited(evidence: Evidence, module: Module, pipeline: CopyPipeline) -> float | None:
-    """The part of a loop's time in its waits for copies; None if they were not recorded."""
-    lines = set(module.line_numbers([group.wait.start for group in pipeline.awaited]))
-    first, last = module.line_numbers([pipeline.loop.start, pipeline.loop.end - 1])
-    waits_ns = loops_ns = 0
-    for scope, found in zip(evidence.timeline.table.scopes, evidence.summary.scopes, strict=True):
-        if scope.lines and scope.lines[0] == scope.lines[1] and scope.lines[0] in lines:
-            waits_ns += int(found.warps.totals_ns.sum())
-        elif scope.lines == (first, last):
-            loops_ns += int(found.warps.totals_ns.sum())
+def _waited(evidence: Evidence, scope_map: ScopeMap, pipeline: CopyPipeline) -> float | None:
+    """Return the part of a loop's time that its warps wait for copies, or None if the waits were not recorded."""
+    waits = scope_map.exact_scopes(group.wait for group in pipeline.awaited)
+    waits_ns = _total_ns(evidence, waits)
+    loops_ns = _total_ns(evidence, scope_map.scopes_of_loop(pipeline.loop))
     return waits_ns / loops_ns if waits_ns and loops_ns else None
+
+
+def _total_ns(evidence: Evidence, indices: Sequence[int]) -> int:
+    return sum(int(evidence.summary.scopes[index].warps.totals_ns.sum()) for index in indices)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from kprof_inject.analysis.interpreter.accesses import Access, access_of
 from kprof_inject.analysis.interpreter.axis_arrays import loop_axis
 from kprof_inject.analysis.interpreter.executed_operation import Executed
 from kprof_inject.analysis.interpreter.interpreter import Grid, executed
 from kprof_inject.analysis.interpreter.predicates import asks_for_iteration, predicate_of
+from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.capture.model import Launch
-from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.dialect import FUNCTION
@@ -51,12 +51,17 @@ class CountedOperation:
         return None if requested_bytes is None else requested_bytes // self.access.whole_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExecutedKernel:
     """The module that a launch was compiled from, and its operations in the order of the text."""
 
     module: Module
     operations: tuple[CountedOperation, ...]
+
+    @cached_property
+    def lines(self) -> list[int]:
+        """The first line of each operation, ascending."""
+        return [one.line for one in self.operations]
 
     def of_loop(self, loop: Operation) -> list[CountedOperation]:
         """The operations of a loop, and not of one in it."""
@@ -67,14 +72,20 @@ class ExecutedKernel:
         ]
 
 
-def executed_kernel(launch: Launch, summary: LaunchSummary | None = None) -> ExecutedKernel:
-    """Raises ``KprofError`` if the module cannot be read, or evaluated. Without a ``summary``, iterations that were
-    recorded are not counted."""
-    ran = evaluated(ttgir_of(launch.kernel), str(launch.kernel.folder), launch.grid, launch.arguments)
-    recorded = _recorded(ran.module, launch.kernel.scopes, summary) if summary else {}
-    if not recorded:
+def evaluated_kernel(launch: Launch) -> ExecutedKernel:
+    """Return what a launch executed, as far as its arguments tell.
+
+    Raises ``KprofError`` if the module cannot be read, or evaluated."""
+    return evaluated(ttgir_of(launch.kernel), str(launch.kernel.folder), launch.grid, launch.arguments)
+
+
+def with_recorded_iterations(ran: ExecutedKernel, scope_map: ScopeMap, summary: LaunchSummary) -> ExecutedKernel:
+    """Return the same kernel with the iterations counted that were recorded. No record of the launch may be missing."""
+    iterations = {loop: by_ctas(summary, index) for loop, index in scope_map.iteration_counters()}
+    if not iterations:
         return ran
-    return replace(ran, operations=tuple(replace(one, times=_times(one.executed, recorded)) for one in ran.operations))
+    counted = (replace(one, times=_times(one.executed, iterations)) for one in ran.operations)
+    return replace(ran, operations=tuple(counted))
 
 
 @lru_cache(maxsize=4)  # the launches of a kernel come together
@@ -88,8 +99,9 @@ def _parsed(text: str, file: str) -> Module | KprofError:
 
 @lru_cache(maxsize=2)  # and many have the same arguments
 def evaluated(text: str, file: str, grid: Grid, arguments: tuple[int | None, ...]) -> ExecutedKernel:
-    """The same of any launch, as far as its arguments tell. Raises ``KprofError`` if the module cannot be read, or
-    evaluated."""
+    """Return what a launch of a module with this grid and these arguments executes.
+
+    Raises ``KprofError`` if the module cannot be read, or evaluated."""
     module = _parsed(text, file)
     if isinstance(module, KprofError):
         raise module.with_traceback(None)
@@ -119,22 +131,6 @@ def by_ctas(summary: LaunchSummary, scope: int) -> int:
     """How often CTAs executed a scope: all the warps that run it do so together."""
     found = summary.scopes[scope]
     return found.count // max(len(found.warps.ids), 1)
-
-
-def _recorded(module: Module, table: ScopeTable, summary: LaunchSummary) -> dict[Operation, int]:
-    """Of the loops whose iterations were recorded, how many there were."""
-    loops = [one for one in module.walk() if one.traits.is_loop]
-    begins = module.line_numbers([loop.start for loop in loops])
-    ends = module.line_numbers([loop.end - 1 for loop in loops])
-    found: dict[Operation, int] = {}
-    for index, scope in enumerate(table.scopes):
-        if scope.kind == ScopeKind.ITERATION and scope.lines is not None:
-            first, last = scope.lines
-            spans: Sequence[tuple[int, int, Operation]] = list(zip(begins, ends, loops, strict=True))
-            around = [(begin, loop) for begin, end, loop in spans if begin < first and last <= end]
-            if around:
-                found[max(around, key=lambda one: one[0])[1]] = by_ctas(summary, index)
-    return found
 
 
 def _times(one: Executed, recorded: Mapping[Operation, int]) -> int | None:

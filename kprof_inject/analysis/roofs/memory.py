@@ -52,7 +52,6 @@ class DramBound:
         return 0.0 if self.fits_l2 or not duration_ns else self.least_ns / duration_ns
 
 
-_LAST_LINE = 1 << 62
 # One sector of the L2. Scalars wait for each other, if they do anything: locks, ends of loops, what points elsewhere.
 _SECTOR_BYTES = 32
 
@@ -62,11 +61,13 @@ class Traffic:
 
     def __init__(self, operations: Sequence[CountedOperation], timeline: Timeline, aliases: Mapping[str, str]) -> None:
         """Of all operations of its kernel, in the order of the text. ``aliases`` are the module's."""
-        self._accesses = [(one.line, one.times, one.access) for one in operations if one.access is not None]
+        self._accesses = [(one.times, one.access) for one in operations if one.access is not None]
+        self.lines = [one.line for one in operations if one.access is not None]
+        """The first line of each operation that accesses memory, ascending."""
         self._timeline = timeline
         self._touched: dict[tuple[int, bool], Ranges | None] = {}
         self._aliases = aliases
-        self._passing = {number for number, (_, _, one) in enumerate(self._accesses) if passes_by_l1(one, aliases)}
+        self._passing = {number for number, (_, one) in enumerate(self._accesses) if passes_by_l1(one, aliases)}
 
     @cached_property
     def _sm_of_cta(self) -> AxisArray | None:
@@ -84,26 +85,26 @@ class Traffic:
     def _of(self, number: int, by_sm: bool) -> Ranges | None:
         key = (number, by_sm)
         if key not in self._touched:
-            self._touched[key] = self._accesses[number][2].touched(self._sm_of_cta if by_sm else None)
+            self._touched[key] = self._accesses[number][1].touched(self._sm_of_cta if by_sm else None)
         return self._touched[key]
 
-    def l2_bytes(self, first: int, last: int) -> int:
-        """What comes to the SMs at least by what stands in these lines: what passes by an SM's L1 in each execution,
-        and what is kept there once to each SM that asks for it."""
+    def l2_bytes(self, accesses: range) -> int:
+        """Return a lower bound of the bytes that some accesses move from the L2 to the SMs.
+
+        ``accesses`` are places in ``lines``. What bypasses an SM's L1 counts in each execution; what is kept there,
+        once for each SM that reads it."""
         passing = sum(
             self._distinct_bytes[number]
-            for number in self._passing
-            if first <= self._accesses[number][0] <= last and self._accesses[number][2].form.reads
+            for number in accesses
+            if number in self._passing and self._accesses[number][1].form.reads
         )
-        return passing + self._kept(last) - self._kept(first - 1)
+        return passing + self._kept(accesses.stop) - self._kept(accesses.start)
 
-    def l1_bytes(self, first: int, last: int) -> int:
-        """What goes between the L1 and registers by what stands in these lines."""
-        return sum(
-            distinct_bytes
-            for (line, _, one), distinct_bytes in zip(self._accesses, self._distinct_bytes, strict=True)
-            if first <= line <= last and one.form.by_registers
-        )
+    def l1_bytes(self, accesses: range) -> int:
+        """Return the bytes that some accesses move between the L1 and registers.
+
+        ``accesses`` are places in ``lines``."""
+        return sum(self._distinct_bytes[number] for number in accesses if self._accesses[number][1].form.by_registers)
 
     @cached_property
     def _distinct_bytes(self) -> list[int]:
@@ -111,22 +112,18 @@ class Traffic:
             _copied_bytes(one, times, self._aliases)
             if number in self._passing and one.operation.name == _COPY
             else one.distinct_bytes(times)
-            for number, (_, times, one) in enumerate(self._accesses)
+            for number, (times, one) in enumerate(self._accesses)
         ]
 
-    def _kept(self, last: int) -> int:
-        """What the L1s of all SMs have got when the operations up to this line are done."""
-        ranges = (
-            self._of(number, by_sm=True)
-            for number, (line, _, one) in enumerate(self._accesses)
-            if line <= last and self._is_kept(number)
-        )
+    def _kept(self, count: int) -> int:
+        """Return the bytes that the L1s of all SMs have read when the first ``count`` accesses are done."""
+        ranges = (self._of(number, by_sm=True) for number in range(count) if self._is_kept(number))
         return union(one for one in ranges if one is not None).size_bytes
 
     def _is_kept(self, number: int) -> bool:
         """Whether what is read may stay in an SM's L1."""
-        form = self._accesses[number][2].form
-        is_copy = self._accesses[number][2].operation.name == _COPY
+        form = self._accesses[number][1].form
+        is_copy = self._accesses[number][1].operation.name == _COPY
         return form.reads and (form.by_registers or is_copy) and not form.writes and number not in self._passing
 
     def dram_bound(self, l1_bytes: int) -> DramBound | None:
@@ -134,8 +131,8 @@ class Traffic:
         kernel = self._timeline.launch.kernel
         if kernel.dram_bytes_per_s is None or kernel.l2_bytes is None:
             return None
-        read = self._union(one.form.reads and not one.form.writes for _, _, one in self._accesses)
-        written = self._union(one.form.writes and not one.form.reads for _, _, one in self._accesses)
+        read = self._union(one.form.reads and not one.form.writes for _, one in self._accesses)
+        written = self._union(one.form.writes and not one.form.reads for _, one in self._accesses)
         return DramBound(
             read.size_bytes,
             written.size_bytes,
@@ -163,7 +160,7 @@ class Traffic:
         return total
 
     def _streamed(self, number: int) -> int | None:
-        _, times, one = self._accesses[number]
+        times, one = self._accesses[number]
         ranges = self._of(number, by_sm=False)
         if ranges is not None:
             return ranges.size_bytes
@@ -176,7 +173,7 @@ class Traffic:
         """Whether what the CTAs of an SM read by its L1 has room there, so that they find it again."""
         resources = self._timeline.launch.kernel.with_records
         ctas = resources.ctas_per_sm or 1
-        kept = self._kept(_LAST_LINE) / prod(self._timeline.launch.grid) + (resources.shared_bytes or 0)
+        kept = self._kept(len(self._accesses)) / prod(self._timeline.launch.grid) + (resources.shared_bytes or 0)
         return ctas * kept <= l1_bytes
 
     def _union(self, chosen: Iterator[bool]) -> Ranges:

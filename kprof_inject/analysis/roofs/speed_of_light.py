@@ -19,10 +19,11 @@ from kprof_inject.analysis.roofs.memory import DramBound, Traffic
 from kprof_inject.analysis.roofs.operation_work import exchanged_bytes, work_of
 from kprof_inject.analysis.roofs.unit_rates import UnitRates, rates_of
 from kprof_inject.analysis.roofs.work import NO_WORK, Work
+from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.capture.model import Kernel
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.sm_cycles import cycles_with_ctas
 from kprof_inject.timeline.timeline import Timeline
@@ -127,7 +128,7 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
     traffic = Traffic(ran.operations, timeline, ran.module.aliases)
     working = list(_working(ran, timeline.launch.kernel))
     return SpeedOfLight(
-        tuple(_roofs(timeline.table, times, rates, working, traffic)),
+        tuple(_roofs(timeline, ScopeMap(ran.module, timeline.table), times, rates, working, traffic)),
         sum(one.whole_times is None for one, _ in working),
         missing,
         traffic.dram_bound(rates.l1_bytes),
@@ -198,23 +199,26 @@ def _missing(timeline: Timeline) -> Unjudged | None:
 
 
 def _roofs(
-    table: ScopeTable,
+    timeline: Timeline,
+    scope_map: ScopeMap,
     times: Mapping[int, _Time],
     rates: UnitRates,
     working: Sequence[tuple[CountedOperation, Work]],
     traffic: Traffic,
 ) -> Iterator[Roof]:
+    lines = [one.line for one, _ in working]
     for index, time in times.items():
-        scope, sm_cycles = table.scopes[index], time.sm_cycles
-        if scope.lines is None or not sm_cycles:
+        if not time.sm_cycles:
             continue
-        first, last = scope.lines
-        work = Work(shared_bytes=traffic.l1_bytes(first, last), l2_bytes=traffic.l2_bytes(first, last))
-        for one, each in working:
-            if one.whole_times and first <= one.line <= last:
+        accesses = scope_map.rows_in(index, traffic.lines)
+        work = Work(shared_bytes=traffic.l1_bytes(accesses), l2_bytes=traffic.l2_bytes(accesses))
+        for row in scope_map.rows_in(index, lines):
+            one, each = working[row]
+            if one.whole_times:
                 work += each * one.whole_times
         if work != NO_WORK:
-            yield Roof.of(index, scope.name, time.executions, sm_cycles, work, rates)
+            name = timeline.table.scopes[index].name
+            yield Roof.of(index, name, time.executions, time.sm_cycles, work, rates)
 
 
 def _is_whole(scope: ScopeInfo) -> bool:

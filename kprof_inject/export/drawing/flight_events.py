@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.async_work.drawing_lanes import FlightLanes, flight_lanes
 from kprof_inject.analysis.async_work.grouped_rows import group_numbers, numbers_in_group
 from kprof_inject.analysis.async_work.groups import InFlight
-from kprof_inject.analysis.async_work.recorded import recorded_in_flight
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.export.drawing.counters import bytes_in_flight
 from kprof_inject.export.drawing.scene import (
     Arg,
@@ -41,7 +41,7 @@ class FlightEvents:
     @classmethod
     def of(cls, placed: PlacedLaunch) -> FlightEvents | None:
         """None if no asynchronous work of the launch is known."""
-        found = recorded_in_flight(placed.timeline)
+        found = LaunchAnalysis.of(placed.timeline).in_flight
         return cls(placed, found, flight_lanes(found)) if found is not None and found.groups.size else None
 
     @property

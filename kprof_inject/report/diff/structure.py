@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
-from kprof_inject.analysis.loop_metrics import LaunchLoops, LoopFigures
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.loop_metrics import LoopFigures, loop_figures
+from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.structure.code_lines import DifferingLines, differing_lines, records_differ
 from kprof_inject.analysis.structure.structural_changes import StructuralChange, structural_changes
 from kprof_inject.analysis.unjudged import Unevaluated, evaluating
@@ -176,6 +178,7 @@ class _Places:
         self._diff = diff
         self._modules = a, b
         self._tables = diff.a.kernel.scopes, diff.b.kernel.scopes
+        self._scope_maps = ScopeMap(a, self._tables[0]), ScopeMap(b, self._tables[1])
         names_a, names_b = (distinct_names(table.scopes) for table in self._tables)
         of_b = [CodePart(name, index) for index, name in enumerate(names_b)]
         # A's loops are those of B that they are matched with.
@@ -199,24 +202,20 @@ class _Places:
         """Those that have any of them. What stands outside of the functions acts on the kernel as a whole."""
         found = set()
         for side, lines in enumerate((differing.lines_a, differing.lines_b)):
-            module = self._modules[side]
-            functions = [module.line_numbers([one.start, one.end - 1]) for one in module.walk() if one.name == FUNCTION]
+            lines_of = self._scope_maps[side].lines_of
+            functions = [lines_of(operation) for operation in self._modules[side].walk() if operation.name == FUNCTION]
             for line in lines:
                 is_inside = any(first <= line <= last for first, last in functions)
                 found.add(self._part_of_line(side, line) if is_inside else WHOLE)
         return found
 
     def _part(self, side: int, operation: Operation) -> CodePart:
-        return self._part_of_line(side, self._modules[side].line_numbers([operation.start])[0])
+        return self._part_of_line(side, self._scope_maps[side].lines_of(operation)[0])
 
     def _part_of_line(self, side: int, line: int) -> CodePart:
         table = self._tables[side]
-        inside = [
-            index
-            for index, scope in enumerate(table.scopes)
-            if _is_loop(table, index) and scope.lines and scope.lines[0] <= line <= scope.lines[1]
-        ]
-        return self._parts[side][inside[-1]] if inside else OUTSIDE
+        loop = self._scope_maps[side].innermost_at(line, lambda index: _is_loop(table, index))
+        return OUTSIDE if loop is None else self._parts[side][loop]
 
     def weight(self, part: CodePart) -> tuple[tuple[ScopeChange, ...], float | None]:
         """The changes of a part's scopes, and how much of the launch's change they explain together."""
@@ -228,12 +227,13 @@ class _Places:
         for scope in self._diff.every_scope:
             if part == self._parts[1][scope.index_b]:
                 a, b = self._launches
-                return a.figures(scope.index_a), b.figures(scope.index_b)
+                return loop_figures(a, scope.index_a), loop_figures(b, scope.index_b)
         return None
 
     @cached_property
-    def _launches(self) -> tuple[LaunchLoops, LaunchLoops]:
-        return LaunchLoops(_usual(self._diff.a.timelines)), LaunchLoops(_usual(self._diff.b.timelines))
+    def _launches(self) -> tuple[LaunchAnalysis, LaunchAnalysis]:
+        a, b = (LaunchAnalysis.of(_usual(side.timelines)) for side in (self._diff.a, self._diff.b))
+        return a, b
 
     def rest(self, parts: Container[CodePart]) -> tuple[tuple[ScopeChange, ...], float | None]:
         """The same of the scopes that are in none of these parts."""

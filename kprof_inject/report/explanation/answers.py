@@ -12,7 +12,7 @@ import numpy as np
 
 from kprof_inject.analysis.async_work.overlap import together
 from kprof_inject.analysis.findings.loops import is_wait
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError, did_you_mean
@@ -43,7 +43,7 @@ class _Told:
     samples_of: str = ""
 
 
-def answer(question: Question, report: LaunchReport) -> Answer:
+def answer(question: Question, report: LaunchAnalysis) -> Answer:
     """What one launch says. Raises ``KprofError`` if it has no scope of a name, and lists those that are near."""
     told = _ANSWERS[question.form.word](report, question.arguments)
     errors = told.errors if told.value is not None else {}
@@ -67,7 +67,7 @@ def answer(question: Question, report: LaunchReport) -> Answer:
     )
 
 
-def _share(report: LaunchReport, arguments: Sequence[str]) -> _Told:
+def _share(report: LaunchAnalysis, arguments: Sequence[str]) -> _Told:
     (name,) = arguments
     summary = report.summary
     scopes = _scopes_called(report, name)
@@ -91,7 +91,7 @@ def _share(report: LaunchReport, arguments: Sequence[str]) -> _Told:
     )
 
 
-def _waits_for(report: LaunchReport, arguments: Sequence[str]) -> _Told:
+def _waits_for(report: LaunchAnalysis, arguments: Sequence[str]) -> _Told:
     around, *what = arguments
     summary, table = report.summary, report.timeline.table
     scopes = _scopes_called(report, around)
@@ -129,7 +129,7 @@ class _Waits:
     text: str
 
 
-def _all_waits(report: LaunchReport, inside: Sequence[int], around: str) -> _Waits:
+def _all_waits(report: LaunchAnalysis, inside: Sequence[int], around: str) -> _Waits:
     scopes = report.summary.scopes
     first = outermost(report.timeline.table, is_wait)
     waits = tuple(index for index in inside if first[index] == index and scopes[index].total_ns is not None)
@@ -142,7 +142,7 @@ _ADD_WAITS = "add --at 'op(*wait*)'"
 _ADD_ASYNC = "add --at async"
 
 
-def _waits_for_what(report: LaunchReport, inside: Sequence[int], what: str) -> _Waits:
+def _waits_for_what(report: LaunchAnalysis, inside: Sequence[int], what: str) -> _Waits:
     """What asks for asynchronous work, or one of the waits itself."""
     scopes, table = report.summary.scopes, report.timeline.table
     called = _scopes_called(report, what)
@@ -164,7 +164,7 @@ def _waits_for_what(report: LaunchReport, inside: Sequence[int], what: str) -> _
     return _Waits(waits, f"{names}, for {what}; {late}")
 
 
-def _overlap(report: LaunchReport, arguments: Sequence[str]) -> _Told:
+def _overlap(report: LaunchAnalysis, arguments: Sequence[str]) -> _Told:
     first, second = arguments
     found = together(report.timeline, report.in_flight, *(_scopes_called(report, name) for name in arguments))
     if found is None:
@@ -185,14 +185,14 @@ def _overlap(report: LaunchReport, arguments: Sequence[str]) -> _Told:
     )
 
 
-_ANSWERS: dict[str, Callable[[LaunchReport, Sequence[str]], _Told]] = {
+_ANSWERS: dict[str, Callable[[LaunchAnalysis, Sequence[str]], _Told]] = {
     WAITS_FOR.word: _waits_for,
     OVERLAP.word: _overlap,
     SHARE.word: _share,
 }
 
 
-def _scopes_called(report: LaunchReport, name: str) -> tuple[int, ...]:
+def _scopes_called(report: LaunchAnalysis, name: str) -> tuple[int, ...]:
     """The scopes that the report shows by this name, all together, by index; of those within each other, the
     outermost."""
     table, scopes = report.timeline.table, report.summary.scopes
@@ -261,7 +261,7 @@ def _clock_error(summary: LaunchSummary, share: float) -> float | None:
     return None if summary.duration_error is None else share * summary.duration_error
 
 
-def _step_share(report: LaunchReport) -> float:
+def _step_share(report: LaunchAnalysis) -> float:
     """What part of a CTA's time a step of the timer is: begin and end are each off by half of one at most."""
     timeline = report.timeline
     whole_ns = timeline.time_of_warps_ns([0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kprof_inject.analysis.launch_report import pending_report
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import overview
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, diff_captures
 from kprof_inject.report.diff.wording import kernel_sentence
@@ -42,7 +42,7 @@ def answer_on_change(question: Question, a: Sequence[Timeline], b: Sequence[Time
 def _of_longest(diff: CaptureDiff, b: Sequence[Timeline]) -> KernelDiff:
     if len(diff.kernels) == 1:
         return diff.kernels[0]
-    ranked = [kernel.name for kernel in overview([pending_report(timeline) for timeline in b])]
+    ranked = [kernel.name for kernel in overview([LaunchAnalysis.of(timeline) for timeline in b])]
     return min(diff.kernels, key=lambda kernel: ranked.index(kernel.b.kernel.name))
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.loops import is_wait, lost_waits
-from kprof_inject.analysis.launch_report import AnyReport, LaunchReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import KernelOverview, glob_of, overview
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
@@ -42,11 +42,11 @@ from kprof_inject.timeline.trust import Level, Overhead
 _MOST_FIGURES = 8
 
 
-def explanation(reports: Sequence[AnyReport], workspace: str = "") -> Explanation:
+def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Explanation:
     """Of the launch that ``report`` answers for: of at least one. ``workspace`` is where to go on, if that is not the
     default one."""
     first, *others = overview(reports)
-    report = first.typical
+    report = first.middle
     process = report.launch.process
     # What another command captured for its own ends, the user did not ask for.
     launches = process.launches if process and not process.made_by else ""
@@ -71,7 +71,7 @@ def explanation(reports: Sequence[AnyReport], workspace: str = "") -> Explanatio
     )
 
 
-def verdict_on(report: LaunchReport) -> VerdictFact:
+def verdict_on(report: LaunchAnalysis) -> VerdictFact:
     """With what is missing of the records, and of the clock."""
     trust = trust_in(report)
     return verdict_of(trust.level, trust.text, report.verdict.overhead)
@@ -87,7 +87,7 @@ def verdict_of(level: Level, text: str, overhead: Overhead | None) -> VerdictFac
 
 
 def _subject(kernel: KernelOverview) -> SubjectFact:
-    report = kernel.typical
+    report = kernel.middle
     summary = report.summary
     return SubjectFact(
         name=short_name(kernel.name),
@@ -116,7 +116,7 @@ def _source_sha256(kernel: Kernel) -> str | None:
     return hashlib.sha256("".join(sources[path] for path in sorted(sources)).encode(errors="replace")).hexdigest()
 
 
-def _limit(report: LaunchReport) -> LimitFact:
+def _limit(report: LaunchAnalysis) -> LimitFact:
     limit = report.limit
     return LimitFact(
         name=short_name(limit.name),
@@ -136,7 +136,7 @@ def _records(summary: LaunchSummary) -> RecordsFact:
     )
 
 
-def _clock(report: LaunchReport) -> Clock:
+def _clock(report: LaunchAnalysis) -> Clock:
     summary = report.summary
     return Clock(
         source=summary.clock_source,
@@ -166,7 +166,7 @@ def _finding(finding: Finding, summary: LaunchSummary) -> FindingEvidence:
     )
 
 
-def _waits(report: LaunchReport) -> Iterator[Wait]:
+def _waits(report: LaunchAnalysis) -> Iterator[Wait]:
     table, summary = report.timeline.table, report.summary
     around = outermost(table, is_wait).tolist()
     lost = lost_waits(table, report.launch.kernel)
@@ -183,7 +183,7 @@ def _waits(report: LaunchReport) -> Iterator[Wait]:
         )
 
 
-def _places(report: LaunchReport) -> Iterator[PlaceFact]:
+def _places(report: LaunchAnalysis) -> Iterator[PlaceFact]:
     for place in report.slopes.ranked if report.slopes else ():
         slope = place.response.slope if place.response else None
         yield PlaceFact(
@@ -208,14 +208,14 @@ def _scopes(summary: LaunchSummary) -> Iterator[ScopeTime]:
         )
 
 
-def _roofs(report: LaunchReport) -> Iterator[RoofPart]:
+def _roofs(report: LaunchAnalysis) -> Iterator[RoofPart]:
     told = [roof for roof in report.speed_of_light.roofs if roof.part >= LEAST_ROOF]
     for roof in sorted(told, key=lambda roof: -roof.sm_cycles):
         name = short_name(report.summary.scopes[roof.index].distinct_name)
         yield RoofPart(scope=name, unit=roof.unit, least_share=figure(roof.part))
 
 
-def _overlap(report: LaunchReport) -> Iterator[Overlap]:
+def _overlap(report: LaunchAnalysis) -> Iterator[Overlap]:
     flights = report.flights.flights if report.flights else ()
     for flight in sorted(flights, key=lambda flight: -flight.blocked_ns):
         yield Overlap(
@@ -228,7 +228,7 @@ def _overlap(report: LaunchReport) -> Iterator[Overlap]:
         )
 
 
-def _not_judged(report: LaunchReport) -> Iterator[NotJudged]:
+def _not_judged(report: LaunchAnalysis) -> Iterator[NotJudged]:
     for why, rules in report.unjudged.items():
         yield NotJudged(rules=rules, reason=short_text(why.reason), remedy=short_text(why.remedy))
 
@@ -239,6 +239,6 @@ def _other_kernel(kernel: KernelOverview) -> OtherKernel:
         launches=kernel.known_launches,
         time_ns=figure(kernel.time_ns),
         share_of_program=known_figure(kernel.share),
-        limit=short_name(kernel.typical.limit.name),
-        level=trust_in(kernel.typical).level,
+        limit=short_name(kernel.middle.limit.name),
+        level=trust_in(kernel.middle).level,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from shlex import quote
 
 from kprof_inject.analysis.advice import fewer_records
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import percent
 from kprof_inject.report.explanation.explanation_schema import Next
@@ -60,7 +60,7 @@ def _glob_of(name: str) -> str:
     return f"{begin}*" if cut else begin
 
 
-def next_step(report: LaunchReport, options: Options) -> Next:
+def next_step(report: LaunchAnalysis, options: Options) -> Next:
     for step in (_save_again, _keep_all_records, _record_less, _time_it, _change_it, _judge_the_rest, _delay_it):
         found = step(report, options)
         if found is not None:
@@ -68,7 +68,7 @@ def next_step(report: LaunchReport, options: Options) -> Next:
     return Next(options.to_compare(), "after a change; then kprof-inject diff says whether it helped")
 
 
-def _save_again(report: LaunchReport, options: Options) -> Next | None:
+def _save_again(report: LaunchAnalysis, options: Options) -> Next | None:
     """Of a buffer that another profiler recorded into: no command of ours makes it again."""
     if not report.summary.is_foreign:
         return None
@@ -77,14 +77,14 @@ def _save_again(report: LaunchReport, options: Options) -> Next | None:
     return Next("kprof-inject diff BEFORE AFTER", f"{first}{why}")
 
 
-def _keep_all_records(report: LaunchReport, options: Options) -> Next | None:
+def _keep_all_records(report: LaunchAnalysis, options: Options) -> Next | None:
     lost, written = report.summary.records_lost, report.summary.records_written
     if not lost:
         return None
     return Next(options.profile(" --fit"), f"{percent(lost / written)} of the records were lost; --fit keeps them all")
 
 
-def _record_less(report: LaunchReport, options: Options) -> Next | None:
+def _record_less(report: LaunchAnalysis, options: Options) -> Next | None:
     if report.verdict.level is not Level.UNRELIABLE:
         return None
     if fewer := fewer_records(report):
@@ -95,7 +95,7 @@ def _record_less(report: LaunchReport, options: Options) -> Next | None:
     return Next(options.to_compare(), why)
 
 
-def _time_it(report: LaunchReport, options: Options) -> Next | None:
+def _time_it(report: LaunchAnalysis, options: Options) -> Next | None:
     tells_nothing = report.verdict.level in (Level.CANNOT_TELL, Level.UNKNOWN)
     kernel = report.launch.kernel
     if not tells_nothing or kernel.clean.replayed_ns or kernel.not_replayed:
@@ -103,14 +103,14 @@ def _time_it(report: LaunchReport, options: Options) -> Next | None:
     return Next(options.profile(_REPLAYS), f"the cost of the records is unknown: {report.verdict.text}")
 
 
-def _change_it(report: LaunchReport, options: Options) -> Next | None:
+def _change_it(report: LaunchAnalysis, options: Options) -> Next | None:
     if not report.findings:
         return None
     why = "after the change that the first finding advises; then kprof-inject diff says whether it helped"
     return Next(options.to_compare(), why)
 
 
-def _judge_the_rest(report: LaunchReport, options: Options) -> Next | None:
+def _judge_the_rest(report: LaunchAnalysis, options: Options) -> Next | None:
     for why, rules in report.unjudged.items():
         if why.options:
             command = options.profile(f"{''.join(_selected(report))} {why.options}")
@@ -127,13 +127,13 @@ _SELECTORS = {
 }
 
 
-def _selected(report: LaunchReport) -> Iterator[str]:
+def _selected(report: LaunchAnalysis) -> Iterator[str]:
     """What was recorded, as far as one selector finds all of its kind: another one takes the place of the default."""
     kinds = {scope.kind for scope in report.timeline.table.scopes}
     return (f" --at {selector}" for kind, selector in _SELECTORS.items() if kind in kinds)
 
 
-def _delay_it(report: LaunchReport, options: Options) -> Next | None:
+def _delay_it(report: LaunchAnalysis, options: Options) -> Next | None:
     if report.slopes is not None:
         return None
     return Next(options.causal(), "no rule found anything worth a change; this shows which part sets the pace")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import PartitionSummary
 from kprof_inject.capture.model import place_names
 from kprof_inject.capture.source_text import SourceText, sources_of, without_folders
@@ -33,7 +33,7 @@ _BOOT = 'import "#main";'
 _MOST_NAMES = 3
 
 
-def write_html(path: Path, reports: Sequence[LaunchReport], *, most_scopes: int = MOST_SCOPES) -> int:
+def write_html(path: Path, reports: Sequence[LaunchAnalysis], *, most_scopes: int = MOST_SCOPES) -> int:
     """Replace ``path`` by one page about all the launches; returns its size in bytes. Raises ``OSError``.
 
     The page loads nothing. Of launches with more than ``most_scopes`` scopes together it has whole CTAs up to there,
@@ -41,7 +41,7 @@ def write_html(path: Path, reports: Sequence[LaunchReport], *, most_scopes: int 
     return write_chunks(path, _page(reports, most_scopes))
 
 
-def omissions(reports: Sequence[LaunchReport], most: int = MOST_SCOPES) -> list[str]:
+def omissions(reports: Sequence[LaunchAnalysis], most: int = MOST_SCOPES) -> list[str]:
     """What a page of these launches leaves out, in words: a line for each launch of which it does."""
     counts = [report.timeline.scope_count for report in reports]
     return [
@@ -52,7 +52,7 @@ def omissions(reports: Sequence[LaunchReport], most: int = MOST_SCOPES) -> list[
     ]
 
 
-def _page(reports: Sequence[LaunchReport], most_scopes: int) -> Iterator[bytes]:
+def _page(reports: Sequence[LaunchAnalysis], most_scopes: int) -> Iterator[bytes]:
     head, _, tail = text_of("page.html").partition("{{data}}")
     inline = _inline_elements(reports)
     yield _filled(head, inline).encode()
@@ -77,7 +77,7 @@ def _page(reports: Sequence[LaunchReport], most_scopes: int) -> Iterator[bytes]:
     yield _filled(tail, inline).encode()
 
 
-def all_sections(report: LaunchReport, pictures: ScopePictures) -> dict[str, Any]:
+def all_sections(report: LaunchAnalysis, pictures: ScopePictures) -> dict[str, Any]:
     """What each of the page's views shows of a launch, by its name, as JSON values of bounded size. ``pictures`` has
     seen all blocks of the timeline."""
     timeline, summary = report.timeline, report.summary
@@ -90,7 +90,7 @@ def all_sections(report: LaunchReport, pictures: ScopePictures) -> dict[str, Any
     }
 
 
-def _inline_elements(reports: Sequence[LaunchReport]) -> dict[str, str]:
+def _inline_elements(reports: Sequence[LaunchAnalysis]) -> dict[str, str]:
     """By their names in the template; and the policy that lets the browser run these and load nothing."""
     style, imports = styles(), import_map()
     return {
@@ -111,12 +111,12 @@ def _filled(template: str, values: dict[str, str]) -> str:
     return "".join(filled)
 
 
-def _title(reports: Sequence[LaunchReport]) -> str:
+def _title(reports: Sequence[LaunchAnalysis]) -> str:
     kernels = list(dict.fromkeys(printable(report.launch.kernel.name) for report in reports))
     return f"{listed(kernels, _MOST_NAMES) or 'no launch'} · kprof-inject"
 
 
-def launch_meta(report: LaunchReport, kernel_name: str, place_name: str, shown: Shown) -> dict[str, Any]:
+def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown: Shown) -> dict[str, Any]:
     """What the page knows of a launch before its scopes are read.
 
     ``first_ns`` is a text, for JavaScript's numbers do not hold it exactly; all other times of the page are nanoseconds
@@ -169,7 +169,7 @@ def _partition(partition: PartitionSummary) -> dict[str, Any]:
     }
 
 
-def _scopes(report: LaunchReport) -> list[dict[str, Any]]:
+def _scopes(report: LaunchAnalysis) -> list[dict[str, Any]]:
     """The scope table."""
     timeline, text = report.timeline, SourceText(sources_of(report.launch.kernel))
     return [

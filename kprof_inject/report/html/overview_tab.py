@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kprof_inject.analysis.advice import advice_on, trust_in
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
@@ -131,7 +131,7 @@ def _number(value: Any) -> str:
     return "" if value is None else f"{value}"
 
 
-def launch_overview(report: LaunchReport) -> dict[str, Any]:
+def launch_overview(report: LaunchAnalysis) -> dict[str, Any]:
     """``facts`` are groups of label and value, ``builds`` the rows of a table of the kernel without records and with
     them, both as texts. ``limit`` says what limits it, ``advice`` what to try, as ``advice_on`` orders it;
     ``roofs`` are what part of its cycles each scope, by its index, needs at least for its busiest unit. ``findings``

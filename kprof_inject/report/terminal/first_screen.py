@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kprof_inject.analysis.advice import Advice, advice_on, trust_in
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.terminal.bars import Bars, bars_for
@@ -41,7 +41,7 @@ _LEAST_SEGMENT = 0.005
 
 
 def print_first_screen(
-    report: LaunchReport, kernel_name: str, place_name: str, console: Console, room: Room | None = None
+    report: LaunchAnalysis, kernel_name: str, place_name: str, console: Console, room: Room | None = None
 ) -> Room:
     """``place_name`` is where it ran, empty if there is but one place. Returns what is left of the ``room``."""
     room = room or Room()
@@ -74,7 +74,7 @@ def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, roo
 
 
 def answer_lines(
-    report: LaunchReport, kernel_name: str, place_name: str, console: Console, *, with_reasons: bool = True
+    report: LaunchAnalysis, kernel_name: str, place_name: str, console: Console, *, with_reasons: bool = True
 ) -> list[Text]:
     """What the launch was, what limits it, what to try, ``with_reasons`` of that, and whether to trust it."""
     title = _joined(list(_title(report, kernel_name, place_name)), console.width)
@@ -118,7 +118,7 @@ def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: b
         yield shown(f"and {len(advice) - _MOST_ADVICE} more: report -v", console, "dim")
 
 
-def _title(report: LaunchReport, kernel_name: str, place_name: str) -> Iterator[str]:
+def _title(report: LaunchAnalysis, kernel_name: str, place_name: str) -> Iterator[str]:
     summary = report.summary
     place = f"{place_name}: " if place_name else ""
     yield f"{place}{kernel_name} #{summary.launch}{' (last replay of a CUDA graph)' if summary.graph else ''}"
@@ -129,7 +129,7 @@ def _title(report: LaunchReport, kernel_name: str, place_name: str) -> Iterator[
     yield _device(report)
 
 
-def _times(report: LaunchReport) -> str:
+def _times(report: LaunchAnalysis) -> str:
     """One time without records and one with: of the launches that were timed, or of this launch alone by its CTAs."""
     verdict, duration = report.verdict, short_time(report.summary.duration_ns)
     if verdict.clean_ns is None or verdict.with_records_ns is None:
@@ -139,7 +139,7 @@ def _times(report: LaunchReport) -> str:
     return f"median {clean} without records, {with_records} with{by_events}"
 
 
-def _device(report: LaunchReport) -> str:
+def _device(report: LaunchAnalysis) -> str:
     summary = report.summary
     if summary.is_foreign:
         return "timed by the globaltimer"

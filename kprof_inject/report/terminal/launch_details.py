@@ -10,7 +10,7 @@ from pathlib import PurePath
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
@@ -23,7 +23,7 @@ from kprof_inject.report.terminal.tag_tables import print_more_tags
 _HEALTHY, _DOUBTFUL = "green", "yellow"
 
 
-def findings_shown(report: LaunchReport, console: Console) -> RenderableType:
+def findings_shown(report: LaunchAnalysis, console: Console) -> RenderableType:
     """What limits the launch: the findings, numbered, that with the largest share first, or that there are none; and
     what was not judged. None are good news only if every rule could judge."""
     doubts = [shown(f"  {doubt}", console, _DOUBTFUL) for doubt in report.doubts]
@@ -35,7 +35,7 @@ def findings_shown(report: LaunchReport, console: Console) -> RenderableType:
     return Group(shown(what, console, _DOUBTFUL), *doubts)
 
 
-def _table(report: LaunchReport, console: Console) -> Table:
+def _table(report: LaunchAnalysis, console: Console) -> Table:
     table = Table.grid(padding=(0, 1))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
@@ -79,7 +79,7 @@ _FIGURES: dict[str, Callable[[ScopeSummary, float], str]] = {
 }
 
 
-def print_details(report: LaunchReport, console: Console) -> None:
+def print_details(report: LaunchAnalysis, console: Console) -> None:
     """All that is known of a launch beyond its first screen."""
     for line in build_lines(report.launch.kernel):
         say(line, console)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 
 from kprof_inject.analysis.advice import trust_in
-from kprof_inject.analysis.launch_report import AnyReport, LaunchReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import KernelOverview
 from kprof_inject.capture.model import Place
 from kprof_inject.quantities import counted, percent, short_time
@@ -37,7 +37,7 @@ def print_kernels(kernels: Sequence[KernelOverview], console: Console, room: Roo
 
 
 def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
-    trusts = [trust_in(kernel.typical) for kernel in rows]
+    trusts = [trust_in(kernel.middle) for kernel in rows]
     columns = [Column("kernel", [kernel.name for kernel in rows], name=True)]
     if any(kernel.variants > 1 for kernel in rows):
         columns.append(Column("variants", [str(kernel.variants) for kernel in rows]))
@@ -48,7 +48,7 @@ def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
     if any(kernel.share is not None for kernel in rows):
         columns.append(Column("of all", ["" if one.share is None else percent(one.share) for one in rows]))
     columns += [
-        Column("limit", *_limits([kernel.typical for kernel in rows]), left=True),
+        Column("limit", *_limits([kernel.middle for kernel in rows]), left=True),
         Column(
             "trust",
             [trust.level.value for trust in trusts],
@@ -59,7 +59,7 @@ def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
     return columns
 
 
-def _limits(reports: Sequence[LaunchReport]) -> tuple[list[str], list[str]]:
+def _limits(reports: Sequence[LaunchAnalysis]) -> tuple[list[str], list[str]]:
     """Their names, and their colours."""
     return [report.limit.name for report in reports], [limit_colour(report.limit) for report in reports]
 
@@ -76,7 +76,7 @@ def say_launches(kernel: KernelOverview, console: Console) -> None:
 
 
 def print_launches(
-    reports: Sequence[AnyReport],
+    reports: Sequence[LaunchAnalysis],
     places: Mapping[Place, str],
     names: Mapping[str, str],
     console: Console,
@@ -102,7 +102,7 @@ def print_launches(
         say(f"{counted(len(ordered) - count, 'launch')} more, which took less: report -v", console)
 
 
-def _slowest(ordered: Sequence[AnyReport]) -> str:
+def _slowest(ordered: Sequence[LaunchAnalysis]) -> str:
     """How to see the first; empty where its number is that of others too, of another variant or process."""
     number = ordered[0].launch.index
     if [report.launch.index for report in ordered].count(number) > 1:
@@ -110,8 +110,10 @@ def _slowest(ordered: Sequence[AnyReport]) -> str:
     return f"#{number} takes longest: report --launch {number}; "
 
 
-def _launch_columns(chosen: Sequence[AnyReport], places: Mapping[Place, str], names: Mapping[str, str]) -> list[Column]:
-    rows = [report.full for report in chosen]
+def _launch_columns(
+    chosen: Sequence[LaunchAnalysis], places: Mapping[Place, str], names: Mapping[str, str]
+) -> list[Column]:
+    rows = list(chosen)
     columns = [Column("launch", [f"#{report.summary.launch}" for report in rows])]
     if len(names) > 1:
         columns.append(Column("variant", [names[report.summary.variant] for report in rows], name=True))

@@ -8,7 +8,7 @@ from functools import partial
 
 from rich.console import Console
 
-from kprof_inject.analysis.launch_report import AnyReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import KernelOverview, overview
 from kprof_inject.capture.model import place_names
 from kprof_inject.report.kernel_names import kernel_names
@@ -19,11 +19,11 @@ from kprof_inject.report.terminal.room import Room
 from kprof_inject.report.terminal.tables import print_trust, say
 
 
-def print_answers(reports: Sequence[AnyReport], console: Console) -> None:
+def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     """One launch's first screen; of several, which of them matter, and the answer for the one that matters most. On a
     terminal, tables have as many rows as it has room for, so that the answer is seen with them."""
     named, kernels, room = _Named(reports), overview(reports), Room.on(console)
-    typical = kernels[0].typical
+    typical = kernels[0].middle
     if len(kernels) > 1:
         _print_kernels_and_answer(kernels, named, console, room)
         return
@@ -38,7 +38,7 @@ def print_answers(reports: Sequence[AnyReport], console: Console) -> None:
 
 def _print_kernels_and_answer(kernels: Sequence[KernelOverview], named: _Named, console: Console, room: Room) -> None:
     """The table stands above the answer, and gets the room that this leaves."""
-    typical = kernels[0].typical
+    typical = kernels[0].middle
     answer = partial(answer_lines, typical, *named.of(typical), console)
     table_lines = kernel_lines(kernels, len(kernels), console) if room.lines is not None else 0
     lines = answer()
@@ -49,14 +49,14 @@ def _print_kernels_and_answer(kernels: Sequence[KernelOverview], named: _Named, 
     print_lines(lines, console)
 
 
-def answers_text(reports: Sequence[AnyReport], width: int) -> str:
+def answers_text(reports: Sequence[LaunchAnalysis], width: int) -> str:
     """The same as a text, without colours."""
     out = io.StringIO()
     print_answers(reports, Console(file=out, width=width, color_system=None, markup=False, emoji=False))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def print_all(reports: Sequence[AnyReport], console: Console) -> None:
+def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     """All that is known of each launch, and what the verdicts rest on. The kernel that takes most of the time stands
     first, and of its launches the slowest."""
     named, kernels = _Named(reports), overview(reports)
@@ -65,7 +65,7 @@ def print_all(reports: Sequence[AnyReport], console: Console) -> None:
         say("", console)
     elif len(reports) > 1:
         print_launches(reports, named.places, named.kernels, console)
-    ordered = [report.full for kernel in kernels for report in kernel.slowest_first]
+    ordered = [report for kernel in kernels for report in kernel.slowest_first]
     for report in ordered:
         print_first_screen(report, *named.of(report), console, Room(rest="below"))
         print_details(report, console)
@@ -75,9 +75,9 @@ def print_all(reports: Sequence[AnyReport], console: Console) -> None:
 class _Named:
     """What to call each launch's kernel beside the others, and where it ran."""
 
-    def __init__(self, reports: Sequence[AnyReport]) -> None:
+    def __init__(self, reports: Sequence[LaunchAnalysis]) -> None:
         self.kernels = kernel_names(report.launch.kernel for report in reports)
         self.places = place_names(report.launch.place for report in reports)
 
-    def of(self, report: AnyReport) -> tuple[str, str]:
+    def of(self, report: LaunchAnalysis) -> tuple[str, str]:
         return self.kernels[report.launch.kernel.variant], self.places[report.launch.place]

@@ -8,13 +8,15 @@ from async_launches import BARRIERS, COMMIT, COPIES, LAST, TMA_COPY, TMA_WAIT, W
 from timelines import cta_rows, incomplete_rows
 
 from kprof_inject.analysis.causal.critical_path import CriticalPath, critical_path
-from kprof_inject.analysis.interpreter.executions import executed_kernel
+from kprof_inject.analysis.interpreter.executions import evaluated_kernel
 from kprof_inject.capture.scopes import Partition
 from kprof_inject.timeline.timeline import Timeline
 
 
 def path_of(timeline: Timeline, end_ns: int) -> CriticalPath:
-    found = critical_path(replace(timeline, ctas=cta_rows((0, 0, 0, end_ns, end_ns))), executed_kernel(timeline.launch))
+    found = critical_path(
+        replace(timeline, ctas=cta_rows((0, 0, 0, end_ns, end_ns))), evaluated_kernel(timeline.launch)
+    )
     assert found is not None
     assert sum(one.share for one in found.blames) + found.outside == pytest.approx(1)
     return found
@@ -96,4 +98,4 @@ def test_partitions_that_are_not_seen_to_wait_for_each_other_have_no_path(tmp_pa
     timeline = launched(tmp_path, MEETING, {"a": 3, "b": 4}, [(0, 0, 0, 500), (1, 1, 0, 900)])
     partitions = (Partition("default partition", 1), Partition("partition 0", 1))
     apart = replace(timeline, table=replace(timeline.table, partitions=partitions))
-    assert critical_path(apart, executed_kernel(apart.launch)) is None
+    assert critical_path(apart, evaluated_kernel(apart.launch)) is None

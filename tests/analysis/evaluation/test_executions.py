@@ -11,7 +11,13 @@ from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.interpreter import executions
-from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated, executed_kernel
+from kprof_inject.analysis.interpreter.executions import (
+    ExecutedKernel,
+    evaluated,
+    evaluated_kernel,
+    with_recorded_iterations,
+)
+from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.nodes import Module
@@ -64,7 +70,10 @@ def ran_on(folder: Path, iterations: int, lines: Mapping[str, tuple[int, int]], 
     (made.launch.kernel.folder / "kernel.ttgir").write_text(TEXT)
     kernel = replace(made.launch.kernel, scopes=table)
     launch = replace(made.launch, kernel=kernel, grid=(CTAS, 1, 1), arguments=(4096, n))
-    return executed_kernel(launch, summarise(replace(made, table=table, launch=launch)))
+    ran = evaluated_kernel(launch)
+    return with_recorded_iterations(
+        ran, ScopeMap(ran.module, table), summarise(replace(made, table=table, launch=launch))
+    )
 
 
 def times_of(kernel: ExecutedKernel) -> dict[str, int | None]:

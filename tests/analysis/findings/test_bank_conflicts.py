@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from known_loops import found, launched
 
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 
 # Of lines as Triton makes for an int8 matmul of operands in rows on sm_90: the second has to lie along K.
 TURNED = """\
@@ -47,7 +47,7 @@ def test_stores_that_turn_a_tile_around_are_named(tmp_path: Path) -> None:
 
 
 def test_the_roof_has_them(tmp_path: Path) -> None:
-    func = report_on(launched(tmp_path, TURNED, 10)).speed_of_light.roofs[0]
+    func = LaunchAnalysis.of(launched(tmp_path, TURNED, 10)).speed_of_light.roofs[0]
     assert func.work.conflict_cycles == 2 * (4 * 1024 - 64)
     assert func.parts["shared memory and L1"] == pytest.approx(
         (func.work.shared_bytes / 128 + func.work.conflict_cycles) / 10_000

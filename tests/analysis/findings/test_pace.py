@@ -11,7 +11,7 @@ from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import judge_by_rules
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeInfo
@@ -33,7 +33,7 @@ def place(name: str, slope: float, error: float = 0.02, slack: float | None = No
 
 
 def found_of(folder: Path, *places: PlaceSlope) -> Finding | None:
-    report = report_on(known_launch(folder, SCOPES))
+    report = LaunchAnalysis.of(known_launch(folder, SCOPES))
     slopes = KernelSlopes(EXPERIMENT, 1000.0, 1e9, 1.0, places)
     evidence = Evidence(report.timeline, report.summary, report.speed_of_light, None, slopes)
     (judgement,) = [one for one in judge_by_rules(evidence) if one.rule == "pace"]
@@ -80,7 +80,7 @@ def test_where_all_is_hidden_nothing_sets_the_pace(tmp_path: Path) -> None:
 
 
 def test_nobody_is_asked_of_a_kernel_that_was_not_delayed(tmp_path: Path) -> None:
-    report = report_on(known_launch(tmp_path, SCOPES))
+    report = LaunchAnalysis.of(known_launch(tmp_path, SCOPES))
     assert "pace" not in {judgement.rule for judgement in report.judgements}
     assert report.slopes is None
     assert report.to_json()["causal"] is None
@@ -93,5 +93,5 @@ def test_an_experiment_with_another_grid_is_not_this_launches(tmp_path: Path) ->
     mine = ExperimentRecord(
         name="k", variant=variant, pid=1, scopes=EXPERIMENT.scopes, grid=timeline.launch.grid, delays=()
     )
-    assert report_on(timeline, [mine]).slopes is not None
-    assert report_on(other, [mine]).slopes is None
+    assert LaunchAnalysis.of(timeline, [mine]).slopes is not None
+    assert LaunchAnalysis.of(other, [mine]).slopes is None

@@ -11,8 +11,8 @@ from known_loops import found, launched
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.pipelining import too_few_stages
-from kprof_inject.analysis.interpreter.executions import executed_kernel
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.memory import DramBound
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.clock import ClockSource
@@ -126,8 +126,9 @@ def test_no_more_stages_are_advised_than_there_is_room_for(tmp_path: Path, free_
 
 
 def test_a_launch_at_the_roof_of_dram_needs_no_stages(tmp_path: Path) -> None:
-    report = report_on(launched(tmp_path, COPIES, 1_800))
-    ran = executed_kernel(report.launch, report.summary)
+    report = LaunchAnalysis.of(launched(tmp_path, COPIES, 1_800))
+    ran = report.executed
+    assert isinstance(ran, ExecutedKernel)
 
     def rules(dram_part: float) -> list[str]:
         moved = round(1000 * dram_part * report.summary.duration_ns)

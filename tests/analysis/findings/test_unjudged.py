@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from altered import altered
 from buffers import Cta, Scope, end, save_launch, start
 from known_kernels import Known, evidence_of, launched
 
 from kprof_inject.analysis.findings.rules import RULES, Outcome, judge_by_rules
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -27,7 +28,7 @@ LOOP, LOOP_THAT_WAITS = "scf.for %i = ...", "scf.for %i = ...\nttg.async_wait"
 
 def unjudged(timeline: Timeline, **changes: Any) -> dict[str, tuple[str, ...]]:
     summary = replace(summarise(timeline), **changes)
-    report = replace(report_on(timeline), judgements=judge_by_rules(evidence_of(timeline, summary)))
+    report = altered(LaunchAnalysis.of(timeline), judgements=judge_by_rules(evidence_of(timeline, summary)))
     return {str(why): rules for why, rules in report.unjudged.items()}
 
 
@@ -102,11 +103,11 @@ def test_what_rests_on_records_of_which_some_are_missing_is_doubtful(tmp_path: P
     duration_ns = Known(before_ns=2000).duration_ns
     ctas = [(sm, 0, duration_ns) for sm in range(8)] + [(0, duration_ns, 2 * duration_ns)]
     lacking = launched(tmp_path, Known(before_ns=2000), ctas, kernel={"sm_count": 8}, records_lost=74)
-    prologue, tail = report_on(lacking).findings
+    prologue, tail = LaunchAnalysis.of(lacking).findings
     assert (prologue.rule, prologue.doubt) == ("prologue", "74.0 % of the records were lost")
     assert prologue.sentence.endswith(" (doubtful: 74.0 % of the records were lost)")
     assert (tail.rule, tail.doubt, tail.sentence) == ("tail", "", tail.text)
-    assert [one.doubt for one in report_on(replace(lacking, records_lost=0)).findings] == ["", ""]
+    assert [one.doubt for one in LaunchAnalysis.of(replace(lacking, records_lost=0)).findings] == ["", ""]
 
 
 def test_ctas_that_were_not_chosen(tmp_path: Path) -> None:
@@ -136,9 +137,9 @@ def test_where_no_cta_ran_no_rule_judges(tmp_path: Path) -> None:
 
 
 def test_a_disturbed_kernel_may_be_limited_by_its_records(tmp_path: Path) -> None:
-    report = report_on(whole(tmp_path))
+    report = LaunchAnalysis.of(whole(tmp_path))
     assert report.doubts == ()
-    (doubt,) = replace(report, verdict=replace(report.verdict, level=Level.UNRELIABLE)).doubts
+    (doubt,) = altered(report, verdict=replace(report.verdict, level=Level.UNRELIABLE)).doubts
     assert doubt.startswith("the records disturb this kernel so much")
 
 

@@ -12,7 +12,7 @@ from buffers import Scope
 from known_kernels import ITER, ITERATIONS, Known, launched, rules_of, the_finding
 
 from kprof_inject.analysis.findings.loops import lost_waits
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 
 
 def waited(*wait_ns: int, wait: Scope | None = None) -> Known:
@@ -119,6 +119,6 @@ def test_whatever_damaged_records_leave_of_the_scopes_is_reported(tmp_path: Path
     """As where none of a loop's records is sound, but those of its waits are."""
     timeline = launched(tmp_path, waited(61, 61, 61, 61))
     blocks = [block[~np.isin(block["scope"], sorted(gone))] for block in timeline.blocks()]
-    report = report_on(replace(timeline, _blocks=blocks, scope_count=sum(map(len, blocks))))
+    report = LaunchAnalysis.of(replace(timeline, _blocks=blocks, scope_count=sum(map(len, blocks))))
     left = {index for block in blocks for index in np.unique(block["scope"]).tolist()}
     assert [bool(scope.count) for scope in report.summary.scopes] == [index in left for index in range(5)]

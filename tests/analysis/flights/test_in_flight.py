@@ -11,12 +11,12 @@ from async_launches import BARRIERS, COMMIT, COPIES, LAST, TMA_COPY, TMA_WAIT, W
 from kprof_inject.analysis.async_work.flight_metrics import flights_of
 from kprof_inject.analysis.async_work.groups import InFlight
 from kprof_inject.analysis.async_work.in_flight import in_flight
-from kprof_inject.analysis.interpreter.executions import executed_kernel
+from kprof_inject.analysis.interpreter.executions import evaluated_kernel
 from kprof_inject.timeline.timeline import Timeline
 
 
 def found_in(timeline: Timeline) -> InFlight:
-    return in_flight(timeline, executed_kernel(timeline.launch))
+    return in_flight(timeline, evaluated_kernel(timeline.launch))
 
 
 def test_a_wait_is_for_the_oldest_groups_that_it_does_not_leave(tmp_path: Path) -> None:

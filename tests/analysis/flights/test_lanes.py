@@ -10,12 +10,12 @@ from async_launches import in_order
 from kprof_inject.analysis.async_work.drawing_lanes import flight_lanes
 from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS, InFlight
 from kprof_inject.analysis.async_work.in_flight import in_flight
-from kprof_inject.analysis.interpreter.executions import executed_kernel
+from kprof_inject.analysis.interpreter.executions import evaluated_kernel
 
 
 def test_as_many_lanes_as_were_under_way_at_once(tmp_path: Path) -> None:
     timeline = in_order(tmp_path)
-    lanes = flight_lanes(in_flight(timeline, executed_kernel(timeline.launch)))
+    lanes = flight_lanes(in_flight(timeline, evaluated_kernel(timeline.launch)))
     assert lanes.lane.tolist() == [0, 0, 1, 2]
     assert lanes.groups["start_ns"].tolist() == [0, 3000, 1000, 2000]
     assert lanes.count == 3

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.async_work.overlap import Together, together
-from kprof_inject.analysis.async_work.recorded import recorded_in_flight
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.timeline.timeline import Timeline
 
 BEGIN_NS = Ran(0, 0).start_ns
@@ -79,7 +79,7 @@ def test_it_is_what_counting_each_nanosecond_gives(a: list[Span], b: list[Span])
 def test_work_is_under_way_until_the_wait_for_it_ends(tmp_path: Path) -> None:
     """Copies from 0 to 5,600, for each wait blocked; the last wait from 5,000 on."""
     timeline = in_order(tmp_path)
-    flying = recorded_in_flight(timeline)
+    flying = LaunchAnalysis.of(timeline).in_flight
     found = together(timeline, flying, [0], [2])
     assert found is not None
     assert (found.least, found.most) == pytest.approx((600 / 5600, 600 / 5600))
@@ -91,7 +91,7 @@ def test_of_work_that_was_done_when_waited_for_nobody_knows_since_when(tmp_path:
     spans = [(0, 0, 0, 10), (1, 1, 500, 700), (2, 0, 900, 930)]
     scopes = {"ttg.async_commit_group": COMMIT, "ttg.async_wait": WAIT, "last": LAST}
     timeline = launched(tmp_path, COPIES, scopes, spans)
-    flying = recorded_in_flight(timeline)
+    flying = LaunchAnalysis.of(timeline).in_flight
     assert flying is not None and len(flying.groups) == 1
     found = together(timeline, flying, [0], [1])
     assert found is not None

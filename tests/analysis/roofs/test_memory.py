@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
@@ -42,6 +43,11 @@ def traffic_of(timeline: Timeline, ran: Ran, grid: tuple[int, int, int], sms: Se
 def passes_by(access: Access) -> bool:
     """Copies by threads do not, as nothing says that one copies 16 bytes."""
     return access.form.passes_by_l1 and "async_copy" not in access.operation.name
+
+
+def in_lines(traffic: Traffic, first: int, last: int) -> range:
+    """The accesses that begin in these lines."""
+    return range(bisect_left(traffic.lines, first), bisect_right(traffic.lines, last))
 
 
 def counted_l2_bytes(ran: Ran, sms: Sequence[int]) -> int:
@@ -111,13 +117,13 @@ def test_no_more_is_moved_than_loops_count(timeline: Timeline, kernel: Kernel) -
     sms = [3 * cta % 4 for cta in range(prod(kernel.grid))]
     traffic = traffic_of(timeline, ran, kernel.grid, sms)
     lines = len(ran.found)
-    found = traffic.l2_bytes(1, lines)
+    found = traffic.l2_bytes(in_lines(traffic, 1, lines))
     assert found <= counted_l2_bytes(ran, sms)
     if is_known(ran) and not any(passes_by(access) for access, _ in ran.accesses()):
         assert found == counted_l2_bytes(ran, sms)
-    assert traffic.l1_bytes(1, lines) <= counted_l1_bytes(ran)
+    assert traffic.l1_bytes(in_lines(traffic, 1, lines)) <= counted_l1_bytes(ran)
     # Each byte belongs to one line.
-    assert sum(traffic.l2_bytes(line, line) for line in range(1, lines + 1)) == found
+    assert sum(traffic.l2_bytes(in_lines(traffic, line, line)) for line in range(1, lines + 1)) == found
     assert_least(traffic.dram_bound(L1_BYTES), ran)
 
 
@@ -164,7 +170,8 @@ def test_copies_by_threads(timeline: Timeline, wrap: int, width: int, l2_bytes: 
     text = COPY.replace("WRAP", str(wrap)).replace("WIDTH", str(width))
     ran = evaluated(text, "kernel.ttgir", (1, 1, 1), (4096,))
     launched = replace(timeline, launch=replace(timeline.launch, grid=(1, 1, 1)))
-    assert Traffic(ran.operations, launched, ran.module.aliases).l2_bytes(1, text.count("\n")) == l2_bytes
+    traffic = Traffic(ran.operations, launched, ran.module.aliases)
+    assert traffic.l2_bytes(in_lines(traffic, 1, text.count("\n"))) == l2_bytes
 
 
 LINES = """
@@ -191,8 +198,9 @@ def test_what_an_sm_has_got_does_not_come_again(timeline: Timeline) -> None:
     traffic = traffic_of(timeline, ran, GRID, (0, 1, 1, 1))
     # Elements 0 to 3 to both SMs; 4 to 6 to that of the last CTAs, each of which begins one further on; nothing; what
     # passes by the L1 to each CTA.
-    assert [traffic.l2_bytes(line, line) // 4 for line in range(7, 11)] == [4 + 4, 3, 0, 4 * 4]
-    assert traffic.l2_bytes(7, 10) == traffic.l2_bytes(1, 13) == 4 * (8 + 3 + 16)
+    assert [traffic.l2_bytes(in_lines(traffic, line, line)) // 4 for line in range(7, 11)] == [4 + 4, 3, 0, 4 * 4]
+    assert traffic.l2_bytes(in_lines(traffic, 7, 10)) == 4 * (8 + 3 + 16)
+    assert traffic.l2_bytes(in_lines(traffic, 1, 13)) == 4 * (8 + 3 + 16)
 
 
 def test_bytes_of_dram_are_counted_once(timeline: Timeline) -> None:
@@ -212,7 +220,7 @@ def test_where_ctas_are_missing_each_byte_comes_once(timeline: Timeline) -> None
     """Nobody knows on how many SMs it was asked for."""
     ran = run(Kernel(LINES))
     traffic = traffic_of(timeline, ran, GRID, (0, 0, 1))
-    assert [traffic.l2_bytes(line, line) // 4 for line in range(7, 11)] == [4, 3, 0, 4 * 4]
+    assert [traffic.l2_bytes(in_lines(traffic, line, line)) // 4 for line in range(7, 11)] == [4, 3, 0, 4 * 4]
 
 
 @pytest.mark.parametrize("lacking", ["l2_bytes", "dram_bytes_per_s"])

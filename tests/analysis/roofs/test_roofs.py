@@ -12,7 +12,7 @@ from programs.child import REPO
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.interpreter.executions import evaluated
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import rates_of
 from kprof_inject.analysis.roofs.work import Work
@@ -77,7 +77,7 @@ def launched(folder: Path, text: str = TEXT, target: int = 90, lines: dict[str, 
 
 
 def light_of(timeline: Timeline) -> SpeedOfLight:
-    return report_on(timeline).speed_of_light
+    return LaunchAnalysis.of(timeline).speed_of_light
 
 
 def roofs_of(timeline: Timeline) -> dict[str, Roof]:
@@ -165,7 +165,7 @@ def test_where_records_were_lost_the_timers_tell_the_time_of_the_whole_kernel(tm
     assert (whole.scope, whole.executions) == ("func", CTAS)
     assert whole.sm_cycles == round(2 * 5_000 * timeline.clock.clock_hz / 1e9)
     assert (whole.work.multiplications, whole.work.tensor_flops, light.unknown) == (CTAS * 128, {}, 4)
-    limit = report_on(timeline).limit
+    limit = LaunchAnalysis.of(timeline).limit
     assert limit.sentence == f"limit not known: {light.missing}"
 
 
@@ -195,14 +195,14 @@ def test_the_demos_matmul() -> None:
 
 @pytest.mark.parametrize(
     "place",
-    ["evaluation.executions.executed", "evaluation.executions.access_of", "roofs.speed_of_light.work_with_integers"],
+    ["interpreter.executions.executed", "interpreter.executions.access_of", "roofs.speed_of_light.work_with_integers"],
 )
 def test_a_kernel_that_cannot_be_evaluated_is_unjudged(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever that shows: where operations are evaluated, or where anything is computed of them."""
     made = launched(tmp_path)
-    before = report_on(made)
+    before = LaunchAnalysis.of(made)
     assert before.speed_of_light.roofs
 
     def fail(*_: object) -> None:
@@ -210,7 +210,7 @@ def test_a_kernel_that_cannot_be_evaluated_is_unjudged(
 
     monkeypatch.setattr(f"kprof_inject.analysis.{place}", fail)
     evaluated.cache_clear()
-    report = report_on(made)
+    report = LaunchAnalysis.of(made)
     missing = report.speed_of_light.missing
     assert missing is not None and not report.speed_of_light.roofs
     assert missing.reason == "the kernel's module cannot be evaluated (IndexError: no such operand)"

@@ -38,7 +38,7 @@ def limited(text: str) -> str:
     return text.replace("module attributes {", 'module attributes {"ttg.maxnreg" = 96 : i32, ', 1)
 
 
-FUNC, LOOP, ITER, PEELED = (1, len(LINES)), (BEGIN, END), (BEGIN + 1, END - 1), (BEGIN - 30, BEGIN - 1)
+FUNC, LOOP, ITER, PEELED = (1, len(LINES)), (BEGIN, END + 1), (BEGIN + 1, END - 1), (BEGIN - 30, BEGIN - 1)
 
 
 def with_code(

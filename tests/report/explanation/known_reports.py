@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import async_launches
+from altered import altered
 from buffers import Cta, Scope, end, save_launch, start
 from golden import read
 from known_kernels import Known, launched
@@ -18,7 +19,7 @@ from timelines import Ran, cta_rows, incomplete_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.causal.response import Interval, Response
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
-from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import ScopeTableRecord
@@ -34,17 +35,17 @@ PARTITIONED = REPO / "tests/select/partitioned/three_partitions.ttgir.gz"
 UGLY = 'ma"t\\mul\n\x1b[31m_\ud800𝛼' * 300
 
 
-def one(timeline: Timeline) -> list[LaunchReport]:
-    return [report_on(timeline)]
+def one(timeline: Timeline) -> list[LaunchAnalysis]:
+    return [LaunchAnalysis.of(timeline)]
 
 
-def named(report: LaunchReport, name: str, duration_ns: int, index: int = 0) -> LaunchReport:
+def named(report: LaunchAnalysis, name: str, duration_ns: int, index: int = 0) -> LaunchAnalysis:
     """The same of a launch of another kernel, which took so long."""
     timeline = report.timeline
     kernel = replace(timeline.launch.kernel, name=name, variant=f"{name}-0", folder=Path(name), launches=index + 1)
     launch = replace(timeline.launch, kernel=kernel, index=index)
     summary = replace(report.summary, kernel=name, variant=kernel.variant, launch=index, duration_ns=duration_ns)
-    return replace(report, timeline=replace(timeline, launch=launch), summary=summary)
+    return altered(report, timeline=replace(timeline, launch=launch), summary=summary)
 
 
 def with_clock(timeline: Timeline, source: ClockSource, nominal_hz: float) -> Timeline:
@@ -53,12 +54,12 @@ def with_clock(timeline: Timeline, source: ClockSource, nominal_hz: float) -> Ti
     return replace(timeline, clock=clock, launch=replace(timeline.launch, kernel=kernel))
 
 
-def lossy(folder: Path) -> list[LaunchReport]:
+def lossy(folder: Path) -> list[LaunchAnalysis]:
     lost = incomplete_rows({"cta": 0, "sm": 3, "warp": 1, "records_written": 90, "records_lost": 40})
     return one(known_launch(folder, records_written=100, records_lost=40, incomplete=lost))
 
 
-def delayed(folder: Path, places: int = 30) -> list[LaunchReport]:
+def delayed(folder: Path, places: int = 30) -> list[LaunchAnalysis]:
     """A kernel with so many places that were delayed; of the last, nothing is known."""
     (report,) = one(known_launch(folder))
     responses = [
@@ -70,25 +71,25 @@ def delayed(folder: Path, places: int = 30) -> list[LaunchReport]:
     experiment = ExperimentRecord(
         name="k", variant="k-0", pid=1, scopes=ScopeTableRecord(scopes=()), grid=(1, 1, 1), delays=()
     )
-    return [replace(report, slopes=KernelSlopes(experiment, 1000.0, 1e9, 1.0, tuple(found)))]
+    return [altered(report, slopes=KernelSlopes(experiment, 1000.0, 1e9, 1.0, tuple(found)))]
 
 
 def _place(name: str, response: Response | None) -> PlaceSlope:
     return PlaceSlope(ScopeInfo(name, name, "part", "k.py:3", (), -1, name), 1.0, 1.0, None, (), response)
 
 
-def specialised(folder: Path) -> list[LaunchReport]:
+def specialised(folder: Path) -> list[LaunchAnalysis]:
     plan = make_plan(fixture_view(read(PARTITIONED)), parse_selectors(("func", "loop", "iter", "op(*wait*)")))
     return one(decode_launch(save_specialised(folder, plan)))
 
 
-def many_scopes(folder: Path) -> list[LaunchReport]:
+def many_scopes(folder: Path) -> list[LaunchAnalysis]:
     scopes = [Scope("func"), *(Scope(f"scope {number} {'x' * number}", "marker", 0) for number in range(200))]
     rows = [Ran(0, 10_000), *(Ran(number, 10 + number, self_ns=10 + number) for number in range(1, 201))]
     return one(made_timeline(folder, scopes, [scope_rows(rows)], cta_rows((0, 0, 0, 12_000, 12_000)), warps=1))
 
 
-def ugly(folder: Path) -> list[LaunchReport]:
+def ugly(folder: Path) -> list[LaunchAnalysis]:
     """Names and paths that are long, and hold what JSON has to escape."""
     scopes = [Scope("s" * 3000, "func", -1, ("/" + "p" * 4000, 1)), *SCOPES[1:]]
     (report,) = one(known_launch(folder, scopes))
@@ -107,7 +108,7 @@ TAIL = [(sm, 0, D) for sm in range(8)] + [(0, D, 2 * D)]
 FULL = [(sm, wave * D, (wave + 1) * D) for wave in range(4) for sm in range(132)]
 UNEVEN = [(sm, 0, D * (1 + sm)) for sm in range(8)]
 
-KINDS: dict[str, Callable[[Path], list[LaunchReport]]] = {
+KINDS: dict[str, Callable[[Path], list[LaunchAnalysis]]] = {
     "demo": lambda folder: load(REPO / "tests/captures/matmul").reports,
     "plain": lambda folder: one(known_launch(folder)),
     "healthy": lambda folder: one(launched(folder, ctas=FULL, kernel={"sm_count": 132})),

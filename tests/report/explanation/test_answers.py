@@ -19,7 +19,7 @@ from known_reports import KINDS, lossy, specialised, with_clock
 from programs.child import REPO
 from timelines import Ran
 
-from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.errors import KprofError
 from kprof_inject.report.explanation.answers import answer
@@ -32,7 +32,7 @@ VALIDATOR = jsonschema.Draft202012Validator(json.loads((REPO / "docs/explain.sch
 COST = RecordCost(30.0, 34.0, 8.0, "measured")
 
 
-def asked(text: str, report: LaunchReport) -> dict[str, Any]:
+def asked(text: str, report: LaunchAnalysis) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(answer_text(answer(parse_question(text), report), 1000))
     VALIDATOR.validate(found)
     return found
@@ -43,13 +43,13 @@ def with_cost(timeline: Timeline) -> Timeline:
 
 
 @pytest.fixture
-def known(tmp_path: Path) -> LaunchReport:
+def known(tmp_path: Path) -> LaunchAnalysis:
     """Two CTAs of two warps, of 1,000 ns each; one warp of each runs the loop, for 500 ns."""
     timeline = with_cost(known_launch(tmp_path))
-    return report_on(replace(timeline, clock=replace(timeline.clock, timer_step_ns=32)))
+    return LaunchAnalysis.of(replace(timeline, clock=replace(timeline.clock, timer_step_ns=32)))
 
 
-def test_a_share_with_all_that_it_may_be_off_by(known: LaunchReport) -> None:
+def test_a_share_with_all_that_it_may_be_off_by(known: LaunchAnalysis) -> None:
     found = asked("share loop[0]", known)
     assert (found["value"], found["unit"], found["samples"]) == (0.25, "share of the warps' time", 2)
     # A clock that is known to 1.25 %, and CTAs of 1,000 ns by a timer with steps of 32.
@@ -67,16 +67,16 @@ def test_what_records_cost_is_a_part_of_the_error(tmp_path: Path) -> None:
     """From 1,000 ns of a warp 200 were taken out, of which a quarter may be more or less."""
     rows = [Ran(0, 800, record_ns=200)]
     timeline = with_cost(known_launch(tmp_path, [Scope("kernel")], rows))
-    found = asked("share kernel", report_on(timeline))
+    found = asked("share kernel", LaunchAnalysis.of(timeline))
     assert found["error_from"]["record cost"] == pytest.approx(200 * 0.25 / 4000)
 
 
-def test_without_the_cost_or_a_clock_the_error_is_not_known(tmp_path: Path, known: LaunchReport) -> None:
-    no_cost = asked("share loop[0]", report_on(known_launch(tmp_path / "no cost")))
+def test_without_the_cost_or_a_clock_the_error_is_not_known(tmp_path: Path, known: LaunchAnalysis) -> None:
+    no_cost = asked("share loop[0]", LaunchAnalysis.of(known_launch(tmp_path / "no cost")))
     assert (no_cost["value"], no_cost["error"]) == (0.25, None)
     assert "because of the record cost" in no_cost["text"]
     assert set(no_cost["error_from"]) == {"clock rate", "clock step"}
-    no_clock = report_on(with_clock(with_cost(known_launch(tmp_path / "no clock")), ClockSource.ASSUMED, 0.0))
+    no_clock = LaunchAnalysis.of(with_clock(with_cost(known_launch(tmp_path / "no clock")), ClockSource.ASSUMED, 0.0))
     found = asked("share loop[0]", no_clock)
     assert (found["value"], found["error"]) == (0.25, None)
     assert "the SM clock is assumed" in found["verdict"]["text"]
@@ -105,7 +105,7 @@ def test_scopes_of_one_name_are_taken_together(tmp_path: Path) -> None:
 
 
 def test_waits_of_a_loop(tmp_path: Path) -> None:
-    report = report_on(looping(tmp_path, Known(wait_ns=dict.fromkeys(range(4), 30))))
+    report = LaunchAnalysis.of(looping(tmp_path, Known(wait_ns=dict.fromkeys(range(4), 30))))
     found = asked("waits-for loop[0]", report)
     assert (found["value"], found["samples"], found["samples_of"]) == (0.3, 8 * 4 * 20, "waits")
     assert found["text"].startswith("warps spend 30.0 % of loop[0] in ttg.async_wait")
@@ -115,13 +115,13 @@ def test_waits_of_a_loop(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("question", ["waits-for ttg.async_wait", "waits-for ttg.async_wait ttg.async_wait"])
 def test_a_wait_is_nothing_but_a_wait(tmp_path: Path, question: str) -> None:
-    report = report_on(looping(tmp_path, Known(wait_ns=dict.fromkeys(range(4), 30))))
+    report = LaunchAnalysis.of(looping(tmp_path, Known(wait_ns=dict.fromkeys(range(4), 30))))
     found = asked(question, report)
     assert (found["text"], found["value"], found["error"]) == ("ttg.async_wait is itself a wait", 1, 0)
     assert (found["error_from"], found["samples"]) == ({}, 8 * 4 * 20)
 
 
-def copying(folder: Path) -> LaunchReport:
+def copying(folder: Path) -> LaunchAnalysis:
     """A loop of 4,600 ns, in which waits for copies take 1,040; another wait, of 600, stands behind it."""
     spans: list[Span] = [(0, 0, 0, 4600)]
     for number in range(4):
@@ -134,7 +134,7 @@ def copying(folder: Path) -> LaunchReport:
     in_loop = [replace(scope, parent=0) for scope in inside]
     table = replace(timeline.table, scopes=(replace(loop, kind="loop", lines=None), *in_loop, last))
     kernel = replace(timeline.launch.kernel, scopes=table)
-    return report_on(replace(timeline, table=table, launch=replace(timeline.launch, kernel=kernel)))
+    return LaunchAnalysis.of(replace(timeline, table=table, launch=replace(timeline.launch, kernel=kernel)))
 
 
 def test_waits_for_what_was_asked_for(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_what_goes_on_meanwhile(tmp_path: Path) -> None:
         ("waits-for tail", "tail has no time"),
     ],
 )
-def test_what_cannot_be_told_has_a_reason_and_no_figure(known: LaunchReport, question: str, text: str) -> None:
+def test_what_cannot_be_told_has_a_reason_and_no_figure(known: LaunchAnalysis, question: str, text: str) -> None:
     found = asked(question, known)
     assert found["text"].startswith(text)
     assert (found["value"], found["error"], found["samples"]) == (None, None, 0)
@@ -186,7 +186,7 @@ def test_every_question_on_every_scope_has_an_answer_by_the_schema(tmp_path: Pat
             assert found["value"] is None or 0 <= found["value"] <= 1.01
 
 
-def test_a_scope_that_is_not_there_is_an_error_with_those_that_are(known: LaunchReport) -> None:
+def test_a_scope_that_is_not_there_is_an_error_with_those_that_are(known: LaunchAnalysis) -> None:
     with pytest.raises(KprofError, match="kernel has no scope 'lop") as error:
         asked("share lop[0]", known)
     assert error.value.hint == "did you mean loop[0]? there are scopes kernel, loop[0], iter[0], tail"
@@ -222,7 +222,7 @@ def test_names_with_blanks_stand_in_quotes() -> None:
     assert parse_question("waits-for loop[0] 'load k'").arguments == ("loop[0]", "load k")
 
 
-def test_a_budget_that_is_too_small_is_refused(known: LaunchReport) -> None:
+def test_a_budget_that_is_too_small_is_refused(known: LaunchAnalysis) -> None:
     with pytest.raises(KprofError, match="is too small") as error:
         answer_text(answer(parse_question("share loop[0]"), known), 20)
     least = int(error.value.hint.split()[1])

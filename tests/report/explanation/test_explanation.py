@@ -16,7 +16,7 @@ from known_launch import known_launch
 from known_reports import KINDS, one
 from programs.child import REPO
 
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.errors import KprofError
 from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text, tokens_of
 from kprof_inject.report.explanation.explanation_schema import Answer, Explanation, json_schema
@@ -31,23 +31,23 @@ FEW, MANY = 1, 100_000
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[LaunchReport]]:
+def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[LaunchAnalysis]]:
     return {name: made(tmp_path_factory.mktemp("launch")) for name, made in KINDS.items()}
 
 
-def told(reports: list[LaunchReport], budget: int = DEFAULT_BUDGET) -> dict[str, Any]:
+def told(reports: list[LaunchAnalysis], budget: int = DEFAULT_BUDGET) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(explanation_text(explanation(reports), budget))
     return found
 
 
-def least_budget(reports: list[LaunchReport]) -> int:
+def least_budget(reports: list[LaunchAnalysis]) -> int:
     with pytest.raises(KprofError) as error:
         explanation_text(explanation(reports), FEW)
     assert error.value.exit_code == 2
     return int(error.value.hint.split()[1])
 
 
-def test_there_are_captures_of_many_kinds(known: dict[str, list[LaunchReport]]) -> None:
+def test_there_are_captures_of_many_kinds(known: dict[str, list[LaunchAnalysis]]) -> None:
     assert len(known) >= 20
     rules = {finding.rule for reports in known.values() for finding in reports[0].findings[:1]}
     assert len(rules) >= 8
@@ -55,7 +55,7 @@ def test_there_are_captures_of_many_kinds(known: dict[str, list[LaunchReport]]) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_within_its_budget_and_valid_and_has_the_report_s_first_finding(
-    known: dict[str, list[LaunchReport]], kind: str
+    known: dict[str, list[LaunchAnalysis]], kind: str
 ) -> None:
     reports = known[kind]
     screen = answers_text(reports, 10_000)
@@ -75,7 +75,7 @@ def test_it_is_within_its_budget_and_valid_and_has_the_report_s_first_finding(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_with_room_for_all_of_it_nothing_is_left_out(known: dict[str, list[LaunchReport]], kind: str) -> None:
+def test_with_room_for_all_of_it_nothing_is_left_out(known: dict[str, list[LaunchAnalysis]], kind: str) -> None:
     found = told(known[kind], MANY)
     assert found["left_out"] == {}
     report = next(
@@ -88,7 +88,7 @@ def test_with_room_for_all_of_it_nothing_is_left_out(known: dict[str, list[Launc
 @pytest.mark.parametrize("kind", ["demo", "several faults", "delays", "200 scopes", "ugly names", "70 kernels"])
 @given(budget=st.integers(1, 4000))
 @settings(max_examples=60, deadline=None)
-def test_any_budget_is_kept_or_refused(known: dict[str, list[LaunchReport]], kind: str, budget: int) -> None:
+def test_any_budget_is_kept_or_refused(known: dict[str, list[LaunchAnalysis]], kind: str, budget: int) -> None:
     made = explanation(known[kind])
     least = least_budget(known[kind])
     if budget < least:
@@ -108,13 +108,13 @@ def test_any_budget_is_kept_or_refused(known: dict[str, list[LaunchReport]], kin
     assert all(len(more[name]) >= len(found[name]) for name in LISTS)
 
 
-def test_what_must_be_told_takes_a_quarter_of_the_default_budget(known: dict[str, list[LaunchReport]]) -> None:
+def test_what_must_be_told_takes_a_quarter_of_the_default_budget(known: dict[str, list[LaunchAnalysis]]) -> None:
     usual = {kind: least_budget(reports) for kind, reports in known.items() if kind != "ugly names"}
     assert max(usual.values()) < DEFAULT_BUDGET / 4, usual
     assert least_budget(known["ugly names"]) < DEFAULT_BUDGET
 
 
-def test_one_of_each_list_goes_before_a_second_of_any(known: dict[str, list[LaunchReport]]) -> None:
+def test_one_of_each_list_goes_before_a_second_of_any(known: dict[str, list[LaunchAnalysis]]) -> None:
     whole = told(known["200 scopes"], MANY)
     found = told(known["200 scopes"], least_budget(known["200 scopes"]) + 250)
     assert found["left_out"]["scopes"] > 190
@@ -122,7 +122,7 @@ def test_one_of_each_list_goes_before_a_second_of_any(known: dict[str, list[Laun
 
 
 def test_the_kernel_that_takes_most_of_the_time_is_explained_and_the_others_are_named(
-    known: dict[str, list[LaunchReport]],
+    known: dict[str, list[LaunchAnalysis]],
 ) -> None:
     found = told(known["70 kernels"], MANY)
     assert found["kernel"]["name"] == "kernel_0"
@@ -130,12 +130,12 @@ def test_the_kernel_that_takes_most_of_the_time_is_explained_and_the_others_are_
     assert found["next"]["command"].startswith("kprof-inject profile --kernel kernel_0 ")
 
 
-def test_of_many_launches_the_one_in_the_middle_is_explained(known: dict[str, list[LaunchReport]]) -> None:
+def test_of_many_launches_the_one_in_the_middle_is_explained(known: dict[str, list[LaunchAnalysis]]) -> None:
     kernel = told(known["20 launches"])["kernel"]
     assert (kernel["launch"], kernel["time_ns"], kernel["launches_captured"]) == (9, 1009, 20)
 
 
-def test_what_is_missing_is_told(known: dict[str, list[LaunchReport]]) -> None:
+def test_what_is_missing_is_told(known: dict[str, list[LaunchAnalysis]]) -> None:
     found = told(known["lost records"])
     assert found["records"] == {"written": 100, "lost": 40, "damaged": 0, "unpaired": 0}
     assert "40.0 % of the records were lost" in found["verdict"]["text"]
@@ -145,7 +145,7 @@ def test_what_is_missing_is_told(known: dict[str, list[LaunchReport]]) -> None:
     assert told(known["no timer"])["clock"]["error_percent"] == 20
 
 
-def test_waits_and_what_was_asked_for(known: dict[str, list[LaunchReport]]) -> None:
+def test_waits_and_what_was_asked_for(known: dict[str, list[LaunchAnalysis]]) -> None:
     (wait,) = told(known["waiting"])["waits"]
     assert (wait["scope"], wait["is_lost"], wait["executions"]) == ("ttg.async_wait", True, 8 * 4 * 20)
     assert wait["share"] == pytest.approx(70 * 20 / (2000 + 160), abs=1e-3)
@@ -153,7 +153,7 @@ def test_waits_and_what_was_asked_for(known: dict[str, list[LaunchReport]]) -> N
     assert (work["work"], work["depth"], work["groups"], work["blocked_share"]) == ("copies", 2, 4, 1.0)
 
 
-def test_places_that_were_delayed_are_ranked(known: dict[str, list[LaunchReport]]) -> None:
+def test_places_that_were_delayed_are_ranked(known: dict[str, list[LaunchAnalysis]]) -> None:
     places = told(known["delays"], MANY)["places"]
     assert [place["scope"] for place in places[:2]] == ["place 0", "place 1"]
     assert (places[0]["slope"], places[0]["slope_error"]) == (1.0, 0.1)
@@ -168,7 +168,7 @@ def test_places_that_were_delayed_are_ranked(known: dict[str, list[LaunchReport]
         ("demo", "kprof-inject profile --launches 0:20 -- PROG"),
     ],
 )
-def test_the_next_command(known: dict[str, list[LaunchReport]], kind: str, command: str) -> None:
+def test_the_next_command(known: dict[str, list[LaunchAnalysis]], kind: str, command: str) -> None:
     assert told(known[kind])["next"]["command"] == command
 
 
@@ -188,7 +188,7 @@ def test_the_schema_that_is_shipped_is_that_of_the_records() -> None:
     jsonschema.Draft202012Validator.check_schema(json_schema())
 
 
-def test_the_schema_asks_for_every_field_and_allows_later_ones(known: dict[str, list[LaunchReport]]) -> None:
+def test_the_schema_asks_for_every_field_and_allows_later_ones(known: dict[str, list[LaunchAnalysis]]) -> None:
     found = told(known["demo"])
     for record in (Explanation, Answer):
         defined = json_schema()["$defs"][record.__name__]

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 import pytest
+from altered import altered
 from known_reports import KINDS, delayed
 
 from kprof_inject.analysis.advice import advice_on
 from kprof_inject.analysis.findings.rules import Judgement
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.cli.main import root
 from kprof_inject.report.explanation.next_step import Options, next_step
@@ -21,16 +22,16 @@ from kprof_inject.timeline.trust import Level
 NO_WAIT = Unjudged("no wait was recorded", "add --at 'op(*wait*)'")
 
 
-def command(report: LaunchReport, workspace: str = "", kernel: str = "") -> str:
+def command(report: LaunchAnalysis, workspace: str = "", kernel: str = "") -> str:
     return next_step(report, Options.of(workspace, kernel)).command
 
 
-def judged(report: LaunchReport, *judgements: Judgement) -> LaunchReport:
-    return replace(report, judgements=judgements)
+def judged(report: LaunchAnalysis, *judgements: Judgement) -> LaunchAnalysis:
+    return altered(report, judgements=judgements)
 
 
 @pytest.fixture
-def trusted(tmp_path: Path) -> LaunchReport:
+def trusted(tmp_path: Path) -> LaunchAnalysis:
     """Of a launch in which every rule judged, and found nothing."""
     return judged(*KINDS["trustworthy"](tmp_path))
 
@@ -47,26 +48,26 @@ def test_each_is_a_command_that_there_is(tmp_path: Path, kind: str) -> None:
         found.make_context(name, words, parent=context)
 
 
-def test_the_workspace_and_the_kernel_are_named_where_they_must_be(trusted: LaunchReport) -> None:
+def test_the_workspace_and_the_kernel_are_named_where_they_must_be(trusted: LaunchAnalysis) -> None:
     assert command(trusted, "my work", "k") == "kprof-inject causal -o 'my work' --kernel k -- PROG"
     assert command(trusted, "w" * 200, "") == "kprof-inject causal -o WORKSPACE -- PROG"
     assert command(trusted, "", "k" * 200) == f"kprof-inject causal --kernel '{'k' * 49}*' -- PROG"
 
 
-def test_without_a_finding_what_could_not_be_judged_is_recorded_beside_what_was(trusted: LaunchReport) -> None:
+def test_without_a_finding_what_could_not_be_judged_is_recorded_beside_what_was(trusted: LaunchAnalysis) -> None:
     found = next_step(judged(trusted, Judgement("waiting", (), NO_WAIT)), Options())
     assert found.command == ("kprof-inject profile --at func --at loop --at iter --at marker --at 'op(*wait*)' -- PROG")
     assert found.why == "waiting could not be judged: no wait was recorded"
 
 
-def test_what_no_option_helps_does_not_stop_it(trusted: LaunchReport) -> None:
+def test_what_no_option_helps_does_not_stop_it(trusted: LaunchAnalysis) -> None:
     stuck = Judgement("tail", (), Unjudged("the launch is too short for the timer", "give it more work"))
     assert command(judged(trusted, stuck)) == "kprof-inject causal -- PROG"
 
 
-def test_where_all_is_known_a_change_comes_next(trusted: LaunchReport, tmp_path: Path) -> None:
+def test_where_all_is_known_a_change_comes_next(trusted: LaunchAnalysis, tmp_path: Path) -> None:
     (other,) = delayed(tmp_path)
-    assert command(replace(trusted, slopes=other.slopes)) == "kprof-inject profile --launches 0:20 -- PROG"
+    assert command(altered(trusted, slopes=other.slopes)) == "kprof-inject profile --launches 0:20 -- PROG"
 
 
 @pytest.mark.parametrize(
@@ -84,9 +85,9 @@ def test_which_launches_were_kept_is_kept(launches: str, again: str, compared: s
     assert options.to_compare() == f"kprof-inject profile{compared} -- PROG"
 
 
-def test_what_is_unreliable_is_no_reason_for_a_change(tmp_path: Path, trusted: LaunchReport) -> None:
+def test_what_is_unreliable_is_no_reason_for_a_change(tmp_path: Path, trusted: LaunchAnalysis) -> None:
     """Whatever the findings advise, until nothing else can be measured."""
-    report = replace(*KINDS["prologue"](tmp_path), verdict=replace(trusted.verdict, level=Level.UNRELIABLE))
+    report = altered(*KINDS["prologue"](tmp_path), verdict=replace(trusted.verdict, level=Level.UNRELIABLE))
     table = report.timeline.table
     assert report.findings and command(report) == "kprof-inject profile --at func --at loop -- PROG"
     assert [one.text for one in advice_on(report)][:2] == [
@@ -94,21 +95,21 @@ def test_what_is_unreliable_is_no_reason_for_a_change(tmp_path: Path, trusted: L
         report.findings[0].advice,
     ]
 
-    def of_kinds(count: int) -> LaunchReport:
+    def of_kinds(count: int) -> LaunchAnalysis:
         timeline = replace(report.timeline, table=replace(table, scopes=table.scopes[:count]))
-        return replace(report, timeline=timeline)
+        return altered(report, timeline=timeline)
 
     assert command(of_kinds(2)) == "kprof-inject profile --at func -- PROG"
     assert command(of_kinds(1)) == "kprof-inject profile --at func --warps 0 -- PROG"
     kernel = of_kinds(1).launch.kernel
     one_warp = replace(kernel, mode=replace(kernel.mode, warps=(0,)))
     least = of_kinds(1)
-    least = replace(least, timeline=replace(least.timeline, launch=replace(least.launch, kernel=one_warp)))
+    least = altered(least, timeline=replace(least.timeline, launch=replace(least.launch, kernel=one_warp)))
     assert command(least) == "kprof-inject causal -- PROG"
     assert advice_on(least)[0].text == "use causal, which needs no records"
-    assert advice_on(replace(least, verdict=trusted.verdict)) == advice_on(least)[1:]
+    assert advice_on(altered(least, verdict=trusted.verdict)) == advice_on(least)[1:]
     (other,) = delayed(tmp_path / "delayed")
-    found = next_step(replace(least, slopes=other.slopes), Options())
+    found = next_step(altered(least, slopes=other.slopes), Options())
     assert "compares its times without them" in found.why
 
 
@@ -117,7 +118,7 @@ def test_what_did_not_help_is_not_asked_for_again(tmp_path: Path) -> None:
     assert "--replay 50" in command(report)
     kernel = replace(report.launch.kernel, not_replayed="its memory is too large")
     launch = replace(report.launch, kernel=kernel)
-    report = replace(report, timeline=replace(report.timeline, launch=launch))
+    report = altered(report, timeline=replace(report.timeline, launch=launch))
     assert command(report) == "kprof-inject profile --launches 0:20 -- PROG"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from buffers import Cta, Scope, end, save_launch, start
 
-from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.proton_buffer import read_proton_buffer
 from kprof_inject.capture.reader import read_capture
@@ -24,7 +24,7 @@ PROTON_BUFFER = ROOT / "tests" / "capture" / "recorded_by_proton" / "kernel.bin"
 NAMES = {"overview", "heat_map", "scopes", "source", "ttgir"}
 
 
-def json_of(report: LaunchReport) -> str:
+def json_of(report: LaunchAnalysis) -> str:
     pictures = ScopePictures(report.summary)
     for _ in pictures.seeing(report.timeline.blocks()):
         pass
@@ -33,7 +33,7 @@ def json_of(report: LaunchReport) -> str:
 
 def sections_of(launch: Launch) -> dict[str, Any]:
     """As a browser reads them: NaN is not JSON."""
-    made: dict[str, Any] = json.loads(json_of(report_on(decode_launch(launch))))
+    made: dict[str, Any] = json.loads(json_of(LaunchAnalysis.of(decode_launch(launch))))
     assert set(made) == NAMES
     return made
 
@@ -87,7 +87,7 @@ def test_a_launch_of_a_triton_that_reads_no_timer(tmp_path: Path) -> None:
     )
     timeline = decode_launch(launch)
     assert timeline.clock.source != "fitted"
-    assert json.loads(json_of(report_on(timeline)))["scopes"][0]["count"] == 1
+    assert json.loads(json_of(LaunchAnalysis.of(timeline)))["scopes"][0]["count"] == 1
 
 
 def test_a_buffer_of_proton_s_own_has_neither_source_nor_module() -> None:

@@ -16,7 +16,7 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from unpacked import unpacked
 
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.report.html.document import write_html
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -54,7 +54,7 @@ def timeline_of(folder: Path, name: str = "kernel") -> Timeline:
 
 
 def page_text(path: Path, *timelines: Timeline) -> str:
-    size = write_html(path, [report_on(timeline) for timeline in timelines])
+    size = write_html(path, [LaunchAnalysis.of(timeline) for timeline in timelines])
     assert path.stat().st_size == size
     return path.read_text(encoding="utf-8")
 
@@ -119,7 +119,7 @@ def test_several_kernels_in_the_title(tmp_path: Path) -> None:
 
 def test_times_are_exact_however_late_the_launch(tmp_path: Path) -> None:
     timeline = timeline_of(tmp_path)
-    write_html(tmp_path / "page.html", [report_on(timeline)])
+    write_html(tmp_path / "page.html", [LaunchAnalysis.of(timeline)])
     (launch,) = unpacked(tmp_path / "page.html")
     assert int(launch["meta"]["first_ns"]) == timeline.first_ns
 
@@ -133,7 +133,7 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkey
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space"):
-        write_html(path, [report_on(timeline_of(tmp_path))])
+        write_html(path, [LaunchAnalysis.of(timeline_of(tmp_path))])
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
 
@@ -151,7 +151,7 @@ def test_the_page_knows_the_partitions(tmp_path: Path) -> None:
     warps = [[start(0, 1000), end(0, 1500)], [start(1, 1100), end(1, 1400)], []]
     partitions = [("default partition", 1), ("partition 0\u202e", 1)]
     launch = save_launch(tmp_path / "capture", scopes, [Cta(warps)], 4, partitions=partitions)
-    write_html(tmp_path / "page.html", [report_on(decode_launch(launch))])
+    write_html(tmp_path / "page.html", [LaunchAnalysis.of(decode_launch(launch))])
     (meta,) = (one["meta"] for one in unpacked(tmp_path / "page.html"))
     assert [(one["title"], one["scopes"]) for one in meta["partitions"]] == [
         ("default partition (warp 0)", [0]),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from known_launch import known_launch
 
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.report.html.document import omissions
 from kprof_inject.report.html.scope_columns import shares
 
@@ -22,7 +22,7 @@ def test_together_they_never_get_more_than_there_is() -> None:
 
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
-    report = report_on(known_launch(tmp_path, scope_count=16))
+    report = LaunchAnalysis.of(known_launch(tmp_path, scope_count=16))
     assert omissions([report], 16) == []
     (line,) = omissions([report], 15)
     assert line.startswith("kernel, launch 0: ")

@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from altered import altered
 from buffers import Scope
 from programs.child import REPO
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import KernelResources
@@ -32,7 +33,7 @@ def launch_of(folder: Path, **kernel: Any) -> Timeline:
 
 
 def told(timeline: Timeline) -> dict[str, Any]:
-    return launch_overview(report_on(timeline))
+    return launch_overview(LaunchAnalysis.of(timeline))
 
 
 def facts_of(timeline: Timeline) -> dict[str, str]:
@@ -88,7 +89,7 @@ def test_findings_know_their_scope(tmp_path: Path) -> None:
         Finding("c", "gone", 0.1, "gone", "look", {}),
     )
     timeline = launch_of(tmp_path)
-    report = replace(report_on(timeline), judgements=(Judgement("a rule", found, None),))
+    report = altered(LaunchAnalysis.of(timeline), judgements=(Judgement("a rule", found, None),))
     findings = launch_overview(report)["findings"]
     assert [finding["scope"] for finding in findings] == [1, None, None]
     assert (findings[0]["text"], findings[0]["share"]) == ("slow [1m", 0.4)

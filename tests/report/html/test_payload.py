@@ -12,7 +12,7 @@ from async_launches import in_order
 from buffers import Cta, Entry, Scope, end, save_launch, start
 from unpacked import unpacked
 
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.errors import KprofError
 from kprof_inject.report.html.document import write_html
 from kprof_inject.report.html.scope_columns import differences_by_kind, table_bytes
@@ -51,7 +51,7 @@ def timeline(tmp_path: Path) -> Timeline:
 
 
 def page_of(timeline: Timeline, folder: Path, **options: Any) -> dict[str, Any]:
-    write_html(folder / "page.html", [report_on(timeline)], **options)
+    write_html(folder / "page.html", [LaunchAnalysis.of(timeline)], **options)
     return unpacked(folder / "page.html")[0]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from altered import altered
 from buffers import Scope
 from known_launch import FUNC, SCOPES, known_launch
 from screens import WIDE, coloured, lines_shown
@@ -13,7 +14,7 @@ from timelines import Ran
 
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
-from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.report.terminal.first_screen import print_first_screen
 from kprof_inject.report.terminal.room import Room
@@ -28,22 +29,22 @@ FINDINGS = tuple(
 )
 
 
-def screen(report: LaunchReport, width: int = WIDE, encoding: str = "utf-8", place: str = "") -> list[str]:
+def screen(report: LaunchAnalysis, width: int = WIDE, encoding: str = "utf-8", place: str = "") -> list[str]:
     return lines_shown(lambda console: print_first_screen(report, "kernel", place, console), width, encoding)
 
 
-def made(timeline: Timeline, *judgements: Judgement) -> LaunchReport:
-    return replace(report_on(timeline), judgements=judgements)
+def made(timeline: Timeline, *judgements: Judgement) -> LaunchAnalysis:
+    return altered(LaunchAnalysis.of(timeline), judgements=judgements)
 
 
 @pytest.fixture
-def report(tmp_path: Path) -> LaunchReport:
+def report(tmp_path: Path) -> LaunchAnalysis:
     """Every rule judged it, and found nothing."""
     return made(known_launch(tmp_path), Judgement("tail", (), None))
 
 
-def with_findings(report: LaunchReport, count: int = 3) -> LaunchReport:
-    return replace(report, judgements=tuple(Judgement(one.rule, (one,), None) for one in FINDINGS[:count]))
+def with_findings(report: LaunchAnalysis, count: int = 3) -> LaunchAnalysis:
+    return altered(report, judgements=tuple(Judgement(one.rule, (one,), None) for one in FINDINGS[:count]))
 
 
 def advice(lines: list[str]) -> list[str]:
@@ -56,7 +57,7 @@ def table(lines: list[str]) -> list[str]:
     return lines[next(number for number, line in enumerate(lines) if line.startswith("scope")) :]
 
 
-def test_the_title_says_what_ran(report: LaunchReport) -> None:
+def test_the_title_says_what_ran(report: LaunchAnalysis) -> None:
     assert (
         screen(report)[0] == "kernel #0   1.50 µs with records   2 CTAs in 2 slots, 2 warps   SMs at 2000 of 1980 MHz"
     )
@@ -64,7 +65,7 @@ def test_the_title_says_what_ran(report: LaunchReport) -> None:
 
 @pytest.mark.parametrize(("has_launching", "by_events"), [(False, ""), (True, ", by events")])
 def test_there_is_one_time_without_records_and_one_with(
-    report: LaunchReport, has_launching: bool, by_events: str
+    report: LaunchAnalysis, has_launching: bool, by_events: str
 ) -> None:
     verdict = replace(
         report.verdict,
@@ -72,27 +73,27 @@ def test_there_is_one_time_without_records_and_one_with(
         with_records=replace(report.verdict.with_records, times_ns=(4200.0, 4300.0, 9000.0)),
         has_launching=has_launching,
     )
-    title = screen(replace(report, verdict=verdict))[0]
+    title = screen(altered(report, verdict=verdict))[0]
     assert title.startswith(f"kernel #0   median 4.10 µs without records, 4.30 µs with{by_events}   2 CTAs")
 
 
-def test_on_a_narrow_terminal_the_title_goes_on(report: LaunchReport) -> None:
+def test_on_a_narrow_terminal_the_title_goes_on(report: LaunchAnalysis) -> None:
     assert screen(report, 70)[:2] == [
         "kernel #0   1.50 µs with records   2 CTAs in 2 slots, 2 warps",
         "  SMs at 2000 of 1980 MHz",
     ]
 
 
-def test_the_place_and_the_graph_are_named(report: LaunchReport) -> None:
+def test_the_place_and_the_graph_are_named(report: LaunchAnalysis) -> None:
     summary = replace(report.summary, graph=True)
-    title = screen(replace(report, summary=summary), place="rank 1, device 3")[0]
+    title = screen(altered(report, summary=summary), place="rank 1, device 3")[0]
     assert title.startswith("rank 1, device 3: kernel #0 (last replay of a CUDA graph)   1.50 µs")
 
 
-def test_an_assumed_clock_is_called_one_and_no_launch_is_trusted_by_it(report: LaunchReport) -> None:
+def test_an_assumed_clock_is_called_one_and_no_launch_is_trusted_by_it(report: LaunchAnalysis) -> None:
     summary = replace(report.summary, clock_source=ClockSource.NOMINAL, clock_error=0.25, nominal_mhz=1980.0)
     verdict = replace(report.verdict, level=Level.TRUSTWORTHY, text="recording slows the kernel by 1.0 % ± 0.3")
-    lines = screen(replace(report, summary=summary, verdict=verdict))
+    lines = screen(altered(report, summary=summary, verdict=verdict))
     assert lines[0].endswith("SMs, assumed to run at 2000 MHz")
     (trust,) = (line for line in lines if line.startswith("TRUST"))
     assert trust == (
@@ -101,10 +102,10 @@ def test_an_assumed_clock_is_called_one_and_no_launch_is_trusted_by_it(report: L
     )
 
 
-def test_what_was_lost_is_said_where_trust_is(report: LaunchReport) -> None:
+def test_what_was_lost_is_said_where_trust_is(report: LaunchAnalysis) -> None:
     summary = replace(report.summary, records_written=200, records_lost=148)
     verdict = replace(report.verdict, level=Level.TRUSTWORTHY, text="recording slows the kernel by 1.0 % ± 0.3")
-    lossy = replace(report, summary=summary, verdict=verdict)
+    lossy = altered(report, summary=summary, verdict=verdict)
     (trust,) = (line for line in screen(lossy) if line.startswith("TRUST"))
     assert trust.startswith("TRUST  careful: 74.0 % of the records were lost (--fit keeps them); recording slows")
     green, yellow = "\x1b[32m", "\x1b[33m"
@@ -113,7 +114,7 @@ def test_what_was_lost_is_said_where_trust_is(report: LaunchReport) -> None:
     assert f"{yellow}not known: " in shown
 
 
-def test_of_many_findings_those_that_are_worth_most_are_advised(report: LaunchReport) -> None:
+def test_of_many_findings_those_that_are_worth_most_are_advised(report: LaunchAnalysis) -> None:
     assert advice(screen(with_findings(report))) == [
         "mend the tail (worth up to 47.0 %)",
         "tail was [seen]",
@@ -123,7 +124,7 @@ def test_of_many_findings_those_that_are_worth_most_are_advised(report: LaunchRe
     ]
 
 
-def test_without_a_finding_it_says_so(report: LaunchReport) -> None:
+def test_without_a_finding_it_says_so(report: LaunchAnalysis) -> None:
     (line,) = advice(screen(report))
     assert line.startswith("no finding: no rule found anything worth changing")
 
@@ -138,53 +139,53 @@ def test_where_records_were_lost_keeping_them_comes_first(tmp_path: Path) -> Non
     lost = Judgement(
         "waiting", (), Unjudged("25.0 % of the records were lost", "use --fit, or a larger --buffer-bytes")
     )
-    first, second, *_ = advice(screen(replace(report, judgements=(*report.judgements, lost))))
+    first, second, *_ = advice(screen(altered(report, judgements=(*report.judgements, lost))))
     assert first == f"{fit}waiting could not be judged: 25.0 % of the records were lost)"
     assert second.startswith("mend the prologue ")
 
 
-def test_a_doubtful_finding_is_marked(report: LaunchReport) -> None:
+def test_a_doubtful_finding_is_marked(report: LaunchAnalysis) -> None:
     doubtful = replace(FINDINGS[0], doubt="2 records were damaged")
-    assert advice(screen(replace(report, judgements=(Judgement("prologue", (doubtful,), None),)))) == [
+    assert advice(screen(altered(report, judgements=(Judgement("prologue", (doubtful,), None),)))) == [
         "mend the prologue (worth up to 20.0 %, but doubtful)",
         "prologue was [seen] (doubtful: 2 records were damaged)",
     ]
 
 
-def test_what_could_not_be_judged_says_what_would_help(report: LaunchReport) -> None:
+def test_what_could_not_be_judged_says_what_would_help(report: LaunchAnalysis) -> None:
     lost = Unjudged("74.0 % of the records were lost", "use --fit")
     judgements = tuple(Judgement(rule, (), lost) for rule in ("prologue", "waiting", "epilogue", "imbalanced-warps"))
-    assert advice(screen(replace(report, judgements=judgements))) == [
+    assert advice(screen(altered(report, judgements=judgements))) == [
         "use --fit (prologue, waiting, epilogue and 1 more could not be judged: 74.0 % of the records were lost)"
     ]
     helpless = (Judgement("tail", (), Unjudged("1 record has no partner", "")),)
-    assert advice(screen(replace(report, judgements=helpless))) == ["tail could not be judged: 1 record has no partner"]
+    assert advice(screen(altered(report, judgements=helpless))) == ["tail could not be judged: 1 record has no partner"]
 
 
-def test_the_bar_splits_a_ctas_time_by_its_loops(report: LaunchReport) -> None:
+def test_the_bar_splits_a_ctas_time_by_its_loops(report: LaunchAnalysis) -> None:
     summary = replace(report.summary, warp_time_ns=report.summary.phases.whole_ns)
-    (bar,) = (line for line in screen(replace(report, summary=summary), 100) if line.startswith("CTA"))
+    (bar,) = (line for line in screen(altered(report, summary=summary), 100) if line.startswith("CTA"))
     assert bar.endswith("|   1.00 µs median")
     assert " before 15.0 % " in bar and " loop[0] 50.0 % " in bar and " after 35.0 % " in bar
     assert len(bar) == 100 and bar.count("█") == 16
 
 
-def test_records_have_a_part_of_their_own(report: LaunchReport) -> None:
+def test_records_have_a_part_of_their_own(report: LaunchAnalysis) -> None:
     phases = replace(report.summary.phases, loops_ns=40, records_ns=10, whole_ns=100, before_ns=20, after_ns=30)
     summary = replace(report.summary, phases=phases, warp_time_ns=100)
-    (bar,) = (line for line in screen(replace(report, summary=summary), 120) if line.startswith("CTA"))
+    (bar,) = (line for line in screen(altered(report, summary=summary), 120) if line.startswith("CTA"))
     assert [" ".join(part.split()).strip("█ ") for part in bar.split("|")[1:-1]] == [
         *("before 20.0 %", "loop[0] 40.0 %", "after 30.0 %", "records 10.0 %")
     ]
 
 
-def test_a_strip_of_some_warps_says_so(report: LaunchReport) -> None:
+def test_a_strip_of_some_warps_says_so(report: LaunchAnalysis) -> None:
     summary = replace(report.summary, warp_time_ns=2 * report.summary.phases.whole_ns)
-    (bar,) = (line for line in screen(replace(report, summary=summary), 120) if line.startswith("CTA"))
+    (bar,) = (line for line in screen(altered(report, summary=summary), 120) if line.startswith("CTA"))
     assert bar.endswith("|   in 50.0 % of the warps   1.00 µs median")
 
 
-def test_the_table_has_the_times_of_a_cta(report: LaunchReport) -> None:
+def test_the_table_has_the_times_of_a_cta(report: LaunchAnalysis) -> None:
     lines = table(screen(report))
     assert lines[0].split("  ")[0] == "scope"
     rows = [line.split() for line in lines[1:]]
@@ -196,19 +197,21 @@ def test_the_table_has_the_times_of_a_cta(report: LaunchReport) -> None:
     ]
 
 
-def test_what_never_ran_has_no_row(report: LaunchReport) -> None:
+def test_what_never_ran_has_no_row(report: LaunchAnalysis) -> None:
     assert not any("tail" in line for line in table(screen(report)))
 
 
 def test_an_instant_has_a_number_and_no_times(tmp_path: Path) -> None:
     rows = [Ran(FUNC, 0, sm=3), Ran(FUNC, 0, sm=3, start_record=2)]
-    report = report_on(known_launch(tmp_path, [Scope("before_store", "mark"), *SCOPES[1:]], rows))
+    report = LaunchAnalysis.of(known_launch(tmp_path, [Scope("before_store", "mark"), *SCOPES[1:]], rows))
     assert table(screen(report))[1].split() == ["before_store", "2", "x"]
 
 
 def test_of_many_scopes_the_largest_are_shown(tmp_path: Path) -> None:
     scopes = [Scope(f"scope {number}", "loop") for number in range(25)]
-    report = report_on(known_launch(tmp_path, scopes, [Ran(number, 100 + number, sm=3) for number in range(25)]))
+    report = LaunchAnalysis.of(
+        known_launch(tmp_path, scopes, [Ran(number, 100 + number, sm=3) for number in range(25)])
+    )
     lines = table(screen(report))
     assert [line.split("  ")[0] for line in lines[1:-1]] == [f"scope {number}" for number in range(5, 25)]
     assert lines[-1] == "5 rows more, which take less: report -v"
@@ -217,7 +220,7 @@ def test_of_many_scopes_the_largest_are_shown(tmp_path: Path) -> None:
 def test_on_a_low_screen_the_answer_stays_and_the_largest_scopes_with_it(tmp_path: Path) -> None:
     scopes = [Scope(f"scope {number}", "loop") for number in range(25)]
     rows = [Ran(number, 100 + number, sm=3) for number in range(25)]
-    report = with_findings(report_on(known_launch(tmp_path, scopes, rows)))
+    report = with_findings(LaunchAnalysis.of(known_launch(tmp_path, scopes, rows)))
     low, high = (
         lines_shown(
             lambda console: print_first_screen(report, "kernel", "", console, Room.on(console)), 80, height=height
@@ -240,7 +243,7 @@ def test_on_a_low_screen_the_answer_stays_and_the_largest_scopes_with_it(tmp_pat
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
-def test_it_fits_on_a_screen(report: LaunchReport, width: int) -> None:
+def test_it_fits_on_a_screen(report: LaunchAnalysis, width: int) -> None:
     lines = screen(with_findings(report), width)
     assert len(lines) <= 24
     assert all(len(line) <= width for line in lines)
@@ -249,9 +252,9 @@ def test_it_fits_on_a_screen(report: LaunchReport, width: int) -> None:
     ]
 
 
-def test_the_letters_are_those_that_the_terminal_has(report: LaunchReport) -> None:
+def test_the_letters_are_those_that_the_terminal_has(report: LaunchAnalysis) -> None:
     summary = replace(report.summary, warp_time_ns=report.summary.phases.whole_ns)
-    lines = screen(replace(report, summary=summary), 120, "ascii")
+    lines = screen(altered(report, summary=summary), 120, "ascii")
     assert lines[0].startswith("kernel #0   1.50 us with records")
     assert any("#####" in line for line in lines if line.startswith("CTA"))
     assert "# self . in it" in table(lines)[0]
@@ -260,13 +263,13 @@ def test_the_letters_are_those_that_the_terminal_has(report: LaunchReport) -> No
 
 @pytest.mark.parametrize("name", ["load[a]", "[b]", "[/b]", ":warning:"])
 def test_names_are_shown_as_they_are(tmp_path: Path, name: str) -> None:
-    report = report_on(known_launch(tmp_path, [Scope(name), *SCOPES[1:]]))
+    report = LaunchAnalysis.of(known_launch(tmp_path, [Scope(name), *SCOPES[1:]]))
     assert table(screen(report))[1].startswith(f"{name} ")
 
 
 def test_no_name_gives_the_terminal_orders(tmp_path: Path) -> None:
     evil = "a\x1b[31mb\nc\u202e"
-    report = report_on(known_launch(tmp_path, [Scope(evil, source=(f"/src/{evil}.py", 3)), *SCOPES[1:]]))
+    report = LaunchAnalysis.of(known_launch(tmp_path, [Scope(evil, source=(f"/src/{evil}.py", 3)), *SCOPES[1:]]))
     text = "\n".join(screen(with_findings(report)))
     assert not {"\x1b", "\u202e"} & set(text)
     assert "a [31mb c " in text

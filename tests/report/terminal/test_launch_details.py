@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from altered import altered
 from buffers import Scope
 from known_launch import FUNC, SCOPES, known_launch
 from screens import WIDE, coloured, lines_shown
@@ -13,7 +14,7 @@ from timelines import Ran
 
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
-from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.report.terminal.launch_details import build_lines, findings_shown, print_details
@@ -31,7 +32,7 @@ FINDINGS = (
 
 
 def printed(timeline: Timeline, width: int = WIDE, encoding: str = "utf-8") -> list[str]:
-    return lines_shown(lambda console: print_details(report_on(timeline), console), width, encoding)
+    return lines_shown(lambda console: print_details(LaunchAnalysis.of(timeline), console), width, encoding)
 
 
 def table(lines: list[str]) -> list[str]:
@@ -173,50 +174,50 @@ def test_bars_are_plain_where_the_encoding_has_no_blocks(tmp_path: Path) -> None
 
 
 @pytest.fixture
-def report(tmp_path: Path) -> LaunchReport:
+def report(tmp_path: Path) -> LaunchAnalysis:
     """Every rule judged it, and found nothing."""
-    return replace(report_on(known_launch(tmp_path)), judgements=(Judgement("tail", (), None),))
+    return altered(LaunchAnalysis.of(known_launch(tmp_path)), judgements=(Judgement("tail", (), None),))
 
 
-def with_findings(report: LaunchReport) -> LaunchReport:
-    return replace(report, judgements=tuple(Judgement(finding.rule, (finding,), None) for finding in FINDINGS))
+def with_findings(report: LaunchAnalysis) -> LaunchAnalysis:
+    return altered(report, judgements=tuple(Judgement(finding.rule, (finding,), None) for finding in FINDINGS))
 
 
-def built(report: LaunchReport, clean: KernelResources, recorded: KernelResources) -> list[str]:
+def built(report: LaunchAnalysis, clean: KernelResources, recorded: KernelResources) -> list[str]:
     return list(build_lines(replace(report.launch.kernel, clean=clean, with_records=recorded, metadata=TARGET)))
 
 
-def findings(report: LaunchReport, width: int = WIDE) -> list[str]:
+def findings(report: LaunchAnalysis, width: int = WIDE) -> list[str]:
     return lines_shown(lambda console: console.print(findings_shown(report, console)), width)
 
 
-def test_what_the_kernel_takes_by_itself(report: LaunchReport) -> None:
+def test_what_the_kernel_takes_by_itself(report: LaunchAnalysis) -> None:
     assert built(report, CLEAN, RECORDED) == [
         "  kernel without records: 128 registers, no spills, 49152 bytes of shared memory, "
         "room for 4 CTAs on an SM (by shared memory and registers)"
     ]
 
 
-def test_what_it_takes_with_records_if_no_more_is_known(report: LaunchReport) -> None:
+def test_what_it_takes_with_records_if_no_more_is_known(report: LaunchAnalysis) -> None:
     assert built(report, KernelResources(), replace(RECORDED, ctas_per_sm=None)) == [
         "  kernel with records: 136 registers, 2 spills, 57344 bytes of shared memory"
     ]
 
 
-def test_of_a_kernel_of_which_nothing_is_known_nothing_is_said(report: LaunchReport) -> None:
+def test_of_a_kernel_of_which_nothing_is_known_nothing_is_said(report: LaunchAnalysis) -> None:
     assert built(report, KernelResources(), KernelResources()) == []
 
 
-def test_what_limits_the_room_is_told_only_if_the_driver_agrees(report: LaunchReport) -> None:
+def test_what_limits_the_room_is_told_only_if_the_driver_agrees(report: LaunchAnalysis) -> None:
     (line,) = built(report, KernelResources(), replace(RECORDED, ctas_per_sm=7))
     assert line.endswith("room for 7 CTAs on an SM")
 
 
-def test_no_findings(report: LaunchReport) -> None:
+def test_no_findings(report: LaunchAnalysis) -> None:
     assert findings(report) == ["findings: none"]
 
 
-def test_findings_are_numbered_with_what_to_do_next(report: LaunchReport) -> None:
+def test_findings_are_numbered_with_what_to_do_next(report: LaunchAnalysis) -> None:
     assert findings(with_findings(report)) == [
         "findings:",
         "  1. 47.0 % the last wave is [8] CTAs",
@@ -226,20 +227,20 @@ def test_findings_are_numbered_with_what_to_do_next(report: LaunchReport) -> Non
     ]
 
 
-def test_on_a_narrow_terminal_a_finding_goes_on_under_itself(report: LaunchReport) -> None:
+def test_on_a_narrow_terminal_a_finding_goes_on_under_itself(report: LaunchAnalysis) -> None:
     lines = findings(with_findings(report), width=30)
     assert all(len(line) <= 30 for line in lines)
     assert lines[1:3] == ["  1. 47.0 % the last wave is", "            [8] CTAs"]
 
 
-def test_what_could_not_be_judged_is_said(report: LaunchReport) -> None:
+def test_what_could_not_be_judged_is_said(report: LaunchAnalysis) -> None:
     lost = Unjudged("74.0 % of the records were lost", "use --fit")
     judgements = (Judgement("tail", (), None), Judgement("prologue", (), lost), Judgement("waiting", (), lost))
     doubt = "could not judge prologue, waiting: 74.0 % of the records were lost; use --fit"
-    doubtful = replace(report, judgements=judgements)
+    doubtful = altered(report, judgements=judgements)
     assert findings(doubtful) == ["findings: none, but some rules could not judge", f"  {doubt}"]
     found = with_findings(report)
-    assert findings(replace(found, judgements=(*found.judgements, *judgements)))[-1] == f"  {doubt}"
+    assert findings(altered(found, judgements=(*found.judgements, *judgements)))[-1] == f"  {doubt}"
     assert doubtful.to_json()["doubts"] == [doubt]
     assert doubtful.to_json()["rules"] == [
         {"rule": "tail", "outcome": "not found", "reason": None, "remedy": None},
@@ -248,20 +249,20 @@ def test_what_could_not_be_judged_is_said(report: LaunchReport) -> None:
     ]
 
 
-def test_a_launch_is_green_only_if_every_rule_judged_it(report: LaunchReport) -> None:
-    def codes(report: LaunchReport) -> str:
+def test_a_launch_is_green_only_if_every_rule_judged_it(report: LaunchAnalysis) -> None:
+    def codes(report: LaunchAnalysis) -> str:
         return coloured(lambda console: console.print(findings_shown(report, console)))
 
     green, yellow = "\x1b[32m", "\x1b[33m"
     assert green in codes(report)
-    unjudged = replace(report, judgements=(Judgement("tail", (), Unjudged("no timer was read", "")),))
-    disturbed = replace(report, verdict=replace(report.verdict, level=Level.UNRELIABLE))
+    unjudged = altered(report, judgements=(Judgement("tail", (), Unjudged("no timer was read", "")),))
+    disturbed = altered(report, verdict=replace(report.verdict, level=Level.UNRELIABLE))
     for doubtful in (unjudged, disturbed):
         assert green not in codes(doubtful)
         assert yellow in codes(doubtful)
 
 
-def test_the_json_form_has_findings_and_trust(report: LaunchReport) -> None:
+def test_the_json_form_has_findings_and_trust(report: LaunchAnalysis) -> None:
     values = with_findings(report).to_json()
     assert [finding["rule"] for finding in values["findings"]] == ["tail", "prologue"]
     assert values["trust"]["level"] == "unknown"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from altered import altered
 from known_launch import known_launch
 from screens import WIDE, lines_shown
 from several_kernels import save_kernels
 
-from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.timeline.timeline import decode_launch
@@ -17,14 +18,14 @@ from kprof_inject.timeline.timeline import decode_launch
 HEADINGS = ["kernel", "launches", "time", "of all", "limit", "trust"]
 
 
-def made(folder: Path, name: str, duration_ns: int, index: int = 0, launches: int | None = None) -> LaunchReport:
+def made(folder: Path, name: str, duration_ns: int, index: int = 0, launches: int | None = None) -> LaunchAnalysis:
     timeline = known_launch(folder / name)
     kernel = replace(timeline.launch.kernel, name=name, variant=name, launches=launches)
-    report = report_on(replace(timeline, launch=replace(timeline.launch, kernel=kernel, index=index)))
-    return replace(report, summary=replace(report.summary, duration_ns=duration_ns))
+    report = LaunchAnalysis.of(replace(timeline, launch=replace(timeline.launch, kernel=kernel, index=index)))
+    return altered(report, summary=replace(report.summary, duration_ns=duration_ns))
 
 
-def screen(*reports: LaunchReport, width: int = WIDE, height: int | None = None) -> list[str]:
+def screen(*reports: LaunchAnalysis, width: int = WIDE, height: int | None = None) -> list[str]:
     return lines_shown(lambda console: print_answers(reports, console), width, height=height)
 
 
@@ -48,21 +49,23 @@ def test_of_some_kernels_shares_are_of_the_whole_program(tmp_path: Path) -> None
     clean = {"times_ns": [2000.0] * 3}
     folder = save_kernels(save_kernels(tmp_path, {"a": (9000, 10)}, clean=clean), {"b": (7000, 10), "last": (1000, 10)})
     captured = read_capture(folder).launches
-    some = [report_on(decode_launch(launch), (), captured) for launch in captured if launch.kernel.name != "a"]
+    some = [LaunchAnalysis.of(decode_launch(launch), (), captured) for launch in captured if launch.kernel.name != "a"]
     assert [" ".join(line.split()[:5]) for line in screen(*some)[1:3]] == ["b 10 7.00 µs 70.0", "last 10 1.00 µs 10.0"]
     for path in folder.glob("*a/end.json"):
         path.write_text('{"left_out": {}}')
     captured = read_capture(folder).launches
-    uncounted = [report_on(decode_launch(launch), (), captured) for launch in captured if launch.kernel.name != "a"]
+    uncounted = [
+        LaunchAnalysis.of(decode_launch(launch), (), captured) for launch in captured if launch.kernel.name != "a"
+    ]
     assert "of all" not in screen(*uncounted)[0]
 
 
-def two_variants(folder: Path) -> tuple[LaunchReport, LaunchReport]:
+def two_variants(folder: Path) -> tuple[LaunchAnalysis, LaunchAnalysis]:
     """A launch of each, of one kernel."""
     one, other = made(folder / "one", "k", 1000), made(folder / "other", "k", 3000)
     kernel = replace(other.launch.kernel, variant="k-2")
     launch = replace(other.launch, kernel=kernel)
-    other = replace(
+    other = altered(
         other, timeline=replace(other.timeline, launch=launch), summary=replace(other.summary, variant="k-2")
     )
     return one, other
@@ -79,9 +82,9 @@ def test_a_kernel_with_several_variants_is_one_row(tmp_path: Path) -> None:
 def test_launches_of_one_kernel_stand_below_the_answer_for_the_one_in_the_middle(tmp_path: Path) -> None:
     timeline = known_launch(tmp_path)
     reports = [
-        replace(one, summary=replace(one.summary, launch=number, duration_ns=1000 + 10 * number))
+        altered(one, summary=replace(one.summary, launch=number, duration_ns=1000 + 10 * number))
         for number in range(20)
-        for one in [report_on(replace(timeline, launch=replace(timeline.launch, index=number)))]
+        for one in [LaunchAnalysis.of(replace(timeline, launch=replace(timeline.launch, index=number)))]
     ]
     lines = screen(*reports)
     assert lines[0] == "20 launches: 1.00 µs to 1.19 µs; below: #9, the median one"
@@ -107,8 +110,8 @@ def test_launches_of_several_places_say_where(tmp_path: Path) -> None:
     timeline = known_launch(tmp_path)
     origin = replace(timeline.launch.origin, rank=1)
     lines = screen(
-        report_on(replace(timeline, launch=replace(timeline.launch, origin=replace(origin, rank=0, pid=8)))),
-        report_on(replace(timeline, launch=replace(timeline.launch, origin=origin, device=3))),
+        LaunchAnalysis.of(replace(timeline, launch=replace(timeline.launch, origin=replace(origin, rank=0, pid=8)))),
+        LaunchAnalysis.of(replace(timeline, launch=replace(timeline.launch, origin=origin, device=3))),
     )
     assert any("rank 0, device 0" in line for line in lines) and any("rank 1, device 3" in line for line in lines)
     assert lines[1].startswith("rank ")

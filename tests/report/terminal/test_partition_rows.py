@@ -10,7 +10,7 @@ from planning import fixture_view
 from screens import WIDE, lines_shown
 from specialised import save_specialised
 
-from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.report.terminal.first_screen import print_first_screen
 from kprof_inject.report.terminal.launch_details import print_details
 from kprof_inject.select.plan import make_plan
@@ -20,16 +20,16 @@ from kprof_inject.timeline.timeline import decode_launch
 MODULE = Path(__file__).parents[2] / "select" / "partitioned" / "three_partitions.ttgir.gz"
 
 
-def reported(folder: Path, *selectors: str) -> LaunchReport:
+def reported(folder: Path, *selectors: str) -> LaunchAnalysis:
     plan = make_plan(fixture_view(read(MODULE)), parse_selectors(selectors))
-    return report_on(decode_launch(save_specialised(folder, plan)))
+    return LaunchAnalysis.of(decode_launch(save_specialised(folder, plan)))
 
 
-def printed(report: LaunchReport, width: int) -> list[str]:
+def printed(report: LaunchAnalysis, width: int) -> list[str]:
     return lines_shown(lambda console: print_details(report, console), width)
 
 
-def rows(report: LaunchReport) -> list[list[str]]:
+def rows(report: LaunchAnalysis) -> list[list[str]]:
     return [[cell.rstrip() for cell in line.split("│")[1:-1]] for line in printed(report, WIDE) if "│" in line]
 
 
@@ -100,7 +100,9 @@ def test_the_json_has_the_partitions(tmp_path: Path) -> None:
 def test_a_partition_is_called_what_the_code_calls_it(tmp_path: Path) -> None:
     (path,) = FIXTURES.glob("3.6.0/cuda-90/gluon_warp_specialized.ttgir")
     plan = make_plan(fixture_view(read(path)), parse_selectors(["loop"]))
-    titles = [one.title for one in report_on(decode_launch(save_specialised(tmp_path, plan))).summary.partitions]
+    titles = [
+        one.title for one in LaunchAnalysis.of(decode_launch(save_specialised(tmp_path, plan))).summary.partitions
+    ]
     assert titles == ["default partition: _sum_partition (warps 0-3)", "partition 0: _load_partition (warp 6)"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from buffers import Cta, Scope, end, save_launch, start, tagged
 from screens import lines_shown
 
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.report.terminal.room import Room
 from kprof_inject.report.terminal.tag_tables import print_more_tags, print_tags
 from kprof_inject.timeline.timeline import decode_launch
@@ -23,7 +23,7 @@ def shown(folder: Path, experts: list[int | None]) -> list[str]:
     entries.append(end(0, 1100 + 300 * len(experts)))
     scopes = [Scope("kernel"), Scope("expert loop", "loop", 0, tags=("expert",))]
     cta = Cta([entries], pre_final_ns=20_000, post_final_ns=20_100)
-    report = report_on(decode_launch(save_launch(folder, scopes, [cta], 256)))
+    report = LaunchAnalysis.of(decode_launch(save_launch(folder, scopes, [cta], 256)))
     return lines_shown(lambda console: print_tags(report.summary, console), 100)
 
 
@@ -51,7 +51,7 @@ def test_of_many_tags_the_first_have_tables_as_far_as_there_is_room(tmp_path: Pa
     scopes = [Scope("kernel", tags=("expert", "tile", "stage"))]
     entries = [entry for tag in (1, 2, 3) for entry in tagged(tag, 7)]
     launch = save_launch(tmp_path, scopes, [Cta([[*entries, start(0, 1000), end(0, 1100)]])], 16)
-    summary = report_on(decode_launch(launch)).summary
+    summary = LaunchAnalysis.of(decode_launch(launch)).summary
 
     def headings(room: Room) -> list[str]:
         lines = lines_shown(lambda console: print_tags(summary, console, room), 100)
@@ -66,5 +66,5 @@ def test_of_many_tags_the_first_have_tables_as_far_as_there_is_room(tmp_path: Pa
 
 def test_without_tags_there_is_nothing(tmp_path: Path) -> None:
     launch = save_launch(tmp_path, [Scope("kernel")], [Cta([[start(0, 1000), end(0, 1100)]])], 16)
-    summary = report_on(decode_launch(launch)).summary
+    summary = LaunchAnalysis.of(decode_launch(launch)).summary
     assert not lines_shown(lambda console: print_tags(summary, console), 100)

@@ -1,0 +1,235 @@
+"""A launch analysed: each part is computed once, when it is first needed.
+
+The terminal, JSON, the page and traces read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from kprof_inject.analysis.async_work.groups import InFlight, starts_async
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.roofs.limits import Limit, limit_of
+from kprof_inject.analysis.summary import LaunchSummary, summarise
+from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, evaluating
+from kprof_inject.capture.experiments import ExperimentRecord
+from kprof_inject.capture.model import Launch
+from kprof_inject.errors import KprofError
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.trust import Level, Verdict, judge
+from kprof_inject.timeline.waves import launch_duration_ns
+
+if TYPE_CHECKING:
+    from kprof_inject.analysis.async_work.flight_metrics import Flights
+    from kprof_inject.analysis.causal.slopes import KernelSlopes
+    from kprof_inject.analysis.findings.rules import Judgement
+    from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+    from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
+
+_DISTURBED = "the records disturb this kernel so much that it may be limited by something else without them"
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The parts that need the kernel evaluated: if that fails in any of them, all are made without it."""
+
+    executed: ExecutedKernel | Unjudged
+    speed_of_light: SpeedOfLight
+    slopes: KernelSlopes | None
+    judgements: tuple[Judgement, ...]
+
+
+class LaunchAnalysis:
+    """One launch of a capture, its metrics, what each rule found, and how far to trust that.
+
+    ``captured`` are all launches of the capture, of which this one may be the only one that was chosen; empty if
+    unknown. ``experiments`` are the capture's causal experiments."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        duration_ns: int,
+        decode: Callable[[], Timeline],
+        experiments: Sequence[ExperimentRecord] = (),
+        captured: Sequence[Launch] = (),
+    ) -> None:
+        self.launch = launch
+        self.duration_ns = duration_ns
+        self.captured = captured
+        self._decode = decode
+        self._experiments = experiments
+
+    @classmethod
+    def of(
+        cls, timeline: Timeline, experiments: Sequence[ExperimentRecord] = (), captured: Sequence[Launch] = ()
+    ) -> LaunchAnalysis:
+        """Return the analysis of a launch that is decoded already."""
+        return cls(timeline.launch, launch_duration_ns(timeline), lambda: timeline, experiments, captured)
+
+    def __repr__(self) -> str:
+        name = f"{self.launch.kernel.name} #{self.launch.index}"
+        return f"<LaunchAnalysis of {name}: {self.limit.sentence}; {self.verdict.headline}>"
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        return self._decode()
+
+    @cached_property
+    def summary(self) -> LaunchSummary:
+        return summarise(self.timeline)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """How far the records disturbed the kernel."""
+        return judge(self.launch.kernel)
+
+    @property
+    def executed(self) -> ExecutedKernel | Unjudged:
+        """What the launch executed, or why that is unknown.
+
+        Recorded iterations are counted if no record is missing: the records that are left do not tell how many there
+        were."""
+        return self._judged.executed
+
+    @property
+    def speed_of_light(self) -> SpeedOfLight:
+        return self._judged.speed_of_light
+
+    @property
+    def slopes(self) -> KernelSlopes | None:
+        """The result of the causal experiment with this launch's kernel and grid, or None if there was none."""
+        return self._judged.slopes
+
+    @property
+    def judgements(self) -> tuple[Judgement, ...]:
+        return self._judged.judgements
+
+    @cached_property
+    def limit(self) -> Limit:
+        return limit_of(self.summary, self.speed_of_light, self.launch.kernel.sm_count, self.verdict.overhead)
+
+    @cached_property
+    def in_flight(self) -> InFlight | None:
+        """The asynchronous work that was recorded, or None: there was none, or the kernel cannot be evaluated."""
+        if not any(map(starts_async, self.timeline.table.scopes)):
+            return None
+        # Most launches have none: the interpreter is imported for those that do.
+        from kprof_inject.analysis.async_work.in_flight import in_flight
+        from kprof_inject.analysis.interpreter.executions import evaluated_kernel
+
+        try:
+            with evaluating():
+                return in_flight(self.timeline, evaluated_kernel(self.launch))
+        except KprofError:
+            return None
+
+    @cached_property
+    def flights(self) -> Flights | None:
+        """Metrics of the asynchronous work that was recorded."""
+        if self.in_flight is None:
+            return None
+        from kprof_inject.analysis.async_work.flight_metrics import flights_of
+
+        return flights_of(self.timeline, self.in_flight, self.speed_of_light.roofs)
+
+    @cached_property
+    def _judged(self) -> _Judged:
+        executed = self._executed()
+        if not isinstance(executed, Unjudged):
+            try:
+                with evaluating():
+                    return self._judge(executed)
+            except Unevaluated as error:
+                executed = _unjudged(error)
+        return self._judge(executed)
+
+    def _executed(self) -> ExecutedKernel | Unjudged:
+        from kprof_inject.analysis.interpreter.executions import evaluated_kernel, with_recorded_iterations
+        from kprof_inject.analysis.scope_map import ScopeMap
+
+        try:
+            ran = evaluated_kernel(self.launch)
+            if self.timeline.records_lost:
+                return ran
+            with evaluating():
+                return with_recorded_iterations(ran, ScopeMap(ran.module, self.timeline.table), self.summary)
+        except KprofError as error:
+            return _unjudged(error)
+
+    def _judge(self, executed: ExecutedKernel | Unjudged) -> _Judged:
+        from kprof_inject.analysis.findings.evidence import Evidence
+        from kprof_inject.analysis.findings.rules import judge_by_rules
+        from kprof_inject.analysis.roofs.speed_of_light import speed_of_light
+
+        light = speed_of_light(self.timeline, self.summary, executed)
+        ran = None if isinstance(executed, Unjudged) else executed
+        slopes = self._slopes(ran)
+        evidence = Evidence(self.timeline, self.summary, light, ran, slopes)
+        return _Judged(executed, light, slopes, judge_by_rules(evidence))
+
+    def _slopes(self, ran: ExecutedKernel | None) -> KernelSlopes | None:
+        for experiment in self._experiments:
+            # A build with a smaller buffer has a name behind the variant's.
+            if self.launch.kernel.variant.startswith(experiment.variant) and self.launch.grid == experiment.grid:
+                from kprof_inject.analysis.causal.slopes import kernel_slopes
+
+                return kernel_slopes(experiment, ran, self.timeline, self.summary)
+        return None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What limits the launch, that which explains most of its time first."""
+        found = [finding for judgement in self.judgements for finding in judgement.findings]
+        # Those that explain as much stay in the order of the rules.
+        return tuple(sorted(found, key=lambda finding: -finding.share))
+
+    @property
+    def unjudged(self) -> dict[Unjudged, tuple[str, ...]]:
+        """Why rules could not judge, and for each reason which these are."""
+        found: dict[Unjudged, tuple[str, ...]] = {}
+        for judgement in self.judgements:
+            if judgement.unjudged:
+                found[judgement.unjudged] = (*found.get(judgement.unjudged, ()), judgement.rule)
+        return found
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """All that keeps a launch without findings from being a healthy one, in words."""
+        return tuple(self._doubts())
+
+    def _doubts(self) -> Iterator[str]:
+        for why, rules in self.unjudged.items():
+            yield f"could not judge {', '.join(rules)}: {why}"
+        if self.verdict.level is Level.UNRELIABLE:
+            yield _DISTURBED
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary's values, with ``findings``, ``rules``, ``doubts``, ``trust``, ``limit``,
+        ``speed_of_light``, ``in_flight`` and ``causal``.
+
+        What is computed for this alone is not kept: of thousands of launches, it would take too much memory."""
+        if "summary" in self.__dict__:
+            return self._to_json()
+        fresh = LaunchAnalysis(self.launch, self.duration_ns, self._decode, self._experiments, self.captured)
+        return fresh._to_json()
+
+    def _to_json(self) -> dict[str, Any]:
+        return {
+            **self.summary.to_json(),
+            "findings": [finding.to_json() for finding in self.findings],
+            "rules": [judgement.to_json() for judgement in self.judgements],
+            "doubts": list(self.doubts),
+            "trust": self.verdict.to_json(),
+            "limit": self.limit.to_json(),
+            "speed_of_light": self.speed_of_light.to_json(),
+            "in_flight": self.flights.to_json() if self.flights else None,
+            "causal": self.slopes.to_json() if self.slopes else None,
+        }
+
+
+def _unjudged(error: KprofError) -> Unjudged:
+    if isinstance(error, Unevaluated):
+        return Unjudged(error.what, CHECK_MODULE)
+    return Unjudged(f"the kernel's module cannot be read: {error.what}", "")
