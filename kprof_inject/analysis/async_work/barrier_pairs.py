@@ -202,7 +202,7 @@ class _Sequence:
     def of(cls, executed: Executed, value: Value) -> _Sequence:
         """Raises ``NotCounted``."""
         when = executed.when
-        if when is None or when.is_least or not isinstance(value, IntegerExpr | Mask):
+        if when is None or when.is_lower_bound or not isinstance(value, IntegerExpr | Mask):
             raise NotCounted(UNNAMED)
         try:
             joint, mask = value.joint(), when.joint()
