@@ -37,7 +37,8 @@ _LEAST_ERROR = 2e-5
 @dataclass(frozen=True, slots=True)
 class Point:
     """One delay: the cycles that it takes in each execution, and by which part the kernel then takes longer than with
-    a delay of none at the same place, with the standard error of that."""
+    a delay of none at the same place, with the standard error of that.
+    """
 
     delay_cycles: float
     longer_share: float
@@ -172,7 +173,8 @@ def kernel_slopes(
     summary: LaunchSummary | None = None,
 ) -> KernelSlopes:
     """``ran`` is what the kernel executes, as far as that is known; ``timeline`` a launch of it with the same grid, if
-    one was recorded, and ``summary`` that launch's."""
+    one was recorded, and ``summary`` that launch's.
+    """
     table = ScopeTable.of(experiment.scopes)
     clean = [ns for one in experiment.delays for ns in one.clean_ns]
     clean_ns = float(np.median(clean)) if clean else 0.0
