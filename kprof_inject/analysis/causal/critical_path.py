@@ -217,8 +217,10 @@ class _PathWalk:
         return piece
 
     def _before(self, piece: _Piece, warp: int, now_ns: int) -> tuple[int, int, bool, int]:
-        """Return the previous point of the path: its time, the scope in between, whether that is work in flight, and
-        the warp with which the path continues.
+        """Return the previous point of the path.
+
+        That is its time, the scope in between, whether that scope's work was in flight, and the warp with which the
+        path continues.
         """
         meeting = self._together.get(piece.row)
         if meeting is not None and piece.begin_ns < meeting.last_ns < now_ns and meeting.last_warp != warp:

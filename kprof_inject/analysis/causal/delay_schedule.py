@@ -33,7 +33,7 @@ def delays_for(kernel_cycles: float | None, by_cta: float | None, by_chain: floa
 
 
 def _steps(shortest: float, longest: float) -> Iterator[int]:
-    """Yield delays, at least ``_MIN_STEPS``: very short ones show no slope, and a few cannot tell a bend from a line."""
+    """Yield delays, at least ``_MIN_STEPS``: short ones show no slope, and a few cannot tell a bend from a line."""
     cycles, count = shortest, 0
     while count < _MIN_STEPS or cycles <= longest:
         yield min(round(cycles), _LONGEST_CYCLES)

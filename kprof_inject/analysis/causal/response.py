@@ -198,7 +198,7 @@ class _Points:
         return self._fitted(slack, max(shown, _MIN_SHOWN) * self.offset_error)
 
     def _fitted(self, slack: float, offset_error: float) -> _Fit:
-        """Solve for the offset of all points, the offset of all but the first, the slope, and its change at the bend."""
+        """Solve for the offset of all points, that of all but the first, the slope, and its change at the bend."""
         added = self.delays
         columns = [np.ones_like(added), (added > 0).astype(float), added]
         columns += [np.maximum(added - slack, 0)] if slack != _NO_BEND else []

@@ -120,7 +120,7 @@ class IntegerExpr:
         return IntegerExpr(tuple(AxisArray(part.axes, -part.values) for part in self.parts))
 
     def __mul__(self, other: IntegerExpr) -> IntegerExpr:
-        """Raises ``TooLarge``."""
+        """Multiply two sums. Raises ``TooLarge``."""
         return IntegerExpr.of(*(joined(np.multiply, one, another) for one in self.parts for another in other.parts))
 
     def joint(self) -> AxisArray:

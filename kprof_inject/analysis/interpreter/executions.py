@@ -42,6 +42,7 @@ class CountedOperation:
 
     @property
     def operation(self) -> Operation:
+        """The operation in the module."""
         return self.executed.operation
 
     @property
