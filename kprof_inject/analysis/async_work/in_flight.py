@@ -12,8 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.barrier_pairs import UNNAMED, NotCounted, pairs_by_barrier
-from kprof_inject.analysis.async_work.grouped_rows import MOST_ROWS, greatest_so_far, group_numbers, running_sums
-from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS, InFlight
+from kprof_inject.analysis.async_work.groups import (
+    IN_FLIGHT_COLUMNS,
+    MOST_ROWS,
+    InFlight,
+    greatest_so_far,
+    group_numbers,
+    running_sums,
+)
 from kprof_inject.analysis.async_work.issues_and_waits import AsyncWork, Await, Issue, arrivals, async_work
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.scope_map import ScopeMap

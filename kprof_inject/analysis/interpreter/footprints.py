@@ -1,10 +1,11 @@
-"""Which bytes of memory are touched, each counted once."""
+"""Which bytes of memory are touched, each counted once, and how many elements share an address."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,12 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.interpreter.axis_arrays import (
     MOST_ELEMENTS,
     AxisArray,
+    GridAxis,
     IntegerExpr,
     Mask,
     TooLarge,
     constant,
+    dimension,
     groups_of,
     joined,
 )
@@ -84,3 +87,59 @@ def _offsets(parts: Sequence[AxisArray], factors: Sequence[AxisArray]) -> Addres
 
 def _least_step(offsets: Addresses) -> int:
     return int(np.diff(offsets).min()) if offsets.size > 1 else 0
+
+
+def most_repeats(address: IntegerExpr, shape: Sequence[int], along: int | None = None) -> int:
+    """Return the largest number of elements of a tensor that share an address, in any execution. With ``along``, of
+    elements that only differ in this dimension. Raises ``TooLarge``."""
+    axes = {dimension(number): size for number, size in enumerate(shape) if along in (None, number)}
+    groups = [_Group.of(parts, axes) for parts in _by_dimensions(address.parts, axes)]
+    unused = prod(size for axis, size in axes.items() if all(axis not in part.axes for part in address.parts))
+    span = 0
+    for group in sorted(groups, key=lambda one: one.step):
+        if span >= group.step:
+            # The steps of one dimension are within the range of another: rows that overlap.
+            everything = [part for part in address.parts if not axes.keys().isdisjoint(part.axes)]
+            return unused * _Group.of(everything, axes).repeats
+        span += group.span
+    return unused * prod(group.repeats for group in groups)
+
+
+class _Group:
+    """Parts of an address that vary along the same dimensions."""
+
+    def __init__(self, repeats: int, step: int, span: int) -> None:
+        self.repeats, self.step, self.span = repeats, step, span
+
+    @classmethod
+    def of(cls, parts: Sequence[AxisArray], axes: dict[GridAxis, int]) -> _Group:
+        """The smallest difference of two addresses that are not equal is the step."""
+        joint = IntegerExpr(tuple(parts)).joint()
+        inside = prod(size for axis, size in joint.sizes.items() if axis in axes)
+        # What a tensor repeats has one element here.
+        repeated = prod(axes[axis] for axis in joint.axes if axis in axes) // max(inside, 1)
+        order = sorted(range(len(joint.axes)), key=lambda place: joint.axes[place] in axes)
+        values = np.sort(joint.values.transpose(order).reshape(-1, inside), axis=1)
+        differences = np.diff(values, axis=1)
+        positive = differences[differences > 0]
+        span = int((values[:, -1] - values[:, 0]).max(initial=0))
+        return cls(repeated * _longest_run(differences == 0), int(positive.min(initial=1 << 62)), span)
+
+
+def _longest_run(equal: NDArray[np.bool_]) -> int:
+    """The most neighbours that are equal, of each row."""
+    ends = np.pad(~equal, ((0, 0), (1, 1)), constant_values=True)
+    return int(np.diff(np.flatnonzero(ends)).max(initial=1))
+
+
+def _by_dimensions(parts: Sequence[AxisArray], axes: dict[GridAxis, int]) -> list[list[AxisArray]]:
+    """Parts that share dimensions of the tensor, together; others are the same for all its elements."""
+    groups: list[list[AxisArray]] = []
+    for part in parts:
+        mine = set(part.axes) & axes.keys()
+        if not mine:
+            continue
+        together = [group for group in groups if any(not mine.isdisjoint(one.axes) for one in group)]
+        groups = [group for group in groups if group not in together]
+        groups.append([part, *(one for group in together for one in group)])
+    return groups
