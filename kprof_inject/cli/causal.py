@@ -18,15 +18,16 @@ from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
     HarmlessSetting,
     ProgramSetting,
+    WorkspaceOrProgram,
     complete_selectors,
     json_option,
     kernel_option,
+    names_a_workspace,
     path_type,
     require_place_for,
     workspace_option,
 )
 from kprof_inject.cli.plans import say_in_short
-from kprof_inject.cli.workspace_first import WorkspaceOrProgram, names_a_workspace
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture, experiments_at
 from kprof_inject.pipeline.causal_runs import (

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from known_kernels import ITER, evidence_of, launched
 
-from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.findings.second_cta import second_cta
 from kprof_inject.analysis.roofs.operation_work import NO_WORK
 from kprof_inject.analysis.roofs.speed_of_light import Roof
