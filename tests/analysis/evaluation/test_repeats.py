@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray, IntegerExpr, dimension
-from kprof_inject.analysis.interpreter.repeats import max_repeats
+from kprof_inject.analysis.interpreter.footprints import max_repeats
 
 ROWS, COLUMNS = dimension(0), dimension(1)
 
