@@ -1,4 +1,4 @@
-"""Groups of asynchronous work in flight, as columns, and operations on grouped rows: those of a group are contiguous."""
+"""Groups of asynchronous work in flight, as columns, and operations on rows that are grouped and contiguous."""
 
 from __future__ import annotations
 
