@@ -43,8 +43,8 @@ AGAINST = {
         ("report.kernel_names", "report.html.overview"),
     ],
     "imports point down in the runtime": [
-        ("runtime.devices.torch_device", "runtime.launching.launches"),
-        ("runtime.launching.launcher", "runtime.run_step"),
+        ("runtime.devices.torch_device", "runtime.launch.launch_choice"),
+        ("runtime.launch.launcher", "runtime.run_step"),
         ("runtime.faults", "runtime.devices.torch_device"),
     ],
     "no command imports a command": [("cli.profile", "cli.dump"), ("cli.demo", "cli.profile")],

@@ -20,8 +20,8 @@ from kprof_inject.pipeline.insertion import Insertion, KernelInsertion, views_in
 from kprof_inject.pipeline.programs import Say
 from kprof_inject.quantities import counted
 from kprof_inject.rewrite import inserted
-from kprof_inject.runtime.delayed_builds import Build, compiled
-from kprof_inject.runtime.launching.launches import LaunchFilter, ReplayChoice
+from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
+from kprof_inject.runtime.launch.launch_choice import LaunchFilter, ReplayChoice
 from kprof_inject.select.delays import SPIN_ROUNDS, Delay, spin_kernel
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selectors

@@ -10,15 +10,15 @@ from typing import Any
 
 import triton
 
-from kprof_inject.runtime.compiler import Compile, variant_of, with_room, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import Compile, variant_of, with_room, wrap_compiler
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
 from kprof_inject.runtime.dump_step import note_gpu
+from kprof_inject.runtime.experiments.experiment_launcher import ExperimentLauncher
+from kprof_inject.runtime.experiments.kernel_experiment import KernelExperiment
+from kprof_inject.runtime.experiments.watchdog import Watchdog
 from kprof_inject.runtime.hook import is_compile_worker
-from kprof_inject.runtime.launching import autotuning, launcher
-from kprof_inject.runtime.launching.delaying import DelayingLauncher
-from kprof_inject.runtime.launching.kernel_experiment import KernelExperiment
-from kprof_inject.runtime.launching.watchdog import Watchdog
+from kprof_inject.runtime.launch import autotuning, launcher
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -82,8 +82,8 @@ class CausalStep:
     def _load(self, experiment: KernelExperiment, kernel: Any, load: launcher.Load) -> None:
         load()
         with self._report.guard("preparing an experiment"):
-            if not isinstance(kernel._run, DelayingLauncher):  # an exception had cut off an earlier attempt
-                kernel._run = DelayingLauncher(kernel, experiment)
+            if not isinstance(kernel._run, ExperimentLauncher):  # an exception had cut off an earlier attempt
+                kernel._run = ExperimentLauncher(kernel, experiment)
 
     def _give_up_all(self, reason: str) -> None:
         for experiment in self._experiments.values():

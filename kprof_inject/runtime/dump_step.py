@@ -16,12 +16,12 @@ import triton
 
 from kprof_inject.capture.schema import TimedResources
 from kprof_inject.files import source_text
-from kprof_inject.runtime.compiler import Compile, as_json, variant_of, with_room, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import Compile, as_json, variant_of, with_room, wrap_compiler
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.launching import autotuning, launcher
-from kprof_inject.runtime.launching.empty_launches import EmptyKernel
-from kprof_inject.runtime.launching.timing import LaunchTimer, TimingLauncher, watch_programs_events
+from kprof_inject.runtime.launch import autotuning, launcher
+from kprof_inject.runtime.launch.empty_launches import EmptyKernel
+from kprof_inject.runtime.launch.timing import LaunchTimer, TimingLauncher, watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session

@@ -16,20 +16,20 @@ import triton
 from triton import knobs
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiler import Compile, fresh_jit_caches, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import Compile, fresh_jit_caches, wrap_compiler
+from kprof_inject.runtime.compiling.instrumented_kernel import Plan, Plans, RunStep, remove_binaries
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
 from kprof_inject.runtime.dump_step import note_gpu, save_kernel
 from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, is_compile_worker
 from kprof_inject.runtime.imports import after_import
-from kprof_inject.runtime.instrumented_kernel import Plan, Plans, RunStep, remove_binaries
-from kprof_inject.runtime.launching import autotuning, launcher
-from kprof_inject.runtime.launching.capture import LaunchCapture
-from kprof_inject.runtime.launching.launch_buffers import Destination, Grid, RecordingBuild
-from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
-from kprof_inject.runtime.launching.timing import LaunchTimer, watch_programs_events
+from kprof_inject.runtime.launch import autotuning, launcher
+from kprof_inject.runtime.launch.launch_buffers import Destination, Grid, RecordingBuild
+from kprof_inject.runtime.launch.launch_capture import LaunchCapture
+from kprof_inject.runtime.launch.timing import LaunchTimer, watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.replay.replayed_kernels import KernelReplays
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.torch_tracing import TorchTracer
 from kprof_inject.workspace import DumpedKernel, Workspace

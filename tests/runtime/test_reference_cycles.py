@@ -8,7 +8,7 @@ import weakref
 from pathlib import Path
 
 import kprof_inject
-from kprof_inject.runtime.launching import launcher
+from kprof_inject.runtime.launch import launcher
 from kprof_inject.runtime.process_events import Guarded
 
 RUNTIME = Path(kprof_inject.__file__).parent / "runtime"

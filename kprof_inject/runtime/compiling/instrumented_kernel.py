@@ -24,27 +24,27 @@ from kprof_inject.capture.schema import (
     plausible_sm_clock_hz,
 )
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiler import Compile, overriding, variant_of, with_room
-from kprof_inject.runtime.compiler_process import errors_in, without_false_alarms
-from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
-from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.faults import fault_of, first_line
-from kprof_inject.runtime.hook import packages_binaries
-from kprof_inject.runtime.instrumentation import (
+from kprof_inject.runtime.compiling.compiler import Compile, overriding, variant_of, with_room
+from kprof_inject.runtime.compiling.compiler_process import errors_in, without_false_alarms
+from kprof_inject.runtime.compiling.instrumentation import (
     instrumented,
     require_clock_reads,
     scope_names,
     shared_bytes_of,
     target_of,
 )
-from kprof_inject.runtime.launching import launcher
-from kprof_inject.runtime.launching.arguments import ArgumentKinds
-from kprof_inject.runtime.launching.launch_buffers import RecordingBuild
-from kprof_inject.runtime.launching.launcher import CapturingLauncher, LaunchSink
+from kprof_inject.runtime.compiling.tag_values import tag_values
+from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.faults import fault_of, first_line
+from kprof_inject.runtime.hook import packages_binaries
+from kprof_inject.runtime.launch import launcher
+from kprof_inject.runtime.launch.arguments import ArgumentKinds
+from kprof_inject.runtime.launch.launch_buffers import RecordingBuild
+from kprof_inject.runtime.launch.launcher import CapturingLauncher, LaunchSink
 from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
-from kprof_inject.runtime.tag_values import tag_values
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.workspace import DumpedKernel, Workspace
 

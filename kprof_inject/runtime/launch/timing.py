@@ -19,8 +19,8 @@ from typing import Any
 
 from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.imports import after_import
-from kprof_inject.runtime.launching.autotuning import is_benchmarking
-from kprof_inject.runtime.launching.empty_launches import SAMPLES, EmptyKernel
+from kprof_inject.runtime.launch.autotuning import is_benchmarking
+from kprof_inject.runtime.launch.empty_launches import SAMPLES, EmptyKernel
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.stack_room import FRAMES_OF_LAUNCHER, ONE_FRAME
 

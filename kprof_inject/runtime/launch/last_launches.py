@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
-from kprof_inject.runtime.launching.launch_buffers import Destination, FullBuffer, Grid, LaunchInfo, OwnBuffers, Save
+from kprof_inject.runtime.launch.launch_buffers import Destination, FullBuffer, Grid, LaunchInfo, OwnBuffers, Save
 
 _SAVE_EVERY_NS = 1_000_000_000
 """How often a launch is saved though another may follow, for the case that the process is killed."""

@@ -14,14 +14,14 @@ from triton.compiler.compiler import CompiledKernel
 
 from kprof_inject.runtime.devices.device import NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
-from kprof_inject.runtime.launching import profile_allocator
-from kprof_inject.runtime.launching.arguments import NOT_THE_KERNELS
-from kprof_inject.runtime.launching.autotuning import is_benchmarking
-from kprof_inject.runtime.launching.launch_buffers import Destination, Grid, RecordingBuild
-from kprof_inject.runtime.launching.profile_allocator import launching
-from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
-from kprof_inject.runtime.launching.timing import LaunchTimer, has_exit_hook
+from kprof_inject.runtime.launch import profile_allocator
+from kprof_inject.runtime.launch.arguments import NOT_THE_KERNELS
+from kprof_inject.runtime.launch.autotuning import is_benchmarking
+from kprof_inject.runtime.launch.launch_buffers import Destination, Grid, RecordingBuild
+from kprof_inject.runtime.launch.profile_allocator import launching
+from kprof_inject.runtime.launch.timing import LaunchTimer, has_exit_hook
 from kprof_inject.runtime.process_events import is_of_signal_handler
+from kprof_inject.runtime.replay.replayed_kernels import KernelReplays
 from kprof_inject.runtime.stack_room import COMPILING, FRAMES_OF_COMPILER, FRAMES_OF_LAUNCHER
 
 Load = Callable[[], None]

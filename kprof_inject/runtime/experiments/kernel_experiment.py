@@ -21,18 +21,18 @@ from kprof_inject.capture.experiments import (
 from kprof_inject.capture.schema import plausible_sm_clock_hz
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes
 from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.experiments.experiment import DelayExperiment, ExperimentTimes
+from kprof_inject.runtime.experiments.experiment_target import ExperimentTarget, NoExperiment
+from kprof_inject.runtime.experiments.in_program_timing import InProgramTiming
+from kprof_inject.runtime.experiments.watchdog import Watchdog
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launching.again import Again
-from kprof_inject.runtime.launching.arguments import ArgumentKinds
-from kprof_inject.runtime.launching.experiment import Replayed, Timed
-from kprof_inject.runtime.launching.launch_buffers import Grid
-from kprof_inject.runtime.launching.launches import parse_launches
-from kprof_inject.runtime.launching.memory_copies import NotReplayable
-from kprof_inject.runtime.launching.own_launches import OwnLaunches
-from kprof_inject.runtime.launching.subject import NoExperiment, Subject
-from kprof_inject.runtime.launching.watchdog import Watchdog
+from kprof_inject.runtime.launch.arguments import ArgumentKinds
+from kprof_inject.runtime.launch.launch_buffers import Grid
+from kprof_inject.runtime.launch.launch_choice import parse_launches
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.replay.memory_copies import NotReplayable
+from kprof_inject.runtime.replay.relaunch import Relaunch
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import DumpedKernel, Workspace, write_experiment
 
@@ -63,12 +63,12 @@ class KernelExperiment:
         self._seen = 0
         self._thread = 0
         self._was_captured = False
-        self._own: OwnLaunches | None = None
-        self._subject: Subject | None = None
+        self._own: InProgramTiming | None = None
+        self._target: ExperimentTarget | None = None
 
     def before_launch(
         self, kernel: Any, launch: Callable[..., Any], grid: Grid, stream: int, args: tuple[Any, ...]
-    ) -> OwnTurn | None:
+    ) -> InProgramLaunch | None:
         """A launch of the program's is about to be made by ``launch``: experiment with it if it is the one. Where it is
         to take a turn itself, the result makes it."""
         try:
@@ -83,7 +83,7 @@ class KernelExperiment:
                 self._thread = threading.get_ident()
                 kinds = ArgumentKinds.of(self._dumped.info.signature)
                 sm_count = _properties().get("multiprocessor_count", 0)
-                self._begin(Subject(kernel, launch, grid, stream, args, kinds, sm_count), args)
+                self._begin(ExperimentTarget(kernel, launch, grid, stream, args, kinds, sm_count), args)
         except Exception as error:
             if is_of_signal_handler(error):
                 self.is_over = True
@@ -101,70 +101,70 @@ class KernelExperiment:
         """Save what the program's own launches have told so far; or say why there was nothing."""
         if self._was_captured and not self._thread:
             self.give_up("it was launched only in CUDA graphs; launch it once outside a graph")
-        if self._own is not None and self._subject is not None and not self.is_over:
-            timed, subject = self._own.finish(), self._subject
-            self._own = self._subject = None
+        if self._own is not None and self._target is not None and not self.is_over:
+            timed, target = self._own.finish(), self._target
+            self._own = self._target = None
             if any(pairs.ns for pairs in timed.pairs):
                 self.is_over = True
-                self._save(subject, timed, is_replayed=False)
+                self._save(target, timed, is_replayed=False)
             else:
                 self.give_up("the program launched it too rarely")
 
-    def _begin(self, subject: Subject, args: tuple[Any, ...]) -> None:
+    def _begin(self, target: ExperimentTarget, args: tuple[Any, ...]) -> None:
         """Raises ``NoExperiment``, and what a launch raises."""
         with self._device.unaffected_by_graphs():
-            subject.load(self._workspace.delayed_builds_folder, self._plan)
-        if not any(subject.builds):
-            raise NoExperiment(next(iter(subject.refusals.values()), "no delay was compiled"))
+            target.load(self._workspace.delayed_builds_folder, self._plan)
+        if not any(target.builds):
+            raise NoExperiment(next(iter(target.refusals.values()), "no delay was compiled"))
         try:
             if self._session.replays.times == 0 or self._session.replays.only == ():
                 raise NotReplayable("--no-replay says so")
-            timed = self._replayed(subject, args)
+            timed = self._replayed(target, args)
         except NotReplayable as reason:
             self._report.add_replay(self._dumped.name, 0.0, str(reason))
-            self._own = self._own_launches(subject)
-            self._subject = subject
+            self._own = self._in_program_timing(target)
+            self._target = target
             return
         self.is_over = True
-        self._save(subject, timed, is_replayed=True)
+        self._save(target, timed, is_replayed=True)
 
-    def _replayed(self, subject: Subject, args: tuple[Any, ...]) -> Timed:
+    def _replayed(self, target: ExperimentTarget, args: tuple[Any, ...]) -> ExperimentTimes:
         """Raises ``NotReplayable``."""
         relaunch = self._plan.scopes.relaunch
         if relaunch is not None and relaunch.refusal:
             raise NotReplayable(f"it {relaunch.refusal}")
         if relaunch is None or relaunch.waits:
             raise NotReplayable("it polls memory and might hang")
-        again = Again.of(self._dumped.info.signature, subject.grid, subject.stream, args)
-        experiment = Replayed(
-            self._device, again, subject.launchable, subject.builds, self._plan, self._dumped.variant, self._watchdog,
+        again = Relaunch.of(self._dumped.info.signature, target.grid, target.stream, args)
+        experiment = DelayExperiment(
+            self._device, again, target.launchable, target.builds, self._plan, self._dumped.variant, self._watchdog,
             self._dumped.name,
         )  # fmt: skip
         return experiment.run(self._session.seconds)
 
-    def _own_launches(self, subject: Subject) -> OwnLaunches:
-        there = [place for place, build in enumerate(subject.builds) if build is not None]
-        return OwnLaunches(
+    def _in_program_timing(self, target: ExperimentTarget) -> InProgramTiming:
+        there = [place for place, build in enumerate(target.builds) if build is not None]
+        return InProgramTiming(
             self._device, self._plan, there, self._dumped.variant, self._watchdog, self._dumped.name,
             self._session.seconds,
         )  # fmt: skip
 
-    def _turn(self, grid: Grid, args: tuple[Any, ...]) -> OwnTurn | None:
-        own, subject = self._own, self._subject
-        if own is None or subject is None or self._thread != threading.get_ident():
+    def _turn(self, grid: Grid, args: tuple[Any, ...]) -> InProgramLaunch | None:
+        own, target = self._own, self._target
+        if own is None or target is None or self._thread != threading.get_ident():
             return None
-        if not subject.is_like(grid, args):
+        if not target.is_like(grid, args):
             return None  # other work takes another time
         if own.is_done:
             with self._report.guard("saving an experiment"):
                 self.finish()
             return None
-        return OwnTurn(self, own, subject.builds)
+        return InProgramLaunch(self, own, target.builds)
 
-    def _save(self, subject: Subject, timed: Timed, *, is_replayed: bool) -> None:
+    def _save(self, target: ExperimentTarget, timed: ExperimentTimes, *, is_replayed: bool) -> None:
         properties = _properties()
         with self._device.unaffected_by_graphs():
-            spins = self._spins(subject.stream)
+            spins = self._spins(target.stream)
         experiment = ExperimentRecord(
             name=self._dumped.name,
             variant=self._dumped.variant,
@@ -176,10 +176,10 @@ class KernelExperiment:
             nominal_clock_hz=plausible_sm_clock_hz(1000 * properties.get("sm_clock_rate", 0)),
             sm_clock_hz=statistics.median(timed.sm_clock_hz) if timed.sm_clock_hz else 0.0,
             l2_bytes=l2_bytes(),
-            clean=subject.clean,
-            grid=subject.grid,
-            arguments=subject.arguments,
-            delays=tuple(_measured(self._plan.builds, timed, subject)),
+            clean=target.clean,
+            grid=target.grid,
+            arguments=target.arguments,
+            delays=tuple(_measured(self._plan.builds, timed, target)),
             spins=spins,
             warps=self._plan.warps,
             launches=timed.launches,
@@ -201,10 +201,10 @@ class KernelExperiment:
         return ()
 
 
-class OwnTurn:
+class InProgramLaunch:
     """A launch of the program's that takes its turn."""
 
-    def __init__(self, experiment: KernelExperiment, own: OwnLaunches, builds: Sequence[Any]) -> None:
+    def __init__(self, experiment: KernelExperiment, own: InProgramTiming, builds: Sequence[Any]) -> None:
         self._experiment = experiment
         self._own = own
         self._builds = builds
@@ -238,8 +238,10 @@ def _rounded(times_ns: Sequence[float]) -> tuple[float, ...]:
     return tuple(round(ns, 1) for ns in times_ns)
 
 
-def _measured(builds: Sequence[DelayedBuildRecord], timed: Timed, subject: Subject) -> Iterator[MeasuredDelayRecord]:
-    refusals = {**timed.refusals, **subject.refusals}
+def _measured(
+    builds: Sequence[DelayedBuildRecord], timed: ExperimentTimes, target: ExperimentTarget
+) -> Iterator[MeasuredDelayRecord]:
+    refusals = {**timed.refusals, **target.refusals}
     for place, build in enumerate(builds):
         pairs, refusal = timed.pairs[place], refusals.get(place, "")
         yield MeasuredDelayRecord(
@@ -247,6 +249,6 @@ def _measured(builds: Sequence[DelayedBuildRecord], timed: Timed, subject: Subje
             delay_cycles=build.delay_cycles,
             ns=() if refusal else _rounded(pairs.ns),
             clean_ns=() if refusal else _rounded(pairs.clean_ns),
-            registers=subject.registers[place],
+            registers=target.registers[place],
             refusal=refusal,
         )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.runtime.compiler_process import CompilerProcess, errors_in
+from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
 from kprof_inject.select.calls import lowerable
 from kprof_inject.ttgir.dialect import EVENT, FUNCTION, MODULES, PARTITIONS, RECORD, RECORDS, WARP_SPECIALIZE, YIELD
 from kprof_inject.ttgir.nodes import Module, Operation, Region
@@ -238,7 +238,7 @@ class Verify:
     def run(self, written: Path) -> Sequence[NestedName]:
         import triton
 
-        from kprof_inject.runtime.instrumentation import read_module, target_of
+        from kprof_inject.runtime.compiling.instrumentation import read_module, target_of
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "kernel.ttgir")
@@ -264,7 +264,7 @@ class Lower:
     def run(self, written: Path) -> tuple[int, int]:
         import triton
 
-        from kprof_inject.runtime.instrumentation import lower, lower_without_records, target_of
+        from kprof_inject.runtime.compiling.instrumentation import lower, lower_without_records, target_of
 
         target = target_of(self.target)
         try:

@@ -13,17 +13,17 @@ from typing import Any
 from kprof_inject.capture.schema import ReplayRecord
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launching.launch_buffers import Grid, RecordingBuild
-from kprof_inject.runtime.launching.launches import parse_launches
-from kprof_inject.runtime.launching.memory_copies import NotReplayable
-from kprof_inject.runtime.launching.replay import LaunchAgain, Replays
+from kprof_inject.runtime.launch.launch_buffers import Grid, RecordingBuild
+from kprof_inject.runtime.launch.launch_choice import parse_launches
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.replay.memory_copies import NotReplayable
+from kprof_inject.runtime.replay.replay import ComparedRelaunch, Replays
 from kprof_inject.runtime.session import Session
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replayed:
+class ReplayResult:
     """The times of one build, or why there are none, in words that follow *because*."""
 
     times: ReplayRecord | None
@@ -46,8 +46,8 @@ class KernelReplays:
         self._only = None if choice.only is None else frozenset(choice.only)
         self._launches = parse_launches(session.launches)
         self._replays = Replays(device, choice)
-        self._done: dict[str, Replayed] = {}
-        self._in_graphs: dict[str, Replayed] = {}
+        self._done: dict[str, ReplayResult] = {}
+        self._in_graphs: dict[str, ReplayResult] = {}
         self._untold: dict[str, str] = {}
         self._is_over = False
 
@@ -64,9 +64,9 @@ class KernelReplays:
         """Measure no more."""
         self._is_over = True
 
-    def of(self, variant: str) -> Replayed:
+    def of(self, variant: str) -> ReplayResult:
         """What came of a build's replay; nothing if there was none."""
-        return self._done.get(variant) or self._in_graphs.get(variant) or Replayed(None)
+        return self._done.get(variant) or self._in_graphs.get(variant) or ReplayResult(None)
 
     def tell_of_graphs(self) -> None:
         """Report the builds that were launched in graphs alone: a capture ends."""
@@ -82,19 +82,19 @@ class KernelReplays:
         the metadata."""
         try:
             if self._device.is_capturing():
-                if self._in_graphs.setdefault(build.variant, pending := Replayed(None, _IN_GRAPHS)) is pending:
+                if self._in_graphs.setdefault(build.variant, pending := ReplayResult(None, _IN_GRAPHS)) is pending:
                     self._untold[build.variant] = build.record.name
                 return
-            pending = Replayed(None, "it was interrupted")
+            pending = ReplayResult(None, "it was interrupted")
             if self._done.setdefault(build.variant, pending) is not pending:
                 return  # it is done, or another thread is at it
             begun = time.monotonic()
-            again = LaunchAgain.with_both(build, clean, grid, stream, arguments)
-            self._done[build.variant] = Replayed(self._replays.measure(again))
+            again = ComparedRelaunch.with_both(build, clean, grid, stream, arguments)
+            self._done[build.variant] = ReplayResult(self._replays.measure(again))
             self._report.add_replay(build.record.name, time.monotonic() - begun)
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
             reason = str(error) if isinstance(error, NotReplayable) else f"that failed: {first_line(error)}"
-            self._done[build.variant] = Replayed(None, reason)
+            self._done[build.variant] = ReplayResult(None, reason)
             self._report.add_replay(build.record.name, 0.0, reason)

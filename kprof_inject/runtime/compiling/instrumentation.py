@@ -22,8 +22,8 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiler_process import without_false_alarms
-from kprof_inject.runtime.tag_values import tag_values
+from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
+from kprof_inject.runtime.compiling.tag_values import tag_values
 from kprof_inject.runtime.versions import inline_helpers, installed_version
 from kprof_inject.select.tags import CARRIER
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiler_process import CompilerProcess, errors_in
-from kprof_inject.runtime.module_check import module_target
+from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
+from kprof_inject.runtime.compiling.module_check import module_target
 from kprof_inject.runtime.packages import is_installed
 from kprof_inject.ttgir.nodes import Module
 
@@ -47,7 +47,7 @@ class MeasureResources:
     def run(self, written: Path) -> KernelResources:
         import triton
 
-        from kprof_inject.runtime.instrumentation import lower_without_records, target_of
+        from kprof_inject.runtime.compiling.instrumentation import lower_without_records, target_of
 
         try:
             lowered = lower_without_records(self.text, target_of(self.target), {})

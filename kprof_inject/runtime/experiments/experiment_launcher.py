@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kprof_inject.runtime.launching.autotuning import is_benchmarking
-from kprof_inject.runtime.launching.kernel_experiment import KernelExperiment
-from kprof_inject.runtime.launching.timing import StandInLauncher
+from kprof_inject.runtime.experiments.kernel_experiment import KernelExperiment
+from kprof_inject.runtime.launch.autotuning import is_benchmarking
+from kprof_inject.runtime.launch.timing import StandInLauncher
 from kprof_inject.runtime.stack_room import COMPILING
 
 
-class DelayingLauncher(StandInLauncher):
+class ExperimentLauncher(StandInLauncher):
     """Steps aside when the experiment is over. A failure of ours never reaches the program; one of the launch does."""
 
     def __init__(self, kernel: Any, experiment: KernelExperiment) -> None:

@@ -17,12 +17,12 @@ from typing import Any, Literal
 
 from kprof_inject.capture.experiments import DelaysRecord
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.launching.again import Again
-from kprof_inject.runtime.launching.back_to_back import BackToBack, is_same_work
-from kprof_inject.runtime.launching.memory_copies import copies_of
-from kprof_inject.runtime.launching.profile_allocator import own_scratch
-from kprof_inject.runtime.launching.turns import Pairs, are_precise, rounds
-from kprof_inject.runtime.launching.watchdog import Watchdog
+from kprof_inject.runtime.experiments.interleaving import DelayPairs, are_precise, rounds
+from kprof_inject.runtime.experiments.watchdog import Watchdog
+from kprof_inject.runtime.launch.profile_allocator import own_scratch
+from kprof_inject.runtime.replay.back_to_back import BackToBack, is_same_work
+from kprof_inject.runtime.replay.memory_copies import copies_of
+from kprof_inject.runtime.replay.relaunch import Relaunch
 
 # The driver takes about a thousand launches before it lets the host wait for the first of them.
 _MOST_QUEUED = 400
@@ -43,10 +43,10 @@ Ended = Literal["precise", "often", "time", "program"]
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class ExperimentTimes:
     """What came of an experiment."""
 
-    pairs: Sequence[Pairs]
+    pairs: Sequence[DelayPairs]
     """Of each build of the plan."""
     sm_clock_hz: Sequence[float]
     launches: int
@@ -57,12 +57,12 @@ class Timed:
 
 
 @dataclass(slots=True)
-class Replayed:
+class DelayExperiment:
     """The kernel launched again and again, at one launch of the program's. ``clean`` and ``delayed`` are loaded
     kernels; of ``delayed``, None stands for one that is left out."""
 
     device: Device
-    again: Again
+    again: Relaunch
     clean: Any
     delayed: Sequence[Any]
     plan: DelaysRecord
@@ -71,7 +71,7 @@ class Replayed:
     name: str
     _clean_ns: float = 0.0
 
-    def run(self, seconds: float) -> Timed:
+    def run(self, seconds: float) -> ExperimentTimes:
         """For at most so long, on copies of the kernel's memory. Raises ``NotReplayable``, and what a launch raises."""
         begun = time.monotonic()
         with (
@@ -83,13 +83,13 @@ class Replayed:
             timed = BackToBack(self.device, self.again.stream, memory)
             refusals = self._warm_up(timed)
             there = [place for place, one in enumerate(self.delayed) if one is not None and place not in refusals]
-            pairs = [Pairs() for _ in self.delayed]
+            pairs = [DelayPairs() for _ in self.delayed]
             clocks: list[float] = []
             ended = self._take_turns(timed, there, pairs, clocks, begun + seconds)
-        return Timed(pairs, clocks, timed.launches, time.monotonic() - begun, ended, refusals)
+        return ExperimentTimes(pairs, clocks, timed.launches, time.monotonic() - begun, ended, refusals)
 
     def _take_turns(
-        self, timed: BackToBack, there: Sequence[int], pairs: list[Pairs], clocks: list[float], until_s: float
+        self, timed: BackToBack, there: Sequence[int], pairs: list[DelayPairs], clocks: list[float], until_s: float
     ) -> Ended:
         builds = [self.plan.builds[place] for place in there]
         shares = [(one.scope, one.delay_cycles, one.whole_share) for one in builds]

@@ -13,7 +13,7 @@ from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import ClockReading, Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
-from kprof_inject.runtime.launching.launch_buffers import AtomicCounts, FullBuffer, LaunchInfo
+from kprof_inject.runtime.launch.launch_buffers import AtomicCounts, FullBuffer, LaunchInfo
 from kprof_inject.runtime.process_report import ProcessReport
 
 _READ_EVERY_NS = 5_000_000_000

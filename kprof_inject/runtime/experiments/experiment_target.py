@@ -10,12 +10,12 @@ from typing import Any
 
 from kprof_inject.capture.experiments import DelayedBuildRecord, DelaysRecord
 from kprof_inject.capture.schema import Resources
-from kprof_inject.runtime.delayed_builds import assembly_in, load
+from kprof_inject.runtime.compiling.delayed_builds import assembly_in, load
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launching.again import Launchable
-from kprof_inject.runtime.launching.arguments import NOT_THE_KERNELS, ArgumentKinds
-from kprof_inject.runtime.launching.launch_buffers import Grid
+from kprof_inject.runtime.launch.arguments import NOT_THE_KERNELS, ArgumentKinds
+from kprof_inject.runtime.launch.launch_buffers import Grid
+from kprof_inject.runtime.replay.relaunch import Launchable
 
 _NOT_CODE = (".version", ".file", ".loc")
 _DEBUG_SECTIONS = ".section\t.debug"
@@ -26,7 +26,7 @@ class NoExperiment(Exception):
     """Nothing can be found out about a kernel; the text says why."""
 
 
-class Subject:
+class ExperimentTarget:
     """``builds`` are in the order of the plan; None stands for one that is left out, and ``refusals`` says why.
 
     ``launch`` is the launcher that the kernel has without us. Of the launch's arguments it keeps the numbers alone: the

@@ -20,10 +20,10 @@ from kprof_inject.capture.schema import ModeRecord, ProcessRecord, TimingRecord
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launching.copier import BufferCopier, DeviceClocks
-from kprof_inject.runtime.launching.empty_launches import EmptyKernel
-from kprof_inject.runtime.launching.last_launches import LastLaunches
-from kprof_inject.runtime.launching.launch_buffers import (
+from kprof_inject.runtime.launch.copier import BufferCopier, DeviceClocks
+from kprof_inject.runtime.launch.empty_launches import EmptyKernel
+from kprof_inject.runtime.launch.last_launches import LastLaunches
+from kprof_inject.runtime.launch.launch_buffers import (
     AtomicCounts,
     ChosenLaunches,
     Destination,
@@ -33,11 +33,11 @@ from kprof_inject.runtime.launching.launch_buffers import (
     LaunchInfo,
     RecordingBuild,
 )
-from kprof_inject.runtime.launching.launches import parse_launches
-from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
-from kprof_inject.runtime.launching.timing import LaunchTimer
+from kprof_inject.runtime.launch.launch_choice import parse_launches
+from kprof_inject.runtime.launch.timing import LaunchTimer
 from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.replay.replayed_kernels import KernelReplays
 from kprof_inject.runtime.session import Session
 from kprof_inject.version import __version__
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.runtime.devices.device import Device, Event
-from kprof_inject.runtime.launching.memory_copies import MemoryCopies
+from kprof_inject.runtime.replay.memory_copies import MemoryCopies
 
 # A time of single launches has what the device does between two events in it, some microseconds: of launches back to
 # back, each has its share alone.

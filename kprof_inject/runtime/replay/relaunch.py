@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from kprof_inject.runtime.launching.arguments import NOT_THE_KERNELS
-from kprof_inject.runtime.launching.launch_buffers import Grid
-from kprof_inject.runtime.launching.memory_copies import MemoryCopies, MemoryRange, memory_of, relocated
+from kprof_inject.runtime.launch.arguments import NOT_THE_KERNELS
+from kprof_inject.runtime.launch.launch_buffers import Grid
+from kprof_inject.runtime.replay.memory_copies import MemoryCopies, MemoryRange, memory_of, relocated
 
 # Triton's launchers take what a profiler's hooks are called with, and the hooks: no profiler is to see these launches.
 _HOOKS = (None,) * NOT_THE_KERNELS
@@ -24,7 +24,7 @@ class Launchable:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Relaunch:
     """``arguments`` are the kernel's own, with addresses in the place of tensors: nothing here keeps memory of the
     program's. ``memory`` is what they lead to."""
 
@@ -34,11 +34,11 @@ class Again:
     memory: tuple[MemoryRange, ...]
 
     @classmethod
-    def of(cls, signature: Mapping[str, str], grid: Grid, stream: int, arguments: tuple[Any, ...]) -> Again:
+    def of(cls, signature: Mapping[str, str], grid: Grid, stream: int, arguments: tuple[Any, ...]) -> Relaunch:
         """``signature`` has the types of the kernel's arguments; ``arguments`` are all that a launcher takes behind the
         metadata. Raises ``NotReplayable``."""
         own = arguments[NOT_THE_KERNELS:]
-        return Again(grid, stream, relocated(own, lambda address: address), memory_of(own, signature))
+        return Relaunch(grid, stream, relocated(own, lambda address: address), memory_of(own, signature))
 
     def on(self, copies: MemoryCopies) -> Self:
         """The same launch, whose arguments lead to copies of its memory."""

@@ -16,8 +16,8 @@ from triton import knobs
 
 from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiler import as_json, environment
-from kprof_inject.runtime.instrumentation import target_of
+from kprof_inject.runtime.compiling.compiler import as_json, environment
+from kprof_inject.runtime.compiling.instrumentation import target_of
 
 _KEPT = (".json", ".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
 

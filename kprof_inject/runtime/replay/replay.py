@@ -16,14 +16,14 @@ from typing import Any
 
 from kprof_inject.capture.schema import RelaunchRecord, ReplayRecord
 from kprof_inject.runtime.devices.device import Device, NoDeviceMemory
-from kprof_inject.runtime.launching import profile_allocator
-from kprof_inject.runtime.launching.again import Again, Launchable
-from kprof_inject.runtime.launching.back_to_back import BackToBack, is_same_work
-from kprof_inject.runtime.launching.empty_launches import EmptyKernel, empty_ns
-from kprof_inject.runtime.launching.launch_buffers import Grid, RecordingBuild
-from kprof_inject.runtime.launching.launches import KERNEL_SECONDS, PROCESS_SECONDS, ReplayChoice
-from kprof_inject.runtime.launching.memory_copies import MemoryCopies, NotReplayable, copies_of
-from kprof_inject.runtime.launching.timing import TIMES_ITSELF, programs_events
+from kprof_inject.runtime.launch import profile_allocator
+from kprof_inject.runtime.launch.empty_launches import EmptyKernel, empty_ns
+from kprof_inject.runtime.launch.launch_buffers import Grid, RecordingBuild
+from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, PROCESS_SECONDS, ReplayChoice
+from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
+from kprof_inject.runtime.replay.back_to_back import BackToBack, is_same_work
+from kprof_inject.runtime.replay.memory_copies import MemoryCopies, NotReplayable, copies_of
+from kprof_inject.runtime.replay.relaunch import Launchable, Relaunch
 
 _MAX_TIMES = 100
 _MIN_TIMES = 5
@@ -34,7 +34,7 @@ _MAX_NOT_HELD = 20
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchAgain(Again):
+class ComparedRelaunch(Relaunch):
     """The same with records and without: ``clean`` loads the kernel without."""
 
     build: RecordingBuild
@@ -43,9 +43,9 @@ class LaunchAgain(Again):
     @classmethod
     def with_both(
         cls, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
-    ) -> LaunchAgain:
+    ) -> ComparedRelaunch:
         """``arguments`` are all that a launcher takes behind the metadata. Raises ``NotReplayable``."""
-        again = Again.of(build.signature, grid, stream, arguments)
+        again = Relaunch.of(build.signature, grid, stream, arguments)
         return cls(again.grid, again.stream, again.arguments, again.memory, build, clean)
 
     @property
@@ -70,7 +70,7 @@ class Replays:
         self._choice = choice
         self._seconds_left = PROCESS_SECONDS
 
-    def measure(self, again: LaunchAgain) -> ReplayRecord:
+    def measure(self, again: ComparedRelaunch) -> ReplayRecord:
         """Time a launch without records and with them. Raises ``NotReplayable`` if that must not be done or would take
         too long, and what a launch raises."""
         self._require_allowed(again.build.record.scope_table.relaunch)
@@ -87,7 +87,9 @@ class Replays:
             ):
                 now = time.monotonic()
                 deadline = now + min(KERNEL_SECONDS, self._seconds_left - (now - begun))
-                return self._measured(_Turns(again.on(memory), memory, BackToBack(device, stream, memory)), deadline)
+                return self._measured(
+                    _RelaunchPairs(again.on(memory), memory, BackToBack(device, stream, memory)), deadline
+                )
         except NoDeviceMemory:
             raise NotReplayable("the device has no room for its records next to the copied memory") from None
         finally:
@@ -112,7 +114,7 @@ class Replays:
         if self._seconds_left <= 0:
             raise NotReplayable(f"other kernels used up the {PROCESS_SECONDS:g} s of this process")
 
-    def _measured(self, turns: _Turns, deadline: float) -> ReplayRecord:
+    def _measured(self, turns: _RelaunchPairs, deadline: float) -> ReplayRecord:
         wanted = self._choice.times
         for left in reversed(range(_WARM_UP)):
             begun = time.monotonic()
@@ -156,10 +158,10 @@ Pair = tuple[float, float]
 
 
 @dataclass(slots=True)
-class _Turns:
+class _RelaunchPairs:
     """Launches without records and with them in turn."""
 
-    again: LaunchAgain
+    again: ComparedRelaunch
     memory: MemoryCopies
     timed: BackToBack
 

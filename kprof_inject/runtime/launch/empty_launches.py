@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.launching.back_to_back import BackToBack
+from kprof_inject.runtime.replay.back_to_back import BackToBack
 
 _WARP_SIZE = 32
 SAMPLES = 10

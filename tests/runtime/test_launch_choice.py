@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.launching.launches import parse_launches
+from kprof_inject.runtime.launch.launch_choice import parse_launches
 
 pytestmark = pytest.mark.triton
 

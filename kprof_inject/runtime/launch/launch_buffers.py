@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 from kprof_inject.capture.schema import KernelRecord, LaunchRecord
 from kprof_inject.runtime.devices.device import Buffer, Device, Event
-from kprof_inject.runtime.launching.arguments import ArgumentKinds, Numbers
-from kprof_inject.runtime.launching.launches import LaunchFilter
+from kprof_inject.runtime.launch.arguments import ArgumentKinds, Numbers
+from kprof_inject.runtime.launch.launch_choice import LaunchFilter
 
 
 class AtomicCounts:

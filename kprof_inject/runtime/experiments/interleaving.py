@@ -22,7 +22,7 @@ def rounds(count: int, seed: str) -> Iterator[Sequence[int]]:
 
 
 @dataclass(slots=True)
-class Pairs:
+class DelayPairs:
     """Times of one build, each with what the kernel without a delay took around it."""
 
     ns: list[float] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Pairs:
         return (ratios[high] - ratios[low]) / 2
 
 
-def are_precise(pairs: Sequence[Pairs], delays: Sequence[tuple[int, int, float]], slope_error: float) -> bool:
+def are_precise(pairs: Sequence[DelayPairs], delays: Sequence[tuple[int, int, float]], slope_error: float) -> bool:
     """Whether all slopes are known to ``slope_error``. ``delays`` has of each build its scope, its cycles, and which
     part the kernel takes longer if nothing of these is hidden: without any that is known, nobody can tell."""
     base = {scope: pairs[index].error for index, (scope, cycles, _) in enumerate(delays) if not cycles}

@@ -12,25 +12,25 @@ from itertools import islice
 
 from kprof_inject.capture.experiments import DelaysRecord
 from kprof_inject.runtime.devices.device import Device, Event
-from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launching.back_to_back import LEAST_HOLD_NS
-from kprof_inject.runtime.launching.experiment import (
+from kprof_inject.runtime.experiments.experiment import (
     LEAST_WATCH_S,
     MOST_ROUNDS,
     SLOPE_ERROR,
     Ended,
-    Timed,
+    ExperimentTimes,
 )
-from kprof_inject.runtime.launching.turns import Pairs, are_precise, rounds
-from kprof_inject.runtime.launching.watchdog import Watchdog
+from kprof_inject.runtime.experiments.interleaving import DelayPairs, are_precise, rounds
+from kprof_inject.runtime.experiments.watchdog import Watchdog
+from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.process_events import Guarded
+from kprof_inject.runtime.replay.back_to_back import LEAST_HOLD_NS
 
 GiveUp = Callable[[str], None]
 """Is told why there is no more to be found out."""
 
 
 @dataclass(slots=True)
-class OwnLaunches:
+class InProgramTiming:
     """The program's own launches take turns: every second is without a delay."""
 
     device: Device
@@ -41,7 +41,7 @@ class OwnLaunches:
     watchdog: Watchdog
     name: str
     seconds: float
-    pairs: list[Pairs] = field(init=False)
+    pairs: list[DelayPairs] = field(init=False)
     clocks: list[float] = field(default_factory=list)
     _order: Iterator[int] = field(init=False)
     _begun_s: float = field(default_factory=time.monotonic)
@@ -50,7 +50,7 @@ class OwnLaunches:
     _ended: Ended | None = None
 
     def __post_init__(self) -> None:
-        self.pairs = [Pairs() for _ in self.plan.builds]
+        self.pairs = [DelayPairs() for _ in self.plan.builds]
         self._order = self._turns()
 
     def _turns(self) -> Iterator[int]:
@@ -104,9 +104,9 @@ class OwnLaunches:
             ended += 2
         del self._marks[:ended]
 
-    def finish(self) -> Timed:
+    def finish(self) -> ExperimentTimes:
         self._collect()
-        return Timed(self.pairs, self.clocks, 1, time.monotonic() - self._begun_s, self._ended or "program")
+        return ExperimentTimes(self.pairs, self.clocks, 1, time.monotonic() - self._begun_s, self._ended or "program")
 
 
 def _giving_up(give_up: GiveUp) -> Guarded:

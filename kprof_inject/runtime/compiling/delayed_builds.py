@@ -19,7 +19,7 @@ from typing import Any
 from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.forks import usable_cores
-from kprof_inject.runtime.compiler_process import CompilerProcess, errors_in
+from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
 
 _TIME_LIMIT_S = 600.0
 _MOST_PROCESSES = 16
@@ -50,7 +50,7 @@ class _CompileTask:
 
     def run(self, written: Path) -> None:
         # The parent is to do without Triton.
-        from kprof_inject.runtime.compile_text import compile_text
+        from kprof_inject.runtime.compiling.compile_text import compile_text
 
         try:
             compile_text(self.build.text, self.build.kernel, self.folder)
