@@ -18,7 +18,7 @@ from kprof_inject.runtime.experiments.experiment_launcher import ExperimentLaunc
 from kprof_inject.runtime.experiments.kernel_experiment import KernelExperiment
 from kprof_inject.runtime.experiments.watchdog import Watchdog
 from kprof_inject.runtime.hook import is_compile_worker
-from kprof_inject.runtime.launch import autotuning, launcher
+from kprof_inject.runtime.launch import autotuning, loading
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -28,7 +28,7 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 def install(session: Session, report: ProcessReport) -> None:
     """Called once, right after Triton was imported."""
     step = CausalStep(session, report, devices_of_process())
-    launcher.wrap_loading()
+    loading.wrap_loading()
     autotuning.mark_benchmarks()
     autotuning.report_choices(report)
     wrap_compiler(step.compile)
@@ -55,7 +55,7 @@ class CausalStep:
             variant = variant_of(self._workspace, original, args, kwargs)
             experiment = self._experiment_of(variant) if variant else None
             if experiment is not None:
-                launcher.around_load(kernel, functools.partial(self._load, experiment))
+                loading.around_load(kernel, functools.partial(self._load, experiment))
         return kernel
 
     def finish(self) -> None:
@@ -79,7 +79,7 @@ class CausalStep:
             )
         return self._experiments[variant.variant]
 
-    def _load(self, experiment: KernelExperiment, kernel: Any, load: launcher.Load) -> None:
+    def _load(self, experiment: KernelExperiment, kernel: Any, load: loading.Load) -> None:
         load()
         with self._report.guard("preparing an experiment"):
             if not isinstance(kernel._run, ExperimentLauncher):  # an exception had cut off an earlier attempt

@@ -19,7 +19,7 @@ from kprof_inject.files import source_text
 from kprof_inject.runtime.compiling.compiler import Compile, as_json, variant_of, with_room, wrap_compiler
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.launch import autotuning, launcher
+from kprof_inject.runtime.launch import autotuning, loading
 from kprof_inject.runtime.launch.empty_launches import EmptyKernel
 from kprof_inject.runtime.launch.timing import LaunchTimer, TimingLauncher, watch_programs_events
 from kprof_inject.runtime.process_events import at_end
@@ -32,7 +32,7 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 def install(session: Session, report: ProcessReport) -> None:
     """Called once, right after Triton was imported."""
     step = DumpStep(session, report)
-    launcher.wrap_loading()
+    loading.wrap_loading()
     autotuning.mark_benchmarks()
     autotuning.report_choices(report)
     watch_programs_events()
@@ -62,7 +62,7 @@ class DumpStep:
             else:
                 save_kernel(self._workspace, variant, kernel)
                 self._report.add_kernel(variant.variant, variant.name, "dumped")
-                launcher.around_load(kernel, functools.partial(self._load, variant.variant))
+                loading.around_load(kernel, functools.partial(self._load, variant.variant))
         return kernel
 
     @property  # a cached one has a lock in Python 3.11, which a fork could find held
@@ -83,7 +83,7 @@ class DumpStep:
                 )
         self._timed.clear()  # with their events, while there is a driver for sure
 
-    def _load(self, variant: str, kernel: Any, load: launcher.Load) -> None:
+    def _load(self, variant: str, kernel: Any, load: loading.Load) -> None:
         load()
         with self._report.guard("timing a kernel"):
             timer = LaunchTimer(self._device, EmptyKernel.like(kernel.metadata))

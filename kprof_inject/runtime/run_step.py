@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import triton
 from triton import knobs
@@ -23,10 +22,9 @@ from kprof_inject.runtime.devices.torch_device import devices_of_process
 from kprof_inject.runtime.dump_step import note_gpu, save_kernel
 from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, is_compile_worker
 from kprof_inject.runtime.imports import after_import
-from kprof_inject.runtime.launch import autotuning, launcher
-from kprof_inject.runtime.launch.launch_buffers import Destination, Grid, RecordingBuild
+from kprof_inject.runtime.launch import autotuning, loading
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
-from kprof_inject.runtime.launch.timing import LaunchTimer, watch_programs_events
+from kprof_inject.runtime.launch.timing import watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.replay.replayed_kernels import KernelReplays
@@ -46,7 +44,7 @@ def install(session: Session, report: ProcessReport) -> None:
         plans = _TracedPlans(plans, trace)
         at_end(trace.finish)
     step = RunStep(session, report, device, capture, plans)
-    launcher.wrap_loading()
+    loading.wrap_loading()
     autotuning.mark_benchmarks()
     autotuning.report_choices(report)
     watch_programs_events()
@@ -116,19 +114,9 @@ class LiveCapture:
         self.replays = KernelReplays(device, session, report)
         self._folder, self._current = self._next()
 
-    def number(self, build: RecordingBuild) -> int | None:
-        return self._current.number(build) if self.enabled else None
-
-    def pass_over(self, build: RecordingBuild, number: int) -> None:
-        self._current.pass_over(build, number)
-
-    def begin(
-        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
-    ) -> Destination:
-        return self._current.begin(build, number, grid, stream, arguments)
-
-    def timer(self, build: RecordingBuild) -> LaunchTimer:
-        return self._current.timer(build)
+    def current(self) -> LaunchCapture | None:
+        """Return the capture that takes launches now; None once this program is not recorded any more."""
+        return self._current.current() if self.enabled else None
 
     def take(self) -> Path:
         """End the present capture and begin the next; returns the folder of the one that ended, which is there if
@@ -195,6 +183,6 @@ def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[Li
 
 @functools.cache
 def _install_once() -> None:
-    launcher.wrap_loading()
+    loading.wrap_loading()
     autotuning.mark_benchmarks()
     after_import({INDUCTOR_AUTOTUNER: autotuning.install_for_inductor})

@@ -68,7 +68,7 @@ class Captures:
     def prepare(self) -> None:
         """Have the next launch go the whole way of its path."""
         self.launcher._build, self.launcher._given_up = self.launcher._first, False
-        self.launcher._most_bytes = 1 << 30
+        self.launcher._max_bytes = 1 << 30
 
 
 @contextmanager

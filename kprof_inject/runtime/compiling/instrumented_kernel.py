@@ -38,10 +38,10 @@ from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.hook import packages_binaries
-from kprof_inject.runtime.launch import launcher
+from kprof_inject.runtime.launch import loading
 from kprof_inject.runtime.launch.arguments import ArgumentKinds
-from kprof_inject.runtime.launch.launch_buffers import RecordingBuild
-from kprof_inject.runtime.launch.launcher import CapturingLauncher, LaunchSink
+from kprof_inject.runtime.launch.launcher import Captures, CapturingLauncher
+from kprof_inject.runtime.launch.recorded_launch import RecordingBuild
 from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -65,12 +65,12 @@ class RunStep:
     """Compiles each planned kernel of this process with records; all else is compiled as it is."""
 
     def __init__(
-        self, session: Session, report: ProcessReport, device: Device, capture: LaunchSink, plans: Plans
+        self, session: Session, report: ProcessReport, device: Device, captures: Captures, plans: Plans
     ) -> None:
         self.session = session
         self.report = report
         self.device = device
-        self.capture = capture
+        self.captures = captures
         self.workspace = Workspace(Path(session.workspace))
         self._plans = plans
         # Triton's knobs and the backend's instrumentation are global to the process.
@@ -137,7 +137,7 @@ class PlannedKernel:
                 raise
             self.give_up(fault_of(error))
             return self._plain()
-        launcher.around_load(kernel, self._load)
+        loading.around_load(kernel, self._load)
         self._step.report.add_kernel(self._dumped.variant, self._name, "instrumented")
         return kernel
 
@@ -149,9 +149,9 @@ class PlannedKernel:
                 self._clean = clean
         return self._clean
 
-    def with_smaller_buffer(self, ctas: int, most_bytes: int) -> RecordingBuild | None:
+    def with_smaller_buffer(self, ctas: int, max_bytes: int) -> RecordingBuild | None:
         rows = ctas * self._dumped.info.known_metadata.num_ctas
-        buffer_bytes = smaller_buffer_bytes(self._mode, rows, self._total_warps, most_bytes)
+        buffer_bytes = smaller_buffer_bytes(self._mode, rows, self._total_warps, max_bytes)
         if buffer_bytes is None:
             return None
         if buffer_bytes not in self._smaller:
@@ -173,7 +173,7 @@ class PlannedKernel:
         with self._step.report.guard("reporting a kernel"):
             self._step.report.add_kernel(self._dumped.variant, self._name, "left alone", reason)
 
-    def _load(self, kernel: Any, load: launcher.Load) -> None:
+    def _load(self, kernel: Any, load: loading.Load) -> None:
         """Put our launcher in place when Triton has made its own. A kernel that the driver refuses becomes the clean
         one: the program, and Triton's caches, already hold this object."""
         try:
@@ -193,12 +193,12 @@ class PlannedKernel:
             kernel._run = kernel.module = None
             raise
 
-    def _load_with_records(self, kernel: Any, load: launcher.Load) -> None:
+    def _load_with_records(self, kernel: Any, load: loading.Load) -> None:
         load()
         build = self._build_of(kernel, self._dumped.variant, self._mode)
         self._require_same_residency(kernel, build.record)
-        most_bytes = min(self._step.session.max_bytes, MOST_LAUNCH_BYTES)
-        kernel._run = CapturingLauncher(build, self, self._step.capture, most_bytes)
+        max_bytes = min(self._step.session.max_bytes, MOST_LAUNCH_BYTES)
+        kernel._run = CapturingLauncher(build, self, self._step.captures, max_bytes)
         clean_run = build.record.clean
         # Programs decide by these, as Inductor does: they shall see what they see without us. What is launched with
         # stands in the launcher and in ``packed_metadata``.

@@ -6,7 +6,7 @@ from typing import Any
 
 from kprof_inject.runtime.experiments.kernel_experiment import KernelExperiment
 from kprof_inject.runtime.launch.autotuning import is_benchmarking
-from kprof_inject.runtime.launch.timing import StandInLauncher
+from kprof_inject.runtime.launch.loading import StandInLauncher
 from kprof_inject.runtime.stack_room import COMPILING
 
 

@@ -14,7 +14,7 @@ from kprof_inject.runtime.compiling.delayed_builds import assembly_in, load
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.arguments import NOT_THE_KERNELS, ArgumentKinds
-from kprof_inject.runtime.launch.launch_buffers import Grid
+from kprof_inject.runtime.launch.recorded_launch import Grid
 from kprof_inject.runtime.replay.relaunch import Launchable
 
 _NOT_CODE = (".version", ".file", ".loc")

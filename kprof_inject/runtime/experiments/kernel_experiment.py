@@ -27,8 +27,8 @@ from kprof_inject.runtime.experiments.in_program_timing import InProgramTiming
 from kprof_inject.runtime.experiments.watchdog import Watchdog
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.arguments import ArgumentKinds
-from kprof_inject.runtime.launch.launch_buffers import Grid
 from kprof_inject.runtime.launch.launch_choice import parse_launches
+from kprof_inject.runtime.launch.recorded_launch import Grid
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.replay.memory_copies import NotReplayable

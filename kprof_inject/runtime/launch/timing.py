@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import weakref
 from collections.abc import Sequence
 from statistics import median
 from types import ModuleType
@@ -21,6 +20,7 @@ from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launch.autotuning import is_benchmarking
 from kprof_inject.runtime.launch.empty_launches import SAMPLES, EmptyKernel
+from kprof_inject.runtime.launch.loading import StandInLauncher, has_exit_hook
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.stack_room import FRAMES_OF_LAUNCHER, ONE_FRAME
 
@@ -53,7 +53,7 @@ def watch_programs_events() -> None:
 
 
 def watch_events_of(module: ModuleType) -> None:
-    """Of torch's module of events. What is recorded by other means than torch's is not noticed."""
+    """Wrap the class of events in torch's module. Events that other libraries record are not noticed."""
     event: Any = module.Event
     make, record = event.__new__, event.record
     # An event does not tell, so the addresses of those with time are noted. No weak references: torch does not clear
@@ -165,28 +165,6 @@ class LaunchTimer:
 
 def _times_ns(events: Sequence[tuple[Event, Event]]) -> list[float]:
     return [1e6 * start.elapsed_time(end) for start, end in events if end.query()]
-
-
-class StandInLauncher:
-    """Stands where Triton keeps a kernel's launcher, until it steps aside. All else that is asked of it, the launcher
-    answers."""
-
-    def __init__(self, kernel: Any) -> None:
-        self._kernel = weakref.ref(kernel)
-        self._launch = kernel._run
-
-    def _step_aside(self) -> None:
-        kernel = self._kernel()
-        if kernel is not None and kernel._run is self:
-            kernel._run = self._launch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._launch, name)
-
-
-def has_exit_hook(launch_metadata: Any, enter_hook: Any, exit_hook: Any, *arguments: Any) -> bool:
-    """Return whether a profiler's hook follows a launch with these arguments, all that come after the metadata."""
-    return bool(getattr(exit_hook, "calls", exit_hook))  # Triton's chain of hooks may be empty
 
 
 class TimingLauncher(StandInLauncher):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
 
 from kprof_inject.runtime.devices.device import Device, Event
+from kprof_inject.runtime.launch.empty_launches import SAMPLES, EmptyKernel
 from kprof_inject.runtime.replay.memory_copies import MemoryCopies
 
 # A time of single launches has what the device does between two events in it, some microseconds: of launches back to
@@ -83,3 +85,14 @@ class BackToBack:
 def is_same_work(a_ns: float, b_ns: float) -> bool:
     """Whether two launches that take so long may have done the same."""
     return a_ns < _SAME_WORK * b_ns and b_ns < _SAME_WORK * a_ns
+
+
+def empty_ns(timed: BackToBack, kernel: EmptyKernel) -> float | None:
+    """Return the time of an empty kernel's launch, timed as other launches are. Waits for it.
+
+    None: the host was too slow to measure it.
+    """
+    launches: Sequence[Callable[[], None]] = [lambda: kernel.launch(timed.device, timed.stream)] * SAMPLES
+    alike = replace(timed, restores=False)
+    times_ns = alike.times_ns(alike.queued(launches))
+    return median(times_ns) if alike.was_held else None

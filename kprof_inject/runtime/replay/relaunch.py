@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from kprof_inject.runtime.launch.arguments import NOT_THE_KERNELS
-from kprof_inject.runtime.launch.launch_buffers import Grid
+from kprof_inject.runtime.launch.recorded_launch import Grid
 from kprof_inject.runtime.replay.memory_copies import MemoryCopies, MemoryRange, memory_of, relocated
 
 # Triton's launchers take what a profiler's hooks are called with, and the hooks: no profiler is to see these launches.

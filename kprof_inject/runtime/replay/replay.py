@@ -17,11 +17,11 @@ from typing import Any
 from kprof_inject.capture.schema import RelaunchRecord, ReplayRecord
 from kprof_inject.runtime.devices.device import Device, NoDeviceMemory
 from kprof_inject.runtime.launch import profile_allocator
-from kprof_inject.runtime.launch.empty_launches import EmptyKernel, empty_ns
-from kprof_inject.runtime.launch.launch_buffers import Grid, RecordingBuild
+from kprof_inject.runtime.launch.empty_launches import EmptyKernel
 from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, PROCESS_SECONDS, ReplayChoice
+from kprof_inject.runtime.launch.recorded_launch import Grid, RecordingBuild
 from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
-from kprof_inject.runtime.replay.back_to_back import BackToBack, is_same_work
+from kprof_inject.runtime.replay.back_to_back import BackToBack, empty_ns, is_same_work
 from kprof_inject.runtime.replay.memory_copies import MemoryCopies, NotReplayable, copies_of
 from kprof_inject.runtime.replay.relaunch import Launchable, Relaunch
 

@@ -7,28 +7,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from kprof_inject.capture.schema import ReplayRecord
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launch.launch_buffers import Grid, RecordingBuild
+from kprof_inject.runtime.launch.launch_capture import ReplayResult
 from kprof_inject.runtime.launch.launch_choice import parse_launches
+from kprof_inject.runtime.launch.recorded_launch import Grid, RecordingBuild
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.replay.memory_copies import NotReplayable
 from kprof_inject.runtime.replay.replay import ComparedRelaunch, Replays
 from kprof_inject.runtime.session import Session
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ReplayResult:
-    """The times of one build, or why there are none, in words that follow *because*."""
-
-    times: ReplayRecord | None
-    refusal: str = ""
-
 
 _IN_GRAPHS = "it was launched only in CUDA graphs; launch it once outside a graph"
 
@@ -48,7 +38,7 @@ class KernelReplays:
         self._replays = Replays(device, choice)
         self._done: dict[str, ReplayResult] = {}
         self._in_graphs: dict[str, ReplayResult] = {}
-        self._untold: dict[str, str] = {}
+        self._unreported: dict[str, str] = {}
         self._is_over = False
 
     def is_due(self, build: RecordingBuild, number: int) -> bool:
@@ -64,16 +54,16 @@ class KernelReplays:
         """Measure no more."""
         self._is_over = True
 
-    def of(self, variant: str) -> ReplayResult:
+    def result_of(self, variant: str) -> ReplayResult:
         """What came of a build's replay; nothing if there was none."""
         return self._done.get(variant) or self._in_graphs.get(variant) or ReplayResult(None)
 
-    def tell_of_graphs(self) -> None:
+    def report_graph_launches(self) -> None:
         """Report the builds that were launched in graphs alone: a capture ends."""
-        for variant, name in self._untold.items():
+        for variant, name in self._unreported.items():
             if variant not in self._done:
                 self._report.add_replay(name, 0.0, _IN_GRAPHS)
-        self._untold = {}
+        self._unreported = {}
 
     def measure(
         self, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
@@ -83,7 +73,7 @@ class KernelReplays:
         try:
             if self._device.is_capturing():
                 if self._in_graphs.setdefault(build.variant, pending := ReplayResult(None, _IN_GRAPHS)) is pending:
-                    self._untold[build.variant] = build.record.name
+                    self._unreported[build.variant] = build.record.name
                 return
             pending = ReplayResult(None, "it was interrupted")
             if self._done.setdefault(build.variant, pending) is not pending:

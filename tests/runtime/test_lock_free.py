@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from kprof_inject.runtime.launch.launch_buffers import AtomicCounts
+from kprof_inject.runtime.launch.lock_free import AtomicCounts
 
 
 def test_no_two_get_one_number_and_none_is_lost() -> None:
