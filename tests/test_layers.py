@@ -45,8 +45,11 @@ AGAINST = {
     "imports point down in the runtime": [
         ("runtime.devices.torch_device", "runtime.launch.launch_choice"),
         ("runtime.launch.launcher", "runtime.run_step"),
+        ("runtime.launch.launch_capture", "runtime.replay.replayed_kernels"),
+        ("runtime.replay.replay", "runtime.experiments.experiment"),
         ("runtime.faults", "runtime.devices.torch_device"),
     ],
+    "a launch goes one way": [("runtime.launch.recorded_launch", "runtime.launch.launch_buffers")],
     "no command imports a command": [("cli.profile", "cli.dump"), ("cli.demo", "cli.profile")],
     "a capture is read without the runtime": [("report.kernel_names", "runtime.session")],
     "Triton and torch stay in the runtime": [("pipeline.programs", "triton"), ("cli.doctor", "torch")],

@@ -26,7 +26,7 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 
 
 def install(session: Session, report: ProcessReport) -> None:
-    """Called once, right after Triton was imported."""
+    """Install the causal step. Called once, right after Triton was imported."""
     step = CausalStep(session, report, devices_of_process())
     loading.wrap_loading()
     autotuning.mark_benchmarks()
@@ -38,7 +38,7 @@ def install(session: Session, report: ProcessReport) -> None:
 
 
 class CausalStep:
-    """Has each kernel of this process that has delays planned go through its experiment."""
+    """Makes the experiments with all kernels of this process that have delays planned."""
 
     def __init__(self, session: Session, report: ProcessReport, device: Device) -> None:
         self._session = session
@@ -50,6 +50,7 @@ class CausalStep:
         self._pid = os.getpid()
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
+        """Compile a kernel, and have its experiment begin when it is loaded."""
         kernel = with_room(original)(*args, **kwargs)
         with self._report.guard("looking up a kernel's delays"):
             variant = variant_of(self._workspace, original, args, kwargs)
@@ -91,7 +92,7 @@ class CausalStep:
 
 
 def _why_not(dumped: DumpedKernel) -> str:
-    """Why a kernel with delays planned must run as it is; empty if it need not."""
+    """Return why a kernel with delays planned must run as it is; empty if it need not."""
     if dumped.info.triton_version != triton.__version__:
         return f"Triton {dumped.info.triton_version} dumped it, but this is {triton.__version__}; dump again"
     return "an Inductor worker process compiled it; set compile_threads to 1" if is_compile_worker() else ""

@@ -30,7 +30,7 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 
 
 def install(session: Session, report: ProcessReport) -> None:
-    """Called once, right after Triton was imported."""
+    """Install the dump step. Called once, right after Triton was imported."""
     step = DumpStep(session, report)
     loading.wrap_loading()
     autotuning.mark_benchmarks()
@@ -52,6 +52,7 @@ class DumpStep:
         self._timed: list[_TimedKernel] = []
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
+        """Compile a kernel, and save it."""
         kernel = with_room(original)(*args, **kwargs)
         with self._report.guard("saving a kernel"):
             variant = variant_of(self._workspace, original, args, kwargs)
@@ -116,8 +117,10 @@ class _TimedKernel:
 
 
 def note_gpu(report: ProcessReport, pid: int) -> None:
-    """Say whether the program could have used a GPU, if process ``pid`` has loaded what can tell. Its forked children
-    have nothing to add."""
+    """Report whether the program could have used a GPU, if process ``pid`` has loaded torch.
+
+    Its forked children have nothing to add.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and os.getpid() == pid:
         with report.guard("looking for a GPU"):
@@ -133,9 +136,10 @@ def save_kernel(workspace: Workspace, kernel: DumpedKernel, compiled: Any) -> No
 
 
 def _sources(ttgir: str) -> dict[str, str]:
-    """The user's source files that the module's locations name, as they are now; not Triton's own library.
+    """Return the user's source files that the module's locations name, as they are now; not Triton's own library.
 
-    A cell of a notebook is no file: Python's ``linecache`` has its text, as it had for Triton."""
+    A cell of a notebook is no file: Python's ``linecache`` has its text, as it had for Triton.
+    """
     library = Path(triton.__file__).parent
     users = [name for name in source_files(ttgir) if library not in Path(name).parents]
     texts = {name: source_text(Path(name)) or "".join(linecache.getlines(name)) for name in users}

@@ -1,5 +1,7 @@
-"""The run step inside the program: kernels that ``insert`` has planned are recorded; in the program that calls our
-Python API, kernels that are planned when they are compiled."""
+"""The run step inside the program: records the kernels that ``insert`` has planned.
+
+In a program that calls our Python API, it records kernels that are planned when they are compiled.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 
 
 def install(session: Session, report: ProcessReport) -> None:
-    """Called once, right after Triton was imported."""
+    """Install the run step. Called once, right after Triton was imported."""
     device = devices_of_process()
     replays = KernelReplays(device, session, report)
     capture = LaunchCapture(session, report, device, replays)
@@ -57,12 +59,13 @@ def install(session: Session, report: ProcessReport) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePlans:
-    """The plans that ``insert`` wrote into the session's workspace."""
+    """Plans that ``insert`` wrote into the session's workspace."""
 
     session: Session
     report: ProcessReport
 
     def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
+        """Return the plan of a variant, if it can be used."""
         workspace = Workspace(Path(self.session.workspace))
         scope_table = workspace.scope_table(variant.variant)
         if scope_table is None or not fnmatchcase(variant.name, self.session.kernel):
@@ -85,7 +88,7 @@ class WorkspacePlans:
 
 @dataclass(frozen=True, slots=True)
 class _TracedPlans:
-    """The plans of another; the first that there is starts the trace."""
+    """Starts the trace at the first of the ``plans``."""
 
     plans: Plans
     trace: TorchTracer
@@ -102,7 +105,7 @@ Insert = Callable[[Workspace, DumpedKernel], None]
 
 
 class LiveCapture:
-    """Captures one after the other, each a capture of the workspace; the next begins when the one before was taken."""
+    """Captures into the workspace, one after the other: the next begins when the one before was taken."""
 
     def __init__(self, session: Session, report: ProcessReport, device: Device) -> None:
         self.enabled = True
@@ -119,8 +122,10 @@ class LiveCapture:
         return self._current.current() if self.enabled else None
 
     def take(self) -> Path:
-        """End the present capture and begin the next; returns the folder of the one that ended, which is there if
-        anything was launched. It waits for the device."""
+        """End the present capture, begin the next, and return the folder of the one that ended.
+
+        It exists if anything was launched. This waits for the device.
+        """
         folder = self._folder
         self._current.finish()
         self._workspace.forget_if_empty(folder)
@@ -128,7 +133,7 @@ class LiveCapture:
         return folder
 
     def close(self) -> None:
-        """Forget the capture that nobody will take."""
+        """Forget the capture that will not be taken."""
         self.replays.close()
         self._workspace.forget_if_empty(self._folder)
 

@@ -259,7 +259,7 @@ def test_a_host_that_is_slower_than_the_device_gets_no_times(fake_runs: FakeRuns
 
 def test_launches_are_queued_again_where_the_device_had_begun_before_all_were() -> None:
     gpu = FakeGpu()
-    gpu.host_ns = back_to_back.LEAST_HOLD_NS + 1
+    gpu.host_ns = back_to_back.MIN_HOLD_NS + 1
     timed = back_to_back.BackToBack(FakeDevice(gpu), 0, None, restores=False)  # type: ignore[arg-type]
     launched = []
 

@@ -58,7 +58,7 @@ class Plans(Protocol):
     """Knows which kernels get records."""
 
     def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
-        """The plan of a variant, or None to leave it as it is. ``plain`` compiles it without records."""
+        """Return the plan of a variant, or None to leave it as it is. ``plain`` compiles it without records."""
 
 
 class RunStep:
@@ -81,6 +81,7 @@ class RunStep:
         self.lock = threading.RLock()
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
+        """Compile a kernel, with records if it is planned."""
         plain = functools.partial(with_room(original), *args, **kwargs)
         with self.lock:
             variant, plan = None, None
@@ -97,15 +98,17 @@ class RunStep:
 
 
 def _why_not(variant: DumpedKernel) -> str:
-    """Why a kernel with a plan must go without records; empty if it need not."""
+    """Return why a kernel with a plan must go without records; empty if it need not."""
     if variant.info.options.get("ir_override") or knobs.compilation.override:
         return "the program overrides its IR itself"
     return "Inductor packages it for C++" if packages_binaries() else ""
 
 
 class PlannedKernel:
-    """A kernel of this process that has a plan, and what is compiled of it: with records, with a smaller buffer for
-    large grids, and without records."""
+    """Kernel of this process that has a plan, and its builds.
+
+    These are: with records, with records and a smaller buffer for large grids, and without records.
+    """
 
     def __init__(
         self, step: RunStep, variant: DumpedKernel, dumped: DumpedKernel, scope_table: ScopeTableRecord, plain: Compile
@@ -123,7 +126,10 @@ class PlannedKernel:
         """By ``buffer_bytes``, with the kernels: Triton 3.9 unloads one that nobody holds."""
 
     def compile(self) -> Any:
-        """The kernel with records; the plain one if that fails. Raises what the compiler raises for the plain one."""
+        """Return the kernel with records, or the plain one if that fails.
+
+        Raises what the compiler raises for the plain one.
+        """
         try:
             self._mode = self._mode_of_kernel()
             kernel = self._compile_with_records(self._mode)
@@ -142,6 +148,7 @@ class PlannedKernel:
         return kernel
 
     def clean(self) -> Any:
+        """Return the kernel without records, loaded."""
         if self._clean is None:
             with self._step.lock, self._step.device.unaffected_by_graphs():
                 clean = self._plain()
@@ -150,6 +157,10 @@ class PlannedKernel:
         return self._clean
 
     def with_smaller_buffer(self, ctas: int, max_bytes: int) -> RecordingBuild | None:
+        """Return a build whose buffer for this number of CTAs takes at most ``max_bytes``.
+
+        None: that would hold too few records.
+        """
         rows = ctas * self._dumped.info.known_metadata.num_ctas
         buffer_bytes = smaller_buffer_bytes(self._mode, rows, self._total_warps, max_bytes)
         if buffer_bytes is None:
@@ -170,12 +181,16 @@ class PlannedKernel:
         return self._smaller[buffer_bytes][0]
 
     def give_up(self, reason: str) -> None:
+        """Report that launches go without records from now on."""
         with self._step.report.guard("reporting a kernel"):
             self._step.report.add_kernel(self._dumped.variant, self._name, "left alone", reason)
 
     def _load(self, kernel: Any, load: loading.Load) -> None:
-        """Put our launcher in place when Triton has made its own. A kernel that the driver refuses becomes the clean
-        one: the program, and Triton's caches, already hold this object."""
+        """Replace the launcher that Triton makes when it loads the kernel.
+
+        A kernel that the driver refuses becomes the clean one: the program, and Triton's caches, already hold this
+        object.
+        """
         try:
             self._load_with_records(kernel, load)
         except Exception as error:
@@ -238,9 +253,10 @@ class PlannedKernel:
         )
 
     def _compile_with_records(self, mode: Mode) -> Any:
-        """What Triton compiles when it finds the kernel's TTGIR replaced by the one with records.
+        """Have Triton compile the kernel's TTGIR with records in place of its own.
 
-        Raises ``KprofError`` if the compiler refuses, with its reason, and if there are no records in the result."""
+        Raises ``KprofError`` if the compiler refuses, with its reason, and if there are no records in the result.
+        """
         workspace, target = self._step.workspace, self._target
         shared_bytes = _device_properties(target).get("max_shared_mem") or shared_bytes_of(target)
         with _Effects() as effects, without_false_alarms() as messages:
@@ -261,7 +277,7 @@ class PlannedKernel:
         return kernel
 
     def _build_of(self, kernel: Any, variant: str, mode: Mode) -> RecordingBuild:
-        """A kernel with records that is loaded."""
+        """Return the build of a kernel with records that is loaded."""
         workspace, dumped, device = self._step.workspace, self._dumped, _device_properties(self._target)
         clean_metadata = dumped.info.metadata
         record = KernelRecord(
@@ -296,8 +312,10 @@ class PlannedKernel:
 
 
 class _Effects(ExitStack):
-    """What a compilation changes in the process. It is undone at the end; in a child that another thread forks
-    meanwhile, where nothing comes to that end, it is undone at once."""
+    """Changes that a compilation makes in the process, undone at its end.
+
+    A child that another thread forks meanwhile never comes to that end: there, they are undone at once.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -310,7 +328,7 @@ class _Effects(ExitStack):
 
 
 def _binaries_folder(workspace: Workspace) -> Path:
-    """Where this process keeps its binaries with records."""
+    """Return the folder for this process's binaries with records."""
     return workspace.cache_folder("instrumented")
 
 
@@ -325,7 +343,7 @@ def _gpu_target(info: DumpedKernelRecord) -> GPUTarget:
 
 
 def _device_properties(target: GPUTarget) -> dict[str, Any]:
-    """What the driver tells of the current device; nothing if the program compiles for another target."""
+    """Return the driver's properties of the current device; nothing if the program compiles for another target."""
     try:
         if driver.active.get_current_target() != target:
             return {}
@@ -336,5 +354,5 @@ def _device_properties(target: GPUTarget) -> dict[str, Any]:
 
 
 def _dram_bytes_per_s(device: dict[str, Any]) -> float:
-    """By the memory's clock in kHz, which moves two bits a cycle and line, and its width in bits; 0 if unknown."""
+    """Compute the bandwidth of DRAM: two bits a cycle and line, the clock being in kHz; 0 if unknown."""
     return float(2 * 1e3 * device.get("mem_clock_rate", 0) * device.get("mem_bus_width", 0) / 8)

@@ -1,4 +1,4 @@
-"""Stands where Triton keeps a kernel's launcher, and lets the kernel's experiment have each launch of the program's."""
+"""Replaces a kernel's launcher, and has the kernel's experiment take part in each launch of the program's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from kprof_inject.runtime.stack_room import COMPILING
 
 
 class ExperimentLauncher(StandInLauncher):
-    """Steps aside when the experiment is over. A failure of ours never reaches the program; one of the launch does."""
+    """Has an experiment choose the build of each launch, and steps aside when it is over.
+
+    A failure of ours never reaches the program; one of the launch does.
+    """
 
     def __init__(self, kernel: Any, experiment: KernelExperiment) -> None:
         super().__init__(kernel)
@@ -20,6 +23,7 @@ class ExperimentLauncher(StandInLauncher):
     def __call__(
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
     ) -> Any:
+        """Make a launch as Triton's launcher does, of the build that the experiment chooses."""
         grid = (grid_x, grid_y, grid_z)
 
         def launch(build: Any) -> Any:
@@ -32,7 +36,7 @@ class ExperimentLauncher(StandInLauncher):
             if self._experiment.is_over or kernel is None:
                 self._step_aside()
             elif not is_benchmarking() and grid_x * grid_y * grid_z:
-                turn = self._experiment.before_launch(kernel, self._launch, grid, stream, args)
-                if turn is not None:
-                    return turn.launch(stream, launch)
+                chosen = self._experiment.before_launch(kernel, self._launch, grid, stream, args)
+                if chosen is not None:
+                    return chosen.launch(stream, launch)
             return launch(None)

@@ -1,4 +1,4 @@
-"""What an experiment is made with: a launch of the program's, and the builds that may stand in for its kernel."""
+"""The target of an experiment: a launch of the program's, and the builds that may replace its kernel."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from kprof_inject.runtime.replay.relaunch import Launchable
 
 _NOT_CODE = (".version", ".file", ".loc")
 _DEBUG_SECTIONS = ".section\t.debug"
-"""They stand behind the code, in PTX and in AMD's assembly."""
+"""These sections follow the code, in PTX and in AMD's assembly."""
 
 
 class NoExperiment(Exception):
-    """Nothing can be found out about a kernel; the text says why."""
+    """There can be no experiment with a kernel; the text says why."""
 
 
 class ExperimentTarget:
-    """``builds`` are in the order of the plan; None stands for one that is left out, and ``refusals`` says why.
+    """Launch of the program's, and the builds that are launched in its place.
 
-    ``launch`` is the launcher that the kernel has without us. Of the launch's arguments it keeps the numbers alone: the
-    memory is the program's to give back."""
+    ``builds`` are in the order of the plan; None is one that is left out, and ``refusals`` says why. ``launch`` is the
+    launcher that the kernel has without us. Of the launch's arguments, only the numbers are kept: the program may free
+    the memory.
+    """
 
     def __init__(
         self,
@@ -55,11 +57,14 @@ class ExperimentTarget:
         self._sm_count = sm_count
 
     def is_like(self, grid: Grid, args: tuple[Any, ...]) -> bool:
-        """Whether another launch does the same work, as far as its grid and its numbers tell."""
+        """Return whether another launch does the same work, as far as its grid and its numbers show."""
         return grid == self.grid and _numbers(args) == self._numbers
 
     def load(self, folder: Path, plan: DelaysRecord) -> None:
-        """Raises ``NoExperiment`` if the compiler makes another kernel of the module's text than of the source."""
+        """Load all builds of a plan.
+
+        Raises ``NoExperiment`` if the compiler makes another kernel of the module's text than of the source.
+        """
         if difference := _difference(_assembly_of(self.kernel), assembly_in(folder / plan.plain)):
             raise NoExperiment(f"its TTGIR alone compiles to a different kernel than the program runs ({difference})")
         for place, build in enumerate(plan.builds):
@@ -82,7 +87,7 @@ class ExperimentTarget:
         return loaded, ""
 
     def _fits(self, ctas_per_sm: int) -> bool:
-        """Whether all CTAs run at once if an SM holds so many: then more room changes nothing."""
+        """Return whether all CTAs run at once with this many on an SM: then more room changes nothing."""
         return prod(self.grid) <= self._sm_count * ctas_per_sm
 
 
@@ -91,7 +96,7 @@ def _numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _difference(assembly: str, of_text: str) -> str:
-    """The first line of code in which they differ; empty if they are the same."""
+    """Return the first line of code in which two texts differ; empty if they are the same."""
     for line, other in zip_longest(_code(assembly), _code(of_text), fillvalue=""):
         if line != other:
             return f"{line.strip()!r} against {other.strip()!r}"
@@ -99,9 +104,10 @@ def _difference(assembly: str, of_text: str) -> str:
 
 
 def _code(assembly: str) -> list[str]:
-    """Without what says where the source is, which Inductor writes to another file in each process, and without the
-    version that PTX is written for, which Inductor does not choose alike in each: builds with a delay are compared with
-    one that has theirs."""
+    """Return the lines of code, without locations and without PTX's version.
+
+    Inductor writes the source to another file in each process, and chooses another version in some.
+    """
     code, _, _ = assembly.partition(_DEBUG_SECTIONS)
     return [line for line in code.splitlines() if not line.lstrip().startswith(_NOT_CODE)]
 

@@ -38,8 +38,11 @@ from kprof_inject.workspace import DumpedKernel, Workspace, write_experiment
 
 
 class KernelExperiment:
-    """Begins at the first launch that is kept, and is over when that returns, or later where the program's own launches
-    take turns."""
+    """Experiment with one kernel of this process.
+
+    It begins at the first launch that is kept, and is over when that returns, or later if the program's own launches
+    are timed.
+    """
 
     def __init__(
         self,
@@ -63,22 +66,24 @@ class KernelExperiment:
         self._seen = 0
         self._thread = 0
         self._was_captured = False
-        self._own: InProgramTiming | None = None
+        self._timing: InProgramTiming | None = None
         self._target: ExperimentTarget | None = None
 
     def before_launch(
         self, kernel: Any, launch: Callable[..., Any], grid: Grid, stream: int, args: tuple[Any, ...]
-    ) -> InProgramLaunch | None:
-        """A launch of the program's is about to be made by ``launch``: experiment with it if it is the one. Where it is
-        to take a turn itself, the result makes it."""
+    ) -> ChosenBuild | None:
+        """Experiment with the launch that ``launch`` is about to make, if it is the one.
+
+        Returns the build to launch, if the program's own launches are timed.
+        """
         try:
             if self._device.is_capturing():
                 self._was_captured = True
                 return None
-            if self._own is not None:
-                return self._turn(grid, args)
+            if self._timing is not None:
+                return self._chosen_build(grid, args)
             number, self._seen = self._seen, self._seen + 1
-            # Else another thread is at it, or it is not for us.
+            # Else another thread has begun it, or this launch is not kept.
             if not self._thread and self._launches.keeps(number):
                 self._thread = threading.get_ident()
                 kinds = ArgumentKinds.of(self._dumped.info.signature)
@@ -98,12 +103,12 @@ class KernelExperiment:
             self._report.add_kernel(self._dumped.variant, self._dumped.name, "left alone", reason)
 
     def finish(self) -> None:
-        """Save what the program's own launches have told so far; or say why there was nothing."""
+        """Save the times of the program's own launches; or report why there are none."""
         if self._was_captured and not self._thread:
             self.give_up("it was launched only in CUDA graphs; launch it once outside a graph")
-        if self._own is not None and self._target is not None and not self.is_over:
-            timed, target = self._own.finish(), self._target
-            self._own = self._target = None
+        if self._timing is not None and self._target is not None and not self.is_over:
+            timed, target = self._timing.finish(), self._target
+            self._timing = self._target = None
             if any(pairs.ns for pairs in timed.pairs):
                 self.is_over = True
                 self._save(target, timed, is_replayed=False)
@@ -111,7 +116,10 @@ class KernelExperiment:
                 self.give_up("the program launched it too rarely")
 
     def _begin(self, target: ExperimentTarget, args: tuple[Any, ...]) -> None:
-        """Raises ``NoExperiment``, and what a launch raises."""
+        """Make the experiment now, or begin to time the program's launches.
+
+        Raises ``NoExperiment``, and what a launch raises.
+        """
         with self._device.unaffected_by_graphs():
             target.load(self._workspace.delayed_builds_folder, self._plan)
         if not any(target.builds):
@@ -122,44 +130,44 @@ class KernelExperiment:
             timed = self._replayed(target, args)
         except NotReplayable as reason:
             self._report.add_replay(self._dumped.name, 0.0, str(reason))
-            self._own = self._in_program_timing(target)
+            self._timing = self._new_timing(target)
             self._target = target
             return
         self.is_over = True
         self._save(target, timed, is_replayed=True)
 
     def _replayed(self, target: ExperimentTarget, args: tuple[Any, ...]) -> ExperimentTimes:
-        """Raises ``NotReplayable``."""
-        relaunch = self._plan.scopes.relaunch
-        if relaunch is not None and relaunch.refusal:
-            raise NotReplayable(f"it {relaunch.refusal}")
-        if relaunch is None or relaunch.waits:
+        """Time relaunches of the kernel. Raises ``NotReplayable``."""
+        record = self._plan.scopes.relaunch
+        if record is not None and record.refusal:
+            raise NotReplayable(f"it {record.refusal}")
+        if record is None or record.waits:
             raise NotReplayable("it polls memory and might hang")
-        again = Relaunch.of(self._dumped.info.signature, target.grid, target.stream, args)
+        relaunch = Relaunch.of(self._dumped.info.signature, target.grid, target.stream, args)
         experiment = DelayExperiment(
-            self._device, again, target.launchable, target.builds, self._plan, self._dumped.variant, self._watchdog,
+            self._device, relaunch, target.launchable, target.builds, self._plan, self._dumped.variant, self._watchdog,
             self._dumped.name,
         )  # fmt: skip
         return experiment.run(self._session.seconds)
 
-    def _in_program_timing(self, target: ExperimentTarget) -> InProgramTiming:
-        there = [place for place, build in enumerate(target.builds) if build is not None]
+    def _new_timing(self, target: ExperimentTarget) -> InProgramTiming:
+        included = [place for place, build in enumerate(target.builds) if build is not None]
         return InProgramTiming(
-            self._device, self._plan, there, self._dumped.variant, self._watchdog, self._dumped.name,
+            self._device, self._plan, included, self._dumped.variant, self._watchdog, self._dumped.name,
             self._session.seconds,
         )  # fmt: skip
 
-    def _turn(self, grid: Grid, args: tuple[Any, ...]) -> InProgramLaunch | None:
-        own, target = self._own, self._target
-        if own is None or target is None or self._thread != threading.get_ident():
+    def _chosen_build(self, grid: Grid, args: tuple[Any, ...]) -> ChosenBuild | None:
+        timing, target = self._timing, self._target
+        if timing is None or target is None or self._thread != threading.get_ident():
             return None
         if not target.is_like(grid, args):
-            return None  # other work takes another time
-        if own.is_done:
+            return None  # other work takes a different time
+        if timing.is_done:
             with self._report.guard("saving an experiment"):
                 self.finish()
             return None
-        return InProgramLaunch(self, own, target.builds)
+        return ChosenBuild(self, timing, target.builds)
 
     def _save(self, target: ExperimentTarget, timed: ExperimentTimes, *, is_replayed: bool) -> None:
         properties = _properties()
@@ -192,7 +200,7 @@ class KernelExperiment:
         self._report.add_kernel(self._dumped.variant, self._dumped.name, "delayed")
 
     def _spins(self, stream: int) -> tuple[SpinRecord, ...]:
-        """What delays take by themselves; nothing where that cannot be measured, and they are taken at their word."""
+        """Measure how long delays take by themselves; nothing where that is not possible."""
         plan = self._plan
         with self._report.guard("measuring what delays take"):
             counted = self._device.counted(plan.spin_kernel, len(plan.spin_cycles), stream) if plan.spin_kernel else []
@@ -201,18 +209,20 @@ class KernelExperiment:
         return ()
 
 
-class InProgramLaunch:
-    """A launch of the program's that takes its turn."""
+class ChosenBuild:
+    """The build for one launch of the program's."""
 
-    def __init__(self, experiment: KernelExperiment, own: InProgramTiming, builds: Sequence[Any]) -> None:
+    def __init__(self, experiment: KernelExperiment, timing: InProgramTiming, builds: Sequence[Any]) -> None:
         self._experiment = experiment
-        self._own = own
+        self._timing = timing
         self._builds = builds
 
     def launch(self, stream: int, launch: Callable[[Any], Any]) -> Any:
-        """``launch`` is told which build to launch; None is the kernel without a delay, which the program gets where a
-        delay fails."""
-        place = self._own.begin(stream, self._experiment.give_up)
+        """Call ``launch`` with the build, or with None for the kernel without a delay.
+
+        The program gets the latter where a build fails.
+        """
+        place = self._timing.begin(stream, self._experiment.give_up)
         if place is None:
             result = launch(None)
         else:
@@ -223,18 +233,18 @@ class InProgramLaunch:
                     raise
                 self._experiment.give_up(f"its launch fails with a delay: {first_line(error)}")
                 return launch(None)
-        self._own.end(stream, self._experiment.give_up)
+        self._timing.end(stream, self._experiment.give_up)
         return result
 
 
 def _properties() -> dict[str, int]:
-    """The current device's, as Triton names them."""
+    """Return the properties of the current device, as Triton names them."""
     found: dict[str, int] = driver.active.utils.get_device_properties(driver.active.get_current_device())
     return found
 
 
 def _rounded(times_ns: Sequence[float]) -> tuple[float, ...]:
-    """The timer's steps are many times longer."""
+    """Return times to 0.1 ns; the timer's steps are many times longer."""
     return tuple(round(ns, 1) for ns in times_ns)
 
 

@@ -1,5 +1,7 @@
-"""Ends a process whose kernel does not come back: a kernel that waits for others, and is slowed down, may wait for
-good, and nothing but the end of its process stops it."""
+"""Ends a process whose kernel does not return.
+
+A kernel that waits for others, and is slowed down, may wait forever, and only the end of its process stops it.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,10 @@ class _Watched:
 
 
 class Watchdog:
-    """Waits for events, in a thread of its own. If one does not happen in its time, it says so by ``give_up``, and the
-    process ends as if it were killed."""
+    """Waits for events, in a thread of its own.
+
+    If one does not happen in time, it calls ``give_up`` with the reason, and kills the process.
+    """
 
     def __init__(self, give_up: Callable[[str], None]) -> None:
         self._give_up = give_up
@@ -34,7 +38,7 @@ class Watchdog:
         self._pid = os.getpid()
 
     def watch(self, event: Event, seconds: float, what: str) -> None:
-        """Expect ``event`` to happen within ``seconds``; ``what`` is the kernel that it stands behind."""
+        """Expect ``event`` to happen within ``seconds``; ``what`` is the kernel that it follows."""
         self._watched.append(_Watched(event, time.monotonic() + seconds, what))
         if self._thread is None or self._pid != os.getpid():  # a forked child has no such thread
             self._pid = os.getpid()

@@ -1,4 +1,4 @@
-"""The arguments of a launch as plain numbers: what a capture keeps of them, and nothing of what they lead to."""
+"""The arguments of a launch as plain numbers: what a capture keeps of them, without the memory they point to."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ _INTEGER = re.compile(r"[iu]\d+$")
 class ArgumentKinds:
     """The types of a kernel's arguments: names, and tuples of them for the parts of tuples.
 
-    It is asked at each launch: where all arguments are integers, floats and tensors, ``_places`` has those that are
-    read and whether each is a tensor, by their place among all, and among those that are no constants."""
+    ``numbers`` runs at each launch, so ``_places`` has the arguments to read where all are integers, floats and
+    tensors: their places among all arguments or among those that are no constants, and whether each is a tensor.
+    """
 
     kinds: tuple[Any, ...]
     _places: dict[int, tuple[tuple[int, bool | None], ...]]
 
     @classmethod
     def of(cls, signature: Mapping[str, str]) -> ArgumentKinds:
+        """Return the kinds of a kernel's signature: types by the names of its arguments."""
         kinds = tuple(ast.literal_eval(kind) if kind.startswith("(") else kind for kind in signature.values())
         if not all(isinstance(kind, str) and not kind.startswith("tensordesc") for kind in kinds):
             return cls(kinds, {})
@@ -41,9 +43,11 @@ class ArgumentKinds:
         return cls(kinds, {len(parameters): tuple(enumerate(map(_is_tensor, parameters))), len(kinds): among_all})
 
     def numbers(self, arguments: Sequence[Any]) -> Numbers:
-        """Of a launch, in the order of the compiled function's parameters: integers as they are, of a tensor its
-        address, of a descriptor that and its shape and strides behind it; None for all else. Constants are no
-        parameters. Empty if these are not the arguments of such a kernel."""
+        """Return the numbers of a launch, in the order of the compiled function's parameters.
+
+        An integer is itself, a tensor its address, a descriptor its address, shape and strides; all else is None.
+        Constants are no parameters. Empty if these are not the arguments of such a kernel.
+        """
         places = self._places.get(len(arguments))
         if places is not None:
             try:
@@ -59,7 +63,7 @@ class ArgumentKinds:
 
 
 def _is_tensor(kind: str) -> bool | None:
-    """None of what is neither a tensor nor an integer."""
+    """Return None for what is neither a tensor nor an integer."""
     if kind.startswith("*"):
         return True
     return False if _INTEGER.match(kind) else None
@@ -78,10 +82,10 @@ def _numbers(arguments: Sequence[Any], kinds: Sequence[Any]) -> Iterator[int | N
         if isinstance(kind, tuple) and isinstance(argument, tuple | list):
             yield from _numbers(argument, kind)
         else:
-            yield from _of_one(argument)
+            yield from _numbers_of(argument)
 
 
-def _of_one(argument: Any) -> Numbers:
+def _numbers_of(argument: Any) -> Numbers:
     if isinstance(argument, int):
         return (int(argument),) if -MOST_ARGUMENT <= argument <= MOST_ARGUMENT else _NO_NUMBER
     if hasattr(argument, "data_ptr"):

@@ -1,4 +1,4 @@
-"""Tells an autotuner's benchmarking launches from the program's own, and notes what it chose."""
+"""Distinguishes an autotuner's benchmarks from the program's own launches, and notes what it chose."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _depth = _Depth()
 
 
 def is_benchmarking() -> bool:
-    """True while this thread launches kernels in order to compare configurations."""
+    """Return whether this thread launches kernels in order to compare configurations."""
     return _depth.value > 0
 
 
 def mark_benchmarks() -> None:
-    """Called once, right after Triton was imported."""
+    """Mark the benchmarks of Triton's autotuner. Called once, right after Triton was imported."""
     Autotuner._bench = benchmarking(Autotuner._bench)
 
 
@@ -50,7 +50,7 @@ def report_choices(report: ProcessReport) -> None:
 
 
 def install_for_inductor(module: Any) -> None:
-    """The same as ``install`` for Inductor's own autotuner, whose module ``triton_heuristics`` was just imported."""
+    """Mark the benchmarks of Inductor's autotuner, whose module ``triton_heuristics`` was just imported."""
     tuner = module.CachingAutotuner
     tuner.bench = benchmarking(tuner.bench)
     run = tuner.run
@@ -58,20 +58,20 @@ def install_for_inductor(module: Any) -> None:
 
     @functools.wraps(run)
     def run_or_benchmark(*args: Any, **kwargs: Any) -> Any:
-        # So are the templates of max-autotune compared.
+        # max-autotune compares templates this way.
         with ONE_FRAME:
             return (benchmark if kwargs.get("benchmark_run") else run)(*args, **kwargs)
 
     tuner.run = run_or_benchmark
     benchmarkers = sys.modules.get("torch._inductor.runtime.benchmarking")
     for benchmarker in [one for one in vars(benchmarkers).values() if isinstance(one, type)] if benchmarkers else []:
-        # So are kernels of libraries: what is recorded meanwhile is no timing of the program's own.
+        # Kernels of libraries are compared this way: events recorded meanwhile are not the program's own.
         if callable(vars(benchmarker).get("benchmark_gpu")):
             benchmarker.benchmark_gpu = benchmarking(benchmarker.benchmark_gpu)  # type: ignore[attr-defined]
 
 
 def report_inductors_choices(module: Any, report: ProcessReport) -> None:
-    """The same as ``report_choices`` for Inductor's own autotuner."""
+    """Have the report say what Inductor's autotuner chose. Called once."""
     tune = module.CachingAutotuner.autotune_to_one_config
 
     @functools.wraps(tune)
@@ -86,7 +86,7 @@ def report_inductors_choices(module: Any, report: ProcessReport) -> None:
 
 
 def benchmarking(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, during which launches are benchmarks."""
+    """Return the same function, during which launches are benchmarks."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

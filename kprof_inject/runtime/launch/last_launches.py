@@ -35,6 +35,7 @@ class LastLaunches:
         self._graph_buffers: dict[_GraphKey, _GraphBuffer] = {}
 
     def lend(self, launch: RecordedLaunch) -> None:
+        """Set the buffer of a launch and its owner. Raises ``NoDeviceMemory``."""
         build = launch.build
         if launch.graph:
             self._graph_buffer(launch).lend(launch)
@@ -60,11 +61,13 @@ class LastLaunches:
     def _held_bytes(self) -> int:
         """Return the size of all buffers but those of launches that are being made.
 
-        A launch that an exception cuts off takes its buffer along."""
+        A launch that an exception cuts off takes its buffer along.
+        """
         in_graphs = sum(shared.size_bytes for shared in list(self._graph_buffers.values()))
         return in_graphs + sum(rotation.held_bytes() for rotation in list(self._rotations.values()))
 
     def save_rest(self) -> None:
+        """Save what is still in the buffers."""
         self._own.save_rest()
         for rotation in list(self._rotations.values()):
             rotation.save_rest()
@@ -74,12 +77,14 @@ class LastLaunches:
                 hand_over(launch, self._device, self._save)
 
     def newest(self) -> dict[str, int]:
+        """Return the number of the last launch that was made and kept, of each variant of the program."""
         found = [(rotation.variant, rotation.newest()) for rotation in list(self._rotations.values())]
         found += self._own.newest.copy().items()
         found += [(launch.build.variant_of_program, launch.index) for launch in self._last_in_graphs()]
         return {variant: max(index for other, index in found if other == variant) for variant in dict(found)}
 
     def unsaved(self) -> int:
+        """Return how many launches that are to be kept are still in the buffers alone."""
         in_rotations = sum(map(_Rotation.unsaved, list(self._rotations.values())))
         return self._own.unsaved() + in_rotations + len(list(self._last_in_graphs()))
 
@@ -127,11 +132,12 @@ class _Rotation(BufferOwner):
         self._has_room = True
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Raises ``NoDeviceMemory``."""
+        """Set the buffer of a launch and its owner. Raises ``NoDeviceMemory``."""
         launch.memory, launch.memory_bytes = _reused(self._free.pop, launch.size_bytes) or self._another(launch)
         launch.owner = self
 
     def launched(self, launch: RecordedLaunch) -> None:
+        """Make it the last launch, and save it if that is due."""
         now_ns = launch.host_end_ns = time.time_ns()
         is_due = now_ns - self._saved_ns >= _SAVE_EVERY_NS and self._has_room
         if is_due:
@@ -144,6 +150,7 @@ class _Rotation(BufferOwner):
             hand_over(launch, self._device, self._save)
 
     def failed(self, launch: RecordedLaunch) -> None:
+        """Free its buffer."""
         self._free.append(launch)
 
     def save_rest(self) -> None:

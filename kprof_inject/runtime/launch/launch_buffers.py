@@ -1,6 +1,6 @@
-"""Which buffer each launch writes to, where the launches that are kept are known by their number.
+"""Buffers of launches, where it is known by the number of a launch whether it is kept.
 
-A launch that is kept has a buffer of its own. What is not wanted goes to a scratch buffer that nobody reads.
+A launch that is kept has a buffer of its own. Others write to a scratch buffer, which is not read.
 
 Nothing here takes a lock. Ctrl-C, or what a signal handler raises, may end a launch at any line, and a handler may
 launch in the middle of another launch: whatever they leave, the next launch gets its buffer, and at its end the process
@@ -20,13 +20,13 @@ from kprof_inject.runtime.launch.recorded_launch import BufferOwner, RecordedLau
 
 @dataclass(slots=True)
 class ScratchBuffers:
-    """One buffer a device for launches that nobody reads: they may overwrite each other."""
+    """A buffer for each device, for launches that are not read: they may overwrite each other."""
 
     device: Device
     _buffers: dict[int, list[tuple[int, Buffer]]] = field(default_factory=dict)
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Raises ``NoDeviceMemory``."""
+        """Set the buffer of a launch. Raises ``NoDeviceMemory``."""
         # Smaller ones stay: a kernel in flight, or in a graph, may still write to them.
         buffers = self._buffers.setdefault(launch.device, [])
         if not buffers or buffers[-1][0] < launch.size_bytes:
@@ -51,18 +51,20 @@ class OwnBuffers(BufferOwner):
         self.newest: dict[str, int] = {}
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Raises ``NoDeviceMemory``."""
+        """Make the buffer of a launch. Raises ``NoDeviceMemory``."""
         launch.memory = self._device.zeros(launch.size_bytes, launch.stream)
         launch.memory_bytes = launch.size_bytes
         launch.owner = self
         self._open[launch] = None
 
     def launched(self, launch: RecordedLaunch) -> None:
+        """Save the launch."""
         launch.host_end_ns = time.time_ns()
         self._hand_over(launch)
         self._open.pop(launch, None)
 
     def failed(self, launch: RecordedLaunch) -> None:
+        """Free the buffer."""
         self._open.pop(launch, None)
 
     def save_rest(self) -> None:
@@ -107,7 +109,7 @@ class _GraphLaunches(BufferOwner):
         return size_bytes <= self._max_bytes - sum(launch.memory_bytes for launch in self._launches)
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Raises ``NoDeviceMemory``."""
+        """Make the buffer of a launch. Raises ``NoDeviceMemory``."""
         launch.memory = self._device.zeros_outside_graphs(launch.size_bytes)
         launch.memory_bytes = launch.size_bytes
         launch.owner = self
@@ -153,6 +155,7 @@ class ChosenLaunches:
         self._kept: set[tuple[str, int]] = set()
 
     def lend(self, launch: RecordedLaunch) -> None:
+        """Set the buffer of a launch and its owner. Raises ``NoDeviceMemory``."""
         if not self._filter.keeps(launch.index):
             self._scratch.lend(launch)
         elif self._max_launches and len(self._kept) >= self._max_launches:
@@ -169,11 +172,14 @@ class ChosenLaunches:
         self._scratch.lend(launch)
 
     def save_rest(self) -> None:
+        """Save what is still in the buffers."""
         self._own.save_rest()
         self._in_graphs.save_rest()
 
     def newest(self) -> dict[str, int]:
+        """Return the number of the last launch that was made and kept, of each variant of the program."""
         return self._own.newest.copy()
 
     def unsaved(self) -> int:
+        """Return how many launches that are to be kept are still in the buffers alone."""
         return self._own.unsaved() + self._in_graphs.unsaved()

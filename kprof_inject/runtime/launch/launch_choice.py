@@ -1,5 +1,4 @@
-"""What the user asks of launches: which are kept (``--launches``), and of which kernels more are made to time them
-(``--replay``)."""
+"""The user's choice of launches: which are kept (``--launches``), and which kernels are replayed (``--replay``)."""
 
 from __future__ import annotations
 
@@ -12,33 +11,36 @@ from kprof_inject.errors import KprofError, Position
 
 
 class LaunchFilter(Protocol):
-    """Decides by the number of the launch, counted from 0 for each variant.
-
-    With ``replaces``, a kept launch takes the place of the one kept before. ``text`` is what the user wrote."""
+    """Chooses launches by their numbers, counted from 0 for each variant."""
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """What the user wrote."""
 
     @property
-    def replaces(self) -> bool: ...
+    def replaces(self) -> bool:
+        """True if a kept launch replaces the one kept before."""
 
-    def keeps(self, index: int) -> bool: ...
+    def keeps(self, index: int) -> bool:
+        """Return whether a launch is kept."""
 
     def kept_of(self, launches: int) -> int:
-        """How many of so many launches it keeps; with ``replaces``, how many it is after."""
+        """Return how many of this number of launches are kept in the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastLaunch:
-    """``last``: every launch is a candidate, and stands until the next."""
+    """``last``: every launch is kept until the next one replaces it."""
 
     replaces: bool = True
     text: str = "last"
 
     def keeps(self, index: int) -> bool:
+        """Return whether a launch is kept."""
         return True
 
     def kept_of(self, launches: int) -> int:
+        """Return how many of this number of launches are kept in the end."""
         return min(launches, 1)
 
 
@@ -53,10 +55,12 @@ class LaunchRange:
     replaces: bool = False
 
     def keeps(self, index: int) -> bool:
+        """Return whether a launch is kept."""
         inside = self.first <= index and (self.stop is None or index < self.stop)
         return inside and (index - self.first) % self.step == 0
 
     def kept_of(self, launches: int) -> int:
+        """Return how many of this number of launches are kept in the end."""
         stop = launches if self.stop is None else min(launches, self.stop)
         return len(range(self.first, stop, self.step))
 
@@ -67,18 +71,19 @@ class ReplayChoice:
 
     ``only`` are their variants, None all. ``times`` is how often each is timed both ways; None: as often as it takes,
     within ``KERNEL_SECONDS`` for each and ``PROCESS_SECONDS`` for all of a process, and not where the program could
-    notice."""
+    notice.
+    """
 
     only: tuple[str, ...] | None = None
     times: int | None = None
 
     @classmethod
     def of(cls, times: int | None) -> ReplayChoice:
-        """All kernels ``times`` times: 0 is none, and None leaves it to us."""
+        """Return the choice of all kernels, ``times`` times: 0 is none, and None leaves it to us."""
         return cls(only=()) if times == 0 else cls(times=times)
 
     def among(self, variants: Iterable[str]) -> ReplayChoice:
-        """Only these, if it is for us to choose."""
+        """Return the choice of these variants, if the user left it to us."""
         return self if self.times is not None or self.only is not None else replace(self, only=tuple(variants))
 
 
@@ -91,9 +96,12 @@ PROCESS_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class LaunchChoice:
-    """What one run keeps: of kernels whose names match ``kernel``, the launches that ``launches`` names, and of those
-    at most ``max_launches`` (0: no limit) and ``max_bytes`` of buffers in each process. ``replays`` are launches that
-    are made to time them; with ``torch_trace``, each process traces itself with ``torch.profiler``."""
+    """Launches that one run keeps.
+
+    Of kernels whose names match ``kernel``, it keeps the launches that ``launches`` names, at most ``max_launches`` (0:
+    no limit) and ``max_bytes`` of buffers in each process. ``replays`` are made to time kernels; with ``torch_trace``,
+    each process traces itself with ``torch.profiler``.
+    """
 
     launches: LaunchFilter = LastLaunch()
     kernel: str = "*"
@@ -115,8 +123,11 @@ _FORMS = "last, first, all, a number counted from 0, or a range such as 10:20 or
 
 
 def parse_launches(text: str) -> LaunchFilter:
-    """``last``, ``first``, ``all``, ``N``, or a range ``A:B:STEP`` as Python's slices have it, of which any part may be
-    left out. Raises ``KprofError`` for anything else, and for a range of no launches."""
+    """Parse ``last``, ``first``, ``all``, ``N``, or a range ``A:B:STEP``.
+
+    A range is like a slice of Python's: any part may be left out. Raises ``KprofError`` for anything else, and for a
+    range of no launches.
+    """
     if text in _WORDS:
         return _WORDS[text]
     parts = list(_PART.finditer(text))
@@ -138,7 +149,7 @@ def parse_launches(text: str) -> LaunchFilter:
 
 
 def _number(text: str, offset: int, part: str) -> int | None:
-    """One part of a range; None if it was left out."""
+    """Parse one part of a range; None if it was left out."""
     if not part:
         return None
     if re.fullmatch(r"-[0-9]+", part):

@@ -26,7 +26,7 @@ class Builds(Protocol):
         """Return the kernel without records, loaded."""
 
     def with_smaller_buffer(self, ctas: int, max_bytes: int) -> RecordingBuild | None:
-        """Return a build whose buffer for so many CTAs takes at most so many bytes.
+        """Return a build whose buffer for this number of CTAs takes at most ``max_bytes``.
 
         None: that would hold too few records.
         """
@@ -60,6 +60,7 @@ class CapturingLauncher:
     def __call__(
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
     ) -> Any:
+        """Make a launch as Triton's launcher does, with records if possible."""
         grid = (grid_x, grid_y, grid_z)
         try:
             return self._pass_on(grid, stream, function, metadata, *args)

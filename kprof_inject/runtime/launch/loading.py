@@ -1,4 +1,4 @@
-"""Takes part when Triton loads a kernel, and stands in for the launcher that it makes for it."""
+"""Takes part when Triton loads a kernel, and replaces the launcher that it makes."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class AtomicCounts:
         return counter.add()
 
     def add_many(self, name: str, number: int) -> None:
-        """Count so many more."""
+        """Count ``number`` more."""
         for _ in range(number):
             self.add(name)
 
@@ -68,7 +68,7 @@ class SetOnce(Generic[T]):
 
     def set(self, value: T) -> T:
         """Set the value unless it is set, and return the one that counts."""
-        self._values.append(value)  # one step; whatever is appended later stays behind the first
+        self._values.append(value)  # one step; whatever is appended later comes after the first
         return self._values[0]
 
     def get(self) -> T | None:

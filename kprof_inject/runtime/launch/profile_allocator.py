@@ -1,5 +1,8 @@
-"""Gives Triton the memory that a launch needs besides its arguments: the profile buffer of each launch with records,
-and scratch memory for launches of ours, which the program's own allocator must not hear of."""
+"""Gives Triton the memory that a launch needs besides its arguments.
+
+That is the profile buffer of each launch with records, and scratch memory for launches of ours, which the program's own
+allocator must not see.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ class _OfThisThread(threading.local):
 
 
 launching = _OfThisThread()
-"""What the records of this thread's present launch go to."""
+"""Has the buffer of this thread's present launch."""
 
 
 def install() -> None:
-    """Have Triton ask here. It has one allocator for each context, so this is called at each launch."""
+    """Set our allocator. Triton has one for each context, so this is called at each launch."""
     _allocation._profile_allocator.set(_allocate)
 
 
@@ -33,7 +36,10 @@ def _allocate(size: int, alignment: int, stream: int | None) -> Buffer:
 
 @contextmanager
 def writing_to(buffer: Buffer) -> Iterator[None]:
-    """Launches of this thread write their records there. A signal handler's may come in the midst of others'."""
+    """Have launches of this thread write their records to a buffer.
+
+    A signal handler may launch in the middle of this.
+    """
     outer, launching.buffer = launching.buffer, buffer
     try:
         yield
@@ -43,8 +49,11 @@ def writing_to(buffer: Buffer) -> Iterator[None]:
 
 @contextmanager
 def own_scratch(device: Device) -> Iterator[None]:
-    """Launches in this context take scratch memory of ours (tensor descriptors made on the device need it), instead of
-    calling ``triton.set_allocator``'s function. They follow each other on one stream, so that one buffer will do."""
+    """Give launches in this context scratch memory of ours, which tensor descriptors made on the device need.
+
+    They do not call the function of ``triton.set_allocator``. They follow each other on one stream, so that one buffer
+    is enough.
+    """
     buffers: dict[int, Buffer] = {}
 
     def allocate(size: int, alignment: int, stream: int | None) -> Buffer:

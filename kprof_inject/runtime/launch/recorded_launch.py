@@ -44,7 +44,7 @@ class RecordingBuild:
 
 
 class BufferOwner:
-    """Lends buffers to launches. This one owns none: it is for launches that nobody reads.
+    """Lends buffers to launches. This one owns none: it is for launches that are not read.
 
     ``launched`` or ``failed`` is called once, right after the launch; neither if an exception that is no failure of the
     launch comes between.
@@ -57,7 +57,7 @@ class BufferOwner:
         """Note that a launch was not made."""
 
 
-NOBODY = BufferOwner()
+NO_OWNER = BufferOwner()
 
 
 @dataclass(
@@ -81,17 +81,17 @@ class RecordedLaunch:
     graph: bool
     """True if it was captured into a CUDA graph."""
     arguments: Numbers = ()
-    """``ArgumentKinds`` has what each is; none of a launch that nobody reads."""
+    """``ArgumentKinds`` has what each is; none for a launch that is not read."""
     host_end_ns: int = 0
     """When it had been made; 0: not yet."""
 
-    owner: BufferOwner = NOBODY
+    owner: BufferOwner = NO_OWNER
     memory: Buffer | None = None
     """The buffer; None before it is lent, and once it is given up for that of a newer launch."""
     memory_bytes: int = 0
     """The buffer's size, at least ``size_bytes``."""
     done: Event | None = None
-    """Behind the launch in its stream: then its records are in the buffer."""
+    """Event after the launch in its stream: then its records are in the buffer."""
     is_handed_over: bool = False
     """True if the copier may read the buffer: no other launch writes to it any more."""
     is_taken: bool = False

@@ -1,10 +1,10 @@
 """Times single launches by events, with records and without: the same method in ``dump`` and in ``run``.
 
-The stream is held until the host has queued both events and the launch between them. Without that, what is timed of a
-short kernel is the host, which works longer where we capture.
+The stream is held until the host has queued both events and the launch between them. Without that, a short kernel's
+time is the host's, which is longer where we capture.
 
-A program that times itself by events would read the hold, and our events, in its own figures. From the first time
-that it records one, nothing of the kind is put around its launches any more.
+A program that times itself by events would see the hold, and our events, in its own figures. Once it has recorded
+an event, its launches are not timed any more.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ from kprof_inject.runtime.stack_room import FRAMES_OF_LAUNCHER, ONE_FRAME
 # The first launches load code and fill caches.
 _WARM_UP = 3
 _SAMPLES = 50
-# Most often long enough for the host to have queued a launch and the event behind it.
+# Mostly enough for the host to queue a launch and the event after it.
 _HOLD_NS = 100_000
 _MAX_HOLD_NS = 800_000
 
 TIMES_ITSELF = "the program times its launches with its own CUDA events, which ours would disturb"
-"""In words that follow *for*, as the next."""
+"""In words that follow *for*, as are the next."""
 
 _HOST_IS_SLOW = "the device had begun with each launch before the event behind it was queued"
 
 
 class _ProgramsEvents:
-    """Whether the program has recorded an event that a time can be read from. An autotuner's do not count: the launches
-    that it compares are not timed here."""
+    """Whether the program has recorded events that times can be read from.
+
+    An autotuner's do not count: the launches that it compares are not timed here.
+    """
 
     were_recorded = False
 
@@ -56,8 +58,8 @@ def watch_events_of(module: ModuleType) -> None:
     """Wrap the class of events in torch's module. Events that other libraries record are not noticed."""
     event: Any = module.Event
     make, record = event.__new__, event.record
-    # An event does not tell, so the addresses of those with time are noted. No weak references: torch does not clear
-    # those to its events when they go, and Python then ends with a segmentation fault (seen with torch 2.11).
+    # An event does not say whether it has a time, so the addresses of those that do are noted. No weak references:
+    # torch does not clear those to its events, and Python then ends with a segmentation fault (seen with torch 2.11).
     with_time: set[int] = set()
 
     @functools.wraps(make)
@@ -80,8 +82,10 @@ def watch_events_of(module: ModuleType) -> None:
 
 class LaunchTimer:
     """Times some launches of one kernel: not the first ones, and none in a graph or in an autotuner's benchmark.
-    If the device fails at it, or the program times itself, no more are timed. Behind the first of them an ``empty``
-    kernel is timed in the same way."""
+
+    If the device fails, or the program times itself, no more are timed. After each of the first, an ``empty`` kernel is
+    timed in the same way.
+    """
 
     def __init__(self, device: Device, empty: EmptyKernel) -> None:
         self._device = device
@@ -94,18 +98,18 @@ class LaunchTimer:
 
     @property
     def not_timed(self) -> str:
-        """Why launches were not timed that would have been."""
+        """Reason why launches were not timed that would have been."""
         if self._times_itself:
             return TIMES_ITSELF
         return _HOST_IS_SLOW if self._hold_ns > _HOLD_NS and not self._events else ""
 
     @property
     def is_done(self) -> bool:
-        """True once there are samples enough: what is launched then need not go through here."""
+        """True once there are enough samples: later launches need no timer."""
         return self._seen >= _WARM_UP + _SAMPLES
 
     def begin(self, stream: int) -> Event | None:
-        """A launch is about to be made; the result, if there is one, is for ``end`` right after it."""
+        """Begin to time a launch that is about to be made. The result, if there is one, is for ``end``."""
         if programs_events.were_recorded:
             self._times_itself = True
             self._stop()
@@ -126,7 +130,7 @@ class LaunchTimer:
             return None
 
     def end(self, start: Event, stream: int) -> None:
-        """The launch that ``start`` was made for is queued."""
+        """Note that the launch that ``start`` was made for is queued."""
         try:
             self._add(self._events, start, stream)
             if len(self._empty_events) < SAMPLES and (begin := self._marked(stream)) is not None:
@@ -138,7 +142,7 @@ class LaunchTimer:
             self._stop_for(error)
 
     def _add(self, events: list[tuple[Event, Event]], start: Event, stream: int) -> None:
-        """Unless the device has passed ``start`` already: then it may have waited for the host."""
+        """Keep the two events, unless the device passed ``start`` already: then it may have waited for the host."""
         end = self._device.timing_mark(stream)
         if start.query():
             self._hold_ns = min(2 * self._hold_ns, _MAX_HOLD_NS)
@@ -154,11 +158,11 @@ class LaunchTimer:
         self._seen = _WARM_UP + _SAMPLES
 
     def times_ns(self) -> list[float]:
-        """The times of the launches that have ended."""
+        """Return the times of the launches that have ended."""
         return _times_ns(self._events)
 
     def empty_ns(self) -> float | None:
-        """What the empty kernel took; None if it was not timed."""
+        """Return the time of the empty kernel; None if it was not timed."""
         times_ns = _times_ns(self._empty_events)
         return median(times_ns) if times_ns else None
 
@@ -177,6 +181,7 @@ class TimingLauncher(StandInLauncher):
     def __call__(
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
     ) -> Any:
+        """Make a launch as Triton's launcher does, and time it if that is due."""
         start = None
         try:
             if self._timer.is_done:
@@ -185,7 +190,7 @@ class TimingLauncher(StandInLauncher):
                 start = self._timer.begin(stream)
             result = self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
         except RecursionError:
-            # Without a hook behind it, a launch that was made raises no such error.
+            # Without a hook after it, a launch that was made raises no such error.
             if has_exit_hook(*args):
                 raise
         else:

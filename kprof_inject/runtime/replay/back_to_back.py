@@ -12,28 +12,30 @@ from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.launch.empty_launches import SAMPLES, EmptyKernel
 from kprof_inject.runtime.replay.memory_copies import MemoryCopies
 
-# A time of single launches has what the device does between two events in it, some microseconds: of launches back to
-# back, each has its share alone.
-_LEAST_BATCH_NS = 200_000
-_MOST_IN_BATCH = 20
+# What the device does between two events takes some microseconds, and is in the time of a single launch. Launches that
+# are timed together share it.
+_MIN_BATCH_NS = 200_000
+_MAX_IN_BATCH = 20
 
 # How much longer than it took before the host may take to queue as many.
 _HOST_MARGIN = 2.0
-LEAST_HOLD_NS = 50_000
-_MOST_HOLD_NS = 20_000_000
+MIN_HOLD_NS = 50_000
+_MAX_HOLD_NS = 20_000_000
 _TRIES = 4
 
-# A launch that finds its work done is no measure of one that does it.
+# A launch that finds its work done takes less time than one that does it.
 _SAME_WORK = 1.5
 
 Marks = tuple[Event, Event]
-"""Before and behind what is timed."""
+"""Events before and after what is timed."""
 
 
 @dataclass(slots=True)
 class BackToBack:
-    """``launches`` of each kind follow each other without a pause; with ``restores`` the copies of the
-    kernel's memory are made anew before."""
+    """Times launches on a stream: ``launches`` of each kind follow each other without a pause.
+
+    With ``restores``, the copies of the kernel's memory are refreshed before.
+    """
 
     device: Device
     stream: int
@@ -45,6 +47,7 @@ class BackToBack:
     _queue_ns: int = 0
 
     def marked(self, launch: Callable[[], None]) -> Marks:
+        """Queue launches of one kind between two events."""
         if self.restores:
             self.memory.refresh(self.stream)
         start = self.device.timing_mark(self.stream)
@@ -53,8 +56,11 @@ class BackToBack:
         return start, self.device.timing_mark(self.stream)
 
     def queued(self, launches: Sequence[Callable[[], None]]) -> list[Marks]:
-        """One after the other. The stream is held until the host has queued them: if that took too long, it does so
-        again, some times."""
+        """Queue launches of each kind, one after the other.
+
+        The stream is held until the host has queued them all. If that takes too long, they are queued again, up to
+        ``_TRIES`` times.
+        """
         for _ in range(_TRIES):
             marks = self._queued_once(launches)
             if self.was_held:
@@ -63,7 +69,7 @@ class BackToBack:
 
     def _queued_once(self, launches: Sequence[Callable[[], None]]) -> list[Marks]:
         begun_ns = time.monotonic_ns()
-        hold_ns = min(max(int(_HOST_MARGIN * self._queue_ns), LEAST_HOLD_NS), _MOST_HOLD_NS)
+        hold_ns = min(max(int(_HOST_MARGIN * self._queue_ns), MIN_HOLD_NS), _MAX_HOLD_NS)
         self.device.hold(self.stream, hold_ns)
         marks = [self.marked(launch) for launch in launches]
         self.was_held = not marks[0][0].query()
@@ -71,19 +77,19 @@ class BackToBack:
         return marks
 
     def times_ns(self, marks: Sequence[Marks]) -> list[float]:
-        """How long a launch of each took. It waits for them."""
+        """Return the time of a launch of each kind, once they have ended."""
         for _, end in marks:
             end.synchronize()
         return [1e6 * start.elapsed_time(end) / self.launches for start, end in marks]
 
     def follow_each_other(self, launch_ns: float) -> None:
-        """From now on, launches of so long follow each other without copies made anew."""
+        """Time launches of this duration in batches from now on, without refreshed copies."""
         self.restores = False
-        self.launches = min(max(math.ceil(_LEAST_BATCH_NS / max(launch_ns, 1.0)), 1), _MOST_IN_BATCH)
+        self.launches = min(max(math.ceil(_MIN_BATCH_NS / max(launch_ns, 1.0)), 1), _MAX_IN_BATCH)
 
 
 def is_same_work(a_ns: float, b_ns: float) -> bool:
-    """Whether two launches that take so long may have done the same."""
+    """Return whether two launches with these times may have done the same work."""
     return a_ns < _SAME_WORK * b_ns and b_ns < _SAME_WORK * a_ns
 
 

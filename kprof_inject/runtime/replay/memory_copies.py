@@ -1,5 +1,7 @@
-"""Copies of the memory that a launch's arguments lead to. Launches of ours work on these: the program's own memory is
-only read."""
+"""Copies of the memory that a launch's arguments point to.
+
+Launches of ours work on these: the program's own memory is only read.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from kprof_inject.runtime.devices.device import Device, NoDeviceMemory
 
 # Of the types in a kernel's signature: ``*fp16``, ``*ki8``, ``tensordesc<fp16[64, 64]>``.
 _POINTER_TYPE = re.compile(r"\*+\w|tensordesc<")
-# The rest is left to the program, and to the driver for what it launches.
+# The program, and the driver for what it launches, need the rest.
 _MAX_SHARE_OF_FREE = 0.9
 # A kernel may read beyond its tensors, where the program's allocator has other memory.
 _GUARD_BYTES = 32 << 20
@@ -36,24 +38,27 @@ class MemoryRange:
 
     @property
     def end(self) -> int:
+        """First address after it."""
         return self.address + self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Stands for a tensor where a launcher asks for no more than where that begins."""
+    """Replaces a tensor in a launcher's arguments: of tensors, it only reads the address."""
 
     value: int
 
     def data_ptr(self) -> int:
+        """Return the address, as a tensor does."""
         return self.value
 
 
 def memory_of(arguments: Sequence[Any], signature: Mapping[str, str]) -> tuple[MemoryRange, ...]:
     """Return the storages whose tensors are among a launch's arguments, in ascending order; those that overlap are one.
 
-    A storage counts as a whole: a kernel may write beside a view. ``signature`` has the arguments' types. Raises
-    ``NotReplayable`` if an argument does not tell how far it leads."""
+    A storage counts as a whole: a kernel may write outside a view. ``signature`` has the arguments' types. Raises
+    ``NotReplayable`` if the size of an argument's memory is unknown.
+    """
     tensors = list(_tensors_in(arguments))
     pointers = sum(len(_POINTER_TYPE.findall(kind)) for kind in signature.values())
     if len(tensors) < pointers:
@@ -72,7 +77,7 @@ def memory_of(arguments: Sequence[Any], signature: Mapping[str, str]) -> tuple[M
 
 
 def _tensors_in(argument: Any) -> Iterator[Any]:
-    """What has a storage: tensors, those in tuples, and those below descriptors and reinterpretations."""
+    """Yield tensors: by themselves, in tuples, and as the base of descriptors and reinterpretations."""
     if hasattr(argument, "untyped_storage"):
         yield argument
     elif isinstance(argument, (tuple, list)):
@@ -87,7 +92,8 @@ def _tensors_in(argument: Any) -> Iterator[Any]:
 def relocated(argument: Any, move: Callable[[int], int]) -> Any:
     """Return the same argument for a launcher, with each tensor replaced by the address that ``move`` makes of its own.
 
-    The result holds no memory of the program's."""
+    The result holds no memory of the program's.
+    """
     if isinstance(argument, (tuple, list)):
         return tuple(relocated(part, move) for part in argument)
     if hasattr(argument, "untyped_storage") or isinstance(argument, Address):
@@ -120,17 +126,18 @@ class MemoryCopies:
         return address
 
     def digest(self, stream: int) -> tuple[int, ...] | None:
-        """Return the same for the same bytes in the copies; None where that cannot be told."""
+        """Return the same for the same bytes in the copies; None where that is unknown."""
         found = [self.device.digest(address, one.size_bytes, stream) for one, address in self.copies]
         return None if None in found else tuple(value for value in found if value is not None)
 
 
 @contextmanager
 def copies_of(device: Device, ranges: Sequence[MemoryRange], stream: int) -> Iterator[MemoryCopies]:
-    """Lend room for copies of some memory, for work on ``stream``, which has ended when this context has.
+    """Lend room for copies of some memory, for work on ``stream``. The end of this context waits for that work.
 
     Nothing is copied yet. Raises ``NotReplayable`` if the device has no room, or if other devices or the host use the
-    memory, too."""
+    memory, too.
+    """
     if any(not device.is_local(one.address) for one in ranges):
         raise NotReplayable("one of its arguments is not in the device's own memory")
     places, end = [], _GUARD_BYTES

@@ -1,4 +1,4 @@
-"""A launch that the program makes, as it can be made again: with the same arguments, of any build of its kernel."""
+"""Makes a launch of the program's again: with the same arguments, of any build of its kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOOKS = (None,) * NOT_THE_KERNELS
 
 @dataclass(frozen=True, slots=True)
 class Launchable:
-    """What of a kernel of Triton's a launch takes, with another launcher than the one that the kernel holds."""
+    """Kernel of Triton's with another launcher than its own."""
 
     run: Callable[..., Any]
     function: Any
@@ -25,8 +25,11 @@ class Launchable:
 
 @dataclass(frozen=True, slots=True)
 class Relaunch:
-    """``arguments`` are the kernel's own, with addresses in the place of tensors: nothing here keeps memory of the
-    program's. ``memory`` is what they lead to."""
+    """Launch of the program's that can be made again.
+
+    ``arguments`` are the kernel's own, with addresses in place of tensors: nothing here keeps memory of the program's.
+    ``memory`` is what they point to.
+    """
 
     grid: Grid
     stream: int
@@ -35,15 +38,18 @@ class Relaunch:
 
     @classmethod
     def of(cls, signature: Mapping[str, str], grid: Grid, stream: int, arguments: tuple[Any, ...]) -> Relaunch:
-        """``signature`` has the types of the kernel's arguments; ``arguments`` are all that a launcher takes behind the
-        metadata. Raises ``NotReplayable``."""
+        """Return the relaunch of a launch that is about to be made. Raises ``NotReplayable``.
+
+        ``signature`` has the types of the kernel's arguments; ``arguments`` are all that a launcher takes after the
+        metadata.
+        """
         own = arguments[NOT_THE_KERNELS:]
         return Relaunch(grid, stream, relocated(own, lambda address: address), memory_of(own, signature))
 
     def on(self, copies: MemoryCopies) -> Self:
-        """The same launch, whose arguments lead to copies of its memory."""
+        """Return the same launch on copies of its memory."""
         return replace(self, arguments=relocated(self.arguments, copies.moved))
 
     def launch(self, kernel: Any) -> None:
-        """Launch what Triton compiled, and loaded; or a ``Launchable``. This thread must lend it scratch memory."""
+        """Launch a loaded kernel of Triton's, or a ``Launchable``. This thread must lend it scratch memory."""
         kernel.run(*self.grid, self.stream, kernel.function, kernel.packed_metadata, *_HOOKS, *self.arguments)

@@ -1,7 +1,7 @@
 """Launches a kernel again to time it, without records and with them in turn, each from the memory that it began with.
 
-Of a kernel that a program launches once, single launches tell nothing. Here both sides run in one process, one right
-after the other, so that what drifts between processes, and from second to second, is in neither.
+A single launch of each side shows nothing about a kernel. Here both sides run in one process, one right after the
+other, so that drift between processes, and from second to second, is the same in both.
 
 The program must not notice. So these launches work on copies of its memory, in memory that the driver lends us; they
 take no scratch memory from its allocator, keep none of its tensors, and wait for no stream but the launch's own.
@@ -35,7 +35,7 @@ _MAX_NOT_HELD = 20
 
 @dataclass(frozen=True, slots=True)
 class ComparedRelaunch(Relaunch):
-    """The same with records and without: ``clean`` loads the kernel without."""
+    """Launch that can be made again with records and without: ``clean`` loads the kernel without them."""
 
     build: RecordingBuild
     clean: Callable[[], Any]
@@ -44,20 +44,24 @@ class ComparedRelaunch(Relaunch):
     def with_both(
         cls, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
     ) -> ComparedRelaunch:
-        """``arguments`` are all that a launcher takes behind the metadata. Raises ``NotReplayable``."""
-        again = Relaunch.of(build.signature, grid, stream, arguments)
-        return cls(again.grid, again.stream, again.arguments, again.memory, build, clean)
+        """Return the relaunch of a launch that is about to be made. Raises ``NotReplayable``.
+
+        ``arguments`` are all that a launcher takes after the metadata.
+        """
+        relaunch = Relaunch.of(build.signature, grid, stream, arguments)
+        return cls(relaunch.grid, relaunch.stream, relaunch.arguments, relaunch.memory, build, clean)
 
     @property
     def buffer_bytes(self) -> int:
-        """What its records need."""
+        """Size of its records."""
         return self.grid[0] * self.grid[1] * self.grid[2] * self.build.cta_bytes
 
     def launch_clean(self) -> None:
+        """Launch the kernel without records."""
         self.launch(self.clean())
 
     def launch_with_records(self) -> None:
-        """This thread must be ``writing_to`` a buffer."""
+        """Launch the kernel with records. This thread must be ``writing_to`` a buffer."""
         build = self.build
         self.launch(Launchable(build.launch, build.function, build.packed_metadata))
 
@@ -70,25 +74,27 @@ class Replays:
         self._choice = choice
         self._seconds_left = PROCESS_SECONDS
 
-    def measure(self, again: ComparedRelaunch) -> ReplayRecord:
-        """Time a launch without records and with them. Raises ``NotReplayable`` if that must not be done or would take
-        too long, and what a launch raises."""
-        self._require_allowed(again.build.record.scope_table.relaunch)
+    def measure(self, relaunch: ComparedRelaunch) -> ReplayRecord:
+        """Time a launch without records and with them.
+
+        Raises ``NotReplayable`` if that must not be done or would take too long, and what a launch raises.
+        """
+        self._require_allowed(relaunch.build.record.scope_table.relaunch)
         begun = time.monotonic()
-        device, stream = self._device, again.stream
+        device, stream = self._device, relaunch.stream
         try:
-            again.clean()  # compiled before memory is taken
+            relaunch.clean()  # compiled before memory is taken
             with (
                 device.unaffected_by_graphs(),
-                copies_of(device, again.memory, stream) as memory,
-                device.borrowed(again.buffer_bytes, stream) as buffer,
+                copies_of(device, relaunch.memory, stream) as memory,
+                device.borrowed(relaunch.buffer_bytes, stream) as buffer,
                 profile_allocator.own_scratch(device),
                 profile_allocator.writing_to(buffer),
             ):
                 now = time.monotonic()
                 deadline = now + min(KERNEL_SECONDS, self._seconds_left - (now - begun))
                 return self._measured(
-                    _RelaunchPairs(again.on(memory), memory, BackToBack(device, stream, memory)), deadline
+                    _RelaunchPairs(relaunch.on(memory), memory, BackToBack(device, stream, memory)), deadline
                 )
         except NoDeviceMemory:
             raise NotReplayable("the device has no room for its records next to the copied memory") from None
@@ -96,7 +102,7 @@ class Replays:
             self._seconds_left -= time.monotonic() - begun
 
     def _require_allowed(self, relaunch: RelaunchRecord | None) -> None:
-        """What is only bold is done where the user has asked for it."""
+        """Raise ``NotReplayable`` unless a replay is safe, or only risky and the user asked for it."""
         if relaunch is None:
             raise NotReplayable("an older version planned its records; insert them again")
         if relaunch.refusal:
@@ -114,69 +120,73 @@ class Replays:
         if self._seconds_left <= 0:
             raise NotReplayable(f"other kernels used up the {PROCESS_SECONDS:g} s of this process")
 
-    def _measured(self, turns: _RelaunchPairs, deadline: float) -> ReplayRecord:
+    def _measured(self, pairing: _RelaunchPairs, deadline: float) -> ReplayRecord:
         wanted = self._choice.times
         for left in reversed(range(_WARM_UP)):
             begun = time.monotonic()
-            pair = turns.pair()
+            pair = pairing.pair()
             now = time.monotonic()
-            # The first pair also loads code: it tells how long launches take only if it uses up all of the time.
+            # The first pair also loads code: its time counts only if it uses up all that there is.
             expected = 0.0 if left else _MIN_TIMES * (now - begun)
             if wanted is None and now + expected > deadline:
                 raise NotReplayable(
                     f"one launch without records and one with them take {now - begun:.1f} s, and "
                     f"{max(deadline - now, 0.0):.1f} s are left for it; --replay {_MIN_TIMES} does it anyway"
                 )
-        if turns.may_follow_each_other(pair):
-            turns.timed.follow_each_other(min(pair))
-            turns.pair()
+        if pairing.may_follow_each_other(pair):
+            pairing.timed.follow_each_other(min(pair))
+            pairing.pair()
         pairs: list[Pair] = []
         not_held = 0
         while len(pairs) < (wanted or _MAX_TIMES):
             if wanted is None and len(pairs) >= _MIN_TIMES and time.monotonic() > deadline:
                 break
-            # What comes second finds caches and clock as the first left them.
-            pair = turns.swapped_pair() if len(pairs) % 2 else turns.pair()
-            if turns.timed.was_held:
+            # The second launch of a pair finds caches and clock as the first left them.
+            pair = pairing.swapped_pair() if len(pairs) % 2 else pairing.pair()
+            if pairing.timed.was_held:
                 pairs.append(pair)
             elif (not_held := not_held + 1) > _MAX_NOT_HELD:
                 raise NotReplayable("the host was too slow to queue its launches before the device had begun with them")
         clean_ns, with_records_ns = zip(*pairs, strict=True)
-        clean_empty_ns, with_records_empty_ns = turns.empty_pair()
+        clean_empty_ns, with_records_empty_ns = pairing.empty_pair()
         return ReplayRecord(
             clean_ns=clean_ns,
             with_records_ns=with_records_ns,
-            launches=turns.timed.launches,
-            restored=turns.timed.restores,
+            launches=pairing.timed.launches,
+            restored=pairing.timed.restores,
             clean_empty_ns=clean_empty_ns,
             with_records_empty_ns=with_records_empty_ns,
         )
 
 
 Pair = tuple[float, float]
-"""How long a launch takes without records and with them, in nanoseconds."""
+"""Time of a launch without records and with them, in nanoseconds."""
 
 
 @dataclass(slots=True)
 class _RelaunchPairs:
-    """Launches without records and with them in turn."""
+    """Launches a kernel without records and with them in turn."""
 
-    again: ComparedRelaunch
+    relaunch: ComparedRelaunch
     memory: MemoryCopies
     timed: BackToBack
 
     def pair(self) -> Pair:
-        clean_ns, with_records_ns = self._times((self.again.launch_clean, self.again.launch_with_records))
+        """Launch without records, then with them."""
+        clean_ns, with_records_ns = self._times((self.relaunch.launch_clean, self.relaunch.launch_with_records))
         return clean_ns, with_records_ns
 
     def swapped_pair(self) -> Pair:
-        with_records_ns, clean_ns = self._times((self.again.launch_with_records, self.again.launch_clean))
+        """Launch with records, then without them."""
+        with_records_ns, clean_ns = self._times((self.relaunch.launch_with_records, self.relaunch.launch_clean))
         return clean_ns, with_records_ns
 
     def empty_pair(self) -> tuple[float | None, float | None]:
-        """The same of an empty kernel, which has the threads and the shared memory of either build; None where the host
-        was too slow to tell."""
-        builds = (self.again.clean().metadata, self.again.build.record.known_metadata)
+        """Launch empty kernels with the threads and the shared memory of the two builds.
+
+        None: the host was too slow to measure one.
+        """
+        builds = (self.relaunch.clean().metadata, self.relaunch.build.record.known_metadata)
         clean_ns, with_records_ns = (empty_ns(self.timed, EmptyKernel.like(metadata)) for metadata in builds)
         return clean_ns, with_records_ns
 
@@ -184,12 +194,15 @@ class _RelaunchPairs:
         return self.timed.times_ns(self.timed.queued(launches))
 
     def may_follow_each_other(self, restored: Pair) -> bool:
-        """Whether a launch does the same without its memory copied anew: it leaves the same bytes, and takes as long as
-        in ``restored``, a pair that had it copied. What waits for memory to change is not tried."""
-        relaunch = self.again.build.record.scope_table.relaunch
-        if relaunch is None or relaunch.waits:
+        """Return whether a launch does the same without refreshed copies of its memory.
+
+        It must leave the same bytes, and take as long as in ``restored``, a pair with refreshed copies. A kernel that
+        polls memory is not tried.
+        """
+        record = self.relaunch.build.record.scope_table.relaunch
+        if record is None or record.waits:
             return False
-        first = self.memory.digest(self.again.stream)
+        first = self.memory.digest(self.relaunch.stream)
         if first is None:
             return False
         self.timed.restores = False
@@ -198,4 +211,4 @@ class _RelaunchPairs:
         finally:
             self.timed.restores = True
         same = all(is_same_work(a, b) for a, b in zip(restored, following, strict=True))
-        return same and self.memory.digest(self.again.stream) == first
+        return same and self.memory.digest(self.relaunch.stream) == first

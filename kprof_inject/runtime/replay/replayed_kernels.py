@@ -1,4 +1,4 @@
-"""Which kernels of a process are launched again to be timed, when that is done, and what came of it.
+"""Which kernels of a process are launched again to be timed, when that is done, and the results.
 
 A launch that is captured into a CUDA graph runs later, with what its memory holds then, and is not launched again.
 """
@@ -26,13 +26,14 @@ _IN_GRAPHS = "it was launched only in CUDA graphs; launch it once outside a grap
 class KernelReplays:
     """Measures each build once, at its first launch that is kept.
 
-    Nothing of this reaches the program, but what a signal handler raises meanwhile."""
+    Nothing of this reaches the program, except what a signal handler raises meanwhile.
+    """
 
     def __init__(self, device: Device, session: Session, report: ProcessReport) -> None:
         choice = session.replays
         self._device = device
         self._report = report
-        # It is asked at each launch.
+        # A set: each launch looks here.
         self._only = None if choice.only is None else frozenset(choice.only)
         self._launches = parse_launches(session.launches)
         self._replays = Replays(device, choice)
@@ -42,7 +43,7 @@ class KernelReplays:
         self._is_over = False
 
     def is_due(self, build: RecordingBuild, number: int) -> bool:
-        """Whether this launch of a build is the one to measure it at."""
+        """Return whether this launch of a build is the one to measure it at."""
         return (
             build.variant not in self._done
             and not self._is_over
@@ -55,7 +56,7 @@ class KernelReplays:
         self._is_over = True
 
     def result_of(self, variant: str) -> ReplayResult:
-        """What came of a build's replay; nothing if there was none."""
+        """Return what a build's replay measured; nothing if there was none."""
         return self._done.get(variant) or self._in_graphs.get(variant) or ReplayResult(None)
 
     def report_graph_launches(self) -> None:
@@ -68,8 +69,10 @@ class KernelReplays:
     def measure(
         self, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
     ) -> None:
-        """Measure a build at the launch that is about to be made. ``arguments`` are all that its launcher takes behind
-        the metadata."""
+        """Measure a build at the launch that is about to be made.
+
+        ``clean`` loads the kernel without records. ``arguments`` are all that a launcher takes after the metadata.
+        """
         try:
             if self._device.is_capturing():
                 if self._in_graphs.setdefault(build.variant, pending := ReplayResult(None, _IN_GRAPHS)) is pending:
@@ -77,10 +80,10 @@ class KernelReplays:
                 return
             pending = ReplayResult(None, "it was interrupted")
             if self._done.setdefault(build.variant, pending) is not pending:
-                return  # it is done, or another thread is at it
+                return  # it is done, or another thread measures it
             begun = time.monotonic()
-            again = ComparedRelaunch.with_both(build, clean, grid, stream, arguments)
-            self._done[build.variant] = ReplayResult(self._replays.measure(again))
+            relaunch = ComparedRelaunch.with_both(build, clean, grid, stream, arguments)
+            self._done[build.variant] = ReplayResult(self._replays.measure(relaunch))
             self._report.add_replay(build.record.name, time.monotonic() - begun)
         except Exception as error:
             if is_of_signal_handler(error):
