@@ -13,7 +13,7 @@ from kprof_inject.runtime.launch.arguments import NOT_THE_KERNELS
 from kprof_inject.runtime.launch.autotuning import is_benchmarking
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.loading import has_exit_hook
-from kprof_inject.runtime.launch.profile_allocator import launching
+from kprof_inject.runtime.launch.profile_allocator import present_launch
 from kprof_inject.runtime.launch.recorded_launch import Grid, RecordedLaunch, RecordingBuild
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.stack_room import FRAMES_OF_COMPILER, FRAMES_OF_LAUNCHER
@@ -92,9 +92,9 @@ class CapturingLauncher:
         if build is not self._first:
             function, metadata = build.function, build.packed_metadata
         # A signal handler of the program's may launch in the middle of this.
-        outer = launching.buffer
+        outer = present_launch.buffer
         try:
-            launching.buffer = launch.memory
+            present_launch.buffer = launch.memory
             timer = capture.timer(build)
             start = None if timer.is_done else timer.begin(stream)
             result = build.launch(*grid, stream, function, metadata, *args)
@@ -112,7 +112,7 @@ class CapturingLauncher:
             self._give_up(f"its launch fails with records: {first_line(error)}")
             return result
         finally:
-            launching.buffer = outer
+            present_launch.buffer = outer
         try:
             if start is not None:
                 timer.end(start, stream)

@@ -16,11 +16,11 @@ from triton.runtime import _allocation
 from kprof_inject.runtime.devices.device import Buffer, Device
 
 
-class _OfThisThread(threading.local):
+class _PresentLaunch(threading.local):
     buffer: Any = None
 
 
-launching = _OfThisThread()
+present_launch = _PresentLaunch()
 """Has the buffer of this thread's present launch."""
 
 
@@ -30,7 +30,7 @@ def install() -> None:
 
 
 def _allocate(size: int, alignment: int, stream: int | None) -> Buffer:
-    buffer: Buffer = launching.buffer
+    buffer: Buffer = present_launch.buffer
     return buffer
 
 
@@ -40,11 +40,11 @@ def writing_to(buffer: Buffer) -> Iterator[None]:
 
     A signal handler may launch in the middle of this.
     """
-    outer, launching.buffer = launching.buffer, buffer
+    outer, present_launch.buffer = present_launch.buffer, buffer
     try:
         yield
     finally:
-        launching.buffer = outer
+        present_launch.buffer = outer
 
 
 @contextmanager
