@@ -30,19 +30,22 @@ IN_FLIGHT_COLUMNS = np.dtype(
         ("bytes", "i8"),
     ]
 )
-"""One group of asynchronous work that was asked for and awaited.
+"""One group of asynchronous work that was issued and awaited.
 
-``scope`` and ``wait_scope`` index the scope table; ``record`` is the first of its scope's, as in ``SCOPE_COLUMNS``.
-It began at ``start_ns``. It was under way until ``known_ns`` for
-sure, and until ``end_ns`` at the latest; the two are equal where the wait blocked, for ``blocked_ns``. ``depth`` is how
-many of its kind were under way when it had begun, it among them. ``bytes`` are what this warp's part of it moves, of
-TMA's copies what the CTA's does."""
+``scope`` and ``wait_scope`` index the scope table; ``record`` is the first record of its scope, as in
+``SCOPE_COLUMNS``. The group began at ``start_ns``. It was in flight until ``known_ns`` at least, and until ``end_ns``
+at most; the two are equal where the wait blocked, for ``blocked_ns``. ``depth`` is how many groups of its kind were in
+flight once it had begun, including itself. ``bytes`` are what this warp's part of it moves; for TMA copies, the
+CTA's."""
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """Of a launch. ``works`` are the kinds of work of scopes around what asks for it; ``unpaired`` says of operations
-    why their work could not be paired with a wait."""
+    """The asynchronous work of a launch.
+
+    ``works`` are the kinds of work that scopes issue. ``unpaired`` gives the reason for each operation whose work could
+    not be paired with a wait.
+    """
 
     groups: NDArray[np.void]
     works: Mapping[int, str]
@@ -55,7 +58,7 @@ class InFlight:
 
 
 def starts_async(scope: ScopeInfo) -> bool:
-    """Whether a scope is around an operation that asks for asynchronous work, or a run of these."""
+    """Return whether a scope covers an operation that issues asynchronous work, or several of these in a row."""
     if scope.kind == ScopeKind.PART:
         return scope.label.partition("@")[0] == COPIES
     return scope.kind == ScopeKind.OPERATION and traits_of(scope.label or scope.name).starts_async

@@ -1,7 +1,7 @@
-"""Where the warps of a CTA meet: what none of them leaves before the last has come.
+"""Barriers, inferred from warps that leave a scope together.
 
-The compiler puts barriers where the module shows none: around what goes through shared memory. The records show them:
-however far apart the warps come to such a place, they leave it together.
+The compiler inserts barriers that the module does not show, around accesses to shared memory. The records show them:
+however far apart the warps of a CTA arrive, they leave together.
 """
 
 from __future__ import annotations
@@ -13,32 +13,35 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# A warp that comes less late than this tells nothing of why the others leave when they do.
+# A smaller delay of the last warp does not explain why the others left when they did.
 _APART_NS = 60
 _TOGETHER_NS = 40
-# Warps that wait for nothing leave as far apart as they came.
+# Warps that do not wait leave as far apart as they arrived.
 _NARROWER = 0.5
-_MOST_TIMES = 0.9
+_MIN_TOGETHER = 0.9  # part of the executions in which the warps must leave together
 
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """The last warp to come, and when it came."""
+    """The last warp to arrive at a barrier, and its time."""
 
     last_ns: int
     last_warp: int
 
 
 def meetings(rows_of: Mapping[int, NDArray[np.void]]) -> dict[int, dict[int, Meeting]]:
-    """``rows_of`` has ``SCOPE_COLUMNS`` by CTA. For each CTA, by the place of a row among its own, which met others."""
+    """Return the inferred barrier of each row that has one, by CTA and the row's place among the CTA's rows.
+
+    ``rows_of`` has ``SCOPE_COLUMNS`` by CTA.
+    """
     executions: defaultdict[int, list[_Execution]] = defaultdict(list)
     for cta, rows in rows_of.items():
         for scope in np.unique(rows["scope"]).tolist():
             executions[scope] += _executions(rows, cta, scope)
     found: defaultdict[int, dict[int, Meeting]] = defaultdict(dict)
     for of_scope in executions.values():
-        told = [one for one in of_scope if one.came_apart_ns > _APART_NS]
-        if told and sum(one.leave_together for one in told) >= _MOST_TIMES * len(told):
+        spread = [one for one in of_scope if one.came_apart_ns > _APART_NS]
+        if spread and sum(one.leave_together for one in spread) >= _MIN_TOGETHER * len(spread):
             for one in of_scope:
                 for place in one.places:
                     found[one.cta][place] = Meeting(one.last_ns, one.last_warp)
@@ -47,7 +50,7 @@ def meetings(rows_of: Mapping[int, NDArray[np.void]]) -> dict[int, dict[int, Mee
 
 @dataclass(frozen=True, slots=True)
 class _Execution:
-    """The warps of a CTA in the same execution of a scope. ``places`` are those of their rows."""
+    """The same execution of a scope by all warps of a CTA. ``places`` are the places of their rows."""
 
     cta: int
     places: tuple[int, ...]
@@ -59,13 +62,14 @@ class _Execution:
 
     @property
     def leave_together(self) -> bool:
+        """Whether no warp left before the last arrived, and all left within a short time."""
         return self.first_left_ns >= self.last_ns and self.left_apart_ns <= max(
             _NARROWER * self.came_apart_ns, _TOGETHER_NS
         )
 
 
 def _executions(rows: NDArray[np.void], cta: int, scope: int) -> Iterator[_Execution]:
-    """Of a CTA whose warps all executed the scope as often."""
+    """Yield the executions of a scope in a CTA whose warps all executed it equally often."""
     places = np.flatnonzero(rows["scope"] == scope)
     places = places[np.lexsort((rows["start_record"][places], rows["warp"][places]))]
     warps, counts = np.unique(rows["warp"][places], return_counts=True)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+MIN_SHARE = 0.10
+"""Part of a launch's time from which most rules report a loss. Other causes, and noise, cost up to as much: with ten
+waves, one CTA more than fits makes an eleventh; of 132 SMs, a grid of 128 CTAs leaves 3 % idle; the SMs of a healthy
+matmul of one wave end as far apart as 6 % of it (H200)."""
+
 Figures = dict[str, float | int | str]
 
 

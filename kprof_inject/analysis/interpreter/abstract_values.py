@@ -1,4 +1,4 @@
-"""What is known of a value for all CTAs, iterations and elements at once."""
+"""Abstract values of the interpreter: what is known of a value in all CTAs, iterations and elements at once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from kprof_inject.ttgir.nodes import Operation
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """Of a tensor, as TMA takes it: the first address, and of each dimension how many elements it has and how many
-    bytes lie between two; None where that is unknown."""
+    """A tensor descriptor for TMA: the base address, and the shape and strides of each dimension. None is unknown."""
 
     address: IntegerExpr | None
     shape: tuple[IntegerExpr | None, ...]
@@ -22,7 +21,7 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class SharedMemorySlice:
-    """A part of an allocation of shared memory: the ``index``-th along its first dimension, if that is known."""
+    """A slice of a shared memory allocation along its first dimension. The ``index`` is None if unknown."""
 
     allocation: Operation
     index: IntegerExpr | None
@@ -36,12 +35,15 @@ _SYMBOL_RANK = 3
 
 
 def symbol(number: int) -> IntegerExpr:
-    """Stands for a value that is not known yet. It can be added, and multiplied by what is known; whatever else is made
-    of it is ``OPEN``."""
+    """Return a placeholder for a value that is not known yet.
+
+    It can be added, and multiplied by known values; all other operations on it give ``OPEN``.
+    """
     return IntegerExpr((AxisArray((GridAxis(_SYMBOL_RANK, number),), np.ones(1, np.int64)),))
 
 
 def is_symbol(axis: GridAxis) -> bool:
+    """Return whether an axis marks a placeholder."""
     return axis.rank == _SYMBOL_RANK
 
 
@@ -52,7 +54,7 @@ OPEN_MASK = Mask((AxisArray(_OPEN_PART.axes, np.ones(1, bool)),))
 
 
 def is_settled(value: Value) -> bool:
-    """Whether no symbol is in it."""
+    """Return whether a value contains no placeholder."""
     if isinstance(value, IntegerExpr):
         return not any(map(is_symbol, value.axes))
     if isinstance(value, Mask):

@@ -13,10 +13,11 @@ from kprof_inject.ttgir.ssa_values import operand_names
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """An operation as all CTAs execute it: the values that it is given, and when.
+    """An operation as all CTAs execute it, with its operands.
 
-    ``sizes`` are the axes along which it is executed: CTAs, and the iterations of the loops around it. ``when`` says in
-    which of these places it is; None if that is unknown. ``predicate`` says in which it does anything."""
+    ``sizes`` are the axes along which it is executed: CTAs, and the iterations of the loops around it. ``when`` is true
+    where it is executed, ``predicate`` where it has an effect; None is unknown.
+    """
 
     operation: Operation
     operands: tuple[Value, ...]
@@ -26,21 +27,21 @@ class Executed:
 
     @classmethod
     def unknown(cls, operation: Operation) -> Executed:
-        """Make an operation of which only the text is known: in a function that is called, or nested too deep."""
+        """Return an operation with unknown operands: in a called function, or nested too deep."""
         return cls(operation, (None,) * len(operand_names(operation)), {}, None)
 
     @property
     def is_predicated(self) -> bool:
-        """It does nothing in some of its executions, as far as is known."""
+        """Whether some executions may have no effect."""
         return self.predicate != ALWAYS
 
     @property
     def times(self) -> int | None:
-        """How often it does something, all together; None if that is unknown."""
+        """How often it has an effect, in all CTAs together; None if unknown."""
         if self.when is None or self.predicate is None:
             return None
         when = self.when & self.predicate
         try:
-            return None if when.is_least else when.count(self.sizes)
+            return None if when.is_lower_bound else when.count(self.sizes)
         except TooLarge:
             return None

@@ -1,4 +1,4 @@
-"""Which bytes of memory are touched, each counted once."""
+"""Footprints: the bytes of memory that an access touches, each counted once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.interpreter.axis_arrays import (
-    MOST_ELEMENTS,
+    MAX_ELEMENTS,
     AxisArray,
     IntegerExpr,
     Mask,
@@ -26,23 +26,24 @@ Addresses = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Bytes of memory, as ranges that are in order and apart from each other."""
+    """Bytes of memory as ascending ranges that do not touch each other."""
 
     starts: Addresses
     ends: Addresses
 
     @classmethod
     def of(cls, starts: Addresses, ends: Addresses) -> Ranges:
-        """Of ranges in any order, which may overlap."""
+        """Merge ranges, which may be in any order and overlap."""
         return cls(*merged(starts, ends))
 
     @property
     def size_bytes(self) -> int:
+        """The total size."""
         return int((self.ends - self.starts).sum())
 
     def from_each(self, offsets: Addresses) -> Ranges:
-        """The same ranges from each of some offsets on. Raises ``TooLarge``."""
-        if offsets.size * self.starts.size > MOST_ELEMENTS:
+        """Return the union of these ranges shifted by each offset. Raises ``TooLarge``."""
+        if offsets.size * self.starts.size > MAX_ELEMENTS:
             raise TooLarge
         return Ranges.of(np.add.outer(offsets, self.starts).ravel(), np.add.outer(offsets, self.ends).ravel())
 
@@ -51,6 +52,7 @@ NOTHING = Ranges(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(ranges: Iterable[Ranges]) -> Ranges:
+    """Return all bytes that are in any of the ranges."""
     found = list(ranges)
     if not found:
         return NOTHING
@@ -58,21 +60,21 @@ def union(ranges: Iterable[Ranges]) -> Ranges:
 
 
 def touched(address: IntegerExpr, mask: Mask, element_bytes: int) -> Ranges:
-    """The elements at all addresses where the mask is true. Raises ``TooLarge``."""
+    """Return the bytes of the elements at all addresses where the mask is true. Raises ``TooLarge``."""
     factors = set(map(id, mask.factors))
     offsets = [
         _offsets([part for part in group if id(part) not in factors], [part for part in group if id(part) in factors])
         for group in groups_of([*address.parts, *mask.factors])
     ]
     ranges = Ranges(np.zeros(1, np.int64), np.full(1, element_bytes, np.int64))
-    # From the closest on: what lies side by side becomes one range.
-    for found in sorted(offsets, key=_least_step):
+    # The smallest step first: adjacent elements merge into one range.
+    for found in sorted(offsets, key=_min_step):
         ranges = ranges.from_each(found)
     return ranges
 
 
 def _offsets(parts: Sequence[AxisArray], factors: Sequence[AxisArray]) -> Addresses:
-    """All different sums of parts that share axes."""
+    """Return the distinct sums of parts that share axes, where the factors hold."""
     values = IntegerExpr(tuple(parts)).joint() if parts else constant(0)
     if factors:
         mask = reduce(lambda one, another: joined(np.logical_and, one, another), factors)
@@ -82,5 +84,5 @@ def _offsets(parts: Sequence[AxisArray], factors: Sequence[AxisArray]) -> Addres
     return np.unique(values.values)
 
 
-def _least_step(offsets: Addresses) -> int:
+def _min_step(offsets: Addresses) -> int:
     return int(np.diff(offsets).min()) if offsets.size > 1 else 0

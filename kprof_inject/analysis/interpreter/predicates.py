@@ -1,4 +1,4 @@
-"""Operations that do nothing where a bit among their operands is not set."""
+"""Operations that a predicate operand disables."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import re
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import bound_names, definition_of, names_in, operand_names
 
-# The place of the bit, without what is in brackets: a token, and the bits of barriers. In the generic form, how many
-# groups of operands stand before it.
+# The predicate's position among the operands, not counting those in brackets (a token, and the predicates of barriers);
+# and in the generic form, the number of operand groups before it.
 _PLACES = {"ttng.tc_gen5_mma": (4, 5), "ttng.tc_gen5_mma_scaled": (6, 7)}
 _BRACKETS = re.compile(r"\[[^\]]*\]")
 _GROUP_SIZES = re.compile(r"\boperandSegmentSizes = array<i32: (\d{1,9}(?:, \d{1,9})*)>")
 
 
 def predicate_of(operation: Operation) -> str | None:
-    """The name of the bit; None of an operation that has none."""
+    """Return the name of the predicate operand, or None."""
     if operation.name not in _PLACES:
         return None
     place, groups = _PLACES[operation.name]
@@ -27,8 +27,11 @@ def predicate_of(operation: Operation) -> str | None:
 
 
 def asks_for_iteration(bit: str, user: Operation) -> bool:
-    """Whether all that a bit says is that there still is an iteration, as where the compiler's pipeliner has a loop
-    work ahead: together with what stands before the loop, whatever an iteration needs is done, and nothing else."""
+    """Return whether a predicate only tests that there is another iteration.
+
+    The compiler's pipeliner makes such predicates: the operation runs ahead of its iteration. With its copies before
+    the loop, it is executed once for each iteration.
+    """
     loop = next((owner for owner in user.owners() if owner.traits.is_loop), None)
     made = definition_of(bit, user)
     if made is not None and made.name == "tt.splat":

@@ -1,4 +1,4 @@
-"""Loops that go on while a condition holds, gone through one iteration after the other."""
+"""Loops with a condition (``scf.while``), interpreted iteration by iteration."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from kprof_inject.analysis.interpreter.recurrences import CountedLoop, stacked
 
 @dataclass(slots=True)
 class LoopRounds:
-    """How often CTAs go through a block of a loop, and what it is given in each round."""
+    """How often CTAs run a block of a loop, and its arguments in each round."""
 
     loop: CountedLoop
     values: list[Value]
 
 
 class Steps:
-    """Of a loop that goes on while a condition holds, one iteration after the other. ``results`` are what each CTA had
-    when its condition did not hold."""
+    """The iterations of a ``scf.while``. ``results`` are the values with which each CTA leaves it."""
 
     def __init__(self) -> None:
         self.results: list[Value] = []
@@ -32,8 +31,10 @@ class Steps:
         self._going = [ALWAYS]
 
     def take(self, given: Sequence[Value], condition: Mask, passed: Sequence[Value]) -> bool:
-        """What the condition was made of, and what the block before it passed on; returns whether any CTA goes on.
-        Raises ``TooLarge``."""
+        """Add an evaluation of the condition, and return whether any CTA goes on. Raises ``TooLarge``.
+
+        ``given`` are the arguments of the condition's block, ``passed`` the values that it passes on.
+        """
         before = self._going[-1]
         self.results = [chosen(before, *both) for both in zip(passed, self.results or passed, strict=True)]
         self._given.append(given)
@@ -44,15 +45,15 @@ class Steps:
         return bool(goes_on.values.any())
 
     def __len__(self) -> int:
-        """How many iterations there are."""
+        """Return the number of iterations."""
         return len(self._passed)
 
     def checks(self, axis: GridAxis) -> LoopRounds:
-        """Those of the condition."""
+        """Return the rounds of the condition's block."""
         return self._rounds(axis, self._given, 1)
 
     def inside(self, axis: GridAxis) -> LoopRounds:
-        """Those of the body."""
+        """Return the rounds of the body."""
         return self._rounds(axis, self._passed, 0)
 
     def _rounds(self, axis: GridAxis, values: Sequence[Sequence[Value]], more: int) -> LoopRounds:

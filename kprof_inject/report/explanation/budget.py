@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from kprof_inject.errors import KprofError
-from kprof_inject.report.explanation.explanation_schema import Answer, Explanation
+from kprof_inject.report.explanation.explanation_schema import Explanation
 
 DEFAULT_BUDGET = 2000
 
@@ -43,16 +43,8 @@ def explanation_text(explanation: Explanation, budget: int) -> str:
     return _text(_with(explanation, items[: fitting - 1]))
 
 
-def answer_text(answer: Answer, budget: int) -> str:
-    """All of it. Raises a usage error that names the least budget if that is too little."""
-    text = _text(answer)
-    if tokens_of(text) > budget:
-        raise _too_small(budget, tokens_of(text))
-    return text
-
-
-def _text(told: Explanation | Answer) -> str:
-    return msgspec.json.encode(told).decode()
+def _text(explanation: Explanation) -> str:
+    return msgspec.json.encode(explanation).decode()
 
 
 def _ranked(explanation: Explanation) -> list[_Item]:

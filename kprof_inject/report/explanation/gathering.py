@@ -36,7 +36,6 @@ from kprof_inject.report.explanation.next_step import Options, next_step
 from kprof_inject.report.explanation.shortening import figure, known_figure, short_name, short_text
 from kprof_inject.report.limit_notes import LEAST_ROOF
 from kprof_inject.timeline.phases import outermost
-from kprof_inject.timeline.trust import Level, Overhead
 
 # A finding on many places has one of each.
 _MOST_FIGURES = 8
@@ -55,7 +54,7 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         schema=SCHEMA_VERSION,
         kernel=_subject(first),
         limit=_limit(report),
-        verdict=verdict_on(report),
+        verdict=_verdict(report),
         records=_records(report.summary),
         clock=_clock(report),
         next=next_step(report, options),
@@ -71,16 +70,12 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
     )
 
 
-def verdict_on(report: LaunchAnalysis) -> VerdictFact:
-    """With what is missing of the records, and of the clock."""
-    trust = trust_in(report)
-    return verdict_of(trust.level, trust.text, report.verdict.overhead)
-
-
-def verdict_of(level: Level, text: str, overhead: Overhead | None) -> VerdictFact:
+def _verdict(report: LaunchAnalysis) -> VerdictFact:
+    """Return how far to trust the launch, including lost records and an inexact clock."""
+    trust, overhead = trust_in(report), report.verdict.overhead
     return VerdictFact(
-        level=level,
-        text=short_text(text),
+        level=trust.level,
+        text=short_text(trust.text),
         overhead_percent=known_figure(overhead.percent if overhead else None),
         overhead_error_percent=known_figure(overhead.error_percent if overhead else None),
     )
