@@ -24,7 +24,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
 from kprof_inject.quantities import listed
 from kprof_inject.results import Results
-from kprof_inject.runtime.launching.launches import LaunchChoice, LaunchFilter, ReplayChoice, parse_launches
+from kprof_inject.runtime.launch.launch_choice import LaunchChoice, LaunchFilter, ReplayChoice, parse_launches
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors

@@ -59,8 +59,8 @@ def write_build(name: str, folder: Path, ttgir: Path | None) -> KernelBuild:
     from triton import knobs
 
     from kprof_inject.pipeline.insertion import insert_module, view_of
-    from kprof_inject.runtime.compiler import as_json
-    from kprof_inject.runtime.instrumentation import lower, scope_names
+    from kprof_inject.runtime.compiling.compiler import as_json
+    from kprof_inject.runtime.compiling.instrumentation import lower, scope_names
     from kprof_inject.runtime.versions import installed_version
     from kprof_inject.select.plan import scope_table
     from kprof_inject.select.record_bound import most_records

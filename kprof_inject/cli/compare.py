@@ -41,7 +41,7 @@ from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
-from kprof_inject.runtime.launching.launches import parse_launches
+from kprof_inject.runtime.launch.launch_choice import parse_launches
 from kprof_inject.runtime.program import require_startable
 from kprof_inject.select.selectors import parse_selectors
 

@@ -147,7 +147,7 @@ def _keep(workspace: Workspace, kernel: Kernel) -> None:
 
 def _prove_that_it_lowers(kernel: Kernel) -> None:
     """Insert into the capture's own module, compile it for the GPU that it ran on, and say what came out."""
-    from kprof_inject.runtime.instrumentation import lower, target_of
+    from kprof_inject.runtime.compiling.instrumentation import lower, target_of
 
     target = Target(**kernel.metadata["target"])
     done = insert_module(view_of(kernel.ttgir(), "matmul.ttgir", kernel.sources()), parse_selectors(SELECTORS))

@@ -9,7 +9,7 @@ import click
 
 from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.cli.options import Function, HarmlessSetting, NumberOrAuto, kernel_option
-from kprof_inject.runtime.launching.launches import (
+from kprof_inject.runtime.launch.launch_choice import (
     KERNEL_SECONDS,
     PROCESS_SECONDS,
     LaunchChoice,

@@ -12,7 +12,7 @@ from kprof_inject.cli.options import PROGRAM_SETTINGS, WorkspaceOrDefault, path_
 from kprof_inject.cli.recording_options import capture_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import run, run_and_fit
-from kprof_inject.runtime.launching.launches import LaunchChoice
+from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.program import kept_input, own_input, require_startable
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held

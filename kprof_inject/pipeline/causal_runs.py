@@ -27,8 +27,8 @@ from kprof_inject.pipeline.insertion import Insertion, KernelInsertion, views_in
 from kprof_inject.pipeline.programs import Say, nothing_happened, say_what_went_wrong
 from kprof_inject.quantities import counted
 from kprof_inject.rewrite import inserted
-from kprof_inject.runtime.delayed_builds import Build, compiled
-from kprof_inject.runtime.launching.launches import LaunchFilter, ReplayChoice
+from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
+from kprof_inject.runtime.launch.launch_choice import LaunchFilter, ReplayChoice
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import ProgramInput, run_program
 from kprof_inject.runtime.session import Session

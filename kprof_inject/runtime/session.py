@@ -11,7 +11,7 @@ import msgspec
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.files import write_json
-from kprof_inject.runtime.launching.launches import NO_REPLAYS, ReplayChoice
+from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, ReplayChoice
 
 SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 STEP_VARIABLE = "KPROF_INJECT_STEP"

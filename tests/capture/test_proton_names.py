@@ -42,7 +42,7 @@ def test_the_ids_of_a_module_are_those_that_triton_gives(tmp_path: Path, body: s
     from triton._C.libtriton import proton
     from triton.backends.compiler import GPUTarget
 
-    from kprof_inject.runtime.instrumentation import read_module
+    from kprof_inject.runtime.compiling.instrumentation import read_module
 
     path = tmp_path / "kernel.ttgir"
     path.write_text(module_of(body))

@@ -16,7 +16,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.cli.console import say
 from kprof_inject.pipeline import programs
 from kprof_inject.pipeline.programs import run, run_and_fit
-from kprof_inject.runtime.launching.launches import LaunchChoice
+from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import ProgramInput, own_input
 from kprof_inject.workspace import Workspace

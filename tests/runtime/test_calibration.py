@@ -28,7 +28,7 @@ from kprof_inject.capture.record_costs import CostKey, RecordCost, read_costs
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.runtime import calibration_kernel
-from kprof_inject.runtime.instrumentation import lower
+from kprof_inject.runtime.compiling.instrumentation import lower
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.workspace import Workspace
 

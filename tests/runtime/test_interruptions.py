@@ -23,9 +23,9 @@ from fake_gpu.kernels import HOST_KERNELS, scale
 from fake_runs import EIGHT_KIB, FakeRuns
 from triton import knobs
 
-from kprof_inject.runtime.compiler import fresh_jit_caches, wrap_compiler
-from kprof_inject.runtime.instrumented_kernel import RunStep
-from kprof_inject.runtime.launching.launcher import CapturingLauncher
+from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
+from kprof_inject.runtime.compiling.instrumented_kernel import RunStep
+from kprof_inject.runtime.launch.launcher import CapturingLauncher
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.run_step import LiveCapture, WorkspacePlans, _install_once
 from kprof_inject.runtime.session import Session
@@ -34,6 +34,7 @@ X = torch.arange(1, 17, dtype=torch.float32)
 LAUNCH_BYTES = 16 * (8192 + 128)
 INTERRUPTED = "interrupted while they were launched"
 AT_ONCE_S = 2.0
+TRACED = ("kprof_inject/runtime/launch/", "kprof_inject/runtime/replay/")
 FIRST, CUT, THREAD, HANDLER = 1, 2, 3, 4
 
 
@@ -67,7 +68,7 @@ class Captures:
     def prepare(self) -> None:
         """Have the next launch go the whole way of its path."""
         self.launcher._build, self.launcher._given_up = self.launcher._first, False
-        self.launcher._most_bytes = 1 << 30
+        self.launcher._max_bytes = 1 << 30
 
 
 @contextmanager
@@ -114,7 +115,7 @@ def at_line(number: int, act: Callable[[], None], launch: Callable[[], None]) ->
 
     def of_call(frame: FrameType, event: str, _: Any) -> Any:
         # Waiting for the other thread, and the fake device, are no lines of the launch path.
-        return of_frame if "kprof_inject/runtime/launching" in frame.f_code.co_filename else None
+        return of_frame if any(part in frame.f_code.co_filename for part in TRACED) else None
 
     before = sys.gettrace()
     sys.settrace(of_call)

@@ -15,11 +15,11 @@ from fake_gpu.kernels import scale
 from fake_runs import FakeRuns
 
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime import instrumented_kernel
+from kprof_inject.runtime.compiling import instrumented_kernel
+from kprof_inject.runtime.compiling.instrumented_kernel import PlannedKernel
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.instrumented_kernel import PlannedKernel
-from kprof_inject.runtime.launching.capture import LaunchCapture
-from kprof_inject.runtime.launching.launches import ReplayChoice
+from kprof_inject.runtime.launch.launch_capture import LaunchCapture
+from kprof_inject.runtime.launch.launch_choice import ReplayChoice
 
 LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = "the disk failed: No space left on device"

@@ -17,8 +17,8 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import apply
-from kprof_inject.runtime import instrumentation
-from kprof_inject.runtime.instrumentation import Lowered, lower, lower_without_records, target_of
+from kprof_inject.runtime.compiling import instrumentation
+from kprof_inject.runtime.compiling.instrumentation import Lowered, lower, lower_without_records, target_of
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.select.calls import lowerable
 from kprof_inject.select.module_view import ModuleView

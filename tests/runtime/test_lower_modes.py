@@ -15,7 +15,7 @@ from test_lower import ON_HIP, ON_HOPPER, described, lowered, shared_bytes
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.ring_sizes import chosen_buffer_bytes, keeps_occupancy, mode_of_kernel, row_bytes
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.instrumentation import Lowered, lower
+from kprof_inject.runtime.compiling.instrumentation import Lowered, lower
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.style import Style
 

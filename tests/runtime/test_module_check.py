@@ -14,8 +14,8 @@ from golden import fixture_id, installed_fixtures, kernel_of, read
 
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiler_process import CompilerProcess, Message, errors_in
-from kprof_inject.runtime.module_check import Verify, check_module, disagreement, module_target
+from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, Message, errors_in
+from kprof_inject.runtime.compiling.module_check import Verify, check_module, disagreement, module_target
 from kprof_inject.ttgir.parser import parse
 
 KERNELS = ("ws_matmul", "noinline_helper", "while_if")

@@ -13,7 +13,7 @@ from specialised import warps_of_partitions
 from triton._C.libtriton import ir, passes
 from triton.backends.compiler import GPUTarget
 
-from kprof_inject.runtime.instrumentation import read_module
+from kprof_inject.runtime.compiling.instrumentation import read_module
 
 pytestmark = pytest.mark.triton
 

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from kprof_inject.runtime.compiler_process import without_false_alarms
+from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
 from kprof_inject.runtime.process_report import KernelState, ProcessReport, read_reports
 
 

@@ -22,10 +22,11 @@ from fake_gpu.kernels import cycles_of, power, scale
 from fake_runs import FakeRuns, RunHere
 
 from kprof_inject.capture.model import Kernel
-from kprof_inject.runtime.launching import back_to_back, replay, timing
-from kprof_inject.runtime.launching.launches import REPLAYS, ReplayChoice
-from kprof_inject.runtime.launching.memory_copies import NotReplayable
+from kprof_inject.runtime.launch import timing
+from kprof_inject.runtime.launch.launch_choice import REPLAYS, ReplayChoice
 from kprof_inject.runtime.process_report import read_reports
+from kprof_inject.runtime.replay import back_to_back, replay
+from kprof_inject.runtime.replay.memory_copies import NotReplayable
 from kprof_inject.timeline.trust import judge
 
 pytestmark = pytest.mark.triton
@@ -258,7 +259,7 @@ def test_a_host_that_is_slower_than_the_device_gets_no_times(fake_runs: FakeRuns
 
 def test_launches_are_queued_again_where_the_device_had_begun_before_all_were() -> None:
     gpu = FakeGpu()
-    gpu.host_ns = back_to_back.LEAST_HOLD_NS + 1
+    gpu.host_ns = back_to_back.MIN_HOLD_NS + 1
     timed = back_to_back.BackToBack(FakeDevice(gpu), 0, None, restores=False)  # type: ignore[arg-type]
     launched = []
 
@@ -290,15 +291,15 @@ def test_replays_of_a_process_take_no_longer_than_their_limit(
 
     monkeypatch.setattr(replay, "time", SimpleNamespace(monotonic=lambda: now[0]))
     for name, stand_in in {"pair": pair, "swapped_pair": pair, "empty_pair": lambda _: (0.0, 0.0)}.items():
-        monkeypatch.setattr(replay._Turns, name, stand_in)
+        monkeypatch.setattr(replay._RelaunchPairs, name, stand_in)
     record = SimpleNamespace(scope_table=SimpleNamespace(relaunch=SimpleNamespace(refusal="", waits=False)))
-    monkeypatch.setattr(replay._Turns, "may_follow_each_other", lambda *_: False)
+    monkeypatch.setattr(replay._RelaunchPairs, "may_follow_each_other", lambda *_: False)
     build: Any = SimpleNamespace(record=record, cta_bytes=128)
     replays = replay.Replays(FakeDevice(FakeGpu()), REPLAYS)
     measured = 0
     for _ in range(1000):
         with contextlib.suppress(NotReplayable):
-            replays.measure(replay.LaunchAgain((1, 1, 1), 0, (), (), build, clean))
+            replays.measure(replay.ComparedRelaunch((1, 1, 1), 0, (), (), build, clean))
             measured += 1
     assert now[0] <= 20.0 + pair_s + compile_s
     assert measured > 3 or pair_s > 1

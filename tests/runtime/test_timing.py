@@ -13,9 +13,9 @@ from fake_gpu.gpu import FakeGpu
 from fake_runs import FakeRuns
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.runtime.launching import timing
-from kprof_inject.runtime.launching.autotuning import benchmarking
-from kprof_inject.runtime.launching.empty_launches import SAMPLES, EmptyKernel
+from kprof_inject.runtime.launch import timing
+from kprof_inject.runtime.launch.autotuning import benchmarking
+from kprof_inject.runtime.launch.empty_launches import SAMPLES, EmptyKernel
 from kprof_inject.timeline.trust import judge
 
 pytestmark = pytest.mark.triton

@@ -19,7 +19,7 @@ from triton.runtime import _allocation, cache
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.instrumentation import instrumented, lower, scope_names
+from kprof_inject.runtime.compiling.instrumentation import instrumented, lower, scope_names
 from kprof_inject.runtime.versions import installed_version
 
 pytestmark = pytest.mark.triton

@@ -8,11 +8,11 @@ import sys
 import time
 from dataclasses import dataclass
 
-from kprof_inject.runtime.launching.watchdog import Watchdog
+from kprof_inject.runtime.experiments.watchdog import Watchdog
 
 _HANGING = """
 import sys, time
-from kprof_inject.runtime.launching.watchdog import Watchdog
+from kprof_inject.runtime.experiments.watchdog import Watchdog
 
 class Never:
     def query(self): return False
