@@ -59,14 +59,14 @@ def stored_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 # No CTA outlasts half the period of 43 bits of cycles, and the timer counts no slower than an SM.
-_LONGEST_NS = 1 << 41
+_MAX_CTA_NS = 1 << 41
 # From its first CTA to its last, a launch is never so long without one that runs.
 _LONGEST_PAUSE_NS = 60_000_000_000
 # The year 2116. Two such times still have a difference in 64 bits.
 _END_OF_TIME_NS = 1 << 62
 
 # The kernel counts its words in a signed one.
-_MOST_WORDS = (1 << 31) - 1
+_MAX_WORDS = (1 << 31) - 1
 # More records than this must have taken their time: no warp writes one in less than a nanosecond.
 _RECORDS_AT_ONCE = 1 << 20
 
@@ -84,7 +84,7 @@ def sound_times(times: NDArray[np.uint64], rows: NDArray[np.bool_]) -> NDArray[n
     """Which of the ``rows`` have times (row, 3) that can be of one launch: an end not before the begin, and both where
     most others are."""
     begin, end = times[:, 0], times[:, 1]
-    at = np.flatnonzero(rows & (begin <= end) & (end < _END_OF_TIME_NS) & (end - begin <= _LONGEST_NS))
+    at = np.flatnonzero(rows & (begin <= end) & (end < _END_OF_TIME_NS) & (end - begin <= _MAX_CTA_NS))
     sound = np.zeros_like(rows)
     if at.size:
         order = at[np.argsort(begin[at], kind="stable")]
@@ -98,7 +98,7 @@ def sound_times(times: NDArray[np.uint64], rows: NDArray[np.bool_]) -> NDArray[n
 def possible_copying(pre_final_ns: NDArray[np.int64], post_final_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     """When each CTA had copied its records. Where that cannot be, it is taken to have had none to copy."""
     copying_ns = post_final_ns - pre_final_ns
-    return np.where((post_final_ns < pre_final_ns) | (copying_ns > _LONGEST_NS), pre_final_ns, post_final_ns)
+    return np.where((post_final_ns < pre_final_ns) | (copying_ns > _MAX_CTA_NS), pre_final_ns, post_final_ns)
 
 
 def impossible_counts(
@@ -106,9 +106,9 @@ def impossible_counts(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which counts (row, warp) no warp can have come to: those of no whole records, and those that are too high for the
     CTA's time (None: it is unknown)."""
-    most: NDArray[np.int64] | int = _MOST_WORDS
+    most: NDArray[np.int64] | int = _MAX_WORDS
     if durations_ns is not None:
-        most = np.minimum(np.maximum(durations_ns, _RECORDS_AT_ONCE) * WORDS_PER_ENTRY, _MOST_WORDS)[:, None]
+        most = np.minimum(np.maximum(durations_ns, _RECORDS_AT_ONCE) * WORDS_PER_ENTRY, _MAX_WORDS)[:, None]
     return written_words % WORDS_PER_ENTRY != 0, written_words > most
 
 
@@ -127,7 +127,7 @@ def first_of_each(ids: NDArray[np.uint32], rows: NDArray[np.bool_]) -> NDArray[n
 
 
 # No device numbers its SMs or CUs higher: what does is no SM.
-_MOST_SMS = 1 << 16
+_MAX_SMS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class _HeaderLayout:
             )
         warps = np.array(recorded, dtype=np.int64)
         ran = words[:, 0] == PREAMBLE
-        sound = ran & (words[:, 1] < len(words)) & (words[:, 2] < _MOST_SMS)
+        sound = ran & (words[:, 1] < len(words)) & (words[:, 2] < _MAX_SMS)
         size = usual_size(words[sound, 3], len(warps), words.shape[1] - rings_at)
         sound &= (words[:, 3] == size) & (size > 0)
         times = self._times(words)

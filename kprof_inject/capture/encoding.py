@@ -16,7 +16,7 @@ from kprof_inject.files import read_regular
 
 CAPTURE_AGAIN = "capture again: kprof-inject run -- PROG"
 
-_MOST_JSON_BYTES = 4 << 20
+_MAX_JSON_BYTES = 4 << 20
 
 Record = TypeVar("Record")
 
@@ -107,4 +107,4 @@ def require_seal(text: bytes, of: str, where: str) -> None:
 
 def read_json(path: Path, within: Path) -> bytes:
     """The bytes of a JSON file of ours. Raises ``KprofError`` as ``read_regular`` does."""
-    return read_regular(path, _MOST_JSON_BYTES, within)
+    return read_regular(path, _MAX_JSON_BYTES, within)

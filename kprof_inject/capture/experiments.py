@@ -31,7 +31,7 @@ EXPERIMENT_VERSION = 1
 DELAYS_FILE = "delays.json"
 EXPERIMENT_ENDING = ".experiment.json"
 
-MOST_EXPERIMENT_BYTES = 64 << 20
+MAX_EXPERIMENT_BYTES = 64 << 20
 """Of one kernel: some hundred builds, each timed some thousand times, with what it is compared with."""
 
 DelayCycles = Annotated[int, Meta(ge=0, lt=1 << 25)]

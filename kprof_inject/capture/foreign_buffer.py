@@ -31,8 +31,8 @@ from kprof_inject.quantities import counted
 ENDINGS = (".npy", ".npz")
 _WORD_BYTES = 8
 # More than any of these profilers has bits for.
-_MOST_EVENTS = 1 << 12
-_MOST_DESCRIPTION_BYTES = 1 << 20
+_MAX_EVENTS = 1 << 12
+_MAX_DESCRIPTION_BYTES = 1 << 20
 _FORMATS = ", ".join(PROFILERS)
 _HOW = "name the profiler that wrote it: format="
 _ARGUMENTS = "help(kprof_inject.read_buffer) says what it takes"
@@ -107,7 +107,7 @@ def read_saved_buffer(path: Path, said: BufferDescription = NOTHING_SAID) -> Cap
     says. Raises ``KprofError`` if neither tells the format, or the file is none of it."""
     beside = path.with_name(f"{path.name}.json")
     if beside.is_file():
-        text = read_regular(beside, _MOST_DESCRIPTION_BYTES)
+        text = read_regular(beside, _MAX_DESCRIPTION_BYTES)
         said = said.over(decode(text, BufferDescription, str(beside), hint="see docs/other-profilers.md"))
     try:
         return read_buffer_array(_saved(path), said, path)
@@ -128,9 +128,9 @@ def read_buffer_array(array: Any, said: BufferDescription, path: Path | None = N
             exit_code=2,
         )
     names = said.name_of()
-    if wrong := [event for event in names if not 0 <= event < _MOST_EVENTS]:
+    if wrong := [event for event in names if not 0 <= event < _MAX_EVENTS]:
         raise KprofError(
-            f"event {wrong[0]} has a name: events go from 0 to {_MOST_EVENTS - 1}",
+            f"event {wrong[0]} has a name: events go from 0 to {_MAX_EVENTS - 1}",
             hint="name events by their numbers: a list begins with that of event 0",
             exit_code=2,
         )

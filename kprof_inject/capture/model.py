@@ -18,7 +18,7 @@ from kprof_inject.capture.foreign.entries import Recorded
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import UNKNOWN_RESOURCES, KernelResources
-from kprof_inject.capture.schema import MOST_TEXT_BYTES, SOURCES_FILE, TTGIR_FILE, LayoutName, ProcessRecord
+from kprof_inject.capture.schema import MAX_TEXT_BYTES, SOURCES_FILE, TTGIR_FILE, LayoutName, ProcessRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, open_regular, read_regular
@@ -172,7 +172,7 @@ class Kernel:
 
     def _file(self, name: str, crc32: int | None) -> bytes:
         path = self.folder / name
-        data = read_regular(path, MOST_TEXT_BYTES, self.capture_folder)
+        data = read_regular(path, MAX_TEXT_BYTES, self.capture_folder)
         _require_crc32(zlib.crc32(data), crc32, path)
         return data
 

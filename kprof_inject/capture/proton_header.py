@@ -20,7 +20,7 @@ _LATEST_VERSION = 0xFF
 _HEADER_OFFSET = 4
 _WORD_BYTES = 4
 # A CTA has at most 1024 threads.
-_MOST_WARPS = 1024
+_MAX_WARPS = 1024
 
 _BACKENDS = {1: "cuda", 2: "hip"}
 _HINT = "save it again, whole: host_buffer.numpy().tofile(PATH)"
@@ -78,7 +78,7 @@ def read_header(path: Path) -> ProtonHeader:
     try:
         file_bytes = path.stat().st_size
         with path.open("rb") as file:
-            begin = file.read(_FIXED.size + _MOST_WARPS * _WORD_BYTES)
+            begin = file.read(_FIXED.size + _MAX_WARPS * _WORD_BYTES)
     except OSError as error:
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
     if len(begin) < _FIXED.size:
@@ -106,7 +106,7 @@ def _recorded(path: Path, words: _Words, begin: bytes, file_bytes: int) -> tuple
     """Proton's compiler gives each warp one ring, in ascending order, however the user named them."""
     warps, uids = words.total_unit, words.uid_num
     _check(path, words.header_offset == _HEADER_OFFSET, "header_offset", f"its header begins at {words.header_offset}")
-    _check(path, 0 < warps <= _MOST_WARPS, "total_unit", f"a CTA has {warps} warps")
+    _check(path, 0 < warps <= _MAX_WARPS, "total_unit", f"a CTA has {warps} warps")
     _check(path, 0 < uids <= warps, "uid_num", f"{uids} of {warps} warps were recorded")
     size = _FIXED.size + uids * _WORD_BYTES
     _check(path, words.header_size == size, "header_size", f"{words.header_size} bytes of header, but it takes {size}")

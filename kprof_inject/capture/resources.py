@@ -112,14 +112,14 @@ class KernelResources:
 
 
 # What it takes, a timer with this step can tell: 32 ns on an H100 and an H200.
-_LEAST_TIME_NS = 32.0
+_MIN_TIME_NS = 32.0
 
 
 def without_empty(times_ns: tuple[float, ...] | None, empty_ns: float | None) -> tuple[float, ...] | None:
     """Return launch times without what an empty kernel takes. None and unknown stay as they are."""
     if times_ns is None or empty_ns is None:
         return times_ns
-    return tuple(max(time_ns - empty_ns, _LEAST_TIME_NS) for time_ns in times_ns)
+    return tuple(max(time_ns - empty_ns, _MIN_TIME_NS) for time_ns in times_ns)
 
 
 UNKNOWN_RESOURCES = KernelResources()

@@ -18,7 +18,7 @@ _HEADER_BYTES = 4 * (HEADER_WORDS + TIMES_WORDS)
 _COUNT_BYTES = 4
 ROW_ALIGNMENT_BYTES = 128
 
-MOST_LAUNCH_BYTES = (1 << 31) - 1
+MAX_LAUNCH_BYTES = (1 << 31) - 1
 """The largest buffer of a launch: up to Triton 3.7 the kernel reckons a CTA's place in it with a signed 32-bit word."""
 
 # A ring with fewer records shows next to nothing, and one scope takes two.
@@ -92,7 +92,7 @@ def smaller_buffer_bytes(mode: Mode, ctas: int, total_warps: int, budget_bytes: 
     """The largest ``buffer_bytes``, up to those of ``mode`` (0: any), with which the buffer of a launch of ``ctas``
     CTAs fits in ``budget_bytes``; None if a ring would have less than 16 records, or less than it had."""
     rings = len(mode.recorded_warps(total_warps))
-    row = min(budget_bytes, MOST_LAUNCH_BYTES) // max(ctas, 1) // ROW_ALIGNMENT_BYTES * ROW_ALIGNMENT_BYTES
+    row = min(budget_bytes, MAX_LAUNCH_BYTES) // max(ctas, 1) // ROW_ALIGNMENT_BYTES * ROW_ALIGNMENT_BYTES
     ring = _power_of_two_within((row - _HEADER_BYTES - _COUNT_BYTES * total_warps) // rings)
     if mode.buffer_bytes:
         ring = min(ring, _power_of_two_within(mode.buffer_bytes // rings))

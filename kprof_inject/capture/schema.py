@@ -24,7 +24,7 @@ SCOPE_IDS = 256
 """How many scope ids there are: a record has 8 bits for one. It stands here, and not beside the other bits in
 ``layouts``, because what selects scopes asks for it and does without numpy."""
 
-MOST_TAGS = 8
+MAX_TAGS = 8
 """Of one scope."""
 RECORDS_OF_TAG = 2
 """A start and an end, which Proton wants behind each start. Both store the value; they stand right before the start of
@@ -41,7 +41,7 @@ TTGIR_FILE = "kernel.ttgir"
 SOURCES_FILE = "sources.json"
 TIMING_FILE = "timing.json"
 
-MOST_TEXT_BYTES = 64 << 20
+MAX_TEXT_BYTES = 64 << 20
 """Of a module's text, and of all its sources together."""
 
 # Bounds that no sound capture reaches.
@@ -55,7 +55,7 @@ Crc32 = Annotated[int, Meta(ge=0, lt=1 << 32)]
 # The year 2116. Two such times still have a difference in 64 bits.
 TimeNs = Annotated[int, Meta(ge=0, lt=1 << 62)]
 DurationNs = Annotated[float, Meta(ge=0, lt=1e18)]
-LEAST_MEASURED = 1e-6
+MIN_MEASURED = 1e-6
 """Below the steps of every clock and counter: only 0 is less. Ratios of such numbers would overflow."""
 Cycles = Annotated[float, Meta(ge=0, lt=1e9)]
 # As wide as the column of timelines.
@@ -72,19 +72,19 @@ BufferKind = Literal["shared", "global"]
 ScopeId = Annotated[int, Meta(ge=0, lt=SCOPE_IDS)]
 LineNumber = Annotated[int, Meta(ge=1, lt=1 << 31)]
 LayoutName = Literal["timed", "untimed"]
-MOST_ARGUMENT = (1 << 62) - 1
+MAX_ARGUMENT = (1 << 62) - 1
 """So that sums of two still fit into 64 bits."""
-Argument = Annotated[int, Meta(ge=-MOST_ARGUMENT, le=MOST_ARGUMENT)]
+Argument = Annotated[int, Meta(ge=-MAX_ARGUMENT, le=MAX_ARGUMENT)]
 
 # What GPUs run at, with room to either side: 0.6 GHz (Jetson) to 3 GHz.
-_LEAST_SM_CLOCK_HZ, _MOST_SM_CLOCK_HZ = 3e8, 6e9
+_MIN_SM_CLOCK_HZ, _MAX_SM_CLOCK_HZ = 3e8, 6e9
 
 
 def require_measured(values: Iterable[float], name: str) -> None:
     """Raise ``ValueError`` for a number that is neither 0 nor large enough to have been measured."""
     for value in values:
-        if 0 < value < LEAST_MEASURED:
-            raise ValueError(f"expected {name} of 0 or >= {LEAST_MEASURED:g}, got {value:g}")
+        if 0 < value < MIN_MEASURED:
+            raise ValueError(f"expected {name} of 0 or >= {MIN_MEASURED:g}, got {value:g}")
 
 
 class ModeRecord(Struct, frozen=True):
@@ -326,7 +326,7 @@ class ScopeRecord(Struct, frozen=True, kw_only=True):
     other_operations: Count = 0
     lines: tuple[LineNumber, LineNumber] | None = None
     ended_by_next: bool = False
-    tags: Annotated[tuple[TagRecord, ...], Meta(max_length=MOST_TAGS)] = ()
+    tags: Annotated[tuple[TagRecord, ...], Meta(max_length=MAX_TAGS)] = ()
 
     def __post_init__(self) -> None:
         if self.lines and self.lines[0] > self.lines[1]:
@@ -421,20 +421,20 @@ class KernelRecord(Resources, frozen=True, kw_only=True):
 
 def plausible_sm_clock_hz(hz: float) -> float:
     """``hz`` if it can be the nominal clock of a GPU's SMs, else 0, which stands for an unknown one."""
-    return hz if _LEAST_SM_CLOCK_HZ <= hz <= _MOST_SM_CLOCK_HZ else 0.0
+    return hz if _MIN_SM_CLOCK_HZ <= hz <= _MAX_SM_CLOCK_HZ else 0.0
 
 
-_MOST_DEPTH = 16
+_MAX_DEPTH = 16
 
 
 def _require_shallow(value: Any, name: str) -> None:
     """What is Triton's own may hold anything, but not what would be too deep to write again."""
     level = [value]
-    for _ in range(_MOST_DEPTH):
+    for _ in range(_MAX_DEPTH):
         level = [part for one in level if isinstance(one, dict | list) for part in _parts(one)]
         if not level:
             return
-    raise ValueError(f"expected {name} of a depth <= {_MOST_DEPTH}")
+    raise ValueError(f"expected {name} of a depth <= {_MAX_DEPTH}")
 
 
 def _parts(value: dict[str, Any] | list[Any]) -> Iterable[Any]:

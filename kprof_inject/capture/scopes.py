@@ -118,7 +118,7 @@ class ScopeTable:
         return found[0] if len(found) == 1 else None
 
     @property
-    def most_tags(self) -> int:
+    def max_tags(self) -> int:
         """Of one scope."""
         return max((len(scope.tags) for scope in self.scopes), default=0)
 

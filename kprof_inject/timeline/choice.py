@@ -124,7 +124,7 @@ def _range_text(first: int, behind: int | None) -> str:
     return str(first) if behind == first + 1 else f"{first}-{behind - 1}"
 
 
-_MOST_NAMES = 12
+_MAX_NAMES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ def _require_number(
     for launch in launches:
         by_kernel.setdefault(launch.kernel.name, []).append(has(launch))
     known = [f"{NumberSet.union(sets)} of {kernel}" for kernel, sets in by_kernel.items()]
-    hint = f"there are {what} {listed(known, _MOST_NAMES)}{why(launches)}"
+    hint = f"there are {what} {listed(known, _MAX_NAMES)}{why(launches)}"
     raise KprofError(f"{option} {chosen} matches nothing", hint=hint)
 
 
@@ -285,5 +285,5 @@ def _require_name(option: str, what: str, glob: str, matches: Callable[[str, str
     if any(matches(name, glob) for name in names):
         return
     known = list(dict.fromkeys(names))
-    there = f"there are {what} {listed(known, _MOST_NAMES)}" if known else f"there are no {what}"
+    there = f"there are {what} {listed(known, _MAX_NAMES)}" if known else f"there are no {what}"
     raise KprofError(f"{option} {glob} matches nothing", hint=did_you_mean(glob, known).rstrip() or there)

@@ -25,8 +25,8 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.columns import smallest
 from kprof_inject.timeline.curves import COUNTER_SHIFT, USUAL_WALK_NS2_PER_NS, CurveFit, Curves, fit_curves, flat_curves
 from kprof_inject.timeline.rate import (
-    LARGEST_RATE_NS,
-    LEAST_RATE_NS,
+    MAX_RATE_NS,
+    MIN_RATE_NS,
     NOMINAL_SPREAD,
     RateSample,
     assumed_rate,
@@ -38,17 +38,17 @@ from kprof_inject.timeline.readings import Readings, WarpTally, first_cycles
 from kprof_inject.timeline.timer_lines import Lines, straight_lines
 
 # A time of fewer steps says nothing of the rate, and one of enough of them all that needs to be known of it here.
-_LEAST_STEPS = 8
+_MIN_STEPS = 8
 _ENOUGH_STEPS = 64
-_MOST_PAIRS = 1 << 16
+_MAX_PAIRS = 1 << 16
 # The furthest pairs count as these many usual ones: a clock value that is far off makes a far pair.
-_MOST_WEIGHT = 4.0
+_MAX_WEIGHT = 4.0
 # How many neighbours are asked on each side, and how far off they may be: what a busy memory holds a reading up by,
 # some steps of the timer, and this share of the time between the two.
 _NEIGHBOURS = 3
 _HELD_UP_NS = 5_000.0
-_MOST_STEPS = 8.0
-_MOST_TURN = 0.5
+_MAX_STEPS = 8.0
+_MAX_TURN = 0.5
 _ERRORS = 4.0
 
 
@@ -57,22 +57,22 @@ def rough_rate(readings: Readings, nominal_ns: float) -> float:
     if they say nothing, or what cannot be."""
     cycles, ns = _pairs(readings)
     apart = cycles > 0
-    if not apart.any() or np.median(np.abs(ns[apart])) < _LEAST_STEPS * readings.step_ns:
+    if not apart.any() or np.median(np.abs(ns[apart])) < _MIN_STEPS * readings.step_ns:
         return nominal_ns
     cycles, ns = cycles[apart], ns[apart]
-    weight = np.minimum(cycles, _MOST_WEIGHT * np.median(cycles))
+    weight = np.minimum(cycles, _MAX_WEIGHT * np.median(cycles))
     slopes = ns / cycles
     order = np.argsort(slopes)
     below = np.cumsum(weight[order])
     rate_ns = float(slopes[order[np.searchsorted(below, below[-1] / 2)]])
-    return rate_ns if LEAST_RATE_NS <= rate_ns <= LARGEST_RATE_NS else nominal_ns
+    return rate_ns if MIN_RATE_NS <= rate_ns <= MAX_RATE_NS else nominal_ns
 
 
 def _pairs(readings: Readings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The distances of pairs of readings in cycles and in nanoseconds. Each two are of one SM, and as near one another
     as the timer's steps allow: should a counter jump somewhere, few pairs have that between them."""
     count = len(readings.sm)
-    index = np.arange(0, count, 1 + count // _MOST_PAIRS)
+    index = np.arange(0, count, 1 + count // _MAX_PAIRS)
     cycles = ns = np.empty(0, dtype=np.int64)
     lag = 1
     while lag < count and (ns.size == 0 or np.median(np.abs(ns)) < _ENOUGH_STEPS * readings.step_ns):
@@ -119,8 +119,8 @@ def _agree(readings: Readings, lag: int, rate_ns: float) -> NDArray[np.bool_]:
     clock_ns = (readings.cycles[lag:] - readings.cycles[:-lag]) * rate_ns
     apart_ns = readings.ns[lag:] - readings.ns[:-lag] - clock_ns
     doubt_ns = readings.error_ns + rate_ns * readings.reckoned_cycles
-    tolerance_ns = _ERRORS * (doubt_ns[lag:] + doubt_ns[:-lag]) + _MOST_TURN * clock_ns
-    tolerance_ns += _HELD_UP_NS + _MOST_STEPS * readings.step_ns
+    tolerance_ns = _ERRORS * (doubt_ns[lag:] + doubt_ns[:-lag]) + _MAX_TURN * clock_ns
+    tolerance_ns += _HELD_UP_NS + _MAX_STEPS * readings.step_ns
     agreed: NDArray[np.bool_] = (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])
     return agreed
 
@@ -136,7 +136,7 @@ def _jumps(
 
 
 # The rate of a launch is as exact as it can be with so many readings.
-_MOST_FOR_RATE = 1 << 16
+_MAX_FOR_RATE = 1 << 16
 # By how much a rate that falls within a long time may differ between that time's halves, as one standard deviation: an
 # H200 was seen to fall from 1.98 to 1.48 GHz.
 _DRIFT = 0.125
@@ -342,7 +342,7 @@ def _sample(
     if not rows.size:
         return None
     # An odd distance: at an even one, the readings of CTAs one after the other could all be of one side.
-    rows = rows[:: rows.size // _MOST_FOR_RATE * 2 + 1]
+    rows = rows[:: rows.size // _MAX_FOR_RATE * 2 + 1]
     return RateSample(readings.at(rows), counter[rows], rough_ns, nominal_hz)
 
 

@@ -30,7 +30,7 @@ MIN_LAUNCHES = 5
 one of eight cases; no interval can be better than that."""
 
 # What CUDA promises of its events. Times that are all equal show no finer step.
-_LARGEST_STEP_NS = 500.0
+_MAX_STEP_NS = 500.0
 
 _BETWEEN_PROCESSES_NS = 165.0
 """How much a launch's time moves from one process to the next, where nothing else changes (memory lies elsewhere): the
@@ -46,11 +46,11 @@ _FLOOR_DEGREES = 8.0
 _ENOUGH_REPEATS = 4
 """From so many on, what one's own repeated processes show stands for itself."""
 
-_LARGEST_LOG = 50.0  # more than any ratio of times, and no overflow
+_MAX_LOG = 50.0  # more than any ratio of times, and no overflow
 
 _STEPS = 4096
 # Beyond, it is the normal distribution in the digits that we show.
-_MOST_DEGREES = 1000.0
+_MAX_DEGREES = 1000.0
 
 
 @lru_cache(maxsize=1024)
@@ -65,7 +65,7 @@ def t_quantile(tail: float, degrees: float) -> float:
     """
     if math.isinf(degrees):
         return NormalDist().inv_cdf(1 - tail)
-    degrees = min(degrees, _MOST_DEGREES)
+    degrees = min(degrees, _MAX_DEGREES)
     x = np.pi / 2 * np.linspace(0, 1, _STEPS) ** 3
     density = np.sin(x) ** (degrees - 1)
     below = np.append(0.0, np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(x)))
@@ -87,8 +87,8 @@ class Location:
 # Of each end: it takes a fifth of outliers, and costs little where there are none.
 _TRIMMED = 0.2
 # Beyond these, launches say no more than that they drift. What is estimated of signs has a larger error.
-_STRONGEST_CORRELATION = 0.95
-_STRONGEST_SIGN_CORRELATION = 0.9
+_MAX_CORRELATION = 0.95
+_MAX_SIGN_CORRELATION = 0.9
 
 
 def trimmed_mean(times: NDArray[np.float64]) -> Location:
@@ -107,7 +107,7 @@ def trimmed_mean(times: NDArray[np.float64]) -> Location:
     centred = winsorised - winsorised.mean()
     squares = float(centred @ centred)
     correlation = _without_bias(_first_autocorrelation(centred), count) if squares else 0.0
-    inflation = _inflation(correlation, _STRONGEST_CORRELATION)
+    inflation = _inflation(correlation, _MAX_CORRELATION)
     return Location(location, inflation * squares / (kept * (kept - 1)), max(kept / inflation - 1, 1.0))
 
 
@@ -137,7 +137,7 @@ def _median(times: NDArray[np.float64], *, is_doubted: bool) -> Location:
     correlation = _first_autocorrelation(np.sign(times - middle))
     if is_doubted:
         correlation = _without_bias(correlation, count)
-    inflation = _inflation(correlation, _STRONGEST_SIGN_CORRELATION)
+    inflation = _inflation(correlation, _MAX_SIGN_CORRELATION)
     degrees = max(count / inflation - 1, 1.0) if is_doubted else math.inf
     return Location(math.log(middle), error**2 * inflation, degrees)
 
@@ -195,7 +195,7 @@ class Change:
 
     log_ratio: float
     log_error: float
-    least_log_error: float = 0.0
+    min_log_error: float = 0.0
     """What would be left of the error after any number of launches: processes differ by themselves, and the timer
     counts in steps."""
 
@@ -209,7 +209,7 @@ class Change:
 
     @property
     def high_percent(self) -> float:
-        return 100 * math.expm1(min(self.log_ratio + self.log_error, _LARGEST_LOG))
+        return 100 * math.expm1(min(self.log_ratio + self.log_error, _MAX_LOG))
 
     @property
     def error_percent(self) -> float:
@@ -217,14 +217,14 @@ class Change:
         return self.high_percent - self.percent
 
     @property
-    def least_error_percent(self) -> float:
-        """The same of ``least_log_error``."""
-        return 100 * math.expm1(min(self.log_ratio + self.least_log_error, _LARGEST_LOG)) - self.percent
+    def min_error_percent(self) -> float:
+        """The same of ``min_log_error``."""
+        return 100 * math.expm1(min(self.log_ratio + self.min_log_error, _MAX_LOG)) - self.percent
 
     @property
     def detectable_percent(self) -> float:
         """The smallest slowdown that would have shown, had it been measured."""
-        return 100 * math.expm1(min(self.log_error, _LARGEST_LOG))
+        return 100 * math.expm1(min(self.log_error, _MAX_LOG))
 
     @property
     def direction(self) -> int:
@@ -263,7 +263,7 @@ def timer_step_ns(samples: Iterable[NDArray[np.float64]]) -> float:
     # What launching takes may have been subtracted, and differ from sample to sample.
     aligned = [sample - sample.min(initial=np.inf) for sample in samples]
     steps = np.diff(np.unique(np.concatenate(aligned).round()))
-    return float(steps.min(initial=_LARGEST_STEP_NS))
+    return float(steps.min(initial=_MAX_STEP_NS))
 
 
 def change_between(

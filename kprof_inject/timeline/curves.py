@@ -16,7 +16,7 @@ from kprof_inject.timeline.rate import PART, means, of_one_length, parts
 from kprof_inject.timeline.readings import reading_weights
 from kprof_inject.timeline.timer_lines import Lines, Residuals, stacked
 
-_LEAST_STEP_NS2 = 1e-3
+_MIN_STEP_NS2 = 1e-3
 # By how much the readings' errors are taken too large, round by round: at first the walk goes smoothly past a reading
 # that is off, which then shows as such; a walk that went through it at once would never find out.
 _CAUTION = (30.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 1.0)
@@ -36,7 +36,7 @@ def likeliest_walks(
     walk as the one before. The variance of what a walk climbs grows by ``walk_ns2_per_ns`` with the time. Columns may
     have rows, one for each of several launches, of which ``walk_ns2_per_ns`` then has a column."""
     gap_ns = np.diff(residuals.line_ns, prepend=0)
-    stiffness = np.where(linked, 1 / np.maximum(gap_ns * walk_ns2_per_ns, _LEAST_STEP_NS2), 0.0)
+    stiffness = np.where(linked, 1 / np.maximum(gap_ns * walk_ns2_per_ns, _MIN_STEP_NS2), 0.0)
     weights = residuals.plausible.astype(np.float64)
     for caution in _CAUTION:
         error_ns = caution * residuals.error_ns
@@ -90,13 +90,13 @@ def _balance(
 # time. How far at most: a rate that is 25 % off. And at least: a launch never tells enough to rule out that its clocks
 # wander.
 USUAL_WALK_NS2_PER_NS = (0.03 * 4000.0) ** 2 / 4000.0
-_MOST_WALK_NS2_PER_NS = (0.25 * 4000.0) ** 2 / 4000.0
-_LEAST_WALK_NS2_PER_NS = USUAL_WALK_NS2_PER_NS / 64
+_MAX_WALK_NS2_PER_NS = (0.25 * 4000.0) ** 2 / 4000.0
+_MIN_WALK_NS2_PER_NS = USUAL_WALK_NS2_PER_NS / 64
 _HELD_UP_NS = 100.0
 # A constant clock and the timer count the same crystal.
 _CONSTANT_WALK_NS2_PER_NS = 1e-6
 # No clock turns this share of its rate around between two readings, however much they contradict each other.
-_STEEPEST = 0.5
+_MAX_SLOPE_CHANGE = 0.5
 _FELT = 1 << 12
 # Room for the cycles of the longest launch that a counter can time, beside its number.
 COUNTER_SHIFT = 44
@@ -187,7 +187,7 @@ class _Fitting:
         own_walk = _CONSTANT_WALK_NS2_PER_NS
         if common is not None:
             own = _wandering(some.lowered_by(common.at(some)))
-            own_walk = float(np.clip(own, _LEAST_WALK_NS2_PER_NS, _most_walk(some)))
+            own_walk = float(np.clip(own, _MIN_WALK_NS2_PER_NS, _most_walk(some)))
         count = len(lines.counter)
         keys, heights_ns = np.empty(count, dtype=np.int64), np.empty(count)
         return cls(lines, common or _NOTHING_IN_COMMON, own_walk, keys, heights_ns, np.empty(count, dtype=np.float32))
@@ -286,7 +286,7 @@ def _walks_in_common(
 def _most_walk(residuals: Residuals) -> float:
     """Where the timer is finer than what a busy memory holds its readings up by, that looks like wandering too."""
     is_fine = residuals.error_ns.min() < _HELD_UP_NS
-    return USUAL_WALK_NS2_PER_NS if is_fine else _MOST_WALK_NS2_PER_NS
+    return USUAL_WALK_NS2_PER_NS if is_fine else _MAX_WALK_NS2_PER_NS
 
 
 def _wandering(residuals: Residuals) -> float:
@@ -301,7 +301,7 @@ def _wandering(residuals: Residuals) -> float:
         both &= residuals.plausible[lag:] & residuals.plausible[:-lag]
         time_ns = (residuals.line_ns[lag:] - residuals.line_ns[:-lag])[both]
         noise_ns2 = (residuals.error_ns[lag:] ** 2 + residuals.error_ns[:-lag] ** 2)[both]
-        tells = time_ns * _MOST_WALK_NS2_PER_NS >= noise_ns2
+        tells = time_ns * _MAX_WALK_NS2_PER_NS >= noise_ns2
         pairs = np.count_nonzero(tells)
         if pairs >= _ENOUGH_PAIRS:
             apart_ns = (residuals.height_ns[lag:] - residuals.height_ns[:-lag])[both][tells]
@@ -318,7 +318,7 @@ def _without_turns(keys: NDArray[np.int64], heights_ns: NDArray[np.float64], rat
         # As far as a turn can be felt.
         around = slice(max(part.start - _FELT, 0), part.stop + _FELT)
         heights = heights_ns[around]
-        most_ns = _STEEPEST * rate_ns * np.diff(keys[around])
+        most_ns = _MAX_SLOPE_CHANGE * rate_ns * np.diff(keys[around])
         if (np.abs(np.diff(heights)) <= most_ns).all():
             continue
         # Of different counters any two heights are possible.

@@ -16,13 +16,13 @@ from kprof_inject.timeline.records import lost_records, read_raw
 @dataclass(frozen=True, slots=True)
 class Need:
     """What the launches of one kernel wrote and lost, summed. Of any of them, ``ctas`` is the largest number of CTAs,
-    ``most_in_warp`` the largest number of records of a warp, and ``ring_records`` what the smallest ring held."""
+    ``max_in_warp`` the largest number of records of a warp, and ``ring_records`` what the smallest ring held."""
 
     kernel: Kernel
     ctas: int
     written: int
     lost: int
-    most_in_warp: int
+    max_in_warp: int
     ring_records: int
 
     @property
@@ -32,7 +32,7 @@ class Need:
     @property
     def buffer_bytes(self) -> int:
         """What a CTA must keep, so that nothing is lost: a ring for each recorded warp, as large as the fullest's."""
-        ring_records = 1 << max(self.most_in_warp - 1, 1).bit_length()
+        ring_records = 1 << max(self.max_in_warp - 1, 1).bit_length()
         return ring_records * ENTRY_BYTES * self.rings
 
     def and_of(self, other: Need) -> Need:
@@ -42,7 +42,7 @@ class Need:
             ctas=max(self.ctas, other.ctas),
             written=self.written + other.written,
             lost=self.lost + other.lost,
-            most_in_warp=max(self.most_in_warp, other.most_in_warp),
+            max_in_warp=max(self.max_in_warp, other.max_in_warp),
             ring_records=min(self.ring_records, other.ring_records),
         )
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.model import HostReading, Launch
 
 # Two quartz clocks, each within 100 ppm.
-_MOST_DRIFT = 2e-4
+_MAX_DRIFT = 2e-4
 # A timer that moves in steps (32 ns on an H200) shows a time that is up to a step old.
 _TIMER_STEP_NS = 32
 
@@ -106,7 +106,7 @@ def _lines_through(intervals: Sequence[_Interval], widening: int) -> list[_Line]
     """The corners of the polygon of all lines through the widened intervals; none if there is no such line."""
     first, *others = intervals
     low, high = _bounds(first, widening)
-    lines = [_Line(low, -_MOST_DRIFT), _Line(high, -_MOST_DRIFT), _Line(high, _MOST_DRIFT), _Line(low, _MOST_DRIFT)]
+    lines = [_Line(low, -_MAX_DRIFT), _Line(high, -_MAX_DRIFT), _Line(high, _MAX_DRIFT), _Line(low, _MAX_DRIFT)]
     for interval in others:
         low, high = _bounds(interval, widening)
         lines = _cut(_cut(lines, interval.x_ns, high, 1), interval.x_ns, low, -1)

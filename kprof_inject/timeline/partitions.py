@@ -18,7 +18,7 @@ from kprof_inject.capture.scopes import Partition, ScopeTable
 _SEVERAL = "several partitions"
 
 # All warps of a partition go the same way, and write as many records. A damaged one may be of any scope.
-_LEAST_OF_MOST = 0.5
+_MIN_SHARE_OF_LARGEST = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def partitions_of(table: ScopeTable, records: NDArray[np.int64], warps: Sequence
     for index, partition in enumerate([*table.partitions, Partition(_SEVERAL, None)]):
         counts = records[index] if index < len(records) else np.zeros(len(warps), dtype=np.int64)
         is_shared = index == len(table.partitions)
-        least = 0.0 if is_shared else _LEAST_OF_MOST * counts.max(initial=0)
+        least = 0.0 if is_shared else _MIN_SHARE_OF_LARGEST * counts.max(initial=0)
         ran = np.flatnonzero((counts > 0) & (counts >= least)).tolist()
         mine = tuple(np.flatnonzero(of_scope == index).tolist())
         if mine or not is_shared:

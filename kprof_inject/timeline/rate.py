@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.readings import LEAST_MORE_WITHIN_FUNCTION_NS, Readings, reading_weights
+from kprof_inject.timeline.readings import MIN_SHIFT_WITHIN_FUNCTION_NS, Readings, reading_weights
 from kprof_inject.timeline.unwrap import FALLBACK_CLOCK_HZ
 
 PART = 1 << 16
@@ -27,21 +27,21 @@ NOMINAL_SPREAD = 0.25
 # What else a launch may be timed by: a counter of 100 MHz (AMD's constant clock), or anything between these.
 _CONSTANT_RATE_NS = 10.0
 _CONSTANT_SPREAD = 0.001
-LEAST_RATE_NS = 0.1
-LARGEST_RATE_NS = 100.0
+MIN_RATE_NS = 0.1
+MAX_RATE_NS = 100.0
 # How much likelier the nominal clock is than each of these, before anything was read.
 _RARE = 20.0
 # By how much what lies between a timer reading and its record may be misjudged, alike for all.
 _SHIFT_ERROR_NS = 10.0
 # A rate that may be off by more than this for want of records around the whole of a CTA is none.
-_MOST_OUTSIDE = 0.1
+_MAX_OUTSIDE = 0.1
 # No device runs at several times its nominal clock: readings that say so contradict each other.
 _FASTER = 4
 _ROUNDS = 8
 _MAX_ERRORS_ABOVE = 2.0
 # By how much the timer's own rate may be off.
 _TIMER_ERROR = 1e-3
-_LEAST_APART = 1e-10  # of a determinant: less is mostly rounding of the 16 digits of its terms
+_MIN_APART = 1e-10  # of a determinant: less is mostly rounding of the 16 digits of its terms
 # The median of a normal distribution's absolute values, in standard deviations, is one by this.
 _MEDIAN_TO_DEVIATION = 1.4826
 
@@ -110,16 +110,16 @@ def fit_rates(samples: Sequence[RateSample]) -> list[ClockRate]:
     rates = _likeliest(samples)
     # No record stands before init or behind pre-final. If the likeliest do, they are near: the rate must be higher.
     near = {
-        number: replace(sample, readings=replace(sample.readings, more_shift_ns=LEAST_MORE_WITHIN_FUNCTION_NS))
+        number: replace(sample, readings=replace(sample.readings, more_shift_ns=MIN_SHIFT_WITHIN_FUNCTION_NS))
         for number, (sample, rate) in enumerate(zip(samples, rates, strict=True))
-        if rate.more_shift_ns < 0 and sample.readings.more_shift_ns > LEAST_MORE_WITHIN_FUNCTION_NS
+        if rate.more_shift_ns < 0 and sample.readings.more_shift_ns > MIN_SHIFT_WITHIN_FUNCTION_NS
     }
     for number, rate in zip(near, _likeliest([*near.values()]), strict=True):
         rates[number] = rate
     return [
         rate
         if rate.fitted
-        else replace(rate, more_shift_ns=float(np.clip(rate.more_shift_ns, 0.0, sample.readings.most_shift_ns)))
+        else replace(rate, more_shift_ns=float(np.clip(rate.more_shift_ns, 0.0, sample.readings.max_shift_ns)))
         for sample, rate in zip(samples, rates, strict=True)
     ]
 
@@ -151,7 +151,7 @@ def _likeliest_of(samples: Sequence[RateSample]) -> Iterator[ClockRate]:
     line += np.arange(len(line))[:, None] * (int(line.max()) + 1)
     columns = np.stack((x, -side.astype(np.float64)), axis=1)
     # No prior for the rate as yet, or hardly one: without a cycle between any two readings it is anything.
-    prior = np.array([(1 / (100 * LARGEST_RATE_NS) ** 2, 1 / sample.readings.more_shift_ns**2) for sample in samples])
+    prior = np.array([(1 / (100 * MAX_RATE_NS) ** 2, 1 / sample.readings.more_shift_ns**2) for sample in samples])
     expected = prior * [(sample.rough_ns, 0.0) for sample in samples]
     weight = 1 / error_ns**2
     scale = np.ones((len(samples), 1))
@@ -205,7 +205,7 @@ def _settled(
     found = _with_prior(float(solution[0]), variance + outside_variance, nominal_rate(nominal_hz))
     if nominal_hz:
         found = _not_above_maximum(found, nominal_rate(nominal_hz))
-    if outside_variance > (_MOST_OUTSIDE * solution[0]) ** 2 and not found.constant:
+    if outside_variance > (_MAX_OUTSIDE * solution[0]) ** 2 and not found.constant:
         found = assumed_rate(nominal_rate(nominal_hz))
     # What the readings say of the shift, were the rate the one that was settled on.
     shift_ns = solution[1] + covariance[0, 1] / covariance[0, 0] * (found.ns - solution[0])
@@ -221,7 +221,7 @@ def _covariances(
     the sums: then it comes from the columns themselves, whose numbers take half as many digits."""
     products = (columns * weight[:, None]) @ np.swapaxes(columns, 1, 2) + prior[:, None] * np.eye(2)
     diagonal = products[:, 0, 0] * products[:, 1, 1]
-    apart = diagonal - products[:, 0, 1] ** 2 > _LEAST_APART * diagonal
+    apart = diagonal - products[:, 0, 1] ** 2 > _MIN_APART * diagonal
     found = np.empty_like(products)
     found[apart] = np.linalg.inv(products[apart])
     for row in np.flatnonzero(~apart):
@@ -263,9 +263,9 @@ def _shared_variance(readings: Readings, gain: NDArray[np.float64], rate_ns: flo
 def _outside_variance(readings: Readings, gain: NDArray[np.float64], rate_ns: float) -> float:
     """What it does to the rate that nobody knows how long a CTA ran before its first record and behind its last one. If
     that is longer in those CTAs in which the rest is longer, too, all of it seems to be slower cycles."""
-    if not readings.least_hz:
+    if not readings.min_hz:
         return 0.0
-    share = max(0.0, 1 - readings.least_hz / 1e9 * rate_ns)
+    share = max(0.0, 1 - readings.min_hz / 1e9 * rate_ns)
     return float(share / 2 * gain @ (readings.side * readings.cta_ns.astype(np.float64))) ** 2
 
 
@@ -273,8 +273,8 @@ def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> ClockRate
     """The rate that was read, or what it would be expected to be, or something between the two: as sure as each is."""
     priors = [_Prior(nominal_ns, NOMINAL_SPREAD * nominal_ns, 1.0)]
     priors.append(_Prior(_CONSTANT_RATE_NS, _CONSTANT_SPREAD * _CONSTANT_RATE_NS, 1 / _RARE, constant=True))
-    if LEAST_RATE_NS <= rate_ns <= LARGEST_RATE_NS:
-        priors.append(_Prior(rate_ns, LARGEST_RATE_NS, 1 / _RARE))
+    if MIN_RATE_NS <= rate_ns <= MAX_RATE_NS:
+        priors.append(_Prior(rate_ns, MAX_RATE_NS, 1 / _RARE))
     prior = max(priors, key=lambda prior: prior.log_evidence(rate_ns, variance))
     sure, expected = 1 / variance, 1 / prior.spread_ns**2
     settled_ns = (sure * rate_ns + expected * prior.rate_ns) / (sure + expected)

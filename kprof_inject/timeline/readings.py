@@ -14,7 +14,7 @@ from kprof_inject.timeline.pairs import NO_RULES, Pairs, ScopeRules, scopes_of
 from kprof_inject.timeline.records import RecordDecoder, Records, lost_records
 
 # What a damaged count or clock value tells may be more: half the period of 43 bits, which no CTA outlasts.
-_MOST_LOST_CYCLES = float(1 << (CLOCK_BITS - 1))
+_MAX_LOST_CYCLES = float(1 << (CLOCK_BITS - 1))
 # The share of distances that count as they are.
 _USUAL_DISTANCES = 0.96
 
@@ -121,7 +121,7 @@ def _count_warps(warps: WarpTally, records: Records, rows: slice) -> None:
     losers = np.flatnonzero((warps.lost[rows] > 0) & (kept > 1) & is_first)
     if losers.size:
         distance = _usual_distance(records, losers + records.first_group)
-        lost_cycles = np.minimum(warps.lost[rows].reshape(-1)[losers] * distance, _MOST_LOST_CYCLES)
+        lost_cycles = np.minimum(warps.lost[rows].reshape(-1)[losers] * distance, _MAX_LOST_CYCLES)
         warps.lost_cycles[rows].reshape(-1)[losers] = lost_cycles
 
 
@@ -150,21 +150,21 @@ _KNOWN_STEPS_NS = (_COARSE_STEP_NS, 1000, 32, 10)
 _FINE_STEP_NS = 32
 # So many gaps can tell any step.
 _ENOUGH_GAPS = 16
-_MOST_CTAS = 1 << 12
+_MAX_CTAS = 1 << 12
 # So many gaps have the step for a divisor, however many times are damaged.
 _SOUND_SHARE = 0.75
 # The gaps of one greatest common divisor: few enough that often no damaged time is among them.
 _TOGETHER = 4
 # A timer may show its unit's multiples and yet stand still for many of them: then most gaps are as long as it does, and
 # few are no multiple of that.
-_LEAST_STANDSTILL_NS = 256
-_MOST_MULTIPLE = 8
+_MIN_STANDSTILL_NS = 256
+_MAX_MULTIPLE = 8
 _MULTIPLE_ERROR = 0.05
 _MULTIPLE_SHARE = 0.9
 _SINGLE_SHARE = 0.6
 # By how much of a step the durations of CTAs differ from what their cycles say: the tenth that differs most.
 _UNUSUAL_SHARE = 0.9
-_LEAST_DIFFERENCE = 0.25
+_MIN_DIFFERENCE = 0.25
 # So many CTAs can differ. Steps of a fiftieth of their duration hardly matter.
 _ENOUGH_CTAS = 3
 _HARDLY = 1 / 200
@@ -177,7 +177,7 @@ def timer_step(
     about 1 µs on other NVIDIA GPUs, perhaps in units of 32 ns all the same; 10 ns on AMD, where Proton multiplies
     ``s_memrealtime``, a counter of 100 MHz, by ten. ``first_cycles`` and ``last_cycles`` (CTA) belong to their init
     and pre-final times."""
-    some = rows[:_MOST_CTAS]
+    some = rows[:_MAX_CTAS]
     init_ns, final_ns = ctas.init_ns[some], ctas.pre_final_ns[some]
     times_ns = np.unique(np.concatenate((init_ns, final_ns, ctas.post_final_ns[some])))
     gaps = times_ns[1:] - times_ns[:-1]
@@ -190,7 +190,7 @@ def timer_step(
     likely = (
         step
         for step in (*found, *known)
-        if step <= _FINE_STEP_NS or step == _COARSE_STEP_NS or difference_ns >= _LEAST_DIFFERENCE * step
+        if step <= _FINE_STEP_NS or step == _COARSE_STEP_NS or difference_ns >= _MIN_DIFFERENCE * step
     )
     return next(likely, 1)
 
@@ -209,10 +209,10 @@ def _common_divisor(gaps: NDArray[np.int64]) -> int:
 def _standstill(gaps: NDArray[np.int64]) -> int:
     """How long the timer stands still; 0 if it does not, or if the times are too sparse to tell."""
     single = float(np.median(gaps))
-    multiples = gaps[gaps < (_MOST_MULTIPLE + 0.5) * single] / single
+    multiples = gaps[gaps < (_MAX_MULTIPLE + 0.5) * single] / single
     is_multiple = np.abs(multiples - np.rint(multiples)) < _MULTIPLE_ERROR * np.rint(multiples)
     is_single = np.abs(gaps / single - 1) < _MULTIPLE_ERROR
-    if single < _LEAST_STANDSTILL_NS or is_multiple.mean() < _MULTIPLE_SHARE or is_single.mean() < _SINGLE_SHARE:
+    if single < _MIN_STANDSTILL_NS or is_multiple.mean() < _MULTIPLE_SHARE or is_single.mean() < _SINGLE_SHARE:
         return 0
     return round(float(gaps[is_single].mean()))
 
@@ -234,7 +234,7 @@ _BEFORE_FINAL_NS = 28.0
 # all of the CTA's time, half of it on either side: this share as a root mean square, but never less than so much.
 _MORE_AROUND_FUNCTION_NS = 0.1
 _MORE_WITHIN_FUNCTION_SHARE = 1 / np.sqrt(12)
-LEAST_MORE_WITHIN_FUNCTION_NS = 300.0
+MIN_SHIFT_WITHIN_FUNCTION_NS = 300.0
 # How much of that may differ from CTA to CTA, and how much of what is known.
 _SHIFT_VARIATION = 0.2
 _SHIFT_JITTER_NS = 3.0
@@ -256,9 +256,9 @@ class Readings:
 
     ``side`` is +1 for init and -1 for pre-final. ``shift_ns`` is the least that lies between the reading and the
     record; all of a launch may have more of it, to their ``side``, in the order of ``more_shift_ns``, and of a launch
-    that does not tell, no more than ``most_shift_ns`` is taken for likely. A clock value that was reckoned is off by
+    that does not tell, no more than ``max_shift_ns`` is taken for likely. A clock value that was reckoned is off by
     ``reckoned_cycles``, and all such are off alike. ``cta_ns`` is how long the reading's CTA took.
-    ``least_hz`` is what the records of a CTA span, in cycles, over its time: no clock is slower. It is 0 where they
+    ``min_hz`` is what the records of a CTA span, in cycles, over its time: no clock is slower. It is 0 where they
     span all of it.
     The timer moves in steps of ``step_ns``. A reading shows the last one, which is half a step late on the average; so
     are all times that are fitted to readings, and so they agree with any other reading of that timer.
@@ -272,9 +272,9 @@ class Readings:
     reckoned_cycles: NDArray[np.float32]
     cta_ns: NDArray[np.float32]
     more_shift_ns: float
-    most_shift_ns: float
+    max_shift_ns: float
     step_ns: int
-    least_hz: float = 0.0
+    min_hz: float = 0.0
 
     @property
     def shift_ns(self) -> NDArray[np.float32]:
@@ -308,11 +308,11 @@ def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_wa
     rows = np.flatnonzero(warps.kept.any(axis=1))
     sm, cycles, row, is_init = _in_order(ctas.sm, first, last, rows)
     step_ns = timer_step(ctas, rows, first, last)
-    least_more_ns = _MORE_AROUND_FUNCTION_NS if spans_function else LEAST_MORE_WITHIN_FUNCTION_NS
+    least_more_ns = _MORE_AROUND_FUNCTION_NS if spans_function else MIN_SHIFT_WITHIN_FUNCTION_NS
     cta_ns = _usual_cta_ns(ctas, rows)
     # A reading that is late by anything up to a step has the standard error of a uniform distribution.
     init_error_ns = float(np.linalg.norm((step_ns / np.sqrt(12), _SHIFT_VARIATION * least_more_ns, _SHIFT_JITTER_NS)))
-    final_error_ns = init_error_ns if all_warps else max(init_error_ns, LEAST_MORE_WITHIN_FUNCTION_NS)
+    final_error_ns = init_error_ns if all_warps else max(init_error_ns, MIN_SHIFT_WITHIN_FUNCTION_NS)
     return Readings(
         sm,
         cycles,

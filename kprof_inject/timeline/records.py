@@ -42,7 +42,7 @@ def read_raw(launch: Launch) -> RawCtas:
 
 _HALF = 1 << CLOCK_LOW_BITS
 # The two reads stand behind each other; other warps may run in between.
-_MOST_BETWEEN_CYCLES = 1 << 12
+_MAX_BETWEEN_CYCLES = 1 << 12
 
 
 def torn_by_cycles(
@@ -56,7 +56,7 @@ def torn_by_cycles(
 
     ``distance`` is how far each value is from the middle of its CTA. A value is taken for torn if its lower half was
     about to overflow, and if it would be no further than ``most`` from that middle without the 2^32."""
-    about_to_overflow = cycles % _HALF >= _HALF - _MOST_BETWEEN_CYCLES
+    about_to_overflow = cycles % _HALF >= _HALF - _MAX_BETWEEN_CYCLES
     return np.where(about_to_overflow & (np.abs(distance - _HALF) <= most), _HALF, 0)
 
 
@@ -94,33 +94,33 @@ def order_in_time(group: NDArray[np.int64], is_end: NDArray[np.bool_], cycles: N
 
 
 # No GPU's SM counts faster.
-_MOST_CYCLES_PER_NS = 5
+_MAX_CYCLES_PER_NS = 5
 # A timer's readings may be so far off, each: two steps of the coarsest one.
 _TIMER_SLACK_NS = 2_000
 # Five weeks: longer than any CTA takes, and of a size that its cycles can be reckoned with.
-_LONGEST_NS = 1 << 51
+_MAX_CTA_NS = 1 << 51
 # A launch that read no timer is taken to be shorter.
 _UNTIMED_LAUNCH_NS = 60_000_000_000
-_ROUNDS = 8
+_MAX_ROUNDS = 8
 
 
-def most_cycles(ctas: RawCtas) -> NDArray[np.int64]:
+def max_cycles(ctas: RawCtas) -> NDArray[np.int64]:
     """How far apart two records of each CTA can be: what its SM may have counted in the CTA's time."""
     if not ctas.timed:
         return np.full(len(ctas.sm), np.iinfo(np.int64).max)
-    duration_ns = np.clip(ctas.pre_final_ns - ctas.init_ns, 0, _LONGEST_NS)
-    most: NDArray[np.int64] = (duration_ns + 2 * _TIMER_SLACK_NS) * _MOST_CYCLES_PER_NS
+    duration_ns = np.clip(ctas.pre_final_ns - ctas.init_ns, 0, _MAX_CTA_NS)
+    most: NDArray[np.int64] = (duration_ns + 2 * _TIMER_SLACK_NS) * _MAX_CYCLES_PER_NS
     return most
 
 
-def most_launch_cycles(ctas: RawCtas) -> int:
+def max_launch_cycles(ctas: RawCtas) -> int:
     """How far apart two records of one SM can be: what it may have counted in the launch's time."""
     if not ctas.timed:
-        return _UNTIMED_LAUNCH_NS * _MOST_CYCLES_PER_NS
+        return _UNTIMED_LAUNCH_NS * _MAX_CYCLES_PER_NS
     if not ctas.sm.size:
         return 0
     duration_ns = int(ctas.pre_final_ns.max()) - int(ctas.init_ns.min())
-    return (duration_ns + 2 * _TIMER_SLACK_NS) * _MOST_CYCLES_PER_NS
+    return (duration_ns + 2 * _TIMER_SLACK_NS) * _MAX_CYCLES_PER_NS
 
 
 def far_records(
@@ -159,7 +159,7 @@ def contradicted_records(
     them is wrong: both are left out."""
     at = np.flatnonzero(usable)
     wrong = np.zeros(len(group), dtype=bool)
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         turns = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
         if not turns.size:
             return wrong
@@ -215,7 +215,7 @@ class RecordDecoder:
     scope_of_id: NDArray[np.int16]
     """The scope of each id, or -1; several ids may mean one scope."""
     counter: Counter
-    most_cycles: NDArray[np.int64]
+    max_cycles: NDArray[np.int64]
     """How far apart two records of each CTA can be."""
     stores_moved: bool
     """Whether rings are written as ``parted_starts`` says."""
@@ -286,7 +286,7 @@ class RecordDecoder:
 
     def _put_together(self, records: Records, rows: slice) -> tuple[Records, NDArray[np.bool_]]:
         """The records with the torn ones mended, and which of them are of another time than their CTA."""
-        row, most = records.group // self.ctas.entries.shape[1] - rows.start, self.most_cycles[rows]
+        row, most = records.group // self.ctas.entries.shape[1] - rows.start, self.max_cycles[rows]
         distance = far_records(row, records.cycles, records.scope >= 0, most)
         far = distance != 0
         if self.clock_bits == CLOCK_LOW_BITS or not far.any():
@@ -363,11 +363,11 @@ def record_decoder(
     clock, 0 if unknown."""
     bits = CLOCK_LOW_BITS if clock_bits == CLOCK_LOW_BITS else CLOCK_BITS
     oldest, newest = _ring_ends(ctas, tags)
-    if most_launch_cycles(ctas) < 1 << (bits - 1):
+    if max_launch_cycles(ctas) < 1 << (bits - 1):
         counter = counter_of(oldest, newest, ctas.sm, bits, stores_moved=stores_moved)
-        return RecordDecoder(ctas, scope_of_id, counter, most_cycles(ctas), stores_moved, clock_bits, tags)
+        return RecordDecoder(ctas, scope_of_id, counter, max_cycles(ctas), stores_moved, clock_bits, tags)
     often = often_overflowing(newest, ctas, bits, clock_hz)
-    decoder = RecordDecoder(ctas, scope_of_id, often, most_cycles(ctas), stores_moved, clock_bits, tags)
+    decoder = RecordDecoder(ctas, scope_of_id, often, max_cycles(ctas), stores_moved, clock_bits, tags)
     return replace(decoder, counter=often.lifted(_lowest_of_sm(decoder)))
 
 

@@ -22,10 +22,10 @@ Numbers = NDArray[np.int64]
 Times = NDArray[np.float64]
 
 # With more SMs without work, those that have some get more of what all share: the L2, and memory.
-_LEAST_BUSY = 0.9
+_MIN_BUSY = 0.9
 # Fewer, or on fewer SMs, are no rate.
-_LEAST_ITERATIONS = 50
-_LEAST_SMS = 3
+_MIN_ITERATIONS = 50
+_MIN_SMS = 3
 
 _ITERATIONS = np.dtype([("sm", "i4"), ("start_ns", "i8"), ("end_ns", "i8")])
 
@@ -107,7 +107,7 @@ def _sharing(loop: _Loop) -> Sharing | None:
         return None
     ctas = int(time_ns[2:].argmax()) + 2
     (alone, alone_ns), (shared, shared_ns) = state.rate(1), state.rate(ctas)
-    if min(alone, shared) < _LEAST_ITERATIONS:
+    if min(alone, shared) < _MIN_ITERATIONS:
         return None
     return Sharing(ctas, alone_ns, shared_ns, loop.outside_ns, alone, shared)
 
@@ -159,7 +159,7 @@ class _Loop:
     def _when(self) -> _When:
         begins, ends = merged(self.begins, self.ends)
         at, (busy_sms,) = _levels((begins % self.far_ns, ends % self.far_ns))
-        return _When.of(at, busy_sms >= _LEAST_BUSY * self.sms)
+        return _When.of(at, busy_sms >= _MIN_BUSY * self.sms)
 
 
 def _levels(*spans: tuple[Numbers, Numbers]) -> tuple[Numbers, list[Numbers]]:
@@ -195,7 +195,7 @@ class _State:
         lasted_ns = np.maximum(stops - starts, 1)
         parts = (self._until(stops, ctas) - self._until(starts, ctas)) / lasted_ns
         done = float(parts.sum())
-        if not done or len(np.unique(starts[parts > 0] // self.loop.far_ns)) < _LEAST_SMS:
+        if not done or len(np.unique(starts[parts > 0] // self.loop.far_ns)) < _MIN_SMS:
             return 0.0, 0.0
         return done, float(self.time_ns()[ctas]) / done
 

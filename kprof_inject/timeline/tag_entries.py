@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import scope_ids, stored_values
-from kprof_inject.capture.schema import MOST_TAGS, RECORDS_OF_TAG, SCOPE_IDS
+from kprof_inject.capture.schema import MAX_TAGS, RECORDS_OF_TAG, SCOPE_IDS
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.columns import NO_TAG
 
@@ -78,7 +78,7 @@ class TagIds:
 
 
 def _number(scope: NDArray[np.int64] | int, place: int) -> NDArray[np.int64] | int:
-    return scope * MOST_TAGS + place
+    return scope * MAX_TAGS + place
 
 
 NO_TAGS = TagIds.of({}, ScopeTable(()))

@@ -13,7 +13,7 @@ from kprof_inject.capture.scopes import ScopeKind, ScopeTable, TagInfo
 from kprof_inject.timeline.columns import NO_TAG
 from kprof_inject.timeline.timeline import Timeline
 
-MOST_VALUES = 64
+MAX_VALUES = 64
 """Of one tag: those that take most."""
 
 
@@ -32,7 +32,7 @@ class TagValue:
 
 @dataclass(frozen=True, slots=True)
 class TagStatistics:
-    """One tag of a scope. ``values`` are those that take most in all, or of a mark occur most, at most ``MOST_VALUES``
+    """One tag of a scope. ``values`` are those that take most in all, or of a mark occur most, at most ``MAX_VALUES``
     of the ``distinct`` ones; ``unknown`` is how often the scope ran with a value that the ring lost."""
 
     name: str
@@ -44,7 +44,7 @@ class TagStatistics:
 def tag_statistics(timeline: Timeline) -> tuple[tuple[TagStatistics, ...], ...]:
     """Those of each scope of the table, in its order. Without tags the scopes are not read."""
     sums, scopes = TagSums(timeline.table), range(len(timeline.table.scopes))
-    for block in timeline.blocks() if timeline.table.most_tags else ():
+    for block in timeline.blocks() if timeline.table.max_tags else ():
         sums.add(block)
     return tuple(sums.of(scope) for scope in scopes)
 
@@ -88,7 +88,7 @@ def _statistics(
     distinct, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     totals = np.bincount(which, durations, len(distinct)).astype(np.int64)
     weights = counts if is_mark else totals
-    shown = np.argsort(-weights, kind="stable")[:MOST_VALUES].tolist()
+    shown = np.argsort(-weights, kind="stable")[:MAX_VALUES].tolist()
     rows = (
         TagValue(int(distinct[at]), int(counts[at]), None, None, None)
         if is_mark

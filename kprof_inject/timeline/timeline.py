@@ -31,7 +31,7 @@ from kprof_inject.timeline.nesting import Nesting, crossing, iterations, nest, w
 from kprof_inject.timeline.pairs import Pairs, ScopeRules, scopes_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
 from kprof_inject.timeline.readings import Readings, Tally, WarpTally, readings_of, tally_launch
-from kprof_inject.timeline.records import RecordDecoder, Records, most_cycles, read_raw, record_decoder, recorded_warps
+from kprof_inject.timeline.records import RecordDecoder, Records, max_cycles, read_raw, record_decoder, recorded_warps
 from kprof_inject.timeline.tag_entries import TagIds
 from kprof_inject.timeline.unwrap import Counter
 
@@ -113,7 +113,7 @@ class ScopeBlocks:
         ctas = read_raw(self.launch)
         mode = self.launch.kernel.mode
         decoder = RecordDecoder(
-            ctas, self.scope_of_id, self.counter, most_cycles(ctas), mode.sched_stores, mode.clock_bits, self.tags
+            ctas, self.scope_of_id, self.counter, max_cycles(ctas), mode.sched_stores, mode.clock_bits, self.tags
         )
         for rows in decoder.blocks():
             block = self._block(decoder, rows)
@@ -223,7 +223,7 @@ class Timeline:
     @property
     def columns(self) -> np.dtype[np.void]:
         """``SCOPE_COLUMNS``; with tags those of ``scope_columns``."""
-        return scope_columns(self.table.most_tags)
+        return scope_columns(self.table.max_tags)
 
     def blocks(self) -> Iterator[NDArray[np.void]]:
         """The scopes (``columns``), ordered by CTA row, warp and start, an outer one before those in it. All of a

@@ -35,7 +35,7 @@ class Overhead:
 
     percent: float
     error_percent: float
-    least_error_percent: float = 0.0
+    min_error_percent: float = 0.0
     """What would be left of the error after any number of launches."""
 
     @property
@@ -81,7 +81,7 @@ def overhead_of(clean_ns: NDArray[np.float64], with_records_ns: NDArray[np.float
         step=timer_step_ns((clean_ns, with_records_ns)) * mean_share(*medians_ns),
         method=OF_RECORDS,
     )
-    return None if change is None else Overhead(change.percent, change.error_percent, change.least_error_percent)
+    return None if change is None else Overhead(change.percent, change.error_percent, change.min_error_percent)
 
 
 def overhead_in_pairs(clean_ns: Sequence[float], with_records_ns: Sequence[float]) -> Overhead | None:
@@ -91,13 +91,13 @@ def overhead_in_pairs(clean_ns: Sequence[float], with_records_ns: Sequence[float
     if not pairs.size:
         return None
     change = change_in_pairs(*pairs, step=timer_step_ns(pairs) * mean_share(*np.median(pairs, axis=1)))
-    return None if change is None else Overhead(change.percent, change.error_percent, change.least_error_percent)
+    return None if change is None else Overhead(change.percent, change.error_percent, change.min_error_percent)
 
 
 def is_comparable(clean_ns: NDArray[np.float64]) -> bool:
     """Whether such launches can be compared with those of another process: they are enough, and not too short."""
     repeated = overhead_of(clean_ns, clean_ns)
-    return repeated is not None and repeated.least_error_percent <= _TRUSTED_PERCENT
+    return repeated is not None and repeated.min_error_percent <= _TRUSTED_PERCENT
 
 
 _TRUSTED_PERCENT = 5.0
@@ -276,13 +276,13 @@ def _untold(overhead: Overhead, clean: KernelResources, with_records: KernelReso
     if overhead.error_percent <= _TRUSTED_PERCENT or overhead.low_percent > _TRUSTED_PERCENT:
         return ""
     if clean.replayed_ns:
-        if overhead.least_error_percent > _TRUSTED_PERCENT:
+        if overhead.min_error_percent > _TRUSTED_PERCENT:
             return "the kernel is too short for the timer, whose steps are too coarse; give each launch more work"
         return (
             f"the times of {len(clean.replayed_ns)} launches without records and as many with them, interleaved, "
             "scatter too much; use an idle GPU, or a larger --replay"
         )
-    if overhead.least_error_percent > _TRUSTED_PERCENT:
+    if overhead.min_error_percent > _TRUSTED_PERCENT:
         return (
             f"the kernel is too short: two runs of the same build differ by more than {_TRUSTED_PERCENT:g} %; --replay "
             "50 compares within one process, or give each launch more work"

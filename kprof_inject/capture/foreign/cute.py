@@ -31,9 +31,9 @@ from kprof_inject.quantities import counted
 _ENTRY_WORDS = 4
 _TAGS = 256
 # Of a block's threads and the lanes that a user makes up, there are fewer.
-_MOST_LANES = 1 << 15
-_LONGEST_NS = 1 << 62
-_MOST_SCOPES = 1 << 40
+_MAX_LANES = 1 << 15
+_MAX_CTA_NS = 1 << 62
+_MAX_SCOPES = 1 << 40
 _GIVE_UNITS = "give its number of units (--buffer-units, or units in its description), and save the whole buffer"
 
 
@@ -52,13 +52,13 @@ class Cute:
         start_ns, duration_ns, tag, lane = entries.T
         unit = np.arange(len(entries)) // room
         used = (start_ns != 0) | (duration_ns != 0)
-        sound = used & (start_ns > 0) & (start_ns < _LONGEST_NS) & (duration_ns >= 0) & (duration_ns < _LONGEST_NS)
+        sound = used & (start_ns > 0) & (start_ns < _MAX_CTA_NS) & (duration_ns >= 0) & (duration_ns < _MAX_CTA_NS)
         sound &= (tag >= 0) & (tag < max(names, _TAGS)) & (lane >= 0) & (lane < 1 << 31)
         timed = np.flatnonzero(sound)
         sound[timed] = of_one_launch(start_ns[timed]) & of_one_launch(start_ns[timed] + duration_ns[timed])
         found = _FoundEvents(unit, start_ns, duration_ns, tag, lane, used, sound)
         # Only the atomic mode counts; the others leave 0, or what fitted. What no launch comes to is damaged.
-        counts = np.where(np.abs(slices[:, 0]) < _MOST_SCOPES, slices[:, 0], 0)
+        counts = np.where(np.abs(slices[:, 0]) < _MAX_SCOPES, slices[:, 0], 0)
         return _spans(found, lost=np.maximum(counts - room, 0))
 
 
@@ -130,9 +130,9 @@ def _spans(found: _FoundEvents, lost: NDArray[np.int64]) -> Spans:
     used = np.flatnonzero(found.used)
     sound = found.sound[used]
     cta, lane = _places(found.unit[used], np.where(sound, found.lane[used], 0), sound, len(lost))
-    keys, unit = np.unique(cta * _MOST_LANES + lane, return_inverse=True)
+    keys, unit = np.unique(cta * _MAX_LANES + lane, return_inverse=True)
     units = np.zeros(len(keys), dtype=UNIT_COLUMNS)
-    units["cta"], units["warp"] = np.divmod(keys, _MOST_LANES)
+    units["cta"], units["warp"] = np.divmod(keys, _MAX_LANES)
     units["sm"] = UNKNOWN_SM
     units["damaged"] = np.bincount(unit[~sound], minlength=len(keys))
     units["lost"] = lost_here = _lost_of_units(unit, found.unit[used], lost, len(keys))
@@ -168,7 +168,7 @@ def _places(
     if units == 1:
         return lane, np.zeros_like(lane)
     pairs = np.unique(np.stack([unit[sound], lane[sound]], axis=1), axis=0)
-    if len(np.unique(pairs[:, 1])) < len(pairs) and (not len(pairs) or pairs[:, 1].max() < _MOST_LANES):
+    if len(np.unique(pairs[:, 1])) < len(pairs) and (not len(pairs) or pairs[:, 1].max() < _MAX_LANES):
         return unit, lane
     begins = np.searchsorted(pairs[:, 0], pairs[:, 0])
     keys = pairs[:, 0] << 32 | pairs[:, 1]

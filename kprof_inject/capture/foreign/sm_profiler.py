@@ -42,8 +42,8 @@ _ENTRY = np.dtype(
     ]
 )
 _RANGE, _INSTANT = 0, 1
-_MOST_GROUPS = 1024
-_MOST_SMS = 1 << 16
+_MAX_GROUPS = 1024
+_MAX_SMS = 1 << 16
 _END_OF_TIME_NS = 1 << 62
 _HINT = "save it whole: numpy.save(PATH, profiler.get_buffer().cpu().numpy())"
 
@@ -80,7 +80,7 @@ def _header(words: NDArray[np.uint64]) -> tuple[int, int, int]:
     if len(words) < _HEADER_WORDS:
         raise KprofError(f"the buffer is truncated: it has {len(words)} words, no header", hint=_HINT)
     blocks, groups, room = int(words[0]) >> 32, int(words[0]) & 0xFFFFFFFF, int(words[1]) >> 32
-    if not (blocks and 0 < groups <= _MOST_GROUPS and room):
+    if not (blocks and 0 < groups <= _MAX_GROUPS and room):
         raise KprofError(
             f"the header makes no sense: {blocks} blocks of {groups} groups with room for {room} scopes",
             hint=f"is it an sm-profiler buffer? {_HINT}",
@@ -96,7 +96,7 @@ def _sound(entries: NDArray[np.void], group: NDArray[np.int64], groups: int) -> 
     """Which entries their group can have written."""
     start, end = entries["start_ns"], entries["end_ns"]
     sound: NDArray[np.bool_] = (entries["block"] == group // groups) & (entries["group"] == group % groups)
-    sound &= (entries["event"] < _EVENTS) & (entries["sm"] < _MOST_SMS) & (entries["type"] <= _INSTANT)
+    sound &= (entries["event"] < _EVENTS) & (entries["sm"] < _MAX_SMS) & (entries["type"] <= _INSTANT)
     sound &= (start > 0) & (start < _END_OF_TIME_NS) & (end < _END_OF_TIME_NS)
     sound &= (end == 0) | ((end >= start) & (entries["type"] == _RANGE))
     for column in ("start_ns", "end_ns"):

@@ -23,7 +23,7 @@ from kprof_inject.capture.foreign.entries import (
 )
 from kprof_inject.errors import KprofError
 
-_MOST_GROUPS = 1024
+_MAX_GROUPS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def grid_of(words: NDArray[np.uint64], hint: str) -> Grid:
     if not len(words):
         raise KprofError("the buffer is empty", hint=hint)
     blocks, groups = int(words[0]) & 0xFFFFFFFF, int(words[0]) >> 32
-    if not (blocks and 0 < groups <= _MOST_GROUPS and blocks * groups < len(words)):
+    if not (blocks and 0 < groups <= _MAX_GROUPS and blocks * groups < len(words)):
         raise KprofError(
             f"the header makes no sense: {blocks} blocks of {groups} groups, in a buffer of {len(words)} words",
             hint=hint,

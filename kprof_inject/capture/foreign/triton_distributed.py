@@ -23,7 +23,7 @@ _EMPTY = 0xFFFFFFFFFFFFFFFF
 _START_MASK = 1
 _TASK_SHIFT, _TASK_MASK = 1, 0x7FF
 _GROUP_SHIFT, _GROUP_MASK = 12, 0xFFFFF
-_MOST_SMS = 1 << 12
+_MAX_SMS = 1 << 12
 _HINT = (
     "is it a Triton-distributed buffer, reset before one launch, and saved whole? numpy.save(PATH, "
     "profile_buf.cpu().numpy())"
@@ -42,7 +42,7 @@ class TritonDistributed:
         grid = grid_of(words, _HINT)
         blocks = words[1 : 1 + grid.blocks]
         number, sm = (blocks & np.uint64(0xFFFFFFFF)).astype(np.int64), (blocks >> np.uint64(32)).astype(np.int64)
-        told = (number == np.arange(grid.blocks)) & (sm < _MOST_SMS)
+        told = (number == np.arange(grid.blocks)) & (sm < _MAX_SMS)
         if not told.any():
             raise KprofError("no block says which SM it ran on", hint=_HINT)
         return points_of(words[1 + grid.blocks :], grid, _EMPTY, _tags, np.where(told, sm, UNKNOWN_SM))
