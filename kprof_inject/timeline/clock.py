@@ -126,7 +126,7 @@ def _agree(readings: Readings, lag: int, rate_ns: float) -> NDArray[np.bool_]:
     """Determine whether each reading and the one ``lag`` rows later may be of one counter."""
     clock_ns = (readings.cycles[lag:] - readings.cycles[:-lag]) * rate_ns
     apart_ns = readings.ns[lag:] - readings.ns[:-lag] - clock_ns
-    reading_error_ns = readings.error_ns + rate_ns * readings.reckoned_cycles
+    reading_error_ns = readings.error_ns + rate_ns * readings.estimated_error_cycles
     tolerance_ns = _ERRORS * (reading_error_ns[lag:] + reading_error_ns[:-lag]) + _MAX_RATE_DEVIATION * clock_ns
     tolerance_ns += _MEMORY_DELAY_NS + _MAX_STEPS * readings.step_ns
     agreed: NDArray[np.bool_] = (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])

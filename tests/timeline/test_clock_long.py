@@ -74,7 +74,7 @@ def test_two_readings_without_a_record_at_either_tell_a_rate_however_long_the_ct
         ns=np.array([1_764_000_000_000_000_113, 1_764_000_000_000_000_113 + ns]),
         side=np.array([1, -1], dtype=np.int8),
         error_ns=np.full(2, 60.1, dtype=np.float32),
-        reckoned_cycles=np.zeros(2, dtype=np.float32),
+        estimated_error_cycles=np.zeros(2, dtype=np.float32),
         cta_ns=np.full(2, ns, dtype=np.float32),
         more_shift_ns=0.29 * ns,
         max_shift_ns=0.5 * ns,
