@@ -272,8 +272,8 @@ class Readings:
     ``side`` is +1 for init and -1 for pre-final. ``shift_ns`` is the minimum time between the reading and the record.
     All readings of a launch may have more of it, towards their ``side``, on the order of ``more_shift_ns``; where the
     launch does not determine it, at most ``max_shift_ns`` is likely. Estimated clock values are off by
-    ``estimated_error_cycles``, all in the same direction. ``cta_ns`` is the duration of the reading's CTA. ``min_hz`` is
-    the cycles that the records of a CTA span, over its time: no clock is slower. It is 0 where they span all of it.
+    ``estimated_error_cycles``, all in the same direction. ``cta_ns`` is the duration of the reading's CTA. ``min_hz``
+    is the cycles that the records of a CTA span, over its time: no clock is slower. It is 0 where they span it all.
 
     The timer moves in steps of ``step_ns``. A reading shows the last step, which is half a step late on average. So are
     all times that are fitted to readings, and so they agree with any other reading of that timer.
