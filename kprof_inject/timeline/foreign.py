@@ -27,7 +27,7 @@ from kprof_inject.timeline.columns import (
     smallest,
 )
 from kprof_inject.timeline.nesting import Nesting, crossing, nest, within_children
-from kprof_inject.timeline.overlaps import lanes_of_pairs, one_lane
+from kprof_inject.timeline.overlaps import lanes_of_pairs, single_lane
 from kprof_inject.timeline.pairs import Pairs
 from kprof_inject.timeline.records import contradicted_records
 from kprof_inject.timeline.timeline import Timeline, decode_launch, decode_together
@@ -191,7 +191,7 @@ def _of_recorded(launch: Launch, recorded: Recorded) -> Timeline:
     placed = _placed(recorded)
     count = len(table.scopes)
     nesting = nest(placed.pairs, len(placed.unit))
-    lanes = one_lane(count) if nesting.is_proper else lanes_of_pairs(placed.pairs, placed.unit, count)
+    lanes = single_lane(count) if nesting.is_proper else lanes_of_pairs(placed.pairs, placed.unit, count)
     rows = _rows(launch, placed, units, nesting)
     rows["depth"][lanes.places] = lanes.own
     ctas = _ctas(units, rows)
