@@ -256,7 +256,7 @@ class RecordDecoder:
         number = np.arange(len(group)) + np.repeat(lost - (np.cumsum(kept) - kept), kept)
         scope, is_end = self.scope_of_id[scope_ids(entries)], end_flags(entries)
         tags = self.tags.values(entries, group, scope, is_end)
-        if self.tags.most:
+        if self.tags.max_tags:
             is_record = ~self.tags.entries_of(entries)
             entries, group, number = entries[is_record], group[is_record], number[is_record]
             scope, is_end, tags = scope[is_record], is_end[is_record], tags[is_record]
@@ -265,7 +265,7 @@ class RecordDecoder:
             number,
             scope,
             is_end,
-            self.counter.count_on(clock_values(entries), group),
+            self.counter.unwrap(clock_values(entries), group),
             group[:0],
             first_group,
             lost,
@@ -422,7 +422,7 @@ def _ring_ends(ctas: RawCtas, tags: TagIds) -> tuple[NDArray[np.int64], NDArray[
     ends = np.full((2, *written.shape), -1)
     for end, slot, inwards in zip(ends, (np.where(count > slots, count, 0), count - 1), (1, -1), strict=True):
         entries = _entries_at(ctas, row, warp, slot)
-        for steps in range(1, min(tags.most * RECORDS_OF_TAG, slots - 1) + 1):
+        for steps in range(1, min(tags.max_tags * RECORDS_OF_TAG, slots - 1) + 1):
             further = _entries_at(ctas, row, warp, slot + inwards * steps)
             entries = np.where(tags.entries_of(entries) & (count > steps), further, entries)
         end[row, warp] = clock_values(entries)

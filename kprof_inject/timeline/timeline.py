@@ -151,7 +151,7 @@ class ScopeBlocks:
         ns = never_falling(self.clock.to_ns(records.cycles, ctas.sm[record_row]), records.group)
         elapsed = without_records(records, ns, self.record_cost) if self.record_cost else as_recorded(records, ns)
 
-        scopes = np.empty(len(pairs.scope), dtype=scope_columns(self.tags.most))
+        scopes = np.empty(len(pairs.scope), dtype=scope_columns(self.tags.max_tags))
         scopes["launch"] = self.launch.index
         scopes["cta"] = ctas.cta[row]
         scopes["sm"] = ctas.sm[row]
@@ -168,7 +168,7 @@ class ScopeBlocks:
         scopes["duration_ns"] = duration_ns
         scopes["self_ns"] = duration_ns - within_children(elapsed.ns, pairs, nesting)
         scopes["flags"] = _flags(pairs, nesting, scopes)
-        if self.tags.most:
+        if self.tags.max_tags:
             scopes["tags"] = records.tags[pairs.start_at]
         return scopes
 
