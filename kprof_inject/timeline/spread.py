@@ -66,7 +66,7 @@ def take_quantiles(values: NDArray[np.signedinteger], points: Sequence[float]) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpreadGroups:
-    """Where one scope ran: ``ids`` of the warps, CTAs or SMs, the counts of its runs there, and their total time."""
+    """Counts and total times of a scope's runs, by the ``ids`` of the warps, CTAs or SMs in which it ran."""
 
     ids: NDArray[np.int64]
     counts: NDArray[np.int64]
