@@ -37,7 +37,7 @@ from kprof_inject.timeline.rate import (
 from kprof_inject.timeline.readings import Readings, WarpTally, first_cycles
 from kprof_inject.timeline.timer_lines import Lines, straight_lines
 
-# Shorter times than 8 timer steps say nothing about the rate; 64 steps suffice for a rough one.
+# Times shorter than 8 timer steps do not determine the rate; 64 steps suffice for a rough one.
 _MIN_STEPS = 8
 _ENOUGH_STEPS = 64
 # Pairs sampled for the rough rate, evenly spaced.
@@ -75,8 +75,8 @@ def rough_rate(readings: Readings, nominal_ns: float) -> float:
 def _pairs(readings: Readings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the distances of pairs of readings, in cycles and in nanoseconds.
 
-    Both readings of a pair are on one SM, and as close as the timer's steps allow, so that a counter's jump lies within
-    few pairs.
+    Both readings of a pair are on one SM, and as close as the timer's steps allow, so that a jump of the counter is
+    within few pairs.
     """
     count = len(readings.sm)
     index = np.arange(0, count, 1 + count // _MAX_PAIRS)

@@ -52,12 +52,12 @@ class Phases:
 
     @property
     def before_share(self) -> float:
-        """Share of the time that is before the first loop."""
+        """Share of the time before the first loop."""
         return self.before_ns / self.whole_ns
 
     @property
     def after_share(self) -> float:
-        """Share of the time that is after the last loop."""
+        """Share of the time after the last loop."""
         return self.after_ns / self.whole_ns
 
 
