@@ -108,8 +108,8 @@ def is_saved_array(path: Path) -> bool:
 def read_saved_buffer(path: Path, description: BufferDescription = NO_DESCRIPTION) -> Capture:
     """Open a buffer that was saved with NumPy.
 
-    ``description`` takes precedence over the file next to it (its name and ``.json``). Raises ``KprofError`` if neither
-    gives the format, or if the file is not of that format.
+    ``description`` takes precedence over the JSON file next to the buffer (its name and ``.json``). Raises
+    ``KprofError`` if neither gives the format, or if the buffer is not of that format.
     """
     description_path = path.with_name(f"{path.name}.json")
     if description_path.is_file():
