@@ -18,14 +18,14 @@ from kprof_inject.capture.encoding import Record, decode, encode, read_json
 from kprof_inject.capture.experiments import (
     DELAYS_FILE,
     EXPERIMENT_ENDING,
-    MOST_EXPERIMENT_BYTES,
+    MAX_EXPERIMENT_BYTES,
     DelaysRecord,
     ExperimentRecord,
 )
 from kprof_inject.capture.schema import (
     KERNEL_FILE,
     KERNELS_FOLDER,
-    MOST_TEXT_BYTES,
+    MAX_TEXT_BYTES,
     SOURCES_FILE,
     TTGIR_FILE,
     DumpedKernelRecord,
@@ -65,7 +65,7 @@ class DumpedKernel:
         return self.info.name
 
     def ttgir(self) -> str:
-        data = read_regular(self.ttgir_path, MOST_TEXT_BYTES, _workspace_of_kernel(self.ttgir_path.parent))
+        data = read_regular(self.ttgir_path, MAX_TEXT_BYTES, _workspace_of_kernel(self.ttgir_path.parent))
         return decode_text(data, str(self.ttgir_path))
 
 
@@ -76,7 +76,7 @@ def snapshot_beside(ttgir_path: Path) -> dict[str, str]:
 
 
 def _texts(path: Path, within: Path) -> dict[str, str]:
-    return decode(read_regular(path, MOST_TEXT_BYTES, within), dict[str, str], str(path), _DUMP_AGAIN)
+    return decode(read_regular(path, MAX_TEXT_BYTES, within), dict[str, str], str(path), _DUMP_AGAIN)
 
 
 def _workspace_of_kernel(folder: Path) -> Path:
@@ -358,7 +358,7 @@ def _claimed(parent: Path) -> Path:
 def read_experiments(folder: Path) -> Iterator[tuple[Path, ExperimentRecord]]:
     """Those that ``new_experiment_folder`` got, each with its kernel's folder, which holds its TTGIR and sources."""
     for path in sorted(folder.glob(f"*/*{EXPERIMENT_ENDING}")):
-        data = read_regular(path, MOST_EXPERIMENT_BYTES, folder)
+        data = read_regular(path, MAX_EXPERIMENT_BYTES, folder)
         yield path.parent, decode(data, ExperimentRecord, str(path), "run causal again")
 
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.experiments import ExperimentRecord
-from kprof_inject.capture.foreign_buffer import NOTHING_SAID, BufferDescription, is_saved_array, read_saved_buffer
+from kprof_inject.capture.foreign_buffer import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
 from kprof_inject.capture.model import Capture, Launch
 from kprof_inject.capture.proton_buffer import read_proton_buffer, read_scope_names
 from kprof_inject.capture.proton_header import is_proton_buffer
@@ -61,7 +61,7 @@ _SCOPE_BYTES = 240
 def open_capture(
     place: Path,
     names_path: Path | None = None,
-    said: BufferDescription = NOTHING_SAID,
+    said: BufferDescription = NO_DESCRIPTION,
     *,
     redact: bool = False,
 ) -> Capture:
@@ -78,7 +78,7 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
     if is_saved_array(place):
         _refuse(names_path, place, "--scope-names is for a file with Proton's host_buffer", "use --names")
         return read_saved_buffer(place, said)
-    if said != NOTHING_SAID:
+    if said != NO_DESCRIPTION:
         _refuse(
             place,
             place,

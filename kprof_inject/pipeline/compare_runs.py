@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.ring_sizes import MOST_LAUNCH_BYTES
+from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.quantities import listed, size_text
@@ -147,7 +147,7 @@ def _larger_buffer(captures: Sequence[Path], say: Say) -> tuple[str, ...]:
     if fit is None:
         return ()
     kernels = listed(list(dict.fromkeys(need.kernel.name for need in fit.losses)), _MOST_KERNELS)
-    if fit.launch_bytes > MOST_LAUNCH_BYTES:
+    if fit.launch_bytes > MAX_LAUNCH_BYTES:
         say(f"{kernels} lost records; keeping all would take {size_text(fit.launch_bytes)} for one launch")
         return ()
     options = ("--buffer", fit.mode.buffer, "--buffer-bytes", str(fit.mode.buffer_bytes))

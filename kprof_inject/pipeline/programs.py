@@ -13,7 +13,7 @@ from kprof_inject.calibration.calibrate import add_record_costs
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import left_out_launches, read_capture, seen_launches
 from kprof_inject.capture.resources import without_empty
-from kprof_inject.capture.ring_sizes import MOST_LAUNCH_BYTES
+from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted, listed
@@ -108,7 +108,7 @@ def run_and_fit(
         return folder, exit_code
     _say_losses(fit.losses, say)
     options = f"--buffer {fit.mode.buffer} --buffer-bytes {fit.mode.buffer_bytes}"
-    limit_bytes = min(choice.max_bytes, MOST_LAUNCH_BYTES)
+    limit_bytes = min(choice.max_bytes, MAX_LAUNCH_BYTES)
     if fit.launch_bytes > limit_bytes:
         say(
             f"not rerun: {options} would keep all records, but the {fit.largest.ctas} CTAs of "
@@ -204,7 +204,7 @@ def _say_losses(losses: Iterable[Need], say: Say) -> None:
     for loss in losses:
         say(
             f"{loss.kernel.name}: {loss.lost} of {loss.written} records were lost; a warp wrote "
-            f"up to {loss.most_in_warp}, and its ring holds {loss.ring_records}"
+            f"up to {loss.max_in_warp}, and its ring holds {loss.ring_records}"
         )
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kprof_inject.capture.schema import MOST_TAGS
+from kprof_inject.capture.schema import MAX_TAGS
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.quantities import listed
 from kprof_inject.select.functions import Function
@@ -93,8 +93,8 @@ def parse_tags(text: str) -> tuple[str, tuple[Tag, ...]]:
         if found["name"] in tags:
             raise _wrong(text, one, f"two tags of one scope are named {found['name']!r}")
         tags[found["name"]] = Tag(found["name"], found["value"])
-    if len(tags) > MOST_TAGS:
-        raise _wrong(text, written[MOST_TAGS], f"a scope has {MOST_TAGS} tags at most")
+    if len(tags) > MAX_TAGS:
+        raise _wrong(text, written[MAX_TAGS], f"a scope has {MAX_TAGS} tags at most")
     return selector, tuple(tags.values())
 
 
@@ -104,7 +104,7 @@ def _wrong(text: str, tag: str, what: str) -> KprofError:
 
 def together(tags: Sequence[Tag], more: Sequence[Tag]) -> tuple[Tag, ...]:
     """All of them; of two with one name the first."""
-    return tuple({tag.name: tag for tag in (*reversed(more), *reversed(tags))}.values())[::-1][:MOST_TAGS]
+    return tuple({tag.name: tag for tag in (*reversed(more), *reversed(tags))}.values())[::-1][:MAX_TAGS]
 
 
 def backend_of(view: ModuleView) -> str:

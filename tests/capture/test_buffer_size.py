@@ -6,7 +6,7 @@ import pytest
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.ring_sizes import (
-    MOST_LAUNCH_BYTES,
+    MAX_LAUNCH_BYTES,
     chosen_buffer_bytes,
     keeps_occupancy,
     mode_of_kernel,
@@ -115,4 +115,4 @@ def test_no_smaller_buffer_is_useful_below_16_records_a_warp() -> None:
 def test_a_launch_stays_within_what_a_kernel_can_reckon() -> None:
     smaller = smaller_buffer_bytes(Mode("global", 65536), 40_000, 4, 1 << 40)
     assert smaller == 32768
-    assert 40_000 * row_bytes(65536, 4) > MOST_LAUNCH_BYTES
+    assert 40_000 * row_bytes(65536, 4) > MAX_LAUNCH_BYTES

@@ -22,7 +22,7 @@ tl = pytest.importorskip("triton.language")
 
 import kprof_inject  # noqa: E402
 from kprof_inject import Mode  # noqa: E402
-from kprof_inject.calibration.measure import beside_work_in, measure, record  # noqa: E402
+from kprof_inject.calibration.measure import costs_next_to_work, measure, record  # noqa: E402
 from kprof_inject.capture.reader import read_capture  # noqa: E402
 from kprof_inject.capture.record_costs import MeasuredCost  # noqa: E402
 
@@ -70,7 +70,7 @@ def test_beside_work_a_record_costs_little_and_never_less_than_nothing(
     figures: dict[str, dict[str, Any]], tmp_path: Path, mode: Mode
 ) -> None:
     """A little less than nothing, as it may come out, is taken for nothing: here it is as it came out."""
-    after_start, after_end = beside_work_in(record(tmp_path, torch.cuda.get_device_name(), "", mode))
+    after_start, after_end = costs_next_to_work(record(tmp_path, torch.cuda.get_device_name(), "", mode))
     figures.setdefault(words(mode), {})["beside work"] = {"after start": after_start, "after end": after_end}
     print(f"{words(mode)}: beside work {after_start} after a start, {after_end} after an end")
     least, most = PLAUSIBLE_BESIDE_WORK_CYCLES

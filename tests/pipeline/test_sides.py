@@ -61,7 +61,7 @@ def test_where_none_is_lost_nothing_runs_twice(tmp_path: Path, commands: list[li
 def test_what_would_take_too_much_memory_is_not_tried(
     tmp_path: Path, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare_runs, "MOST_LAUNCH_BYTES", 1000)
+    monkeypatch.setattr(compare_runs, "MAX_LAUNCH_BYTES", 1000)
     said: list[str] = []
     profile_in_turn(
         [ComparedSide("B", tmp_path / "B")], ComparedRounds(1, ["func"], "*", "all", ["prog.py"]), said.append

@@ -9,7 +9,7 @@ import pytest
 from golden import FIXTURES, fixture_id, fixtures, form_of, kernel_of, read
 from planning import insertion_of, plan_of, tagged_loops
 
-from kprof_inject.capture.schema import MOST_TAGS, ScopeTableRecord
+from kprof_inject.capture.schema import MAX_TAGS, ScopeTableRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import strip
 from kprof_inject.select.plan import scope_table
@@ -238,7 +238,7 @@ def test_how_tags_are_written() -> None:
         ("--tag a=b --tag 2=c", 22, "cannot read the tag '2=c'"),
         ("--tag a=b=c", 12, "cannot read the tag 'a=b=c'"),
         ("--tag a=b --tag a=c", 22, "two tags of one scope are named 'a'"),
-        (" ".join(f"--tag t{number}=x" for number in range(MOST_TAGS + 1)), 100, "a scope has 8 tags at most"),
+        (" ".join(f"--tag t{number}=x" for number in range(MAX_TAGS + 1)), 100, "a scope has 8 tags at most"),
     ],
 )
 def test_a_tag_that_is_none(tags: str, column: int, what: str) -> None:

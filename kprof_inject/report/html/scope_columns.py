@@ -203,7 +203,7 @@ def _block(scopes: NDArray[np.void], timeline: Timeline, rows: CtaRows) -> Itera
             elapsed_ns - duration_ns,
             duration_ns - scopes["self_ns"],
             elapsed_cycles - expected_cycles,
-            *_tags(scopes, timeline.table.most_tags),
+            *_tags(scopes, timeline.table.max_tags),
         )
     )
 
