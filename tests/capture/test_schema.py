@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, make_format_1, start
-from snapshots import check, check_cases
+from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
@@ -65,6 +65,9 @@ PROCESS, LAUNCHES, END = "p0/process.json", "p0/launches.jsonl", "p0/end.json"
 KERNEL_JSON, TIMING = "p0/kernels/v0/kernel.json", "p0/kernels/v0/timing.json"
 
 
+OWN_PARENT, DESCENDING, NO_LINE = (
+    SCOPE | change for change in ({"parent": 0}, {"parent": -1, "lines": [9, 8]}, {"parent": -1, "lines": [0, 8]})
+)
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (END, {"left_out": None}, "$.left_out"),
     (END, {"left_out": {"x": -1}}, "$.left_out[...]"),
@@ -90,15 +93,15 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (KERNEL_JSON, {"layout": "untimed"}, "$.layout"),
     (KERNEL_JSON, {"layout": "spiral"}, "$.layout"),
     (KERNEL_JSON, {"scope_ids": {"256": "kernel"}}, "key in $.scope_ids"),
-    (KERNEL_JSON, {"scope_table": {"version": 1, "scopes": [SCOPE | {"parent": 0}]}}, "$.scope_table"),
+    (KERNEL_JSON, {"scope_table": {"version": 1, "scopes": [OWN_PARENT]}}, "$.scope_table"),
     (
         KERNEL_JSON,
-        {"scope_table": {"version": 1, "scopes": [SCOPE | {"parent": -1, "lines": [9, 8]}]}},
+        {"scope_table": {"version": 1, "scopes": [DESCENDING]}},
         "$.scope_table.scopes[0]",
     ),
     (
         KERNEL_JSON,
-        {"scope_table": {"version": 1, "scopes": [SCOPE | {"parent": -1, "lines": [0, 8]}]}},
+        {"scope_table": {"version": 1, "scopes": [NO_LINE]}},
         "$.scope_table.scopes[0].lines[0]",
     ),
     (KERNEL_JSON, {"scope_table": {"version": 1, "scopes": [SCOPE | {"parent": -1}] * 300}}, "$.scope_table.scopes"),
@@ -124,11 +127,9 @@ def refusal_of(older: Path, folder: Path, file: str, values: dict[str, Any]) -> 
     return refusal(capture)
 
 
-def brief(value: object) -> str | None:
-    return json.dumps(value)[:60] if isinstance(value, dict) else None
-
-
-@pytest.mark.parametrize(("file", "values", "field"), REFUSED, ids=brief)
+@pytest.mark.parametrize(
+    ("file", "values", "field"), REFUSED, ids=lambda value: json.dumps(value)[:60] if isinstance(value, dict) else None
+)
 def test_a_value_that_is_none_is_refused_by_its_field(
     older: Path, tmp_path: Path, file: str, values: dict[str, Any], field: str
 ) -> None:
@@ -138,13 +139,9 @@ def test_a_value_that_is_none_is_refused_by_its_field(
 
 
 def test_what_is_said_of_values_that_are_none(older: Path, tmp_path: Path) -> None:
-    said = {}
-    for number, (file, values, _) in enumerate(REFUSED):
-        # Where the JSON parser fails depends on the file's length.
-        said[f"{file} {brief(values)}"] = refusal_of(older, tmp_path / str(number), file, values).partition(" (byte ")[
-            0
-        ]
-    check_cases("capture/values", said)
+    said = [refusal_of(older, tmp_path / str(number), file, values) for number, (file, values, _) in enumerate(REFUSED)]
+    # Where the JSON parser fails depends on the file's length.
+    check("capture/values", "\n".join(one.partition(" (byte ")[0] for one in said))
 
 
 @pytest.mark.parametrize("file", [PROCESS, LAUNCHES, END, KERNEL_JSON, TIMING])
