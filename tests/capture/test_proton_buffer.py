@@ -115,7 +115,7 @@ def test_iterations_of_which_only_the_starts_were_recorded_are_told_by_that(tmp_
 
 def test_a_name_for_an_id_that_no_scope_has_is_an_error(tmp_path: Path) -> None:
     path = save_file(tmp_path, buffer_words(ctas(1, 1), slots=8), 1)
-    with pytest.raises(KprofError, match=r"scope id 256: .* 0 to 255"):
+    with pytest.raises(KprofError, match=r"id 256: .* 0 to 255"):
         read_proton_buffer(path, {256: "load"})
 
 

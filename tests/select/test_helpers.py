@@ -265,7 +265,7 @@ def test_a_helper_that_a_reduction_calls_gets_no_records() -> None:
     for selector in ("op(tt.atomic_rmw)", "op(tt.call)", "line(12)"):
         plan = plan_of(COMBINE, selector)
         assert plan.scopes == ()
-        assert {reason for _, reason in missed(plan)} == {"inside tt.reduce, which Triton lowers once per element"}
+        assert {reason.split(", ")[0] for _, reason in missed(plan)} == {"inside tt.reduce"}
     assert sequence(COMBINE, "func").startswith("[func tt.reduce")
 
 
@@ -273,4 +273,4 @@ def test_a_call_in_a_reduction_is_not_covered() -> None:
     plan = plan_of(COMBINE, "func(combine)")
 
     assert plan.scopes == ()
-    assert missed(plan) == [("tt.call", "inside tt.reduce, which Triton lowers once per element")]
+    assert [(name, reason.split(", ")[0]) for name, reason in missed(plan)] == [("tt.call", "inside tt.reduce")]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from snapshots import check
 
-from kprof_inject.errors import KprofError
+from kprof_inject.errors import KprofError, printable_lines
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker, markers_in
 from kprof_inject.select.python_source import Sources
 
@@ -450,7 +450,7 @@ def test_a_wrong_marker(text: str, at: str) -> None:
 
 
 def test_what_wrong_markers_are_told() -> None:
-    check("select/markers", "\n\n".join(refusal(text).render() for text, _ in WRONG))
+    check("select/markers", "\n\n".join(printable_lines(refusal(text).render()) for text, _ in WRONG))
 
 
 def refusal(text: str) -> KprofError:
