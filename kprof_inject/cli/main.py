@@ -24,7 +24,7 @@ _GROUPS = {
     },
     "Read what was captured": {
         "report": "Show the limit, what to try, and where the time goes.",
-        "explain": "Print the same as compact JSON for agents; answer questions.",
+        "explain": "Print the same as compact JSON for agents.",
         "diff": "Report what changed between two captures of a kernel.",
         "view": "Show the timeline in the Perfetto UI, in your browser.",
         "trace": "Write the timeline as a trace or a table.",

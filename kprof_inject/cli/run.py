@@ -8,9 +8,8 @@ import click
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.cli.console import say, say_next_step
-from kprof_inject.cli.options import PROGRAM_SETTINGS, path_type, program_argument
+from kprof_inject.cli.options import PROGRAM_SETTINGS, WorkspaceOrDefault, path_type, program_argument
 from kprof_inject.cli.recording_options import capture_options
-from kprof_inject.cli.workspace_first import WorkspaceOrDefault
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import run, run_and_fit
 from kprof_inject.runtime.launching.launches import LaunchChoice

@@ -13,7 +13,7 @@ from fake_gpu.known_cost import keep_cost
 from programs.child import Ended, fake_gpu_path
 
 from kprof_inject.cli import compare as compare_command
-from kprof_inject.cli.compared_settings import ComparedSettings
+from kprof_inject.cli.compare import ComparedSettings
 from kprof_inject.pipeline.compare_runs import ComparedRounds, ComparedSide, first_slower
 from kprof_inject.report.diff.change_verdicts import ChangeVerdict
 from kprof_inject.workspace import Workspace

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -36,8 +35,7 @@ FAILED = [
     "report --kernel nope",
     "report --launch 7",
     "explain nope",
-    "explain --question 'changed 1 7'",
-    "explain --question 'share nope'",
+    "explain 7",
     "trace nope",
     "trace kprof_out/captures/9",
     "trace -o no/t.json",
@@ -100,7 +98,7 @@ USAGE = [
     "insert --tag lr=lr",
     "insert -o out.ttgir",
     "explain --budget 0",
-    "explain --question nope",
+    "explain --question share",
     "strip",
     "run",
     "dump",
@@ -203,8 +201,7 @@ def test_captures_have_numbers(kprof: CommandLine) -> None:
     a, b = (f"kprof_out/captures/00{number}" for number in (1, 2))
     assert kprof("diff", "1", "2").stdout == kprof("diff", a, b).stdout
     assert kprof("report", "1").stdout == kprof("report", a).stdout != kprof("report").stdout
-    asked = [kprof("explain", "--question", f"changed {sides}").stdout for sides in ("1 2", f"{a} {b}")]
-    assert len({json.loads(answer)["text"] for answer in asked}) == 1
+    assert kprof("explain", "1").stdout == kprof("explain", a).stdout != kprof("explain").stdout
     kprof("trace", "1")
     assert (kprof.folder / a / "trace.json").exists()
     assert diagnosis(kprof("report", "7").stderr) == ["error: kprof_out has no capture 7", "hint: it has 1, 2"]

@@ -20,7 +20,7 @@ from fake_runs import FakeRuns
 
 from kprof_inject.analysis.causal.slopes import kernel_slopes
 from kprof_inject.analysis.interpreter.executions import evaluated
-from kprof_inject.pipeline.delay_builds import CausalChoice, prepare
+from kprof_inject.pipeline.causal_runs import CausalChoice, prepare
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.runtime.launching import kernel_experiment, memory_copies, subject
 from kprof_inject.runtime.launching.launches import NO_REPLAYS, REPLAYS, parse_launches

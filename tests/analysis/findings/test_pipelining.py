@@ -10,8 +10,7 @@ from known_kernels import sentences_of
 from known_loops import found, launched
 from snapshots import check
 
-from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.findings.pipelining import too_few_stages
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.launch import LaunchAnalysis

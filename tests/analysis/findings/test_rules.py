@@ -12,8 +12,8 @@ from known_kernels import ITERATIONS, Known, evidence_of, found_in, launched, ru
 from snapshots import check
 
 from kprof_inject.analysis.findings.rules import judge_by_rules
+from kprof_inject.analysis.roofs.operation_work import NO_WORK
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
-from kprof_inject.analysis.roofs.work import NO_WORK
 from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import decode_launch
 

@@ -12,8 +12,8 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.roofs.limits import limit_of
 from kprof_inject.analysis.roofs.memory import DramBound
+from kprof_inject.analysis.roofs.operation_work import NO_WORK
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
-from kprof_inject.analysis.roofs.work import NO_WORK
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.timeline.idle import IdleSms

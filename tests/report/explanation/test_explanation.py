@@ -18,10 +18,9 @@ from programs.child import REPO
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.errors import KprofError
-from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text, tokens_of
-from kprof_inject.report.explanation.explanation_schema import Answer, Explanation, json_schema
+from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text, short_name, short_text, tokens_of
+from kprof_inject.report.explanation.explanation_schema import Explanation, json_schema
 from kprof_inject.report.explanation.gathering import explanation
-from kprof_inject.report.explanation.shortening import short_name, short_text
 from kprof_inject.report.terminal.screens import answers_text
 
 SCHEMA = REPO / "docs/explain.schema.json"
@@ -190,9 +189,8 @@ def test_the_schema_that_is_shipped_is_that_of_the_records() -> None:
 
 def test_the_schema_asks_for_every_field_and_allows_later_ones(known: dict[str, list[LaunchAnalysis]]) -> None:
     found = told(known["demo"])
-    for record in (Explanation, Answer):
-        defined = json_schema()["$defs"][record.__name__]
-        assert {"what", *(field.name for field in msgspec.structs.fields(record))} == {*defined["required"]}
+    defined = json_schema()["$defs"]["Explanation"]
+    assert {"what", *(field.name for field in msgspec.structs.fields(Explanation))} == {*defined["required"]}
     for change in ({"schema": 2}, {"what": "answer"}, {"findings": [{}]}, {"kernel": None}):
         assert not VALIDATOR.is_valid({**found, **change})
     assert VALIDATOR.is_valid({**found, "later": 1})

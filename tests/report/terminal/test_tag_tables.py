@@ -8,7 +8,7 @@ from buffers import Cta, Scope, end, save_launch, start, tagged
 from screens import lines_shown
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.report.terminal.room import Room
+from kprof_inject.report.terminal.tables import Room
 from kprof_inject.report.terminal.tag_tables import print_more_tags, print_tags
 from kprof_inject.timeline.timeline import decode_launch
 
