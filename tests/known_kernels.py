@@ -123,6 +123,11 @@ def the_finding(timeline: Timeline) -> Finding:
     return finding
 
 
+def sentences_of(finding: Finding) -> str:
+    """What a report says of it, for a snapshot."""
+    return f"{finding.sentence}\n{finding.advice}"
+
+
 def evidence_of(timeline: Timeline, summary: LaunchSummary | None = None) -> Evidence:
     """What rules get of a launch of whose module nothing is known."""
     summary = summary or summarise(timeline)

@@ -140,7 +140,7 @@ def test_a_run_measures_it_once_and_the_capture_has_it(kprof: Kprof, tmp_path: P
     first = kprof("profile", "-o", workspace, "--at", "func", "--", EXAMPLES / "vector_add.py")
     again = kprof("run", workspace, "--", EXAMPLES / "vector_add.py")
     name = torch.cuda.get_device_name()
-    assert f"measuring the record cost on {name}, once for this workspace and mode" in first.stderr
+    assert f"measuring the record cost on {name}" in first.stderr
     assert "could not be" not in first.stderr
     assert "measuring" not in again.stderr
     expected = here(tmp_path / "here", Mode())

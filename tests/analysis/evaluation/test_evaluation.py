@@ -530,7 +530,7 @@ KNOWN = {
     "an argument that is a bit": Kernel(
         INTEGERS + ARGUMENT_BIT, parameters="%p: !tt.ptr<i32>, %flag: i1", arguments=(4096, 1)
     ),
-    "an argument that is a bit of 0": Kernel(
+    "a bit argument of 0": Kernel(
         INTEGERS + ARGUMENT_BIT, parameters="%p: !tt.ptr<i32>, %flag: i1", arguments=(4096, 0)
     ),
     "early returns": Kernel(INTEGERS + RETURNS),
@@ -539,10 +539,10 @@ KNOWN = {
     "constants behind attributes": Kernel(INTEGERS + ATTRIBUTED),
     "partitions": Kernel(INTEGERS + PARTITIONS),
     "a loop with a condition": Kernel(INTEGERS + WHILE, grid=(7, 1, 1)),
-    "a condition that passes fewer values on": Kernel(INTEGERS + FEWER, grid=(9, 1, 1)),
-    "a condition that passes more values on": Kernel(INTEGERS + MORE, grid=(5, 1, 1)),
+    "a condition that passes less on": Kernel(INTEGERS + FEWER, grid=(9, 1, 1)),
+    "a condition that passes more on": Kernel(INTEGERS + MORE, grid=(5, 1, 1)),
     "a condition that passes nothing on": Kernel(INTEGERS + NONE, grid=(4, 1, 1)),
-    "parts of tiles, while there are any": Kernel(INTEGERS + STREAMED, grid=(5, 1, 1)),
+    "parts of tiles in a loop": Kernel(INTEGERS + STREAMED, grid=(5, 1, 1)),
 }
 """All that they access is known."""
 
@@ -662,8 +662,8 @@ def test_what_hangs_on_memory_is_unknown(name: str) -> None:
 
 
 def test_a_loop_with_a_condition_is_the_same_in_the_generic_form() -> None:
-    custom = run(KNOWN["a condition that passes fewer values on"])
-    text = KNOWN["a condition that passes fewer values on"].text
+    custom = run(KNOWN["a condition that passes less on"])
+    text = KNOWN["a condition that passes less on"].text
     for printed, generic in (
         ("scf.while (%k = %x, %n = %c0) : (i32, i32) -> i32 {", '"scf.while"(%x, %c0) ({\n    ^bb0(%k: i32, %n: i32):'),
         ("scf.condition(%goes_on) %both : i32", '"scf.condition"(%goes_on, %both) : (i1, i32) -> ()'),
