@@ -93,7 +93,7 @@ def test_an_assumed_clock_is_called_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "case"),
     [
-        ("assumed", "no nominal rate, and the timer does not say"),
+        ("assumed", "no nominal rate, no timer reading"),
         ("nominal", "no nominal rate, and no timer"),
     ],
 )
