@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from known_launch import known_launch
 from known_reports import KINDS, one
 from programs.child import REPO
+from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.errors import KprofError
@@ -137,7 +138,8 @@ def test_of_many_launches_the_one_in_the_middle_is_explained(known: dict[str, li
 def test_what_is_missing_is_told(known: dict[str, list[LaunchAnalysis]]) -> None:
     found = told(known["lost records"])
     assert found["records"] == {"written": 100, "lost": 40, "damaged": 0, "unpaired": 0}
-    assert "40.0 % of the records were lost" in found["verdict"]["text"]
+    assert "40.0 %" in found["verdict"]["text"]
+    check("report/lost-verdict", found["verdict"]["text"])
     assert found["next"]["command"] == "kprof-inject profile --fit -- PROG"
     clock = told(known["no clock"])["clock"]
     assert (clock["source"], clock["nominal_mhz"], clock["error_percent"]) == ("assumed", None, None)
