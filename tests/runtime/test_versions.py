@@ -11,6 +11,7 @@ import pytest
 import triton
 from golden import fixture_id, installed_fixtures, read
 from planning import insertion_of
+from snapshots import check
 from test_lower import described
 from triton._C import libtriton
 from triton.backends import backends
@@ -85,8 +86,9 @@ def test_what_is_missing_is_named(
 
     with pytest.raises(KprofError) as caught:
         installed_version()
-    assert caught.value.what == f"Triton {triton.__version__} lacks what kprof-inject needs from it: {missing}"
-    assert caught.value.hint == "versions 3.5 to 3.9 are known to work; use one of them, or a newer kprof-inject"
+    assert caught.value.what.startswith(f"Triton {triton.__version__} lacks ")
+    assert caught.value.what.endswith(f": {missing}")
+    check("runtime/versions", caught.value.hint)
 
 
 def test_a_triton_without_proton_is_refused_when_records_are_to_be_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
