@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import triton
 from command_line import CommandLine
-from golden import fixture_id, installed_fixtures, read
+from golden import fixture_id, read
 from programs.child import run_child
+from triton_oracle import installed_fixtures
 
 
 def fixture(kernel: str) -> str:
