@@ -17,7 +17,7 @@ from programs.child import REPO
 AGAINST = {
     "imports point down": [
         ("pipeline.captures", "cli.console"),
-        ("export.registry", "pipeline.captures"),
+        ("export.formats", "pipeline.captures"),
         ("report.kernel_names", "api"),
         ("capture.model", "timeline.timeline"),
         ("ttgir.parser", "capture.schema"),
@@ -33,14 +33,14 @@ AGAINST = {
         ("timeline.timeline", "timeline.axis"),
     ],
     "imports point down in the analysis": [
-        ("analysis.evaluation.accesses", "analysis.roofs.work"),
+        ("analysis.interpreter.accesses", "analysis.roofs.work"),
         ("analysis.roofs.limits", "analysis.findings.finding"),
-        ("analysis.summary", "analysis.flights.in_flight"),
+        ("analysis.summary", "analysis.async_work.in_flight"),
     ],
     "imports point down in the reports": [
         ("report.terminal.tables", "report.diff.table"),
-        ("report.html.overview", "report.terminal.tables"),
-        ("report.kernel_names", "report.html.overview"),
+        ("report.html.overview_tab", "report.terminal.tables"),
+        ("report.kernel_names", "report.html.overview_tab"),
     ],
     "imports point down in the runtime": [
         ("runtime.devices.torch_device", "runtime.launching.launches"),
