@@ -19,7 +19,7 @@ def test_all_of_them_are_collected_without_triton_and_torch(tmp_path: Path) -> N
     command = re.search(r"pytest -n 2 (tests/.*)", (REPO / "CONTRIBUTING.md").read_text())
     assert command is not None
     folders = [REPO / word for word in command[1].split()]
-    options = ("--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider", "--rootdir", REPO, "-c", REPO / "pyproject.toml")
+    options = ("--collect-only", "-q", "-p", "no:cacheprovider", "-c", REPO / "pyproject.toml")
 
     ended = run_python("-c", WITHOUT_THEM, *options, *folders, folder=tmp_path)
 
