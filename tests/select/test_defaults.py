@@ -24,24 +24,6 @@ def source(*lines: str) -> dict[str, str]:
     return {FILE: "\n".join(("@triton.jit", "def k(x):", *lines, ""))}
 
 
-def test_the_function_and_its_loops() -> None:
-    assert sequence(TEXT) == ("[func tt.store [loop[0] scf.for [iter[0] tt.store } iter[0]] loop[0]] func] tt.return")
-    assert counts(plan_of(TEXT)) == {"func": 1, "loop": 1, "iter": 1}
-
-
-def test_a_kernel_without_loops_has_its_function() -> None:
-    assert sequence(kernel(STORE)) == "[func tt.store func] tt.return"
-
-
-def test_markers_go_before() -> None:
-    marked = source(
-        "    tl.store(x, 1)  # kprof: first", "    for i in range(9):", "        tl.store(x, 2)  # kprof: second"
-    )
-
-    assert sequence(TEXT, sources=marked) == ("[first tt.store first] scf.for [second tt.store second] } tt.return")
-    assert counts(plan_of(TEXT, sources=marked)) == {"marker": 2}
-
-
 def test_markers_of_functions_elsewhere_do_not() -> None:
     elsewhere = source("    tl.store(x, 1)", "    for i in range(9):", "        tl.store(x, 2)")
     elsewhere[FILE] += "\n\ndef other():\n    tl.store(x)  # kprof: other\n"
@@ -67,19 +49,6 @@ def test_where_nothing_is_left_of_any_marker_the_function_and_its_loops_are_take
     assert plan.selections[0].findings.dropped == (Dropped(f"gone ({FILE}:6)", "operation"),)
 
 
-def test_a_marker_of_which_nothing_is_left_is_not_there_to_select() -> None:
-    marked = source(
-        "    tl.store(x, 1)", "    for i in range(9):", "        tl.store(x, 2)", "    y = x + 1  # kprof: gone"
-    )
-    with pytest.raises(KprofError) as caught:
-        insertion_of(TEXT, "marker(gone)", sources=marked)
-
-    assert caught.value.what == (
-        f"the selector 'marker(gone)' matches nothing in k: the compiler left no operation of gone ({FILE}:6)"
-    )
-    assert caught.value.hint == "you can select: func, loop[0], iter[0], parts, op(tt.store)"
-
-
 @pytest.mark.parametrize(
     ("selector", "meant"),
     [
@@ -102,13 +71,6 @@ def test_a_selector_that_finds_nothing_names_the_nearest(selector: str, meant: s
     assert caught.value.what == f"the selector {selector!r} matches nothing in k"
     meant_words = caught.value.hint.split("? you can select: ")[0]
     assert meant_words.removeprefix("did you mean ").split(" or ")[0] == meant
-
-
-def test_a_selector_unlike_anything_has_what_there_is() -> None:
-    with pytest.raises(KprofError) as caught:
-        insertion_of(kernel(STORE), "line(99999)")
-
-    assert caught.value.hint == "you can select: func, op(tt.store)"
 
 
 def test_a_hint_does_not_name_everything() -> None:
