@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import triton
 from command_line import CommandLine
-from golden import fixture_id, installed_fixtures, read
+from golden import fixture_id, read
 from programs.child import run_child
 from snapshots import check
+from triton_oracle import installed_fixtures
 
 
 def fixture(kernel: str) -> str:

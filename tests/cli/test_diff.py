@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from buffers import SM_CLOCK_HZ, Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 from command_line import CommandLine
-from golden import beside, form_of, installed_fixtures, kernel_of, read
+from golden import beside, form_of, kernel_of, read
 from programs.child import REPO, Ended
 from snapshots import check
+from triton_oracle import installed_fixtures
 
 from kprof_inject.report.diff.structure import changes_between
 from kprof_inject.report.diff.structure_text import change_lines

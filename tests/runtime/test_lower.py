@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import triton
-from golden import beside, fixture_id, form_of, installed_fixtures, kernel_of, one_of_each_kernel, read
+from golden import beside, fixture_id, form_of, kernel_of, read
 from planning import fixture_view, insertion_of, plans_of
 from snapshots import check
 from triton.backends.compiler import GPUTarget
+from triton_oracle import installed_fixtures, one_of_each_kernel
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import Target

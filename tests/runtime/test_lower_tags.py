@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import beside, fixture_id, installed_fixtures, read
+from golden import beside, fixture_id, read
 from planning import insertion_of, tagged_loops
 from triton._C.libtriton import llvm
+from triton_oracle import installed_fixtures
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import RECORDS_OF_TAG, Target

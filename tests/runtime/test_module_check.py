@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from golden import fixture_id, installed_fixtures, kernel_of, read
+from golden import fixture_id, kernel_of, read
+from triton_oracle import installed_fixtures
 
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError

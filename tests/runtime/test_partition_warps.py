@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import triton
-from golden import fixture_id, form_of, installed_fixtures, read
+from golden import fixture_id, form_of, read
 from planning import plan_of
 from specialised import warps_of_partitions
 from triton._C.libtriton import ir, passes
 from triton.backends.compiler import GPUTarget
+from triton_oracle import installed_fixtures
 
 from kprof_inject.runtime.compiling.instrumentation import read_module
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 import triton
-from golden import fixture_id, installed_fixtures, read
+from golden import fixture_id, read
 from planning import insertion_of
 from snapshots import check
 from test_lower import described
@@ -17,6 +17,7 @@ from triton._C import libtriton
 from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 from triton.runtime import _allocation, cache
+from triton_oracle import installed_fixtures
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError

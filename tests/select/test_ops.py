@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from planning import counts, insertion_of, plan_of
-from small_modules import TWO_RECORDS, found, kernel, missed, sequence
+from small_modules import found, kernel, missed, sequence
 from snapshots import check
 
 from kprof_inject.errors import KprofError
@@ -36,35 +36,6 @@ def test_globs(glob: str, count: int) -> None:
     text = kernel(LOAD, "ttg.local_load %s : i32", STORE, 'tt.print "x: " {hex = false} : %x', "gpu.barrier")
 
     assert counts(plan_of(text, f"op({glob})", "func")) == ({f"op({glob})": count, "func": 1} if count else {"func": 1})
-
-
-def test_a_loop_is_an_operation_too() -> None:
-    text = kernel(LOOP, f"  {LOAD} @6", "} @5")
-    plan = plan_of(text, "op(scf.for)", "loop", "iter")
-
-    assert sequence(text, "loop=out", "op(scf.for)=in") == "[out [in scf.for tt.load } in] out] tt.return"
-    assert found(plan) == [("scf.for", "function", 2, 0), ("loop[0]", "function", 2, 0), ("iter[0]", "body", 1, 0)]
-
-
-def test_an_operation_that_is_all_of_a_block_stands_inside_its_scope() -> None:
-    text = kernel(LOOP, f"  {LOAD}", "}")
-
-    assert sequence(text, "op(tt.load)=x", "iter=each") == "scf.for [each [x tt.load x] } each] tt.return"
-    assert sequence(text, "op(tt.load)=x", "iter=each", style=TWO_RECORDS) == (
-        "scf.for [each [x tt.load x] each] } tt.return"
-    )
-
-
-def test_adjacent_operations_end_before_the_next_begins() -> None:
-    assert sequence(kernel(LOAD, LOAD, LOAD), "op(tt.load)=x") == (
-        "[x#0 tt.load x#0] [x#1 tt.load x#1] [x#2 tt.load x#2] tt.return"
-    )
-
-
-def test_quoted_names() -> None:
-    text = kernel('%r = "tt.reduce"(%x) <{axis = 0 : i32}> ({', "^bb0(%l: f32):", "  tt.reduce.return %l : f32", "})")
-
-    assert sequence(text, "op(tt.reduce)=x") == "[x tt.reduce ^bb0(%l: f32): tt.reduce.return }) x] tt.return"
 
 
 def test_the_end_of_a_block_gets_no_record() -> None:
@@ -103,13 +74,6 @@ def test_what_is_lowered_once_per_element_gets_no_record(owner: str) -> None:
     assert str(caught.value.where) == "<ttgir>:5:7"
 
 
-def test_a_name_that_no_operation_has() -> None:
-    with pytest.raises(KprofError) as caught:
-        insertion_of(kernel(LOAD, STORE), "op(tt.loads)")
-
-    check("select/errors", caught.value.render(), "an operation by another name")
-
-
 def test_asynchronous_work_and_its_waits_and_nothing_else() -> None:
     text = kernel(
         "%t = ttg.async_copy_global_to_local %p, %s : tensor<8x!tt.ptr<f16>, #b> -> <8xf16, #s, #smem, mutable>",
@@ -133,9 +97,3 @@ def test_asynchronous_work_and_its_waits_and_nothing_else() -> None:
         "ttng.wait_barrier",
         "ttng.tc_gen5_commit",
     ]
-
-
-def test_without_asynchronous_work_there_is_nothing() -> None:
-    with pytest.raises(KprofError) as caught:
-        insertion_of(kernel(LOAD), "async")
-    check("select/errors", caught.value.render(), "no asynchronous work")

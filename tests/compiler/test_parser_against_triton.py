@@ -5,25 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from golden import (
-    beside,
-    fixture_id,
-    fixtures,
-    form_of,
-    installed_fixtures,
-    one_of_each_kernel,
-    our_tree,
-    parse_with_triton,
-    read,
-    triton_tree,
-)
+from golden import fixture_id, our_tree, read
+from triton_oracle import installed_fixtures, one_of_each_kernel, parse_with_triton, triton_tree
 from ttgir_forms import FORMS, Form
 
 from kprof_inject.ttgir.parser import parse
 
 INSTALLED = installed_fixtures()
-AS_USUAL = {beside(path, ""): path for path in fixtures() if not form_of(path)}
-IN_ANOTHER_FORM = [path for path in fixtures() if form_of(path)]
 TARGETS = {"cuda-80", "cuda-90", "cuda-100", "hip-gfx942", "hip-gfx950"}
 
 
@@ -45,14 +33,6 @@ def test_a_fixture_printed_without_locations(path: Path) -> None:
 
     assert "loc(#loc" not in bare
     assert our_tree(parse(bare)) == triton_tree(path)
-
-
-@pytest.mark.parametrize("path", IN_ANOTHER_FORM, ids=fixture_id)
-def test_a_kernel_is_the_same_in_every_form(path: Path) -> None:
-    usual = AS_USUAL[beside(path, "")]
-
-    assert read(path) != read(usual)
-    assert our_tree(parse(read(path))) == our_tree(parse(read(usual)))
 
 
 @pytest.mark.triton

@@ -1,4 +1,4 @@
-"""What is counted of elementwise work is no more than the machine code has that Triton makes, here for sm_90."""
+"""We count no more elementwise work than there is in the machine code that Triton makes for sm_90."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from golden import FIXTURES
+from triton_oracle import GPUTarget, triton
 
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.roofs.computed_elements import computed_shares
@@ -21,8 +22,7 @@ from kprof_inject.analysis.roofs.memory import passes_by_l1
 from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work, work_of
 from kprof_inject.ttgir.parser import parse
 
-triton = pytest.importorskip("triton")
-
+HOPPER = GPUTarget("cuda", 90, 32)
 THREADS, ELEMENTS = 128, 1024
 KERNEL = """\
 import triton
@@ -52,8 +52,6 @@ _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)"
 
 
 def compiled(folder: Path, lines: Sequence[str], element: str, out: str, cast: str) -> Any:
-    from triton.backends.compiler import GPUTarget
-
     path = folder / "made.py"
     path.write_text(KERNEL.format(elements=ELEMENTS, cast=cast, lines="\n    ".join(lines)))
     spec = importlib.util.spec_from_file_location("made", path)
@@ -64,7 +62,7 @@ def compiled(folder: Path, lines: Sequence[str], element: str, out: str, cast: s
     signature = {"x_ptr": f"*{element}", "y_ptr": f"*{element}", "out_ptr": f"*{out}", "n": "i32"}
     aligned = {(place,): [["tt.divisibility", 16]] for place in range(4)}
     source = triton.compiler.ASTSource(module.kernel, signature, {}, aligned)
-    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": THREADS // 32})
+    return triton.compile(source, target=HOPPER, options={"num_warps": THREADS // 32})
 
 
 def instructions(cubin: bytes, folder: Path) -> Counter[str]:
@@ -155,16 +153,33 @@ def test_no_more_integers_are_counted_than_computed(tmp_path: Path, expression: 
 @pytest.mark.parametrize("is_aligned", [True, False])
 def test_copies_pass_by_the_l1_where_they_have_16_bytes(tmp_path: Path, is_aligned: bool) -> None:
     """As PTX says: ``cp.async.cg`` passes by, ``cp.async.ca`` does not."""
-    from triton.backends.compiler import GPUTarget
-
     text = (FIXTURES / "3.6.0" / "cuda-90" / "gluon_async_pipeline.ttgir").read_text()
     path = tmp_path / "kernel.ttgir"
     path.write_text(text if is_aligned else text.replace(": i32 {tt.divisibility = 16 : i32}", ": i32"))
-    made = triton.compile(str(path), target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+    made = triton.compile(str(path), target=HOPPER).asm["ptx"]
     assert ("cp.async.cg" in made, "cp.async.ca" in made) == (is_aligned, not is_aligned)
     ran = evaluated(path.read_text(), str(path), (1, 1, 1), (None,) * 4)
     copies = [one.access for one in ran.operations if one.access and "async_copy" in one.operation.name]
     assert {passes_by_l1(one, ran.module.aliases) for one in copies} == {is_aligned}
+
+
+ALU = re.compile(r"(IADD3|LOP3|SHF|ISETP|VIMNMX|VIADDMNMX|VIADD|F?SEL|FMNMX|FSETP|PRMT|LEA|PLOP3|SGXT|I2FP)\b")
+NO_PRODUCTS = ("IMAD.MOV", "IMAD.SHL", "IMAD.IADD", "IMAD.X")
+
+
+def test_machine_code_has_no_fewer_instructions(tmp_path: Path) -> None:
+    """Of dropout, most of which makes random numbers; it has no loop."""
+    path = FIXTURES / "3.6.0" / "cuda-90" / "dropout.ttgir"
+    code = instructions(triton.compile(str(path), target=HOPPER).asm["cubin"], tmp_path)
+    total, threads = NO_WORK, 128
+    for work in work_with_integers(parse(path.read_text())).values():
+        total += work
+    alu = sum(count for name, count in code.items() if ALU.match(name))
+    products = sum(
+        count for name, count in code.items() if name.startswith("IMAD") and not name.startswith(NO_PRODUCTS)
+    )
+    assert 0.5 * alu < total.logic / threads <= alu
+    assert 0.9 * products < total.integer_multiplications / threads <= products
 
 
 _OF_ONE = (
