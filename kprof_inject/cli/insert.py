@@ -18,7 +18,7 @@ from kprof_inject.pipeline.insertion import changed_sources, insert_kernels, ins
 from kprof_inject.select.plan import scope_table
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.style import Style
-from kprof_inject.workspace import Workspace, snapshot_beside
+from kprof_inject.workspace import Workspace, saved_sources
 from kprof_inject.workspace_lock import held
 from kprof_inject.workspace_paths import is_meant, named
 
@@ -70,7 +70,7 @@ def command(
             raise click.UsageError("--json and the instrumented text cannot both go to stdout; give -o or --dry-run")
         text, name = read_input(place)
         require_place_for(output, plan_path)
-        snapshot = snapshot_beside(place)
+        snapshot = saved_sources(place)
         view = view_of(text, name, snapshot)
         done = [insert_module(view, parse_selectors(selectors), style)]
         if writes and plan_path:

@@ -19,7 +19,7 @@ from kprof_inject.pipeline.insertion import view_of, views_in
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.select.candidates import Candidate, outline
 from kprof_inject.ttgir.locations import SourcePoint
-from kprof_inject.workspace import DumpedKernel, Workspace, snapshot_beside
+from kprof_inject.workspace import DumpedKernel, Workspace, saved_sources
 from kprof_inject.workspace_paths import is_meant, named
 
 
@@ -107,7 +107,7 @@ def _outlines(place: Path) -> tuple[list[Outline], list[KprofError]]:
     """What is in each kernel, and why others cannot be read."""
     if not is_meant(place):
         text, name = read_input(place)
-        alone = view_of(text, name, snapshot_beside(place))
+        alone = view_of(text, name, saved_sources(place))
         return [Outline(alone.kernel, alone.module.file, outline(alone))], []
     workspace = Workspace.open(place)
     kernels = workspace.require_kernels()
