@@ -119,7 +119,7 @@ def _end(profile: Profile, folder: Path) -> None:
     """Print the results; nothing if no kernel was launched."""
     from kprof_inject.errors import KprofError
     from kprof_inject.runtime import faults
-    from kprof_inject.workspace_paths import named
+    from kprof_inject.workspace_paths import workspace_argument
 
     try:
         profile.__exit__(None, None, None)
@@ -127,7 +127,8 @@ def _end(profile: Profile, folder: Path) -> None:
             faults.say(f"{name} ran without records: {reason}")
         if profile.timelines:
             faults.write_stderr(f"{profile.report()}\n".encode())
-            faults.say(f"more: kprof-inject report{named(folder)} -v; timeline: kprof-inject view{named(folder)}")
+            argument = workspace_argument(folder)
+            faults.say(f"more: kprof-inject report{argument} -v; timeline: kprof-inject view{argument}")
         elif others := profile.passed_over:
             faults.say(f"no launch was recorded: --kernel does not match {', '.join(others)}")
     except KprofError as error:

@@ -37,11 +37,11 @@ from kprof_inject.files import decode_text, read_regular, write_bytes, write_jso
 from kprof_inject.workspace_paths import (
     MARK_FILE,
     how_to_make,
-    into,
-    named,
     require_no_links,
     require_ours,
     where_to_look,
+    workspace_argument,
+    workspace_option,
 )
 
 WORKSPACE_VERSION = 1
@@ -165,7 +165,7 @@ class Workspace:
         if version != WORKSPACE_VERSION:
             raise KprofError(
                 f"{folder} has workspace version {version}, this program uses {WORKSPACE_VERSION}",
-                hint=f"dump again: kprof-inject dump{into(folder)} -- PROG",
+                hint=f"dump again: kprof-inject dump{workspace_option(folder)} -- PROG",
             )
         require_no_links(folder)
         return cls(folder)
@@ -231,7 +231,10 @@ class Workspace:
         """Return the latest capture's folder. Raises ``KprofError`` if there is no capture yet."""
         if folders := self.capture_folders():
             return folders[-1]
-        step = f"run{named(self.folder)}" if self.plans_folder.exists() else f"profile{into(self.folder)}"
+        if self.plans_folder.exists():
+            step = f"run{workspace_argument(self.folder)}"
+        else:
+            step = f"profile{workspace_option(self.folder)}"
         raise KprofError(f"{self.folder} has no capture yet", hint=f"make one: kprof-inject {step} -- PROG")
 
     def write_kernel(self, variant: str, info: DumpedKernelRecord, ttgir: str, sources: dict[str, str]) -> None:
@@ -250,7 +253,7 @@ class Workspace:
         """Return the dumped kernels, ordered by name. Raises ``KprofError`` if there are none."""
         if kernels := self.kernels():
             return kernels
-        hint = f"dump them: kprof-inject dump{into(self.folder)} -- PROG"
+        hint = f"dump them: kprof-inject dump{workspace_option(self.folder)} -- PROG"
         raise KprofError(f"{self.folder} contains no kernels", hint=hint)
 
     def kernel(self, variant: str) -> DumpedKernel:
@@ -344,7 +347,7 @@ class Workspace:
         """Return the latest experiment's folder. Raises ``KprofError`` if there is no experiment yet."""
         if begun := self.experiment_folders():
             return begun[-1]
-        hint = f"make one: kprof-inject causal{named(self.folder)} -- PROG"
+        hint = f"make one: kprof-inject causal{workspace_argument(self.folder)} -- PROG"
         raise KprofError(f"{self.folder} has no experiment yet", hint=hint)
 
     def _read(self, path: Path, kind: type[Record]) -> Record:

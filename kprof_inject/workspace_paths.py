@@ -25,17 +25,17 @@ def is_workspace(folder: Path) -> bool:
     return (folder / MARK_FILE).is_file()
 
 
-def named(workspace: Path) -> str:
+def workspace_argument(workspace: Path) -> str:
     """Return the argument for a command that reads this workspace: empty for the default one."""
     return "" if workspace == DEFAULT_WORKSPACE else f" {quote(str(workspace))}"
 
 
-def into(workspace: Path) -> str:
+def workspace_option(workspace: Path) -> str:
     """Return the option for a command that makes this workspace: empty for the default one."""
     return "" if workspace == DEFAULT_WORKSPACE else f" -o {quote(str(workspace))}"
 
 
-def is_meant(place: Path) -> bool:
+def may_be_workspace(place: Path) -> bool:
     """Return whether a place that a user named is a workspace, or a missing one, rather than a file."""
     return place.is_dir() or place == DEFAULT_WORKSPACE
 
@@ -50,10 +50,10 @@ def where_to_look(missing: Path, takes: Callable[[Path], bool] = Path.exists, co
 
     It names similar ones in the same folder that ``command`` takes, and the way to make a workspace.
     """
-    suggestion = named_alike(missing, takes)
+    suggestion = similar_places(missing, takes)
     around = next((parent for parent in missing.parents if is_workspace(parent)), None)
     if around is not None:
-        return f"{suggestion}the last capture of a workspace: kprof-inject {command}{named(around)}"
+        return f"{suggestion}the last capture of a workspace: kprof-inject {command}{workspace_argument(around)}"
     # A name with an ending was meant as a file.
     if missing.suffix:
         return f"{suggestion}name a workspace, a capture or a file"
@@ -66,13 +66,13 @@ def where_to_find_modules(missing: Path) -> str:
     """Return the hint for a command that takes a workspace's kernels or a ``.ttgir`` file, but no capture."""
     around = next((parent for parent in missing.parents if is_workspace(parent)), None)
     if around is not None:
-        return f"{named_alike(missing, is_module)}name its workspace: {quote(str(around))}"
+        return f"{similar_places(missing, is_module)}name its workspace: {quote(str(around))}"
     if missing.suffix:
-        return f"{named_alike(missing, is_module)}name a workspace or a .ttgir file, or - for stdin"
+        return f"{similar_places(missing, is_module)}name a workspace or a .ttgir file, or - for stdin"
     return where_to_look(missing, lambda path: is_workspace(path) or (path.is_file() and is_module(path)))
 
 
-def named_alike(missing: Path, takes: Callable[[Path], bool] = Path.exists) -> str:
+def similar_places(missing: Path, takes: Callable[[Path], bool] = Path.exists) -> str:
     """Ask for places with a similar name in the folder of a missing one, if ``takes`` accepts them; may be empty."""
     siblings = [path for path in missing.parent.glob("*") if not path.name.startswith(".") and takes(path)]
     return did_you_mean(missing.name, (path.name for path in siblings), 1, lambda name: str(missing.parent / name))
@@ -81,7 +81,7 @@ def named_alike(missing: Path, takes: Callable[[Path], bool] = Path.exists) -> s
 def how_to_make(workspace: Path) -> str:
     """Return the commands that make a workspace."""
     return (
-        f"make one: kprof-inject profile{into(workspace)} -- PROG; without a GPU: kprof-inject demo -o "
+        f"make one: kprof-inject profile{workspace_option(workspace)} -- PROG; without a GPU: kprof-inject demo -o "
         f"{quote(str(workspace))}"
     )
 
