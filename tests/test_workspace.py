@@ -63,12 +63,12 @@ def test_what_steps_made_is_put_back_where_making_it_anew_fails(tmp_path: Path) 
     workspace, kernel = with_kernel(tmp_path)
     workspace.write_plan(kernel, {"scopes": []}, "module {}\n")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(KprofError), workspace.made_anew():
+    with pytest.raises(KprofError), workspace.results_replaced():
         assert workspace.kernels() == [] and not workspace.plans_folder.exists()
         with_kernel(tmp_path, "other-1", "other")
         raise KprofError("failed")
     assert sorted(tmp_path.rglob("*")) == before
-    with workspace.made_anew():
+    with workspace.results_replaced():
         workspace.write_kernel("other-1", INFO, "module {}\n", {})
     assert [kernel.variant for kernel in workspace.kernels()] == ["other-1"]
     assert sorted(os.listdir(tmp_path)) == ["kernels", "workspace.json"]

@@ -47,7 +47,7 @@ from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, requ
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
-from kprof_inject.workspace_paths import named
+from kprof_inject.workspace_paths import workspace_argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class _Printed:
             click.echo(slopes_json(slopes))
         else:
             print_slopes(slopes, table_console())
-            say(f"next: kprof-inject report{named(workspace.folder)}, whose findings count these slopes")
+            say(f"next: kprof-inject report{workspace_argument(workspace.folder)}, whose findings count these slopes")
 
     def _write_page(self, path: Path, workspace: Workspace, capture: Capture | None) -> None:
         from kprof_inject.report.html.document import write_html

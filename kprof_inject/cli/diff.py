@@ -41,7 +41,7 @@ from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, into, is_module, is_workspace
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, workspace_option
 
 _SIDES = ("A", "B")
 _OF_MODULES = ("place", "other", "as_json")
@@ -178,8 +178,8 @@ def _last_two(place: Path) -> tuple[Path, Path]:
         raise click.UsageError("Missing argument 'B': the capture or workspace to compare A with.")
     folders = Workspace.open(place).capture_folders()
     if len(folders) < len(_SIDES):
-        again = f"profile once more: kprof-inject profile{into(place)} -- PROG"
-        twice = f"profile before a change and after it: kprof-inject profile{into(place)} -- PROG"
+        again = f"profile once more: kprof-inject profile{workspace_option(place)} -- PROG"
+        twice = f"profile before a change and after it: kprof-inject profile{workspace_option(place)} -- PROG"
         raise KprofError(
             f"{place} has {counted(len(folders), 'capture')}, but diff compares two",
             hint=f"{again if folders else twice}; or name two: kprof-inject diff A B",

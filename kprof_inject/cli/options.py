@@ -60,12 +60,12 @@ def offered(texts_of: Callable[[Path], list[str]], ctx: click.Context, incomplet
 def _selectors_of(place: Path) -> list[str]:
     from kprof_inject.pipeline.insertion import view_of, views_in
     from kprof_inject.select.candidates import candidates
-    from kprof_inject.workspace import Workspace, snapshot_beside
+    from kprof_inject.workspace import Workspace, saved_sources
 
     if place.is_dir():
         views = [view for view in views_in(Workspace.open(place)) if not isinstance(view, KprofError)]
     else:
-        views = [view_of(read_text(place), str(place), snapshot_beside(place))]
+        views = [view_of(read_text(place), str(place), saved_sources(place))]
     return list(dict.fromkeys(text for view in views for text in candidates(view)))
 
 

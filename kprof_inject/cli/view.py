@@ -30,7 +30,7 @@ from kprof_inject.viewing.site import (
     offline_ui,
     open_trace,
 )
-from kprof_inject.workspace_paths import is_meant, where_to_look
+from kprof_inject.workspace_paths import may_be_workspace, where_to_look
 
 _MOST_MINUTES_TO_FETCH = 10
 
@@ -98,7 +98,7 @@ def _require_fetched(server: TraceServer) -> None:
 
 def _trace_of(place: Path) -> TraceToShow:
     """What to show; of a capture it is made first."""
-    if is_meant(place):
+    if may_be_workspace(place):
         return _trace_of_capture(place)
     if not place.exists():
         raise KprofError(f"{place} does not exist", hint=where_to_look(place, _is_shown, "view"))

@@ -32,7 +32,7 @@ from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import headers_duration_ns, launch_duration_ns
 from kprof_inject.workspace import Workspace, read_experiments
-from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_meant, is_module, is_workspace, where_to_look
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, may_be_workspace, where_to_look
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ def open_capture(
 
 
 def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Capture:
-    if not (place.exists() or is_meant(place)):
+    if not (place.exists() or may_be_workspace(place)):
         raise KprofError(f"{place} does not exist", hint=where_to_look(place, _is_read))
     if is_saved_array(place):
         _refuse(names_path, place, "--scope-names is for a file with Proton's host_buffer", "use --names")
@@ -93,7 +93,7 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
             hint="compare it with another .ttgir file: kprof-inject diff A.ttgir B.ttgir; what can be timed in it: "
             f"kprof-inject list {quote(str(place))}",
         )
-    if not is_meant(place):
+    if not may_be_workspace(place):
         raise KprofError(f"{place} is not a Proton buffer", hint=_instead_of(place))
     _refuse(
         names_path,

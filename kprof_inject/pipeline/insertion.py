@@ -18,7 +18,7 @@ from kprof_inject.select.candidates import candidates
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan, scope_table
 from kprof_inject.select.python_source import Sources
-from kprof_inject.select.record_bound import most_records
+from kprof_inject.select.record_bound import max_records
 from kprof_inject.select.relaunch import relaunch
 from kprof_inject.select.selectors import Selector
 from kprof_inject.select.sites import Found
@@ -140,7 +140,7 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
     text = done.insertion.text
     if has_helpers(done.insertion.module):  # parsing once more costs as much as all the rest
         text = lowerable(parse(text, str(done.kernel.ttgir_path)))
-    bound = most_records(done.insertion.view, done.insertion.plan)
+    bound = max_records(done.insertion.view, done.insertion.plan)
     of_kernel = {"most_records": bound, "relaunch": msgspec.to_builtins(relaunch(done.insertion.module))}
     workspace.write_plan(done.kernel, {**scope_table(done.insertion.plan), **of_kernel}, text)
 

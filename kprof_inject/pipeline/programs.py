@@ -41,7 +41,7 @@ def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program
     there are none to save: the earlier ones stay."""
     reports_folder = workspace.new_reports_folder("dump")
     session = Session("dump", str(workspace.folder.resolve()), str(reports_folder.resolve()), kernel=kernel_glob)
-    with workspace.made_anew():
+    with workspace.results_replaced():
         exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
         reports = read_reports(reports_folder)
         kernels = workspace.kernels()

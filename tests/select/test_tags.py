@@ -14,7 +14,7 @@ from kprof_inject.capture.schema import MAX_TAGS, ScopeTableRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import strip
 from kprof_inject.select.plan import scope_table
-from kprof_inject.select.record_bound import most_records
+from kprof_inject.select.record_bound import max_records
 from kprof_inject.select.selectors import parse_selector
 from kprof_inject.select.tags import CARRIER, Tag
 from kprof_inject.ttgir.parser import parse
@@ -77,7 +77,7 @@ def test_the_records_of_tags_stand_before_the_start_of_their_scope() -> None:
         {"name": "n", "record": "write --tag n", "value": "%n"},
         {"name": "small", "record": "write --tag small", "value": "%small"},
     ]
-    assert most_records(done.view, done.plan) == 2 + 2 * 2 + 2, "with the kernel's body"
+    assert max_records(done.view, done.plan) == 2 + 2 * 2 + 2, "with the kernel's body"
 
 
 @pytest.mark.parametrize(

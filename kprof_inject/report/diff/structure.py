@@ -31,7 +31,7 @@ from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.ssa_values import argument_names, argument_types
-from kprof_inject.workspace import snapshot_beside
+from kprof_inject.workspace import saved_sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _code_at(text: SourceText, point: SourcePoint) -> str:
 def changes_between(a: Path, b: Path) -> ModuleChanges:
     """Raises ``KprofError`` if a file cannot be read, or evaluated."""
     modules = [parse(read_text(path), str(path)) for path in (a, b)]
-    texts = [SourceText(snapshot_beside(path)) for path in (a, b)]
+    texts = [SourceText(saved_sources(path)) for path in (a, b)]
     with evaluating():
         changes = structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
         return ModuleChanges(
