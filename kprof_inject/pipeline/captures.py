@@ -283,10 +283,10 @@ def run_to_decode(launches: Sequence[Launch]) -> JobRunner:
 
 def run_to_write(timelines: Sequence[Timeline]) -> JobRunner:
     """How to write these launches. A fork has all that it writes of one in memory."""
-    most_scopes = max((timeline.scope_count for timeline in timelines), default=0)
+    max_scopes = max((timeline.scope_count for timeline in timelines), default=0)
     launches = [timeline.launch for timeline in timelines]
     most_bytes = max((launch.buffer_bytes for launch in launches), default=0)
-    return _run(launches, most_scopes * _SCOPE_BYTES, most_bytes)
+    return _run(launches, max_scopes * _SCOPE_BYTES, most_bytes)
 
 
 def _run(launches: Sequence[Launch], given_bytes: int, read_bytes: int) -> JobRunner:

@@ -50,7 +50,8 @@ def differing_facts(kernels: Sequence[DumpedKernel]) -> dict[str, dict[str, str]
     """For each variant: what differs between the kernels of its name; nothing for the only one.
 
     Other options than those of ``CONFIG`` count only where these do not tell two variants apart. Variants that nothing
-    else tells apart have their key as ``variant``."""
+    else tells apart have their key as ``variant``.
+    """
     by_name = sorted(kernels, key=lambda kernel: kernel.name)
     groups = [list(group) for _, group in groupby(by_name, key=lambda kernel: kernel.name)]
     return {variant: facts for group in groups for variant, facts in _in_group(group).items()}

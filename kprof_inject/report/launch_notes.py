@@ -15,7 +15,7 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import GroupSpread, IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
 
-LEAST_ROOF = 0.01
+MIN_ROOF_SHARE = 0.01
 """What takes less of a scope limits nothing."""
 
 
@@ -23,7 +23,7 @@ def roof_notes(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> 
     """What part of each scope would be left if nothing but its busiest unit took time. ``scopes`` are the launch's."""
     by_unit: dict[str, list[str]] = {}
     for roof in speed_of_light.roofs:
-        if roof.part >= LEAST_ROOF:
+        if roof.part >= MIN_ROOF_SHARE:
             by_unit.setdefault(roof.unit, []).append(f"{scopes[roof.index].distinct_name} {percent(roof.part)}")
     yield from _impossible_roofs(speed_of_light, scopes)
     if not by_unit:
@@ -70,7 +70,8 @@ _NOTABLE = 1.25
 
 def spread_notes(scopes: Sequence[ScopeSummary], warp: str = "warp", cta: str = "CTA") -> Iterator[str]:
     """A line for each scope in which warps, CTAs or SMs stand out, and one for all that is even. ``warp`` and ``cta``
-    are what these are called."""
+    are what these are called.
+    """
     even: list[GroupSpread] = []
     rest = f"all {warp}s, {cta}s and SMs"
     for scope in scopes:

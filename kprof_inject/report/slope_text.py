@@ -91,7 +91,8 @@ def _disturbances(slopes: KernelSlopes) -> Iterator[str]:
 
 def slope_rows(slopes: KernelSlopes) -> list[dict[str, Any]]:
     """Those that matter most first. ``scope`` is the index of the same scope in the launch's table, None if it was not
-    recorded; ``time`` and ``path`` are its shares of the warps' time and of the critical path."""
+    recorded; ``time`` and ``path`` are its shares of the warps' time and of the critical path.
+    """
     return [
         {
             "name": printable(place.name),

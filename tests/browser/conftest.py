@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, sync_playwright
 from shown_page import Show, ShownPage, open_page
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.report.html.document import MOST_SCOPES, write_html
+from kprof_inject.report.html.document import MAX_SCOPES, write_html
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 _MANY_SCOPES = 500_000
@@ -32,13 +32,13 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
     """Opens a page that is there, or of timelines. At the test's end nothing may have gone wrong in any."""
     shown: list[ShownPage] = []
 
-    def opened(*what: Path | Timeline, most_scopes: int = MOST_SCOPES, **options: Any) -> ShownPage:
+    def opened(*what: Path | Timeline, max_scopes: int = MAX_SCOPES, **options: Any) -> ShownPage:
         path = tmp_path / f"page-{len(shown)}.html"
         reports = [LaunchAnalysis.of(timeline) for timeline in what if isinstance(timeline, Timeline)]
         if what and isinstance(what[0], Path):
             path = what[0]
         else:
-            write_html(path, reports, most_scopes=most_scopes)
+            write_html(path, reports, max_scopes=max_scopes)
         shown.append(open_page(browser, path, **options))
         return shown[-1]
 

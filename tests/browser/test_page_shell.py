@@ -145,7 +145,7 @@ def test_lost_records_are_hatched_and_told(show: Show, tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_into_the_page_is_told(show: Show, tmp_path: Path) -> None:
-    page = show(timeline_of(tmp_path, sms=4), most_scopes=12)
+    page = show(timeline_of(tmp_path, sms=4), max_scopes=12)
     notice = page.page.locator("#notice").inner_text()
     assert "2 of 4 CTAs" in notice
     assert "12 of 24 scopes" in notice

@@ -1,8 +1,9 @@
-"""What changed from A to B, of a launch as a whole and of one scope: is it the kernel's, the clock's, or chance?"""
+"""Verdicts on a change from A to B, of a launch or of one scope: the kernel, the clock, or noise."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -17,17 +18,18 @@ from kprof_inject.report.diff.scope_matching import NOWHERE, ScopeIdentity, Scop
 from kprof_inject.timeline.comparison import Change, change_between, noise_floor, timer_step_ns, typical
 
 _SAME_CLOCK = 0.01
-"""Within it clocks are alike: each is fitted to a quarter of a per cent or so, and what times differ by then is within
-the noise from process to process."""
+"""Clocks within 1 % count as equal: each fit is within a quarter of a per cent or so, and the times then differ by less
+than the noise from process to process."""
 
 _TOO_COARSE_PERCENT = 25.0
-"""Whoever compares kernels is after less than a quarter: an interval that wide says nothing."""
+"""Intervals wider than 25 % are uninformative: users compare kernels for smaller changes."""
 
 _NO_BOUND_PERCENT = 100.0
+"""An interval with a larger error is printed as unknown."""
 
 
 class ChangeVerdict(Enum):
-    """``NEW`` and ``GONE`` are of a scope that ran in B alone, or in A alone."""
+    """Verdict on a change; ``NEW`` and ``GONE`` are for a scope that ran in B alone, or in A alone."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -45,27 +47,30 @@ _BY_DIRECTION = {1: ChangeVerdict.SLOWER, 0: ChangeVerdict.SAME, -1: ChangeVerdi
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The SMs' clock of both sides, as it was measured; None where it was not."""
+    """Measured SM clock rates of both sides; None where a side has no measured rate."""
 
     a_hz: float | None
     b_hz: float | None
 
     @property
     def differ(self) -> bool:
+        """True if both rates are known and differ by more than 1 %."""
         if not self.a_hz or not self.b_hz:
             return False
         return abs(math.log(self.b_hz / self.a_hz)) > _SAME_CLOCK
 
     def __str__(self) -> str:
+        """Return both rates as ``1.50 GHz vs 1.98 GHz``."""
         return " vs ".join("unknown" if hz is None else f"{hz / 1e9:.2f} GHz" for hz in (self.a_hz, self.b_hz))
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A change in time and the same in cycles, None where they cannot be told, and what is said of them.
+    """Verdict on a change, with the change in time and in cycles; None where one cannot be computed.
 
-    A kernel that changed is slower, or faster, in cycles as well; where the clocks differ and it is not, the clock is
-    all that is known to have changed."""
+    A kernel that changed is slower, or faster, in cycles as well. If the clocks differ and the cycles do not confirm
+    the change, only the clock is known to have changed.
+    """
 
     verdict: ChangeVerdict
     change: Change | None
@@ -73,9 +78,11 @@ class Judged:
 
     @property
     def changed(self) -> bool:
+        """True if the verdict is slower or faster."""
         return self.verdict in (ChangeVerdict.SLOWER, ChangeVerdict.FASTER)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the verdict and both changes as JSON values."""
         return {
             "verdict": self.verdict.value,
             "change": change_json(self.change),
@@ -83,7 +90,8 @@ class Judged:
         }
 
 
-def judged(change: Change | None, cycles: Change | None, clocks: Clocks) -> Judged:
+def judge_change(change: Change | None, cycles: Change | None, clocks: Clocks) -> Judged:
+    """Return the change in time and in cycles with the verdict on them."""
     return Judged(_verdict(change, cycles, clocks), change, cycles)
 
 
@@ -96,7 +104,7 @@ def _verdict(change: Change | None, cycles: Change | None, clocks: Clocks) -> Ch
 
 
 def decisive(recorded: Judged, clean: Judged | None) -> Judged:
-    """What is said of a launch by its times with records and without: by those without, if they can tell."""
+    """Return the verdict on a launch: that of its times without records if these suffice, else that with records."""
     return clean if clean is not None and clean.verdict is not ChangeVerdict.UNKNOWN else recorded
 
 
@@ -104,8 +112,10 @@ UNKNOWN_INTERVAL = "[?]"
 
 
 def change_words(change: Change) -> str:
-    """Return a change with its interval, unless that says no more than that nothing is known: ``-32.3 % [-34.5,
-    -27.9]``. The ends are rounded outwards."""
+    """Return a change with its interval: ``-32.3 % [-34.5, -27.9]``, or ``[?]`` for an interval that excludes nothing.
+
+    The ends are rounded outwards.
+    """
     low, high = _tenths(change.low_percent, math.floor), _tenths(change.high_percent, math.ceil)
     is_known = change.direction or change.error_percent <= _NO_BOUND_PERCENT
     interval = f"[{low:+.1f}, {high:+.1f}]" if is_known else UNKNOWN_INTERVAL
@@ -113,15 +123,17 @@ def change_words(change: Change) -> str:
 
 
 def _tenths(percent: float, rounded: Callable[[float], int]) -> float:
-    # What is a tenth but for the last digits of a float stays one; -0.0 is no number to show.
+    # Rounding to six digits first keeps a tenth a tenth despite float error; adding 0.0 turns -0.0 into 0.0.
     return rounded(round(10 * percent, 6)) / 10 + 0.0
 
 
 def is_too_coarse(change: Change) -> bool:
+    """Return whether the smallest detectable change is too large to be of use."""
     return change.detectable_percent > _TOO_COARSE_PERCENT
 
 
 def change_json(change: Change | None) -> dict[str, float] | None:
+    """Return a change as JSON values; None if there is none."""
     if change is None:
         return None
     return {
@@ -132,7 +144,7 @@ def change_json(change: Change | None) -> dict[str, float] | None:
     }
 
 
-_LEAST_WITHOUT_FIRST = 2
+_MIN_WITHOUT_FIRST = 2
 
 _Launches = tuple[LaunchFigures, ...]
 _Value = Callable[[LaunchFigures], float | None]
@@ -141,7 +153,7 @@ _ScopeValue = Callable[[ScopeFigures], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """A figure of A and of B, ``typical`` of their launches; None where there is none."""
+    """A figure of A and of B, each ``typical`` of its side's launches; None where a side has none."""
 
     a: float | None
     b: float | None
@@ -149,7 +161,10 @@ class Both:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What of a scope is compared, in time and in cycles. Of one that never ran the total is 0; there is no mean."""
+    """Figure by which a scope is compared, in time and in cycles.
+
+    For a scope that never ran, the total is 0 and there is no mean.
+    """
 
     name: str
     time_ns: _ScopeValue
@@ -161,10 +176,10 @@ TOTAL = Basis(
     lambda scope: (scope.total_ns or 0) / max(len(scope.warps), 1),
     lambda scope: scope.total_cycles / max(len(scope.warps), 1),
 )
-"""Of all CTAs, for each warp that ran the scope: warps run side by side, and twice as many take no longer."""
+"""Total over all CTAs per warp that ran the scope: warps run in parallel, and twice as many take no longer."""
 
 MEAN = Basis("mean", lambda scope: scope.mean_ns, lambda scope: scope.mean_cycles)
-"""Where records are missing on a side, the total is not of all."""
+"""For sides with missing records, whose totals are incomplete."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,42 +191,54 @@ class Sides:
 
     @property
     def launches(self) -> _Launches:
+        """Launches of A, then those of B."""
         return (*self.a, *self.b)
 
     def without_first(self) -> Sides:
+        """Return the launches without each process's first one, if at least two others remain."""
         return Sides(_without_first(self.a), _without_first(self.b))
 
     @cached_property
     def clocks(self) -> Clocks:
+        """Typical clock rates of both sides."""
         return Clocks(_clock_hz(self.a), _clock_hz(self.b))
 
     @cached_property
     def duration_ns(self) -> Both:
+        """Typical duration of a launch on each side, in nanoseconds."""
         return self.both(_duration_ns)
 
     @cached_property
     def duration_cycles(self) -> Both:
+        """Typical duration of a launch on each side, in SM cycles."""
         return self.both(_duration_cycles)
 
     def both(self, value: _Value) -> Both:
+        """Return the typical ``value`` of a launch on each side."""
         return Both(_typical(self.a, value), _typical(self.b, value))
 
     def both_of(self, match: ScopeMatch, value: _ScopeValue) -> Both:
-        """Of the scopes of a match."""
+        """Return the typical ``value`` of the matched scopes on each side."""
         return Both(_typical(self.a, _in_scope(match.a, value)), _typical(self.b, _in_scope(match.b, value)))
 
     def ran(self, match: ScopeMatch) -> tuple[bool, bool]:
-        """Whether it ran in a launch of A, and of B."""
+        """Return whether the matched scope ran in any launch of A, and in any of B."""
         return _any_ran(self.a, match.a), _any_ran(self.b, match.b)
 
     def basis(self, match: ScopeMatch) -> Basis:
-        whole = all(one.scopes[match.a].whole for one in self.a) and all(one.scopes[match.b].whole for one in self.b)
+        """Return the basis on which to compare the matched scopes: totals, or means if records are missing."""
+        whole = all(launch.scopes[match.a].whole for launch in self.a) and all(
+            launch.scopes[match.b].whole for launch in self.b
+        )
         return TOTAL if whole else MEAN
 
     def launch_change(self, comparisons: int) -> Judged:
-        """Of the time from the first CTA's begin to the last one's end, with records."""
+        """Judge the change of the launch's span with records, from the first CTA's begin to the last one's end.
+
+        ``comparisons`` is the number of launches that are compared, for the intervals to hold together.
+        """
         if not self.duration_ns.a or not self.duration_ns.b:
-            return judged(None, None, self.clocks)
+            return judge_change(None, None, self.clocks)
         shorter_ns = min(self.duration_ns.a, self.duration_ns.b)
         step = max(launch.timer_step_ns for launch in self.launches) / shorter_ns
         floor = noise_floor(shorter_ns, shorter_ns)
@@ -221,14 +248,15 @@ class Sides:
             )
             for value in (_duration_ns, _duration_cycles)
         )
-        return judged(time, cycles, self.clocks)
+        return judge_change(time, cycles, self.clocks)
 
     def scope_change(self, match: ScopeMatch, comparisons: int) -> Judged:
+        """Judge the change of the matched scopes' time; ``comparisons`` is the number of scopes compared."""
         basis, shares = self.basis(match), self.both_of(match, lambda scope: scope.share)
         shorter_ns = min(self.duration_ns.a or 0.0, self.duration_ns.b or 0.0)
         part_ns = shorter_ns * min(shares.a or 0.0, shares.b or 0.0)
         if part_ns <= 0:
-            return judged(None, None, self.clocks)
+            return judge_change(None, None, self.clocks)
         floor = noise_floor(shorter_ns, part_ns)
         time, cycles = (
             change_between(
@@ -239,7 +267,7 @@ class Sides:
             )
             for value in (basis.time_ns, basis.cycles)
         )
-        return judged(time, cycles, self.clocks)
+        return judge_change(time, cycles, self.clocks)
 
 
 def clean_change(
@@ -249,8 +277,11 @@ def clean_change(
     clocks: Clocks,
     comparisons: int,
 ) -> Judged:
-    """Of a launch's time without records, an array for each process. What the clock did then is known from the launches
-    with records alone, and goes for these if both say the same of the time."""
+    """Judge the change of a launch's time without records; ``a`` and ``b`` have an array for each process.
+
+    The clock is known only from the launches with records. Their change in cycles is used here if the two changes in
+    time have the same direction.
+    """
     shorter_ns = min(float(np.median(np.concatenate(side))) for side in (a, b))
     change = change_between(
         a,
@@ -260,15 +291,15 @@ def clean_change(
         step=timer_step_ns((*a, *b)) / shorter_ns,
     )
     agree = change is not None and recorded.change is not None and change.direction == recorded.change.direction
-    return judged(change, recorded.cycles if agree else None, clocks)
+    return judge_change(change, recorded.cycles if agree else None, clocks)
 
 
 def _without_first(launches: _Launches) -> _Launches:
-    """Without the first launch of each process, which fills the caches, where at least two others are left."""
-    others: dict[Hashable, int] = {}
-    for launch in launches:
-        others[launch.process] = others.get(launch.process, 0) + (not launch.first)
-    return tuple(launch for launch in launches if not launch.first or others[launch.process] < _LEAST_WITHOUT_FIRST)
+    """Drop the first launch of each process, which fills the caches, if at least two others remain."""
+    later_launches = Counter(launch.process for launch in launches if not launch.first)
+    return tuple(
+        launch for launch in launches if not launch.first or later_launches[launch.process] < _MIN_WITHOUT_FIRST
+    )
 
 
 def _duration_ns(launch: LaunchFigures) -> float:
@@ -299,7 +330,7 @@ def _typical(launches: _Launches, value: _Value) -> float | None:
 
 
 def _by_process(launches: Sequence[LaunchFigures], value: _Value) -> list[NDArray[np.float64]]:
-    """The values of each process's launches in their order; one that is not known counts as none at all."""
+    """Return the values of each process's launches in their order; an unknown value counts as 0."""
     found: dict[Hashable, list[float]] = {}
     for launch in launches:
         found.setdefault(launch.process, []).append(value(launch) or 0.0)
@@ -308,17 +339,17 @@ def _by_process(launches: Sequence[LaunchFigures], value: _Value) -> list[NDArra
 
 @dataclass(frozen=True, slots=True)
 class ChangeExplanation:
-    """How much of a launch's change its scopes explain."""
+    """Part of a launch's change that its scopes explain."""
 
     percent: float
-    """By how much it would take longer in B if nothing but its scopes had changed."""
+    """Change of B's launch, in per cent, if nothing but its scopes had changed."""
     parts: tuple[float, ...]
-    """Which part of its change each match explains by itself, without the matched scopes in it."""
+    """Part of the launch's change that each match explains by itself, without the matched scopes in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Grown:
-    """What the scopes of a match took more in B than in A, over all CTAs in each of these ``warps``."""
+class ScopeGrowth:
+    """Time that a match's scopes took more in B than in A, over all CTAs, in each of ``warps``."""
 
     ns: float
     warps: frozenset[int]
@@ -332,42 +363,50 @@ def explanation(
     recorded: Judged,
     took_ns: float | None,
 ) -> ChangeExplanation | None:
-    """Of a launch that took ``took_ns`` in A, with records or without. None if it did not change for sure, or what its
-    scopes grew by is not known.
+    """Explain by its scopes the change of a launch that took ``took_ns`` in A, with or without records.
 
-    Scopes are timed with records: where the launch changed by as much with them as without, so far as can be told,
-    their parts are those of its change with records."""
-    duration_ns, cta_ns = sides.duration_ns.a, _typical(sides.a, lambda one: one.cta_ns)
+    Return None if the launch has not certainly changed, or the scopes' changes are unknown. Scopes are timed with
+    records. If the launch's changes with and without records agree within their intervals, the parts are those of the
+    change with records.
+    """
+    duration_ns, cta_ns = sides.duration_ns.a, _typical(sides.a, lambda launch: launch.cta_ns)
     if not launch.changed or launch.change is None or not duration_ns or not cta_ns or not took_ns:
         return None
     grown = [_grown(sides, match) for match in matches]
-    # CTAs run beside each other: as many as in A take so much of the launch's time for each ns of all of theirs.
-    found = explained(matches, b, grown, launch.change, 100 * duration_ns / cta_ns / took_ns)
-    if found is None or recorded.change is None or not (recorded.changed and _overlap(recorded.change, launch.change)):
-        return found
-    with_records = explained(matches, b, grown, recorded.change, 100 / cta_ns)
-    return with_records and replace(with_records, percent=found.percent)
+    # CTAs run in parallel, so a nanosecond of all CTAs' time is a smaller part of the launch, as measured in A.
+    explained = explain_change(matches, b, grown, launch.change, 100 * duration_ns / cta_ns / took_ns)
+    if (
+        explained is None
+        or recorded.change is None
+        or not (recorded.changed and _overlap(recorded.change, launch.change))
+    ):
+        return explained
+    with_records = explain_change(matches, b, grown, recorded.change, 100 / cta_ns)
+    return with_records and replace(with_records, percent=explained.percent)
 
 
-def _overlap(one: Change, other: Change) -> bool:
-    return one.low_percent <= other.high_percent and other.low_percent <= one.high_percent
+def _overlap(first: Change, second: Change) -> bool:
+    return first.low_percent <= second.high_percent and second.low_percent <= first.high_percent
 
 
-def explained(
+def explain_change(
     matches: Sequence[ScopeMatch],
     b: Sequence[ScopeIdentity],
-    grown: Sequence[Grown | None],
+    grown: Sequence[ScopeGrowth | None],
     change: Change,
     percent_per_ns: float,
 ) -> ChangeExplanation | None:
-    """Of a launch with this ``change``, which all CTAs' time moves by so many per cent for each ns."""
-    known = [one for one in grown if one is not None]
+    """Explain by its scopes a launch's ``change``; each nanosecond of all CTAs' time changes it by ``percent_per_ns``.
+
+    Return None if the change of any scope is unknown.
+    """
+    known = [growth for growth in grown if growth is not None]
     if not known or len(known) < len(grown):
         return None
-    around, own_ns = _own([one.ns for one in known], matches, b)
-    outermost = [one for one, outer in zip(known, around, strict=True) if outer == NOWHERE]
-    percent = percent_per_ns * _foremost_ns(outermost, change.direction)
-    # What the launch's interval holds may be all of its change.
+    around, own_ns = _own([growth.ns for growth in known], matches, b)
+    outermost = [growth for growth, outer in zip(known, around, strict=True) if outer == NOWHERE]
+    percent = percent_per_ns * _slowest_warp_growth_ns(outermost, change.direction)
+    # A value within the launch's interval may be its whole change.
     whole = percent if change.low_percent <= percent <= change.high_percent else change.percent
     return ChangeExplanation(percent, tuple(percent_per_ns * ns / whole for ns in own_ns))
 
@@ -375,8 +414,10 @@ def explained(
 def own_cta_changes_ns(
     sides: Sides, matches: Sequence[ScopeMatch], b: Sequence[ScopeIdentity]
 ) -> tuple[float | None, ...]:
-    """Return by how much each match takes longer in a CTA of B than in one of A, by itself, without the matched scopes
-    in it. All are None if records are missing of any."""
+    """Return how much longer each match takes in a CTA of B than in one of A, without the matched scopes in it.
+
+    In nanoseconds. All are None if records are missing from any match.
+    """
     cta_ns = [sides.both_of(match, lambda scope: scope.cta_ns) for match in matches]
     grown_ns = [both.b - both.a for both in cta_ns if both.a is not None and both.b is not None]
     if len(grown_ns) < len(matches) or any(sides.basis(match) is not TOTAL for match in matches):
@@ -387,9 +428,9 @@ def own_cta_changes_ns(
 def _own(
     grown_ns: Sequence[float], matches: Sequence[ScopeMatch], b: Sequence[ScopeIdentity]
 ) -> tuple[list[int], list[float]]:
-    """Return the match around each, and what each grew by itself."""
+    """Return the match around each match, and the time by which each grew by itself."""
     at = {match.b: number for number, match in enumerate(matches)}
-    around = [at.get(_matched_around(match.b, b, at), NOWHERE) for match in matches]
+    around = [at.get(_matched_parent(match.b, b, at), NOWHERE) for match in matches]
     own_ns = list(grown_ns)
     for number, outer in enumerate(around):
         if outer != NOWHERE:
@@ -397,26 +438,26 @@ def _own(
     return around, own_ns
 
 
-def _grown(sides: Sides, match: ScopeMatch) -> Grown | None:
-    """None if records are missing."""
+def _grown(sides: Sides, match: ScopeMatch) -> ScopeGrowth | None:
+    """Return the time by which a match grew; None if records are missing."""
     totals = sides.both_of(match, TOTAL.time_ns)
     if sides.basis(match) is not TOTAL or totals.a is None or totals.b is None:
         return None
     warps = [launch.scopes[at].warps for side, at in ((sides.a, match.a), (sides.b, match.b)) for launch in side]
-    return Grown(totals.b - totals.a, frozenset().union(*warps))
+    return ScopeGrowth(totals.b - totals.a, frozenset().union(*warps))
 
 
-def _foremost_ns(outermost: Sequence[Grown], direction: int) -> float:
-    """What scopes grew by in the warp where that says most of the launch: warps run side by side."""
+def _slowest_warp_growth_ns(outermost: Sequence[ScopeGrowth], direction: int) -> float:
+    """Return the growth of the warp that explains most of the change: warps run in parallel."""
     by_warp: dict[int, float] = {}
-    for one in outermost:
-        for warp in one.warps:
-            by_warp[warp] = by_warp.get(warp, 0.0) + one.ns
+    for growth in outermost:
+        for warp in growth.warps:
+            by_warp[warp] = by_warp.get(warp, 0.0) + growth.ns
     return direction * max((direction * ns for ns in by_warp.values()), default=0.0)
 
 
-def _matched_around(index: int, scopes: Sequence[ScopeIdentity], matched: dict[int, int]) -> int:
-    """The innermost matched scope around one."""
+def _matched_parent(index: int, scopes: Sequence[ScopeIdentity], matched: dict[int, int]) -> int:
+    """Return the innermost matched scope around a scope."""
     parent = scopes[index].parent
     while parent != NOWHERE and parent not in matched:
         parent = scopes[parent].parent

@@ -1,4 +1,4 @@
-"""A comparison as a gate for CI: what is slower by more than a limit, or cannot be told not to be."""
+"""A comparison as a gate for CI: report what is slower by more than a limit, or might be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _NUMBER = re.compile(r"\s*(\d{1,6}(?:\.\d{0,9})?|\.\d{1,9})\s*(%?)\s*")
 
 
 def parse_limit(text: str) -> float:
-    """``5%`` or ``0.05``, as a part of A's time. Raises a usage error for anything else."""
+    """Return the limit that ``5%`` or ``0.05`` means, as a fraction of A's time.
+
+    Raises a usage error for anything else.
+    """
     read = _NUMBER.fullmatch(text)
     if read is None:
         raise _unreadable(text, "write a percentage, 5%, or a fraction, 0.05")
@@ -28,19 +31,21 @@ def parse_limit(text: str) -> float:
 
 
 def crossings(diff: CaptureDiff, limit: float, globs: Sequence[str]) -> Iterator[str]:
-    """Says of each launch, and each scope that one of the ``globs`` names, if it is slower by more than ``limit`` with
-    confidence, or has nothing in A that it could be compared to. What cannot be told, or is in A alone, is not let
-    through unseen: it is told as well."""
+    """Yield a line for each launch, and each scope matched by one of ``globs``, that does not pass.
+
+    It fails if it is certainly slower by more than ``limit``, if it is new in B, so that A has nothing to compare, if
+    it is in A alone, or if the verdict is unknown.
+    """
     for kernel in diff.kernels:
         name = printable(kernel.b.kernel.name)
         yield from _crossing(name, kernel.launch, kernel, limit)
         for scope in kernel.scopes if globs else ():
             if scope.judged is not None:
                 yield from _crossing(f"{printable(scope.distinct_name)} of {name}", scope.judged, kernel, limit)
-        for side, alone in (("A", kernel.only_a), ("B", kernel.only_b)):
-            for one in alone:
-                if any(matches_scope(one.scope.name, glob) for glob in globs):
-                    yield _unknown(f"{printable(one.scope.distinct_name)} of {name}", limit, f": only {side} has it")
+        for side, unmatched in (("A", kernel.only_a), ("B", kernel.only_b)):
+            for item in unmatched:
+                if any(matches_scope(item.scope.name, glob) for glob in globs):
+                    yield _unknown(f"{printable(item.scope.distinct_name)} of {name}", limit, f": only {side} has it")
     for runs in diff.only_a:
         yield _unknown(printable(runs.kernel.name), limit, f": with grid {grid_text(runs.grid)} only A has it")
 
@@ -59,7 +64,7 @@ def _unknown(what: str, limit: float, why: str = "") -> str:
 
 
 def _sure_percent(judged: Judged, kernel: KernelDiff) -> float:
-    """By how much it is slower at the least; where the clocks differ, in cycles as well."""
+    """Return the lower bound of the slowdown in per cent; if the clocks differ, of that in cycles too."""
     changes = (judged.change, judged.cycles if kernel.clocks.differ else None)
     return min((change.low_percent for change in changes if change is not None), default=0.0)
 

@@ -1,4 +1,4 @@
-"""What there is to say of two captures, kernel by kernel."""
+"""Comparison of two captures, kernel by kernel."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from kprof_inject.timeline.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class TagChange:
-    """What a scope takes where one of its tags has a value: the median of all that ran with it, in a launch."""
+    """Median duration of a scope's executions with one value of a tag, in a launch of each side."""
 
     name: str
     value: int
@@ -58,26 +58,26 @@ class TagChange:
 
 @dataclass(frozen=True, slots=True)
 class ScopeChange:
-    """One scope that is in both: figures are of a launch, the median of the launches."""
+    """Scope that is on both sides; figures are per launch, the median of the launches."""
 
     index_a: int
-    """In A's scope table; ``index_b`` in B's."""
+    """Index in A's scope table; ``index_b`` is that in B's."""
     index_b: int
     name: str
     distinct_name: str
-    """Its name in B, and its site where others have that name there."""
+    """Name in B, with the site if other scopes have the same name there."""
     title: str
-    """Its name next to its source line, and of an outermost scope whose it is."""
+    """Name for use next to its source line; with the partition for outermost scopes."""
     kind: str
     partition: str
-    """The name of the partition that runs it in B, empty if there are none."""
+    """Name of the partition that runs it in B; empty if there are none."""
     depth: int
     source_a: str
     source_b: str
     note: str
-    """In what it is not the same scope."""
+    """What differs in the scope itself between A and B."""
     basis: str
-    """What ``judged`` is about."""
+    """Name of the figure that ``judged`` compares."""
     compared_ns: Both
     count: Both
     total_ns: Both
@@ -85,47 +85,47 @@ class ScopeChange:
     p50_ns: Both
     share: Both
     judged: Judged | None
-    """None where there is nothing to compare: a mark, or a scope that ran on neither side."""
+    """None if there is nothing to compare: a mark, or a scope that ran on neither side."""
     explained: float | None
-    """Its own part of the launch's change, None if that did not change or it cannot be told."""
+    """Its own part of the launch's change; None if the launch did not change or it is unknown."""
     own_cta_change_ns: float | None
-    """By how much it takes longer in a CTA, without the matched scopes in it; None if that cannot be told."""
+    """How much longer it takes in a CTA, without the matched scopes in it; None if unknown."""
     tags: tuple[TagChange, ...] = ()
-    """Of tags that are in both, the values that they have in any launch."""
+    """For tags on both sides, the values that occur in any launch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelDiff:
-    """A variant of a kernel in A and in B, launched with one grid on either side."""
+    """Comparison of a variant of a kernel in A and in B, each launched with one grid."""
 
     a: KernelRuns
     b: KernelRuns
     differences: tuple[Difference, ...]
     sides: Sides
-    """The launches with records that are compared."""
+    """Launches with records that are compared."""
     left_out: int
-    """Other launches of both sides: each was the first of its process."""
+    """Number of launches left out on both sides, each the first of its process."""
     warps: tuple[int, ...] | None
-    """Those that were compared, None for all."""
+    """Warps that were compared; None for all."""
     recorded: Judged
     clean: Judged | None
-    """Without records: None if there are no such times on a side, or they are the same ones."""
+    """Without records; None if a side has no such times, or both have the same ones."""
     clean_ns: Both
     clean_launches: tuple[int, int]
     same_clean_times: bool
     by_scopes_percent: float | None
-    """By how much the launch would take longer if nothing but its scopes had changed; None if it did not change, or
-    that cannot be told."""
+    """Change of the launch, in per cent, if nothing but its scopes had changed; None if the launch did not change or it
+    is unknown."""
     scopes: tuple[ScopeChange, ...]
-    """The chosen ones that are in both."""
+    """Chosen scopes that are on both sides."""
     every_scope: tuple[ScopeChange, ...]
-    """All that are in both, chosen or not: what the launch's change comes of."""
+    """All scopes that are on both sides, chosen or not, which explain the launch's change."""
     only_a: tuple[Unmatched, ...]
     only_b: tuple[Unmatched, ...]
 
     @property
     def cta_change_ns(self) -> float | None:
-        """The change of a warp's time in a CTA, without records; None for partitions, which run side by side."""
+        """Change of a warp's time in a CTA, without records; None for partitions, which run in parallel."""
         net_ns = self.sides.both(lambda launch: launch.net_cta_ns)
         if net_ns.a is None or net_ns.b is None or any(scope.partition for scope in self.every_scope):
             return None
@@ -133,36 +133,44 @@ class KernelDiff:
 
     @property
     def resolution_ns(self) -> Both:
-        """The durations of A and of B below which a duration is within what a record costs."""
+        """Durations of A and of B below which a duration is within the cost of a record."""
         return self.sides.both(lambda launch: launch.resolution_ns)
 
     @property
     def clocks(self) -> Clocks:
+        """Typical clock rates of both sides."""
         return self.sides.clocks
 
     @property
     def duration_ns(self) -> Both:
+        """Typical duration of a launch with records on each side."""
         return self.sides.duration_ns
 
     @property
     def launch(self) -> Judged:
-        """What is said of the launch as a whole: by its times without records, if they can tell."""
+        """Verdict on the launch as a whole, by its times without records if these suffice."""
         return decisive(self.recorded, self.clean)
 
     @property
     def is_of_one_capture(self) -> bool:
-        """Whether both sides are the same launches."""
-        a, b = ({(one.launch.folder.resolve(), one.launch.file) for one in side.timelines} for side in (self.a, self.b))
+        """True if both sides are the same launches."""
+        a, b = (
+            {(timeline.launch.folder.resolve(), timeline.launch.file) for timeline in side.timelines}
+            for side in (self.a, self.b)
+        )
         return a == b
 
     @property
     def by_clean_times(self) -> bool:
+        """True if the verdict is based on times without records."""
         return self.launch is self.clean
 
     @property
     def worth_ns(self) -> float:
-        """By how much all launches of it in B's program take longer or shorter than as many of A: whether that is
-        chance says the verdict. 0 if a side has no time."""
+        """Difference in time between all launches in B's program and as many launches of A.
+
+        It is at least 0, and 0 if a side has no time. Only the verdict says whether it is noise.
+        """
         times_ns = self.clean_ns if self.by_clean_times else self.duration_ns
         if not times_ns.a or not times_ns.b:
             return 0.0
@@ -171,8 +179,10 @@ class KernelDiff:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CaptureDiff:
-    """All kernels that are in both, and those of one side alone. Kernels that changed come first, and of these and of
-    the others that whose change is worth most."""
+    """Comparisons of the kernels on both sides, and the kernels of one side alone.
+
+    Kernels that changed come first, then the others; both are sorted by ``worth_ns``, largest first.
+    """
 
     kernels: tuple[KernelDiff, ...]
     only_a: tuple[KernelRuns, ...]
@@ -181,7 +191,7 @@ class CaptureDiff:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredPair:
-    """A kernel of A and the same of B, with the figures of their launches, and which scope is which."""
+    """Matching kernels of A and B, with the figures of their launches and their matched scopes."""
 
     a: KernelRuns
     b: KernelRuns
@@ -192,10 +202,11 @@ class MeasuredPair:
     identities_b: tuple[ScopeIdentity, ...]
     matching: ScopeMatching
     wanted: tuple[ScopeMatch, ...]
-    """The matched scopes to compare."""
+    """Matched scopes to compare."""
 
     @classmethod
     def of(cls, a: KernelRuns, b: KernelRuns, globs: Sequence[str]) -> MeasuredPair:
+        """Measure and match a pair; ``globs`` choose the scopes to compare, all if there are none."""
         all_a, all_b, warps = comparable_figures(a, b)
         identities_a, identities_b = identities(a.kernel), identities(b.kernel)
         matching = match_scopes(identities_a, identities_b)
@@ -207,24 +218,29 @@ class MeasuredPair:
         return cls(a, b, Sides(all_a, all_b), warps, identities_a, identities_b, matching, wanted)
 
     def comparisons(self, matches: Sequence[ScopeMatch]) -> int:
+        """Return how many of the matches take time and ran on both sides."""
         return sum(self._takes_time(match) and all(self.sides.ran(match)) for match in matches)
 
     def _takes_time(self, match: ScopeMatch) -> bool:
         return self.identities_b[match.b].kind != ScopeKind.INSTANT
 
     def finds(self, glob: str) -> bool:
+        """Return whether the glob names a matched scope."""
         return any(
             _is_one_of([glob], self.identities_a[match.a].name, self.identities_b[match.b].name)
             for match in self.matching.matches
         )
 
     def judged(self, kernels: int, chosen: int, comparisons: int) -> KernelDiff:
-        """``kernels`` is how many launches are compared, ``chosen`` how many of the chosen scopes, ``comparisons`` how
-        many scopes there are to compare, of all pairs."""
+        """Compare the pair.
+
+        Over all pairs, ``kernels`` is the number of launches compared, ``chosen`` the number of chosen scopes, and
+        ``comparisons`` the number of scopes that can be compared.
+        """
         sides = self.sides.without_first()
         recorded = sides.launch_change(kernels)
         clean_a, clean_b = comparable_clean_times_ns(self.a, self.b)
-        same = any(np.array_equal(mine, theirs) for mine in clean_a for theirs in clean_b)
+        same = any(np.array_equal(times_a, times_b) for times_a in clean_a for times_b in clean_b)
         comparable = clean_a and clean_b and not same
         clean = clean_change(clean_a, clean_b, recorded, sides.clocks, kernels) if comparable else None
         clean_ns = Both(typical(clean_a), typical(clean_b))
@@ -263,7 +279,7 @@ class MeasuredPair:
             for match, part, cta_ns in zip(matches, parts, own_ns, strict=True)
             if match in wanted
         ]
-        # Each partition's together, and else as they were.
+        # Group by partition; the sort is stable.
         partitions = list(dict.fromkeys(scope.partition for scope in scopes))
         return tuple(sorted(scopes, key=lambda scope: partitions.index(scope.partition)))
 
@@ -275,7 +291,7 @@ class MeasuredPair:
         explained: float | None,
         own_cta_change_ns: float | None,
     ) -> ScopeChange:
-        mine, theirs = self.identities_a[match.a], self.identities_b[match.b]
+        scope_a, scope_b = self.identities_a[match.a], self.identities_b[match.b]
         depth = _depth(self.identities_b, match.b)
         basis = sides.basis(match)
 
@@ -285,14 +301,14 @@ class MeasuredPair:
         return ScopeChange(
             index_a=match.a,
             index_b=match.b,
-            name=theirs.name,
-            distinct_name=theirs.distinct_name,
-            title=f"{theirs.title} ({theirs.partition})" if theirs.partition and not depth else theirs.title,
-            kind=theirs.kind,
-            partition=theirs.partition,
+            name=scope_b.name,
+            distinct_name=scope_b.distinct_name,
+            title=f"{scope_b.title} ({scope_b.partition})" if scope_b.partition and not depth else scope_b.title,
+            kind=scope_b.kind,
+            partition=scope_b.partition,
             depth=depth,
-            source_a=mine.source,
-            source_b=theirs.source,
+            source_a=scope_a.source,
+            source_b=scope_b.source,
             note=match.note,
             basis=basis.name,
             compared_ns=sides.both_of(match, basis.time_ns),
@@ -314,13 +330,13 @@ class MeasuredPair:
         if ran_a and ran_b:
             return sides.scope_change(match, comparisons)
         if self.sides.basis(match) is not TOTAL:
-            # Its records may be among those that are missing.
+            # Its records may be among the missing ones.
             return Judged(ChangeVerdict.UNKNOWN, None, None)
         return Judged(ChangeVerdict.NEW if ran_b else ChangeVerdict.GONE, None, None)
 
 
 def _tags(sides: Sides, match: ScopeMatch) -> Iterator[TagChange]:
-    """No verdict: they are not compared with what differs by chance."""
+    """Yield the medians by tag, without a verdict: they have no measure of noise."""
     shown = [launch.scopes[at].tags for side, at in ((sides.a, match.a), (sides.b, match.b)) for launch in side]
     in_all = set.intersection(*({tag.name for tag in tags} for tags in shown)) if shown else set()
     values = {(tag.name, row.value): None for tags in shown for tag in tags for row in tag.values}
@@ -356,17 +372,18 @@ def diff_captures(
     scopes: Sequence[str] = (),
     renamed: Mapping[str, str] | None = None,
 ) -> CaptureDiff:
-    """Compare the launches of A to those of B, in order; each may come from several captures.
+    """Compare the launches of A with those of B, in order; each side may come from several captures.
 
-    ``scopes`` are globs of the scopes that are shown, all if there is none: what a launch's change comes of does not
-    depend on them. ``renamed`` are names of A's kernels, or of variants, with what they are called in B. All scopes
-    that are shown are one family of comparisons, the kernels' launches another. Raises ``KprofError`` if no kernel is
-    in both, or if a glob or a name matches nothing."""
+    ``scopes`` are globs of the scopes to show, all if there are none; they do not affect what explains a launch's
+    change. ``renamed`` maps names of A's kernels or variants to their names in B. All scopes shown are one family of
+    comparisons, the kernels' launches another. Raises ``KprofError`` if no kernel is on both sides, or a glob or a name
+    matches nothing.
+    """
     names = renamed or {}
-    runs_a, runs_b = runs_of(a, names), runs_of(b, {name: name for name in names.values()})
-    require_names(names, runs_a, runs_b)
-    pairing = pair_runs(runs_a, runs_b)
-    measured = [MeasuredPair.of(mine, theirs, scopes) for mine, theirs in pairing.pairs]
+    all_a, all_b = runs_of(a, names), runs_of(b, {name: name for name in names.values()})
+    require_names(names, all_a, all_b)
+    pairing = pair_runs(all_a, all_b)
+    measured = [MeasuredPair.of(runs_a, runs_b, scopes) for runs_a, runs_b in pairing.pairs]
     for glob in scopes:
         _require_scope(glob, measured)
     chosen = max(sum(pair.comparisons(pair.wanted) for pair in measured), 1)
@@ -377,16 +394,16 @@ def diff_captures(
 
 
 def _require_scope(glob: str, pairs: Sequence[MeasuredPair]) -> None:
-    """Raise if it names no scope that is in both, and say which are."""
+    """Raise an error that lists the scopes on both sides if the glob names none of them."""
     if any(pair.finds(glob) for pair in pairs):
         return
     both = dict.fromkeys(pair.identities_b[match.b].name for pair in pairs for match in pair.matching.matches)
     alone = [
-        f"only {side} has {one.scope.distinct_name}"
+        f"only {side} has {item.scope.distinct_name}"
         for pair in pairs
         for side, unmatched in (("A", pair.matching.only_a), ("B", pair.matching.only_b))
-        for one in unmatched
-        if matches_scope(one.scope.name, glob)
+        for item in unmatched
+        if matches_scope(item.scope.name, glob)
     ]
     there = f"both have {', '.join(both)}" if both else "A and B have no scope in common"
     raise KprofError(

@@ -1,4 +1,4 @@
-"""A comparison as one HTML page that needs nothing else: no script, no network, light and dark as the reader has it."""
+"""A comparison as one self-contained HTML page: no script, no network, light or dark as the reader's system is."""
 
 from __future__ import annotations
 
@@ -31,16 +31,20 @@ _ENDS_PERCENT = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def axis_percent(judged: Iterable[Judged | None]) -> float:
-    """How far the axis goes to either side: to the next of few round numbers beyond all estimates, so that it stays the
-    same from page to page."""
-    farthest = max((abs(one.change.percent) for one in judged if one and one.change), default=0.0)
+    """Return the length of the axis to either side, in per cent.
+
+    It is the smallest of a few round numbers that holds all estimates, so that it seldom changes from page to page.
+    """
+    farthest = max((abs(item.change.percent) for item in judged if item and item.change), default=0.0)
     return next((end for end in _ENDS_PERCENT if end >= farthest), _ENDS_PERCENT[-1])
 
 
 def interval_bar(judged: Judged | None, axis: float) -> str:
-    """A change with its interval as a small SVG element: a bar from no change to the estimate, a whisker over the
-    interval. It takes its colour from the text around it, and is empty where no change is known. What lies beyond the
-    axis ends at its end, there without a cap."""
+    """Draw a change with its interval as a small SVG element; empty if no change is known.
+
+    The bar goes from no change to the estimate, the whisker over the interval, in the colour of the surrounding text.
+    Both are clipped at the ends of the axis, where a whisker has no cap.
+    """
     change = judged.change if judged else None
     if change is None:
         return ""
@@ -111,13 +115,13 @@ ul { color: var(--dim); padding-left: 1.2rem; }
 
 
 def write_diff_page(path: Path, diff: CaptureDiff, places: tuple[str, str]) -> None:
-    """Write the page; ``places`` are what A and B are called."""
+    """Write the page; ``places`` are the names of A and B."""
     write_text(path, "".join(f"{line}\n" for line in _page(diff, places)))
 
 
 def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
     a, b = map(_shown, places)
-    # Its policy knows the style sheet by its text, and lets no element have a style of its own.
+    # The page's policy allows this style sheet by its hash and no style attributes, so each depth needs a class.
     depths = sorted({0, *(scope.depth for kernel in diff.kernels for scope in kernel.scopes)})
     style = _STYLE + "".join(f"td.depth-{depth} {{ padding-left: {0.5 + 1.2 * depth:.1f}rem; }}\n" for depth in depths)
     yield "<!doctype html>"
@@ -172,7 +176,7 @@ def _code(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _sources(parts: Sequence[SourcePart]) -> Iterator[str]:
-    """Both sides' lines at which something changed, and what."""
+    """Show both sides' lines at which something changed, with the changes."""
     for part in parts:
         yield f'<div class="scroll"><table class="sources"><caption>{_shown(part.name)}</caption><thead><tr>'
         yield '<th></th><th class="name">A</th><th></th><th class="name">B</th>'
@@ -212,5 +216,5 @@ def _list(lines: list[str]) -> Iterator[str]:
 
 
 def _shown(text: str) -> str:
-    """A kernel's names are anything, and no markup."""
+    """Escape a text for HTML: a kernel's name may have any characters."""
     return escape(printable(text))

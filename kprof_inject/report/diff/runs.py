@@ -1,4 +1,4 @@
-"""What is compared: launches of one variant of a kernel with one grid, of one side, and in what two sides differ."""
+"""Launches to compare, one variant of a kernel with one grid on one side, and their settings that differ."""
 
 from __future__ import annotations
 
@@ -26,45 +26,49 @@ from kprof_inject.timeline.waves import Waves, launch_duration_ns, waves_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelRuns:
-    """The launches of one variant of a kernel with one grid, of one side."""
+    """Launches of one variant of a kernel with one grid, on one side."""
 
     name: str
-    """The kernel's, or what it is called on the other side; empty if nothing tells (a Proton buffer)."""
+    """Name of the kernel, or its name on the other side; empty if unknown (a Proton buffer)."""
     timelines: tuple[Timeline, ...]
     """At least one, in the order of the launches."""
 
     @property
     def kernel(self) -> Kernel:
+        """Kernel of these launches."""
         return self.timelines[0].launch.kernel
 
     @property
     def is_of_buffer(self) -> bool:
-        """Whether it is what a buffer alone tells, a launch in each: there are no files of its kernel."""
+        """True if each launch is only a buffer, without files of its kernel."""
         return not self.kernel.folder.is_dir()
 
     @property
     def grid(self) -> tuple[int, int, int]:
+        """Grid of these launches."""
         return self.timelines[0].launch.grid
 
     @property
     def launches_in_program(self) -> float:
-        """How often a process launched it, on average; if that is not known, how many of these were captured."""
+        """Launches per process on average; if unknown, the number of captured launches."""
         processes = {timeline.launch.kernel.folder: timeline.launch.kernel.launches for timeline in self.timelines}
         counts = [count for count in processes.values() if count is not None]
         return sum(counts) / len(counts) if counts else len(self.timelines)
 
     def clean_times_ns(self, *, with_launching: bool = True) -> list[NDArray[np.float64]]:
-        """The times without records, an array for each process that took some. Several captures may have been made with
-        those of one."""
+        """Return the times without records, an array for each process that has some.
+
+        Captures that share the times of one process count once.
+        """
         return self._samples(clean.times_ns for clean in self._clean(with_launching))
 
     def replayed_times_ns(self, *, with_launching: bool = True) -> list[NDArray[np.float64]]:
-        """The same of the kernel launched again, once more for each process."""
+        """Return the times of replays without records, an array for each process that has some."""
         return self._samples(clean.replayed_ns for clean in self._clean(with_launching))
 
     @property
     def has_empty_times(self) -> bool:
-        """True if what launching takes of these times was measured."""
+        """True if the launch overhead in these times was measured."""
         return all(clean.has_empty_times for clean in self._clean(True))
 
     def _clean(self, with_launching: bool) -> Iterator[KernelResources]:
@@ -78,15 +82,18 @@ class KernelRuns:
 
 
 def has_launching(a: KernelRuns, b: KernelRuns) -> bool:
-    """Return whether ``comparable_clean_times_ns`` hold what launching takes."""
+    """Return whether ``comparable_clean_times_ns`` include the launch overhead."""
     return not (a.has_empty_times and b.has_empty_times)
 
 
 def comparable_clean_times_ns(
     a: KernelRuns, b: KernelRuns
 ) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
-    """The times without records of both sides, taken alike: of the program's own launches, or of replays where these
-    are too few on a side. What launching takes is subtracted where it is known of both."""
+    """Return the times without records of both sides, measured the same way.
+
+    They are times of the program's own launches, or of replays if a side has too few of those. The launch overhead is
+    subtracted if it is known on both sides.
+    """
     with_launching = has_launching(a, b)
     own = a.clean_times_ns(with_launching=with_launching), b.clean_times_ns(with_launching=with_launching)
     replayed = tuple(side.replayed_times_ns(with_launching=with_launching) for side in (a, b))
@@ -95,8 +102,10 @@ def comparable_clean_times_ns(
 
 
 def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str]) -> list[KernelRuns]:
-    """The launches of one side by kernel, variant and grid, in the order of the first of each. ``renamed`` are names of
-    kernels, or of variants, with what they are called on the other side."""
+    """Group one side's launches by kernel, variant and grid, in the order of each group's first launch.
+
+    ``renamed`` maps names of kernels or variants to their names on the other side.
+    """
     found: dict[Hashable, list[Timeline]] = {}
     for timeline in timelines:
         launch = timeline.launch
@@ -106,29 +115,31 @@ def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str]) -> list[K
 
 def _name(launch: Launch, renamed: Mapping[str, str]) -> str:
     kernel = launch.kernel
-    # A kernel of which there are no files is called what its Proton buffer is.
+    # Without files, the kernel is only named after its Proton buffer.
     own = kernel.name if kernel.folder.is_dir() else ""
     return renamed.get(kernel.variant, renamed.get(kernel.name, own))
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``what`` is one thing in A and another in B; "-" where it is not known."""
+    """Property ``what`` with its differing values in A and in B."""
 
     what: str
     a: str
     b: str
 
     def __str__(self) -> str:
+        """Return the difference as ``num_warps 4 → 8``."""
         return f"{self.what} {self.a} → {self.b}"
 
 
 def config_of(kernel: Kernel) -> tuple[object, ...]:
+    """Return a kernel's values of the options in ``CONFIG``."""
     return tuple(kernel.metadata.get(name) for name in CONFIG)
 
 
 def distinct_runs(side: Sequence[KernelRuns]) -> list[str]:
-    """What each is called so that it can be told from the others."""
+    """Return a name for each that distinguishes it from the others."""
     return distinct_names([(runs.kernel, _facts(runs)) for runs in side])
 
 
@@ -137,12 +148,15 @@ def _facts(runs: KernelRuns) -> dict[str, str]:
 
 
 def grid_text(grid: tuple[int, int, int]) -> str:
+    """Return a grid as ``16x4x1``."""
     return "x".join(map(str, grid))
 
 
 def differences(a: KernelRuns, b: KernelRuns) -> tuple[Difference, ...]:
-    """What is not the same on both sides, as the reader knows it: settings, and other options of one Triton. What is
-    unknown on either side differs in nothing."""
+    """Return the settings that differ, in the user's terms, and other options if both sides have one Triton version.
+
+    A setting that is unknown on either side does not differ.
+    """
     texts = [(what, text(a), text(b)) for what, text in SETTINGS.items()]
     if _metadata("triton_version")(a) == _metadata("triton_version")(b):
         names = (a.kernel.metadata.keys() & b.kernel.metadata.keys()) - _NO_OPTIONS - SETTINGS.keys()
@@ -150,7 +164,7 @@ def differences(a: KernelRuns, b: KernelRuns) -> tuple[Difference, ...]:
     return tuple(Difference(*row) for row in texts if row[1] != row[2] and "" not in row[1:])
 
 
-# Of Triton's metadata: facts of a build, and options that recording sets.
+# Triton metadata that are facts of a build, or options that recording sets.
 _NO_OPTIONS = frozenset(
     {"arch", "backend_name", "hash", "name", "shared", "tmem_size", "warp_size"}
     | {"global_scratch_align", "global_scratch_size", "profile_scratch_align", "profile_scratch_size"}
@@ -172,7 +186,7 @@ def _warp_size(runs: KernelRuns) -> str:
 
 
 def _cost(name: str) -> Callable[[KernelRuns], str]:
-    """Without records, where that is known on this side."""
+    """Return a function for a resource without records, where known on its side."""
 
     def text(runs: KernelRuns) -> str:
         value = getattr(runs.kernel.clean, name)
@@ -211,7 +225,7 @@ SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ScopeFigures:
-    """One scope of one launch. Times of a scope of which no start has its end are None."""
+    """Figures of one scope in one launch; times are None if no start of the scope has its end."""
 
     count: int
     total_ns: int | None
@@ -221,59 +235,64 @@ class ScopeFigures:
     p50_ns: float | None
     share: float | None
     warps: tuple[int, ...]
-    """Those of a CTA in which it ran."""
+    """Warps of a CTA in which it ran."""
     whole: bool
-    """No record of it can be missing."""
+    """True if none of its records can be missing."""
     cta_ns: float | None = None
-    """What a warp in which it ran spends in it, in a CTA, on average."""
+    """Average time in a CTA of a warp in which it ran."""
     tags: tuple[TagStatistics, ...] = ()
 
     def median_ns(self, tag: str, value: int) -> float | None:
-        """Of all that ran with a value of a tag; None if that is not known."""
-        rows = (row for one in self.tags if one.name == tag for row in one.values if row.value == value)
-        return next((row.p50_ns for row in rows), None)
+        """Return the median duration with this value of a tag; None if unknown."""
+        for statistics in self.tags:
+            for row in statistics.values:
+                if statistics.name == tag and row.value == value:
+                    return row.p50_ns
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFigures:
-    """What is taken from a launch to compare it."""
+    """Figures of a launch that are compared."""
 
     process: Hashable
-    """Launches for which this is equal were made by the same process of the same capture, on one device."""
+    """Equal for launches of one process and capture on one device."""
     first: bool
-    """The first launch that its process made of this variant."""
+    """True for the first launch of this variant in its process."""
     duration_ns: int
     clock_hz: float | None
     """None if it was not measured."""
     timed: bool
-    """Whether any timer was read."""
+    """True if any timer was read."""
     timer_step_ns: int
     ctas: int
     cta_ns: int
-    """What its CTAs took, all together, without the copying of their records."""
+    """Time of all its CTAs together, without the copying of their records."""
     net_cta_ns: float
-    """What a recorded warp of a CTA took on average, without what records cost."""
+    """Average time of a recorded warp in a CTA, without the cost of records."""
     waves: Waves | None
     idle: IdleSms | None
     records_missing: int
     record_cost_known: bool
     resolution_ns: float
-    """Durations below it are within what a record costs; 0 if that is unknown."""
+    """Shorter durations are within the cost of a record; 0 if that is unknown."""
     scopes: tuple[ScopeFigures, ...]
 
 
 def comparable_figures(
     a: KernelRuns, b: KernelRuns
 ) -> tuple[tuple[LaunchFigures, ...], tuple[LaunchFigures, ...], tuple[int, ...] | None]:
-    """The launches of both sides; and of which warps, None if of all that recorded. Where one side recorded some warps
-    alone, it is those that both did."""
+    """Return the figures of both sides' launches, and the warps that they cover; None for all recorded warps.
+
+    If a side recorded only some warps, the figures cover the warps that both sides recorded.
+    """
     warps_a, warps_b = a.timelines[0].warps, b.timelines[0].warps
     if (len(warps_a) == a.kernel.num_warps and len(warps_b) == b.kernel.num_warps) or warps_a == warps_b:
         both, choice = None, EVERYTHING
     else:
         both = tuple(sorted({*warps_a} & {*warps_b}))
         choice = Choice(warps=NumberSet.of(both))
-    figures_a, figures_b = (tuple(_figures_of(one, choice) for one in runs.timelines) for runs in (a, b))
+    figures_a, figures_b = (tuple(_figures_of(timeline, choice) for timeline in runs.timelines) for runs in (a, b))
     return figures_a, figures_b, both
 
 

@@ -1,5 +1,7 @@
-"""Which kernel of A is which of B, and which of their scopes: lines move when a kernel is edited, and with them what
-scopes are called."""
+"""Matching of A's kernels and scopes with B's.
+
+Editing a kernel moves its lines, and the names of scopes change with them.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,21 @@ from kprof_inject.quantities import counted, listed
 from kprof_inject.report.diff.runs import KernelRuns, config_of, distinct_runs
 from kprof_inject.timeline.partitions import partition_names
 
-_MOST_NAMES = 12
+_MAX_NAMES = 12
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """The pairs in A's order, and what has no partner."""
+    """Pairs of kernels in A's order, and the kernels without a partner."""
 
     pairs: tuple[tuple[KernelRuns, KernelRuns], ...]
     only_a: tuple[KernelRuns, ...]
     only_b: tuple[KernelRuns, ...]
 
 
-# From the nearest on. A program launches the variants of a kernel in the same order, whatever was edited in it.
+# Most specific key first. A program launches a kernel's variants in the same order, however the kernel was edited.
 _KEYS: tuple[Callable[[KernelRuns], Hashable], ...] = (
     lambda runs: (runs.name, runs.kernel.variant, runs.grid),
     lambda runs: (runs.name, config_of(runs.kernel), runs.grid),
@@ -42,7 +44,7 @@ _KEYS: tuple[Callable[[KernelRuns], Hashable], ...] = (
 
 
 def pair_runs(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Pairing:
-    """Raises ``KprofError`` if no kernel of A is one of B, and says which there are."""
+    """Pair the kernels of A and B; raise ``KprofError``, with both sides' names, if there is no pair."""
     pairs: list[tuple[KernelRuns, KernelRuns]] = []
     left_a, left_b = list(a), list(b)
     for key in _KEYS:
@@ -50,7 +52,7 @@ def pair_runs(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Pairing:
         taken = {id(runs) for pair in pairs for runs in pair}
         left_a, left_b = ([runs for runs in left if id(runs) not in taken] for left in (left_a, left_b))
     if not pairs and len(a) == len(b) == 1 and not (a[0].name and b[0].name):
-        # A Proton buffer tells no name: what the user gives is the same kernel.
+        # A Proton buffer has no kernel name, so the two that the user gives are taken for the same kernel.
         return Pairing(((a[0], b[0]),), (), ())
     if not pairs:
         raise _nothing_in_common(a, b)
@@ -59,8 +61,7 @@ def pair_runs(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Pairing:
 
 
 def require_names(renamed: Mapping[str, str], a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> None:
-    """Raise ``KprofError`` if a kernel or a variant is said to have another name, and A has none that is called the old
-    one, or B none that is called the new one."""
+    """Raise ``KprofError`` if A has no kernel or variant with one of the old names, or B none with a new name."""
     for side, names, runs in (("A", renamed, a), ("B", renamed.values(), b)):
         known = {name for one in runs for name in (one.kernel.name, one.kernel.variant)}
         for name in names:
@@ -95,79 +96,84 @@ def _nothing_in_common(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Kpro
 def _alike(
     a: Sequence[_T], b: Sequence[_T], key_a: Callable[[_T], Hashable], key_b: Callable[[_T], Hashable]
 ) -> Iterator[tuple[_T, _T]]:
-    """Those of which the keys are equal, in their order, where both sides have as many; None is no key."""
+    """Yield the pairs with equal keys, in order, for keys that both sides have equally often.
+
+    None is not a key.
+    """
     groups_a, groups_b = _grouped(a, key_a), _grouped(b, key_b)
-    for value, mine in groups_a.items():
-        if len(mine) == len(groups_b.get(value, ())):
-            yield from zip(mine, groups_b[value], strict=True)
+    for value, group_a in groups_a.items():
+        if len(group_a) == len(groups_b.get(value, ())):
+            yield from zip(group_a, groups_b[value], strict=True)
 
 
-def _grouped(found: Sequence[_T], key: Callable[[_T], Hashable]) -> dict[Hashable, list[_T]]:
+def _grouped(items: Sequence[_T], key: Callable[[_T], Hashable]) -> dict[Hashable, list[_T]]:
     groups: dict[Hashable, list[_T]] = {}
-    for one in found:
-        if (value := key(one)) is not None:
-            groups.setdefault(value, []).append(one)
+    for item in items:
+        value = key(item)
+        if value is not None:
+            groups.setdefault(value, []).append(item)
     return groups
 
 
 def _shortened(words: Sequence[str]) -> str:
-    return listed(list(dict.fromkeys(map(printable, words))), _MOST_NAMES)
+    return listed(list(dict.fromkeys(map(printable, words))), _MAX_NAMES)
 
 
-# A line's number in a scope's name: ``loop@57``, ``line(57-63)``, ``op@file.py:57``.
+# Line numbers in a scope's name: ``loop@57``, ``line(57-63)``, ``op@file.py:57``.
 _LINE_NUMBER = re.compile(r"(?<=[@(:\-])\d+")
-# The numbers in a label of a loop: ``loop[0.1]``.
+# Numbers in a loop's label: ``loop[0.1]``.
 _LOOP_NUMBERS = re.compile(r"\[[\d.]+\]")
 NOWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeIdentity:
-    """What tells a scope from others."""
+    """Properties that identify a scope."""
 
     name: str
     kind: str
     source: str
     lines: tuple[str, ...]
-    """The text of its source line and of the calls that inlined it; empty where a text is not known."""
+    """Text of its source line and of the calls that inlined it; empty if any text is unknown."""
     parent: int
-    """The index of the scope around it, or ``NOWHERE``."""
+    """Index of the scope around it, or ``NOWHERE``."""
     partition: str = ""
-    """The name of the partition that runs it, empty if there are none."""
+    """Name of the partition that runs it; empty if the kernel has none."""
     label: str = ""
-    """What it is called if the user does not name it; empty if that is unknown."""
+    """Default name, without the user's; empty if unknown."""
     distinct_name: str = ""
-    """Its name, and its site where others of its side have that name."""
+    """Name, with the site if other scopes of its side have the same name."""
     title: str = ""
-    """The same next to its source line."""
+    """Distinct name for use next to its source line."""
     is_only: bool = True
     """True if no other scope of its side and kind has its name."""
-    is_only_beside: bool = True
-    """True if no other scope in the same parent does."""
+    is_only_in_parent: bool = True
+    """True if no other scope of that kind in the same parent has its name."""
 
     @property
     def steady_name(self) -> str:
-        """The name without numbers of lines."""
+        """Name without line numbers."""
         return _LINE_NUMBER.sub("", self.name)
 
     @property
     def steady_label(self) -> str:
-        """The label without numbers of lines."""
+        """Label without line numbers."""
         return _LINE_NUMBER.sub("", self.label)
 
     @property
     def sort(self) -> str:
-        """The label without any numbers: what it is, wherever it stands."""
+        """Label without any numbers, independent of its position."""
         return _LOOP_NUMBERS.sub("", self.steady_label)
 
     @property
     def short_source(self) -> str:
+        """Source file and line without folders."""
         return without_folders(self.source)
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeMatch:
-    """Scope ``a`` of A is scope ``b`` of B, though ``note`` is not the same of both; empty if all is."""
+    """Scope ``a`` of A matched with scope ``b`` of B; ``note`` says what differs, empty if nothing does."""
 
     a: int
     b: int
@@ -176,7 +182,7 @@ class ScopeMatch:
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """A scope of one side, by its index there, and why it is none of the other's."""
+    """Scope of one side without a partner: its index there, and the reason."""
 
     index: int
     scope: ScopeIdentity
@@ -185,7 +191,7 @@ class Unmatched:
 
 @dataclass(frozen=True, slots=True)
 class ScopeMatching:
-    """In the order of B's scopes; those of A alone in A's."""
+    """Matches and B's unmatched scopes in the order of B's scopes; A's unmatched scopes in A's order."""
 
     matches: tuple[ScopeMatch, ...]
     only_a: tuple[Unmatched, ...]
@@ -193,6 +199,7 @@ class ScopeMatching:
 
 
 def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
+    """Return the identities of a kernel's scopes, in the order of its scope table."""
     text, partitions = SourceText(sources_of(kernel)), partition_names(kernel.scopes)
     scopes = kernel.scopes.scopes
     names, titles = distinct_names(scopes), distinct_names(scopes, with_source=True)
@@ -217,47 +224,50 @@ def _known(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def code_of(text: SourceText, place: str) -> str:
-    """What a line says, without its comment unless it is all there is; empty if it is not known."""
+    """Return a line's code without its comment, or the comment if there is no code; empty if unknown."""
     line = text.line(place)
     return " ".join((line.partition("#")[0].strip() or line).split())
 
 
 _Key = Callable[[ScopeIdentity], Hashable]
-"""None where it says nothing."""
+"""Returns None if the key does not apply to a scope."""
 
-_BESIDE: tuple[_Key, ...] = (
+_WITHIN_PARENT: tuple[_Key, ...] = (
     lambda scope: (scope.kind, scope.name, scope.label, scope.lines),
     lambda scope: (scope.kind, scope.name, scope.sort, scope.lines),
     lambda scope: (scope.kind, scope.steady_name, scope.sort, scope.lines),
     lambda scope: (scope.kind, scope.lines) if scope.lines else None,
     lambda scope: (scope.kind, scope.steady_name, scope.steady_label),
-    lambda scope: (scope.kind, scope.steady_name, scope.sort) if scope.is_only_beside else None,
+    lambda scope: (scope.kind, scope.steady_name, scope.sort) if scope.is_only_in_parent else None,
     lambda scope: (scope.kind, scope.steady_name) if scope.is_only else None,
 )
-"""From the surest on: what makes two scopes one whose parents are one, or that stand outermost in one partition."""
+"""Keys of scopes with matched parents, or outermost in the same partition; most reliable first."""
 
-_ELSEWHERE: tuple[_Key, ...] = (
+_ANYWHERE: tuple[_Key, ...] = (
     lambda scope: (scope.kind, scope.steady_name, scope.label, scope.lines) if scope.lines else None,
     lambda scope: (scope.kind, scope.steady_name, scope.sort, scope.lines) if scope.lines else None,
     lambda scope: (scope.kind, scope.steady_name, scope.steady_label),
     lambda scope: (scope.kind, scope.steady_name) if scope.is_only else None,
 )
-"""And wherever they stand."""
+"""Keys of scopes anywhere in the kernel; most reliable first."""
 
 
 def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> ScopeMatching:
-    """From outside in. Of several scopes that are alike, the first is the first and so on, if there are as many on
-    both sides. A name alone matches two scopes only if no others have it."""
+    """Match scopes from the outermost inwards.
+
+    Scopes with equal keys match in order if both sides have equally many. A name alone matches two scopes only if no
+    others have it.
+    """
     found: dict[int, int] = {}
-    mine, theirs = map(_with_namesakes, _comparable(a, b))
+    comparable_a, comparable_b = map(_with_namesakes, _comparable(a, b))
     while True:
         before = len(found)
-        _match_beside(mine, theirs, found)
+        _match_within_parents(comparable_a, comparable_b, found)
         if len(found) == before:
-            _match_elsewhere(mine, theirs, found)
+            _match_anywhere(comparable_a, comparable_b, found)
         if len(found) == before:
             break
-    partners = {theirs: mine for mine, theirs in found.items()}
+    partners = {index_b: index_a for index_a, index_b in found.items()}
     return ScopeMatching(
         tuple(ScopeMatch(partners[at], at, _note(a, b, partners[at], at, found)) for at in sorted(partners)),
         tuple(Unmatched(at, a[at], _why(a[at], a, b, "B")) for at in range(len(a)) if at not in found),
@@ -266,8 +276,7 @@ def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Scop
 
 
 def _comparable(*sides: Sequence[ScopeIdentity]) -> list[list[ScopeIdentity]]:
-    """Where a side does not tell its partitions or labels, as older captures don't, those of the other one say
-    nothing."""
+    """Clear partitions or labels on both sides if one side lacks them, as older captures do."""
     has_partitions, has_labels = (
         all(any(getattr(scope, field) for scope in side) for side in sides) for field in ("partition", "label")
     )
@@ -285,40 +294,39 @@ def _comparable(*sides: Sequence[ScopeIdentity]) -> list[list[ScopeIdentity]]:
 
 
 def _with_namesakes(scopes: Sequence[ScopeIdentity]) -> list[ScopeIdentity]:
-    """Say of each scope whether it is the only one of its name."""
+    """Set for each scope whether its name is unique."""
     everywhere = Counter((scope.kind, scope.steady_name) for scope in scopes)
-    beside = Counter((scope.parent, scope.partition, scope.kind, scope.steady_name) for scope in scopes)
+    in_parent = Counter((scope.parent, scope.partition, scope.kind, scope.steady_name) for scope in scopes)
     return [
         replace(
             scope,
             is_only=everywhere[scope.kind, scope.steady_name] == 1,
-            is_only_beside=beside[scope.parent, scope.partition, scope.kind, scope.steady_name] == 1,
+            is_only_in_parent=in_parent[scope.parent, scope.partition, scope.kind, scope.steady_name] == 1,
         )
         for scope in scopes
     ]
 
 
-def _match_beside(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], found: dict[int, int]) -> None:
-    """Match what stands outermost in partitions of one name, or in scopes that are matched, and then what stands in
-    that."""
+def _match_within_parents(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], found: dict[int, int]) -> None:
+    """Match outermost scopes in partitions of the same name, scopes in matched ones, and then scopes in those."""
     partitions = dict.fromkeys(scope.partition for scope in (*a, *b))
     waiting = [((NOWHERE, name), (NOWHERE, name)) for name in partitions]
-    waiting += [((mine, a[mine].partition), (theirs, b[theirs].partition)) for mine, theirs in found.items()]
+    waiting += [((at_a, a[at_a].partition), (at_b, b[at_b].partition)) for at_a, at_b in found.items()]
     while waiting:
-        mine, theirs = waiting.pop()
+        parent_a, parent_b = waiting.pop()
         taken = set(found.values())
-        inside_a = [at for at, scope in enumerate(a) if (scope.parent, scope.partition) == mine and at not in found]
-        inside_b = [at for at, scope in enumerate(b) if (scope.parent, scope.partition) == theirs and at not in taken]
-        fresh = list(_matched(inside_a, inside_b, a, b, _BESIDE))
+        inside_a = [at for at, scope in enumerate(a) if (scope.parent, scope.partition) == parent_a and at not in found]
+        inside_b = [at for at, scope in enumerate(b) if (scope.parent, scope.partition) == parent_b and at not in taken]
+        fresh = list(_matched(inside_a, inside_b, a, b, _WITHIN_PARENT))
         found.update(fresh)
-        waiting += [((mine, a[mine].partition), (theirs, b[theirs].partition)) for mine, theirs in fresh]
+        waiting += [((at_a, a[at_a].partition), (at_b, b[at_b].partition)) for at_a, at_b in fresh]
 
 
-def _match_elsewhere(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], found: dict[int, int]) -> None:
+def _match_anywhere(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], found: dict[int, int]) -> None:
     taken = set(found.values())
     left_a = [at for at in range(len(a)) if at not in found]
     left_b = [at for at in range(len(b)) if at not in taken]
-    found.update(_matched(left_a, left_b, a, b, _ELSEWHERE))
+    found.update(_matched(left_a, left_b, a, b, _ANYWHERE))
 
 
 def _matched(
@@ -329,18 +337,19 @@ def _matched(
     keys: Sequence[_Key],
 ) -> Iterator[tuple[int, int]]:
     for key in keys:
-        alike = list(_alike(left_a, left_b, _of_scope(a, key), _of_scope(b, key)))
+        alike = list(_alike(left_a, left_b, _key_by_index(a, key), _key_by_index(b, key)))
         yield from alike
-        left_a = [at for at in left_a if at not in {mine for mine, _ in alike}]
-        left_b = [at for at in left_b if at not in {theirs for _, theirs in alike}]
+        matched_a, matched_b = {at for at, _ in alike}, {at for _, at in alike}
+        left_a = [at for at in left_a if at not in matched_a]
+        left_b = [at for at in left_b if at not in matched_b]
 
 
-def _of_scope(scopes: Sequence[ScopeIdentity], key: _Key) -> Callable[[int], Hashable]:
+def _key_by_index(scopes: Sequence[ScopeIdentity], key: _Key) -> Callable[[int], Hashable]:
     return lambda index: key(scopes[index])
 
 
-def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], mine: int, theirs: int, found: dict[int, int]) -> str:
-    before, after = a[mine], b[theirs]
+def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], at_a: int, at_b: int, found: dict[int, int]) -> str:
+    before, after = a[at_a], b[at_b]
     notes = []
     if before.name != after.name:
         notes.append(f"called {before.name} in A")
@@ -359,11 +368,13 @@ def _place(scopes: Sequence[ScopeIdentity], scope: ScopeIdentity) -> str:
     return f"{around} of {scope.partition}" if scope.partition else around
 
 
-def _why(scope: ScopeIdentity, mine: Sequence[ScopeIdentity], others: Sequence[ScopeIdentity], side: str) -> str:
-    alike = [other for other in others if other.steady_name == scope.steady_name]
+def _why(
+    scope: ScopeIdentity, own_side: Sequence[ScopeIdentity], other_side: Sequence[ScopeIdentity], side: str
+) -> str:
+    alike = [other for other in other_side if other.steady_name == scope.steady_name]
     same_kind = [other for other in alike if other.kind == scope.kind]
     if same_kind:
-        here = sum(other.steady_name == scope.steady_name and other.kind == scope.kind for other in mine)
+        here = sum(other.steady_name == scope.steady_name and other.kind == scope.kind for other in own_side)
         if here == len(same_kind):
             return f"{side} has {here} of this name, none of them at this site"
         return f"{side} has {len(same_kind)} of this name where here are {here}, so they cannot be paired"

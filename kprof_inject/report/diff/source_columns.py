@@ -1,4 +1,4 @@
-"""The kernel's source in A and in B side by side, and what the compiler did differently at each line."""
+"""Sources of the kernel in A and in B side by side, with the compiler's changes at each line."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from kprof_inject.capture.source_text import file_and_line, lines_of, shown_line
 from kprof_inject.report.diff.kernel_diff import KernelDiff
 from kprof_inject.report.diff.structure import Structure
 
-# Of what is the same, so many lines stand around what is not.
+# Unchanged lines shown above and below each changed line.
 _AROUND = 2
 _NUMBER_WIDTH = 4
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
+    """Line of a source file, with its number from 1."""
+
     number: int
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A line as it is in A and in B; None where a side lacks it. ``changes`` are the texts of what the compiler did
-    differently there."""
+    """Line as it is in A and in B; None where a side lacks it.
+
+    ``changes`` are the texts of the compiler's changes at this line.
+    """
 
     a: SourceLine | None
     b: SourceLine | None
@@ -34,29 +38,32 @@ class SourceRow:
 
     @property
     def is_edited(self) -> bool:
+        """True if the line differs between the sides."""
         return self.a is None or self.b is None or self.a.text != self.b.text
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePart:
-    """Rows that follow each other, of a file called ``name``, without folders."""
+    """Consecutive rows of the file ``name``, without folders."""
 
     name: str
     rows: tuple[SourceRow, ...]
 
     @property
     def indent(self) -> int:
-        """By how much all of its lines are indented."""
+        """Indentation that all of its lines share."""
         texts = [line.text for row in self.rows for line in (row.a, row.b) if line and line.text.strip()]
         return min((len(text) - len(text.lstrip()) for text in texts), default=0)
 
 
 def source_parts(diff: KernelDiff, structure: Structure | None) -> list[SourcePart]:
-    """The parts of the source in which something changed: what the compiler did, or, within the kernel, the text. None
-    of a file whose text is not known."""
+    """Return the parts of the source in which the compiler's output, or the text within the kernel, changed.
+
+    A file whose text is unknown has no parts.
+    """
     texts_a, texts_b = sources_of(diff.a.kernel), sources_of(diff.b.kernel)
     changes = _changes_at(structure)
-    places = [place for place in map(file_and_line, _named_in(diff)) if place] + [place[1:] for place in changes]
+    places = [place for place in map(file_and_line, _scope_sources(diff)) if place] + [place[1:] for place in changes]
     parts: list[SourcePart] = []
     for path in dict.fromkeys(path for path, _ in places):
         lines = [line for other, line in places if other == path]
@@ -67,7 +74,7 @@ def source_parts(diff: KernelDiff, structure: Structure | None) -> list[SourcePa
 
 
 def _changes_at(structure: Structure | None) -> dict[tuple[str, str, int], list[str]]:
-    """Texts of changes by side, path and line."""
+    """Return the texts of changes by side, path and line."""
     found: dict[tuple[str, str, int], list[str]] = {}
     for change in (change for part in (structure.parts if structure else ()) for change in part.changes):
         if change.source is not None:
@@ -78,21 +85,21 @@ def _changes_at(structure: Structure | None) -> dict[tuple[str, str, int], list[
     return found
 
 
-def _named_in(diff: KernelDiff) -> Iterator[str]:
-    """The places of both kernels' scopes."""
+def _scope_sources(diff: KernelDiff) -> Iterator[str]:
+    """Yield the source places of both kernels' scopes."""
     for kernel in (diff.a.kernel, diff.b.kernel):
         yield from (scope.source for scope in kernel.scopes.scopes)
 
 
 def _texts(path: str, a: Mapping[str, str], b: Mapping[str, str]) -> tuple[list[str], list[str]] | None:
-    """The lines of a file on both sides, where it may lie in another folder; None if a side does not have it."""
-    found = [texts.get(path) or _of_name(without_folders(path), texts) for texts in (a, b)]
+    """Return a file's lines on both sides, whatever its folder; None if a side lacks the file."""
+    found = [texts.get(path) or _text_of_name(without_folders(path), texts) for texts in (a, b)]
     if found[0] is None or found[1] is None:
         return None
     return lines_of(found[0]), lines_of(found[1])
 
 
-def _of_name(name: str, texts: Mapping[str, str]) -> str | None:
+def _text_of_name(name: str, texts: Mapping[str, str]) -> str | None:
     named = [text for path, text in texts.items() if without_folders(path) == name]
     return named[0] if len(named) == 1 else None
 
@@ -101,10 +108,12 @@ def _parts_of(
     path: str, texts: tuple[list[str], list[str]], changes: Mapping[tuple[str, str, int], Sequence[str]], kernel: range
 ) -> Iterator[SourcePart]:
     rows = [_row(path, a, b, changes) for a, b in _aligned(*texts)]
-    told = [at for at, row in enumerate(rows) if row.changes or (row.is_edited and _is_in(row, kernel))]
-    shown = sorted({near for at in told for near in range(at - _AROUND, at + _AROUND + 1) if 0 <= near < len(rows)})
+    shown: set[int] = set()
+    for at, row in enumerate(rows):
+        if row.changes or (row.is_edited and _is_in(row, kernel)):
+            shown.update(range(max(at - _AROUND, 0), min(at + _AROUND + 1, len(rows))))
     name = without_folders(path)
-    for run in _runs(shown):
+    for run in _runs(sorted(shown)):
         yield SourcePart(name, tuple(rows[at] for at in run))
 
 
@@ -138,7 +147,7 @@ def _numbered(lines: Sequence[str]) -> list[SourceLine]:
 
 
 def _runs(numbers: Iterable[int]) -> list[list[int]]:
-    """Ascending numbers, in groups that follow each other."""
+    """Group ascending numbers into runs of consecutive ones."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -148,23 +157,26 @@ def _runs(numbers: Iterable[int]) -> list[list[int]]:
     return runs
 
 
-def part_lines(part: SourcePart, most_letters: int | None) -> Iterator[str]:
-    """The rows as lines of text, of each side at most so many letters; edited ones have a star between the two."""
+def part_lines(part: SourcePart, max_characters: int | None) -> Iterator[str]:
+    """Yield the rows as lines of text, with a star between the sides of an edited one.
+
+    Each side has at most ``max_characters`` characters; None is no limit.
+    """
     indent = part.indent
-    pairs = [tuple(_source_cell(line, indent, most_letters) for line in (row.a, row.b)) for row in part.rows]
+    pairs = [tuple(_source_cell(line, indent, max_characters) for line in (row.a, row.b)) for row in part.rows]
     width = max(len(a) for a, _ in pairs)
     for row, (a, b) in zip(part.rows, pairs, strict=True):
         yield f"{a:{width}} {'*' if row.is_edited else '|'} {b}".rstrip()
         yield from (f"{'':{_NUMBER_WIDTH}} ^ {text}" for text in row.changes)
 
 
-def _source_cell(line: SourceLine | None, indent: int, most_letters: int | None) -> str:
+def _source_cell(line: SourceLine | None, indent: int, max_characters: int | None) -> str:
     text = f"{line.number:{_NUMBER_WIDTH}} {line.text[indent:]}" if line else ""
-    return text if most_letters is None or len(text) <= most_letters else f"{text[: most_letters - 1]}…"
+    return text if max_characters is None or len(text) <= max_characters else f"{text[: max_characters - 1]}…"
 
 
 def parts_json(parts: Sequence[SourcePart]) -> list[dict[str, Any]]:
-    """As JSON values."""
+    """Return the parts as JSON values."""
     return [
         {
             "file": part.name,

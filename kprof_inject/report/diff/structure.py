@@ -1,6 +1,7 @@
-"""Why a kernel changed: what the compiler made of it on either side, joined with what each part of it takes.
+"""Comparison of a kernel's compiled code on both sides, joined with the time that each part of it takes.
 
-Also what changed of it as a whole: what its build takes, what made it, what runs it, and what it is given."""
+It also covers what changed for the kernel as a whole: its resources, its build, its device and its arguments.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +37,17 @@ from kprof_inject.workspace import saved_sources
 
 @dataclass(frozen=True, slots=True)
 class CodePart:
-    """A part of the kernel: a loop, by its ``index`` in B's scope table, or in A's where B has none like it; or one of
-    the two that are no loops. Names of parts may be alike."""
+    """Part of the kernel: a loop, or one of the two parts that are no loops.
+
+    A loop has its ``index`` in B's scope table, or in A's if B has no matching loop. Two parts may have the same name.
+    """
 
     name: str
     index: int | None = None
     is_of_a: bool = False
 
     def __str__(self) -> str:
+        """Return its name."""
         return self.name
 
 
@@ -53,10 +57,12 @@ OUTSIDE = CodePart("outside of loops")
 
 @dataclass(frozen=True, slots=True)
 class ChangedPart:
-    """A loop of B, what stands outside of loops, or the kernel as a whole, with all that changed in it. ``explained``
-    is its part of the launch's change, None if the launch did not change or that is not known. What changed in the
-    kernel as a whole, and acts everywhere, explains what the code takes that is the same. ``loops`` has the figures of
-    the loop in A and in B, None of what is no loop, or is on one side alone."""
+    """Loop of B, the code outside of loops, or the kernel as a whole, with all changes in it.
+
+    ``explained`` is its part of the launch's change; None if the launch did not change or the part is unknown. A change
+    to the kernel as a whole acts everywhere, so it explains the time of unchanged code. ``loops`` has the figures of
+    the loop in A and in B; None for a part that is no loop, or is on one side alone.
+    """
 
     part: CodePart
     changes: tuple[StructuralChange, ...]
@@ -66,21 +72,25 @@ class ChangedPart:
 
     @property
     def name(self) -> str:
+        """Name of the part."""
         return self.part.name
 
     @property
     def cta_change_ns(self) -> float | None:
-        """The change of its scopes' time in a CTA; None if the launch did not change or it is unknown."""
+        """Change of its scopes' time in a CTA; None if the launch did not change or it is unknown."""
         return None if self.explained is None else _sum([scope.own_cta_change_ns for scope in self.scopes])
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """``unexplained`` is the part of the launch's change that lies where no code changed, None as above;
-    ``differing_lines`` counts those of the TTGIR, whether or not a change was found in them. ``everywhere`` is what
-    changed in the kernel as a whole, of itself, and acts also where a part has changes: times cannot tell them apart.
-    ``only_part`` names the part that has all that differs: the launch's change comes of it, wherever its time is seen.
-    None if several have, or anything differs that could act elsewhere."""
+    """Differences of the code between both sides.
+
+    ``unexplained`` is the part of the launch's change in unchanged code; None if the launch did not change or it is
+    unknown. ``differing_lines`` counts the TTGIR's differing lines, whether or not a change was found in them.
+    ``everywhere`` has changes of the kernel as a whole, with causes of their own, that also act on parts with changes:
+    times cannot separate the two. ``only_part`` is the part with all differences, which thus cause the launch's change,
+    wherever its time shows; None if several parts differ, or a difference could act elsewhere.
+    """
 
     parts: tuple[ChangedPart, ...]
     unexplained: float | None
@@ -91,17 +101,19 @@ class Structure:
 
 @dataclass(frozen=True, slots=True)
 class ModuleChanges:
-    """What changed from one ``.ttgir`` file to another, and whether anything else did."""
+    """Changes from one ``.ttgir`` file to another, and whether anything else differs."""
 
     changes: tuple[StructuralChange, ...]
     differing_lines: int
     records_differ: bool
 
 
-@lru_cache(maxsize=16)  # each view of a comparison asks for it
+@lru_cache(maxsize=16)  # each view of a comparison needs it
 def structure_of(diff: KernelDiff) -> Structure | None:
-    """What changed in the code, where it weighs most first; None if a side has no module, or one that cannot be read
-    or evaluated."""
+    """Return the changes of the code, largest part of the change first.
+
+    None if a side has no module, or one that cannot be read or evaluated.
+    """
     modules = [_module(side.kernel) for side in (diff.a, diff.b)]
     if modules[0] is None or modules[1] is None:
         return None
@@ -125,8 +137,8 @@ def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
     unexplained = places.unexplained([part.explained for part in parts])
     has_others = any(part.explained is not None for part in parts if part.part != WHOLE)
     differing = differing_lines(a, b)
-    others = places.parts_of_lines(differing) | by_part.keys() - {WHOLE}
-    only = _only(others, of_whole) if is_same_work(diff) else None
+    differing_parts = places.parts_of_lines(differing) | by_part.keys() - {WHOLE}
+    only = _only(differing_parts, of_whole) if is_same_work(diff) else None
     everywhere = tuple(filter(is_cause, acting)) if has_others else ()
     return Structure(tuple(parts), unexplained, differing.count, everywhere, only)
 
@@ -142,15 +154,15 @@ def _parts(
 
 
 def _only(parts: Set[CodePart], of_whole: Sequence[StructuralChange]) -> CodePart | None:
-    """``parts`` have lines that differ, or changes of their own."""
+    """Return the only part with differences; ``parts`` have differing lines or changes of their own."""
     acts = any(map(is_cause, of_whole)) or (of_whole and not parts)
     places = {*parts, WHOLE} if acts else parts
     return next(iter(places)) if len(places) == 1 else None
 
 
-def _usual(timelines: Sequence[Timeline]) -> Timeline:
-    """The launch with the median span."""
-    return sorted(timelines, key=lambda one: one.last_ns - one.first_ns)[len(timelines) // 2]
+def _median_launch(timelines: Sequence[Timeline]) -> Timeline:
+    """Return the launch with the median span."""
+    return sorted(timelines, key=lambda timeline: timeline.last_ns - timeline.first_ns)[len(timelines) // 2]
 
 
 def _module(kernel: Kernel) -> Module | None:
@@ -166,7 +178,7 @@ def _code_at(text: SourceText, point: SourcePoint) -> str:
 
 
 def changes_between(a: Path, b: Path) -> ModuleChanges:
-    """Raises ``KprofError`` if a file cannot be read, or evaluated."""
+    """Compare two ``.ttgir`` files; raise ``KprofError`` if a file cannot be read or evaluated."""
     modules = [parse(read_text(path), str(path)) for path in (a, b)]
     texts = [SourceText(saved_sources(path)) for path in (a, b)]
     with evaluating():
@@ -177,7 +189,7 @@ def changes_between(a: Path, b: Path) -> ModuleChanges:
 
 
 class _Places:
-    """Which part of the kernel an operation belongs to, by the scopes that were recorded."""
+    """Parts of the kernel by operation, from the recorded scopes."""
 
     def __init__(self, diff: KernelDiff, a: Module, b: Module) -> None:
         self._diff = diff
@@ -186,7 +198,7 @@ class _Places:
         self._scope_maps = ScopeMap(a, self._tables[0]), ScopeMap(b, self._tables[1])
         names_a, names_b = (distinct_names(table.scopes) for table in self._tables)
         of_b = [CodePart(name, index) for index, name in enumerate(names_b)]
-        # A's loops are those of B that they are matched with.
+        # A matched loop of A is the part of its partner in B.
         matched = {change.index_a: of_b[change.index_b] for change in diff.every_scope}
         of_a = [matched.get(index, CodePart(name, index, is_of_a=True)) for index, name in enumerate(names_a)]
         self._parts = of_a, of_b
@@ -195,16 +207,23 @@ class _Places:
         self._part_of_scope = [of_b[loop] if loop is not None else OUTSIDE for loop in loops]
 
     def part_of(self, change: StructuralChange) -> CodePart:
-        """The innermost recorded loop around what changed; a loop's own operations decide, not those peeled off it. Of
-        several loops it is the one that explains most: one may be for the case that another has nothing to do."""
+        """Return the innermost recorded loop around a change.
+
+        A loop's own operations decide, not those peeled off it. Of several loops it is the one that explains most: one
+        may only cover the case that another has nothing to do.
+        """
         for side, operations in ((1, change.operations_b), (0, change.operations_a)):
-            found = [part for operation in operations if (part := self._part(side, operation)) != OUTSIDE]
-            if found:
-                return max(found, key=lambda part: abs(self.weight(part)[1] or 0.0))
+            parts = [self._part(side, operation) for operation in operations]
+            loops = [part for part in parts if part != OUTSIDE]
+            if loops:
+                return max(loops, key=lambda part: abs(self.weight(part)[1] or 0.0))
         return OUTSIDE if change.operations_a or change.operations_b else WHOLE
 
     def parts_of_lines(self, differing: DifferingLines) -> set[CodePart]:
-        """Those that have any of them. What stands outside of the functions acts on the kernel as a whole."""
+        """Return the parts with differing lines.
+
+        Lines outside of functions belong to the kernel as a whole.
+        """
         found = set()
         for side, lines in enumerate((differing.lines_a, differing.lines_b)):
             lines_of = self._scope_maps[side].lines_of
@@ -223,12 +242,12 @@ class _Places:
         return OUTSIDE if loop is None else self._parts[side][loop]
 
     def weight(self, part: CodePart) -> tuple[tuple[ScopeChange, ...], float | None]:
-        """The changes of a part's scopes, and how much of the launch's change they explain together."""
+        """Return the changes of a part's scopes, and the part of the launch's change that they explain."""
         scopes = tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.index_b] == part)
         return scopes, _sum([scope.explained for scope in scopes])
 
     def loops(self, part: CodePart) -> tuple[LoopFigures, LoopFigures] | None:
-        """The figures of a part that is a loop."""
+        """Return the figures of a loop on both sides; None for a part that is no matched loop."""
         for scope in self._diff.every_scope:
             if part == self._parts[1][scope.index_b]:
                 a, b = self._launches
@@ -237,22 +256,22 @@ class _Places:
 
     @cached_property
     def _launches(self) -> tuple[LaunchAnalysis, LaunchAnalysis]:
-        a, b = (LaunchAnalysis.of(_usual(side.timelines)) for side in (self._diff.a, self._diff.b))
+        a, b = (LaunchAnalysis.of(_median_launch(side.timelines)) for side in (self._diff.a, self._diff.b))
         return a, b
 
     def rest(self, parts: Container[CodePart]) -> tuple[tuple[ScopeChange, ...], float | None]:
-        """The same of the scopes that are in none of these parts."""
+        """Return the same for the scopes outside of these parts."""
         scopes = tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.index_b] not in parts)
         return scopes, _sum([scope.explained for scope in scopes])
 
     def unexplained(self, weights: Sequence[float | None]) -> float | None:
-        """How much of the launch's change no part explains: it lies elsewhere, or in no scope at all."""
+        """Return the part of the launch's change that is in other parts, or in no scope."""
         known = _sum([scope.explained for scope in self._diff.every_scope])
         return None if known is None else 1 - sum(weight or 0.0 for weight in weights)
 
 
 def _is_loop(table: ScopeTable, index: int) -> bool:
-    """Whether a scope stands for a loop: iterations do where the loop around them was not recorded."""
+    """Return whether a scope represents a loop: a loop, or iterations whose loop was not recorded."""
     scope = table.scopes[index]
     if scope.kind != ScopeKind.ITERATION:
         return scope.kind == ScopeKind.LOOP
@@ -260,8 +279,8 @@ def _is_loop(table: ScopeTable, index: int) -> bool:
 
 
 def _loop_of(table: ScopeTable, index: int) -> int | None:
-    """The innermost loop around a scope, itself included."""
-    return next((one for one in (index, *table.around(index)) if _is_loop(table, one)), None)
+    """Return the innermost loop around a scope, or the scope itself if it is one."""
+    return next((scope for scope in (index, *table.around(index)) if _is_loop(table, scope)), None)
 
 
 def _sum(parts: Sequence[float | None]) -> float | None:
@@ -269,29 +288,30 @@ def _sum(parts: Sequence[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-# What a build takes of the SM, what made it of the TTGIR, and what runs it.
+# Resources of a build, the Triton that compiled it, and the device that runs it.
 _BUILD = {
     **dict.fromkeys(("registers", "spills", "shared bytes", "CTAs per SM", "device"), "{0}"),
     "triton_version": "the TTGIR was compiled further by Triton {0.a} → {0.b}",
 }
-"""By what differs: how it is told."""
-# What follows from the code, and from what made it. More registers, or more shared memory, act on code that is the same
-# only by fewer CTAs on an SM.
+"""Message template for each property that differs."""
+# Consequences of the code and its compiler. More registers or shared memory slow unchanged code only through fewer CTAs
+# on an SM.
 _RESOURCES = frozenset({"registers", "spills", "shared-bytes", "CTAs-per-SM"})
 _IDLE = frozenset({"registers", "shared-bytes"})
-# Settings that show in the module itself, or do nothing to the kernel without records.
+# Settings that the module itself shows, and settings that only affect records.
 _SEEN = frozenset({"kernel", "target", "num_warps", "num_ctas", "num_stages", "maxnreg", "warp size"})
 _OF_RECORDS = frozenset({"records", "recorded warps"})
 _INTEGER = re.compile(r"i\d+")
 
 
 def whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[StructuralChange]:
-    """What a comparison of the modules cannot tell."""
-    for one in diff.differences:
-        if one.what in _BUILD:
-            yield StructuralChange(one.what.replace(" ", "-"), _BUILD[one.what].format(one))
-        elif one.what not in SETTINGS:
-            yield StructuralChange("option", f"option {one}")
+    """Yield changes that a comparison of the modules cannot find: of builds, options and arguments."""
+    for difference in diff.differences:
+        what = difference.what
+        if what in _BUILD:
+            yield StructuralChange(what.replace(" ", "-"), _BUILD[what].format(difference))
+        elif what not in SETTINGS:
+            yield StructuralChange("option", f"option {difference}")
     before, after = _arguments(diff.a, a), _arguments(diff.b, b)
     for name, values in after.items():
         if before.get(name, values) != values:
@@ -299,23 +319,23 @@ def whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[Structural
 
 
 def acts_everywhere(change: StructuralChange) -> bool:
-    """Whether what changed in the kernel as a whole acts on code that is the same."""
+    """Return whether a change of the kernel as a whole acts on unchanged code."""
     return change.id not in _IDLE
 
 
 def is_cause(change: StructuralChange) -> bool:
-    """Whether it is none of what follows from other code."""
+    """Return whether a change is a cause of its own, not a consequence of changed code."""
     return change.id not in _RESOURCES
 
 
 def is_same_work(diff: KernelDiff) -> bool:
-    """Whether nothing that differs is left out of the changes: a grid is."""
-    told = _SEEN | _OF_RECORDS | _BUILD.keys()
-    return all(one.what in told or one.what not in SETTINGS for one in diff.differences)
+    """Return whether all differences are among the changes; a different grid, for one, is not."""
+    covered = _SEEN | _OF_RECORDS | _BUILD.keys()
+    return all(difference.what in covered or difference.what not in SETTINGS for difference in diff.differences)
 
 
 def _arguments(runs: KernelRuns, module: Module) -> dict[str, tuple[int, ...]]:
-    """The integers that a side's launches have for each argument, as far as they are known."""
+    """Return the integers that a side's launches passed for each argument, where known."""
     function = entry_function(module)
     if function is None:
         return {}
@@ -330,9 +350,9 @@ def _arguments(runs: KernelRuns, module: Module) -> dict[str, tuple[int, ...]]:
     return {name: tuple(sorted(values)) for name, values in found.items()}
 
 
-_MOST_VALUES = 4
+_MAX_VALUES = 4
 
 
 def _listed(values: Sequence[int]) -> str:
-    more = ["…"] if len(values) > _MOST_VALUES else []
-    return ", ".join([*map(str, values[:_MOST_VALUES]), *more])
+    more = ["…"] if len(values) > _MAX_VALUES else []
+    return ", ".join([*map(str, values[:_MAX_VALUES]), *more])

@@ -1,4 +1,4 @@
-"""Why a kernel changed, in lines for a reader and as JSON values."""
+"""The reasons why a kernel changed, as lines for a reader and as JSON values."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from kprof_inject.quantities import before_and_after, counted, listed, percent, 
 from kprof_inject.report.diff.kernel_diff import KernelDiff
 from kprof_inject.report.diff.structure import OUTSIDE, WHOLE, ChangedPart, CodePart, ModuleChanges, Structure
 
-_MOST_PLACES = 6
+_MAX_PLACES = 6
 
 
 def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[str]:
-    """What there is to say, in lines: nothing if the code is the same, or is not known."""
+    """Yield the changes of the code as lines; none if the code is unknown."""
     if structure is None:
         return
     if not structure.parts:
-        told = _unlisted(structure.differing_lines)
-        yield f"code: {told}{_all_in(structure.only_part)}" if told else "code: the TTGIR is the same on both sides"
+        unlisted = _unlisted(structure.differing_lines)
+        if unlisted:
+            yield f"code: {unlisted}{_all_in(structure.only_part)}"
+        else:
+            yield "code: the TTGIR is the same on both sides"
         return
     yield "code:" if diff.launch.changed else "code, with no difference in time:"
     for part in structure.parts:
-        yield f"  {part.name}{_weighed(part, structure, diff.launch.changed)}"
+        yield f"  {part.name}{_explained(part, structure, diff.launch.changed)}"
         if part.loops is not None:
-            yield from (f"    {line}" for line in _of_loops(*part.loops))
-        for text, places in _together(part.changes).items():
+            yield from (f"    {line}" for line in _loop_lines(*part.loops))
+        for text, places in _places_by_text(part.changes).items():
             yield f"    {text}{_at(places)}"
     elsewhere_ns = elsewhere_cta_ns(structure, diff)
     if elsewhere_ns is not None and diff.cta_change_ns is not None:
@@ -37,7 +40,7 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
 
 
 def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
-    """Return by how much a CTA takes longer outside of the parts; None if that is not known."""
+    """Return how many nanoseconds longer a CTA takes outside of the parts; None if that is unknown."""
     net_ns = diff.cta_change_ns
     parts_ns = [part.cta_change_ns for part in structure.parts if part.scopes]
     known_ns = [part_ns for part_ns in parts_ns if part_ns is not None]
@@ -46,8 +49,8 @@ def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
     return net_ns - sum(known_ns)
 
 
-def _of_loops(a: LoopFigures, b: LoopFigures) -> Iterator[str]:
-    """What goes with the change of a loop's time."""
+def _loop_lines(a: LoopFigures, b: LoopFigures) -> Iterator[str]:
+    """Yield the figures that explain the change of a loop's time."""
     if a.unit is not None and b.unit is not None:
         before, after = percent(a.parts[a.unit]), percent(b.parts[b.unit])
         if a.unit == b.unit:
@@ -65,7 +68,7 @@ def _ahead(loop: LoopFigures) -> str:
 
 
 def _unlisted(differing: int) -> str:
-    """What is told of lines that differ where no change was found; empty if none does."""
+    """Return the note on lines that differ although no change was found; empty if none does."""
     lines = counted(differing, "line")
     return f"none of the changes that diff looks for; the TTGIR differs in {lines}" if differing else ""
 
@@ -76,8 +79,8 @@ def _all_in(part: CodePart | None) -> str:
     return f", all {part}" if part == OUTSIDE else f", all in {part}"
 
 
-def _together(changes: Sequence[StructuralChange]) -> dict[str, list[str]]:
-    """What the same happened to, with all its places."""
+def _places_by_text(changes: Sequence[StructuralChange]) -> dict[str, list[str]]:
+    """Group changes of the same text, each with all its places."""
     found: dict[str, list[str]] = {}
     for change in changes:
         places = found.setdefault(change.text, [])
@@ -87,10 +90,10 @@ def _together(changes: Sequence[StructuralChange]) -> dict[str, list[str]]:
 
 
 def _at(places: Sequence[str]) -> str:
-    return f" ({listed(list(dict.fromkeys(places)), _MOST_PLACES)})" if places else ""
+    return f" ({listed(list(dict.fromkeys(places)), _MAX_PLACES)})" if places else ""
 
 
-def _weighed(part: ChangedPart, structure: Structure, has_changed: bool) -> str:
+def _explained(part: ChangedPart, structure: Structure, has_changed: bool) -> str:
     means = [
         f"{scope.distinct_name} {short_time(scope.mean_ns.a)} → {short_time(scope.mean_ns.b)}"
         for scope in part.scopes
@@ -105,21 +108,21 @@ def _weighed(part: ChangedPart, structure: Structure, has_changed: bool) -> str:
     elif is_all:
         shown = [f"records show {share} there" for share in explained]
         explained = ["all of the change, as the code differs nowhere else", *shown]
-    told = [*explained, *means[:1]]
-    return f": {'; '.join(told)}" if told else ""
+    reasons = [*explained, *means[:1]]
+    return f": {'; '.join(reasons)}" if reasons else ""
 
 
 def change_lines(found: ModuleChanges) -> Iterator[str]:
-    """Of changes that no times belong to."""
+    """Yield the changes of two modules that have no times."""
     if not found.changes:
         same = "the TTGIR is the same, apart from records" if found.records_differ else "the TTGIR is the same"
         yield _unlisted(found.differing_lines) or same
-    for text, places in _together(found.changes).items():
+    for text, places in _places_by_text(found.changes).items():
         yield f"{text}{_at(places)}"
 
 
 def changes_json(found: ModuleChanges) -> dict[str, Any]:
-    """As JSON values."""
+    """Return the changes of two modules as JSON values."""
     return {
         "changes": list(map(change_json, found.changes)),
         "differing_lines": found.differing_lines,
@@ -128,7 +131,7 @@ def changes_json(found: ModuleChanges) -> dict[str, Any]:
 
 
 def change_json(change: StructuralChange) -> dict[str, Any]:
-    """As JSON values."""
+    """Return one change as JSON values."""
     return {
         "id": change.id,
         "text": change.text,
@@ -140,7 +143,7 @@ def change_json(change: StructuralChange) -> dict[str, Any]:
 
 
 def structure_json(structure: Structure | None, diff: KernelDiff) -> dict[str, Any] | None:
-    """As JSON values; None if there is none."""
+    """Return the changes of the code as JSON values; None if there is no code to compare."""
     if structure is None:
         return None
     return {
@@ -166,11 +169,11 @@ def _part_json(part: ChangedPart) -> dict[str, Any]:
 
 
 _NAMES = {"shared bytes": "shared_bytes", "registers": "registers", "spills": "spills"}
-"""What each is called, as in a comparison of captures, and its field."""
+"""Fields of a build by their names in the comparison of captures."""
 
 
 def build_lines(builds: Sequence[KernelResources | None]) -> Iterator[str]:
-    """Yield one line, or none if no side was compiled."""
+    """Yield one line on the builds of both sides; none if neither was compiled."""
     if not any(builds):
         return
     parts = []
@@ -186,7 +189,7 @@ def _text(number: int | None) -> str:
 
 
 def builds_json(builds: Sequence[KernelResources | None]) -> dict[str, Any] | None:
-    """Return them as JSON values; None if no side was compiled."""
+    """Return the builds of both sides as JSON values; None if neither was compiled."""
     if not any(builds):
         return None
     sides = zip("ab", builds, strict=True)

@@ -37,8 +37,7 @@ _DOUBTFUL = (Level.CAREFUL, Level.UNRELIABLE, Level.CANNOT_TELL)
 
 
 def kernel_notes(diff: KernelDiff) -> Iterator[str]:
-    """What stands under a kernel's table: in what else the two sides differ, and what bounds the comparison. Each is a
-    line, if there is something to say."""
+    """Yield the notes below a kernel's table: other differences, and the limits of the comparison."""
     yield from _settings(diff)
     yield from _launches(diff)
     yield from _clock(diff)
@@ -132,23 +131,23 @@ def _scopes(diff: KernelDiff) -> Iterator[str]:
             yield printable(f"{scope.distinct_name}: {scope.note}")
         yield from _tags(scope)
     for side, unmatched in (("A", diff.only_a), ("B", diff.only_b)):
-        for one in unmatched:
-            source = f" ({one.scope.short_source})" if one.scope.source else ""
-            yield printable(f"only in {side}: {one.scope.title}{source}: {one.why}")
+        for item in unmatched:
+            source = f" ({item.scope.short_source})" if item.scope.source else ""
+            yield printable(f"only in {side}: {item.scope.title}{source}: {item.why}")
 
 
-_MOST_TAG_VALUES = 8
+_MAX_TAG_VALUES = 8
 
 
 def _tags(scope: ScopeChange) -> Iterator[str]:
     for name in dict.fromkeys(tag.name for tag in scope.tags):
-        mine = [tag for tag in scope.tags if tag.name == name]
-        medians = [f"{tag.value}: {_of_both(tag.p50_ns, short_time)}" for tag in mine]
-        yield printable(f"{scope.distinct_name} by {name}, p50: {listed(medians, _MOST_TAG_VALUES)}")
+        values = [tag for tag in scope.tags if tag.name == name]
+        medians = [f"{tag.value}: {_before_and_after(tag.p50_ns, short_time)}" for tag in values]
+        yield printable(f"{scope.distinct_name} by {name}, p50: {listed(medians, _MAX_TAG_VALUES)}")
 
 
 def _why_no_scope(diff: KernelDiff) -> str:
-    """Why no scope's change is known."""
+    """Return why no scope's change is known."""
     if diff.recorded.change is None and not took_no_time(diff):
         return "; ".join(["too few launches to tell a change from noise", *more_launches(diff)[:1]])
     return "no change can be computed where a launch, or the scope in it, took 0 ns"
@@ -164,21 +163,23 @@ _COLOURS = {
     ChangeVerdict.GONE: "green",
 }
 _DROPPED_FIRST = ("p50", "share", "count", "mean", "source")
-"""Where there is too little room, in this order; the rest says what changed."""
+"""Columns to leave out, in this order, if there is too little room; the others show what changed."""
 
 
-_MOST_KERNELS = 10
-"""Nobody reads on, though each says why it changed."""
+_MAX_KERNELS = 10
+"""Longer lists are not read to the end."""
 
 
 def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
-    """Print the answer, then a table for each kernel and under it what bounds the answer: of the kernels whose change
-    is worth most, and on a terminal of as many as it has room for."""
+    """Print the answer, then for each kernel a table with the notes that limit the answer.
+
+    The kernels are those with the largest ``worth_ns``; on a terminal, as many as there is room for.
+    """
     say(first_sentence(diff), console)
     unpaired = unpaired_lines(diff)
-    room = Room.on(console).below(1 + min(len(unpaired), _MOST_KERNELS))
+    room = Room.on(console).below(1 + min(len(unpaired), _MAX_KERNELS))
     shown = 0
-    for kernel in diff.kernels[:_MOST_KERNELS]:
+    for kernel in diff.kernels[:_MAX_KERNELS]:
         with console.capture() as captured:
             _print_kernel(kernel, console, is_alone=len(diff.kernels) == 1)
         text = captured.get()
@@ -190,10 +191,10 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
     if more := len(diff.kernels) - shown:
         say("", console)
         say(f"{counted(more, 'kernel')} more, whose changes are worth less: --kernel GLOB, --html or --json", console)
-    for line in unpaired[:_MOST_KERNELS]:
+    for line in unpaired[:_MAX_KERNELS]:
         say(line, console)
-    if len(unpaired) > _MOST_KERNELS:
-        say(f"and {len(unpaired) - _MOST_KERNELS} more in one of the two: --html or --json", console)
+    if len(unpaired) > _MAX_KERNELS:
+        say(f"and {len(unpaired) - _MAX_KERNELS} more in one of the two: --html or --json", console)
 
 
 def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> None:
@@ -220,8 +221,10 @@ def print_diff_answer(diff: CaptureDiff, console: Console) -> None:
 
 
 def print_sources(diff: CaptureDiff, console: Console) -> None:
-    """Print the lines of both sides' sources at which something changed, side by side, and below each what changed. A
-    terminal shows as much of a line as half of it has room for."""
+    """Print both sides' changed source lines side by side, and below each what the compiler changed.
+
+    On a terminal, lines are cut to half of its width.
+    """
     for kernel in diff.kernels:
         for part in source_parts(kernel, structure_of(kernel)):
             console.print()
@@ -231,7 +234,7 @@ def print_sources(diff: CaptureDiff, console: Console) -> None:
 
 
 def unpaired_lines(diff: CaptureDiff) -> list[str]:
-    """The kernels that are in one capture alone, by names that tell them from that capture's others."""
+    """Return a line for each kernel of one capture alone, by a name that is unique in that capture."""
     lines = []
     for side, paired, alone in (
         ("A", [kernel.a for kernel in diff.kernels], diff.only_a),
@@ -246,38 +249,39 @@ def unpaired_lines(diff: CaptureDiff) -> list[str]:
 
 
 def title_of(kernel: KernelDiff) -> str:
+    """Return the title of a kernel's table."""
     a, b = kernel.a, kernel.b
     grid = before_and_after(grid_text(a.grid), grid_text(b.grid))
     return f"{b.kernel.name}, A → B: grid {grid}, {launch_counts(len(a.timelines), len(b.timelines))}"
 
 
 def scope_cells(scope: ScopeChange, resolution_ns: Both) -> list[str]:
-    """What stands in a scope's row behind its verdict and its change."""
+    """Return the cells of a scope's row after its verdict and its change."""
     if scope.kind == ScopeKind.INSTANT:
-        return [_of_both(scope.count, "{:.0f}".format), *["-"] * 4]
+        return [_before_and_after(scope.count, "{:.0f}".format), *["-"] * 4]
     return [
-        _of_both(scope.count, "{:.0f}".format),
-        _of_both(scope.total_ns, short_time),
+        _before_and_after(scope.count, "{:.0f}".format),
+        _before_and_after(scope.total_ns, short_time),
         *(_resolved(figure, resolution_ns) for figure in (scope.mean_ns, scope.p50_ns)),
-        _of_both(scope.share, percent),
+        _before_and_after(scope.share, percent),
     ]
 
 
 def _resolved(figures: Both, resolution_ns: Both) -> str:
     pairs = ((figures.a, resolution_ns.a), (figures.b, resolution_ns.b))
-    return before_and_after(*(resolved_time(ns, least_ns or 0.0) for ns, least_ns in pairs))
+    return before_and_after(*(resolved_time(ns, shortest_ns or 0.0) for ns, shortest_ns in pairs))
 
 
 SCOPE_TITLES = ("count", "total", "mean", "p50", "share")
 
 
 def source_text(scope: ScopeChange) -> str:
-    """The lines' place, by the last part of the file's path."""
+    """Return a scope's source lines in A and B, without folders."""
     return before_and_after(*(source.rpartition("/")[2] or "-" for source in (scope.source_a, scope.source_b)))
 
 
 def _layouts(kernel: KernelDiff) -> list[list[Column]]:
-    """All columns; and fewer and fewer."""
+    """Return all columns, then with fewer and fewer of them."""
     columns = _columns(kernel)
     return [
         [column for column in columns if column.title not in _DROPPED_FIRST[:count]]
@@ -303,11 +307,12 @@ def _columns(kernel: KernelDiff) -> list[Column]:
     ]
 
 
-def _of_both(figures: Both, text: Callable[[float], str]) -> str:
+def _before_and_after(figures: Both, text: Callable[[float], str]) -> str:
     return before_and_after(*("-" if value is None else text(value) for value in (figures.a, figures.b)))
 
 
 def diff_json(diff: CaptureDiff) -> dict[str, Any]:
+    """Return the comparison as JSON values."""
     return {
         "sentence": first_sentence(diff),
         "confidence": CONFIDENCE,
@@ -325,7 +330,7 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "b": _runs(diff.b),
         "sentence": kernel_sentence(diff),
         "verdict": diff.launch.verdict.value,
-        "differences": {one.what: [one.a, one.b] for one in diff.differences},
+        "differences": {difference.what: [difference.a, difference.b] for difference in diff.differences},
         "clock_hz": [diff.clocks.a_hz, diff.clocks.b_hz],
         "without_records": diff.clean
         and {
@@ -342,8 +347,8 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "first_launches_left_out": diff.left_out,
         "by_scopes_percent": diff.by_scopes_percent,
         "scopes": [_scope(scope) for scope in diff.scopes],
-        "only_a": [_unmatched(one) for one in diff.only_a],
-        "only_b": [_unmatched(one) for one in diff.only_b],
+        "only_a": list(map(_unmatched, diff.only_a)),
+        "only_b": list(map(_unmatched, diff.only_b)),
         "structure": structure_json(structure, diff),
         "source": parts_json(source_parts(diff, structure)),
         "notes": list(kernel_notes(diff)),
@@ -367,11 +372,11 @@ def _scope(scope: ScopeChange) -> dict[str, Any]:
     return {**values, **judged}
 
 
-def _unmatched(one: Unmatched) -> dict[str, Any]:
+def _unmatched(item: Unmatched) -> dict[str, Any]:
     return {
-        "index": one.index,
-        "scope": one.scope.name,
-        "kind": one.scope.kind,
-        "source": one.scope.source,
-        "why": one.why,
+        "index": item.index,
+        "scope": item.scope.name,
+        "kind": item.scope.kind,
+        "source": item.scope.source,
+        "why": item.why,
     }

@@ -1,4 +1,4 @@
-"""Changes and verdicts in words."""
+"""Sentences on changes and verdicts."""
 
 from __future__ import annotations
 
@@ -27,23 +27,25 @@ _MORE_CAPTURES = "give more captures of each side (--more-a, --more-b)"
 _MORE_WORK = "give each launch more work"
 
 _MANY_LAUNCHES = 20
-"""Whoever has as many has done what ``MORE_LAUNCHES`` asks for."""
+"""With this many launches, ``MORE_LAUNCHES`` has been followed already."""
 
 
 @dataclass(frozen=True, slots=True)
 class CannotTell:
-    """Why it cannot be told whether a launch changed, and what would help."""
+    """Reason why the verdict on a launch is unknown, and what would help."""
 
     reason: str
-    """It follows the launch's times, and begins with what parts it from them."""
+    """Continues the sentence after the launch's times, and begins with the punctuation."""
     remedies: tuple[str, ...]
     """Empty if nothing would help."""
 
     def __str__(self) -> str:
+        """Return the reason and the remedies as one text."""
         return "; ".join([self.reason, *([", or ".join(self.remedies)] if self.remedies else [])])
 
 
 def why_cannot_tell(diff: KernelDiff) -> CannotTell:
+    """Return why the verdict on the launch is unknown."""
     if took_no_time(diff):
         return CannotTell(f": {_too_short(diff)}", (_MORE_WORK,))
     change = diff.launch.change
@@ -54,7 +56,7 @@ def why_cannot_tell(diff: KernelDiff) -> CannotTell:
 
 
 def more_launches(diff: KernelDiff) -> tuple[str, ...]:
-    """How to have more launches to compare, the best way first; empty if more would not tell anything."""
+    """Return how to get more launches to compare, best way first; empty if more would not help."""
     if diff.is_of_one_capture:
         return ()
     if diff.a.is_of_buffer or diff.b.is_of_buffer:
@@ -64,7 +66,7 @@ def more_launches(diff: KernelDiff) -> tuple[str, ...]:
 
 
 def took_no_time(diff: KernelDiff) -> bool:
-    """Whether a launch with records did, by its timer: then its time has no ratio to another."""
+    """Return whether a launch with records took 0 ns by its timer, so that it has no ratio to another."""
     return any(not launch.duration_ns for launch in diff.sides.launches)
 
 
@@ -81,47 +83,52 @@ def _launches(diff: KernelDiff) -> str:
     return "one launch each" if a == b == 1 else f"{counted(a, 'launch')} in A and {counted(b, 'launch')} in B"
 
 
-_ALL = 0.95
-_MOST = 0.5
-_MUCH = 0.25
-_LEAST_BY_SCOPES, _MOST_BY_SCOPES = 0.5, 1.2
-"""Scopes that explain less of a change, or more, are not what it comes of, or not alone."""
+# A scope that explains at least this part of a change explains all of it, most of it, or enough to be named.
+_ALL_OF_CHANGE = 0.95
+_MAJORITY = 0.5
+_MIN_EXPLAINED = 0.25
+_MIN_BY_SCOPES, _MAX_BY_SCOPES = 0.5, 1.2
+"""A part of the change outside this range does not come from the scopes, or not from them alone."""
 
 _CHANGED = "→"
-_TOLD = "occupancy"  # by the driver: a source of the slots
+_SLOTS_BY_DRIVER = "occupancy"  # the source of the number of slots
 
 _ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: ChangeVerdict.GONE}
 
 
 def cause(diff: KernelDiff, change: Change) -> str:
-    """What the launch's ``change`` comes of: its scopes, or how its CTAs run beside each other. Begins with a colon; is
-    empty if nothing can be told."""
+    """Return the cause of the launch's ``change``: its scopes, or how many CTAs run at once.
+
+    The text begins with a colon; it is empty if the cause is unknown.
+    """
     alone = diff.by_scopes_percent
     if alone is None:
         return ""
     if _accounts(alone, change):
         return _by_scope(diff)
     word = "slower" if alone > 0 else "faster"
-    return f": by its scopes alone it would be {abs(alone):.1f} % {word}{_beside_scopes(diff, change)}"
+    return f": by its scopes alone it would be {abs(alone):.1f} % {word}{_outside_scopes(diff, change)}"
 
 
 def _accounts(alone: float, change: Change) -> bool:
     within = change.low_percent <= alone <= change.high_percent
-    return within or _LEAST_BY_SCOPES <= alone / change.percent <= _MOST_BY_SCOPES
+    return within or _MIN_BY_SCOPES <= alone / change.percent <= _MAX_BY_SCOPES
 
 
 def _by_scope(diff: KernelDiff) -> str:
-    """The scope that explains most of it, if one explains much and changed for sure."""
+    """Name the scope that explains most of the change, if it explains much and certainly changed."""
     verdict = diff.launch.verdict
     known = [
         (scope.explained, scope)
         for scope in diff.every_scope
         if scope.explained is not None and scope.judged and scope.judged.verdict in (verdict, _ONE_SIDED.get(verdict))
     ]
-    part, scope = max(known, key=lambda one: one[0], default=(0.0, None))
-    if scope is None or part < _MUCH:
+    part, scope = max(known, key=lambda item: item[0], default=(0.0, None))
+    if scope is None or part < _MIN_EXPLAINED:
         return ""
-    how_much = "all" if part >= _ALL else f"most ({percent(part)})" if part >= _MOST else f"{percent(part)}"
+    how_much = (
+        "all" if part >= _ALL_OF_CHANGE else f"most ({percent(part)})" if part >= _MAJORITY else f"{percent(part)}"
+    )
     return f": {printable(scope.distinct_name)} ({_how(scope)}) explains {how_much} of it"
 
 
@@ -131,7 +138,7 @@ def _how(scope: ScopeChange) -> str:
     return change_words(scope.judged.change) if scope.judged.change else scope.judged.verdict.value
 
 
-def _beside_scopes(diff: KernelDiff, change: Change) -> str:
+def _outside_scopes(diff: KernelDiff, change: Change) -> str:
     recorded = diff.recorded.change
     if diff.by_clean_times and recorded is not None and not _accounts(recorded.percent, change):
         return f"; with records the launch's change is {change_words(recorded)}"
@@ -139,7 +146,9 @@ def _beside_scopes(diff: KernelDiff, change: Change) -> str:
     if not (at_once.a and at_once.b and diff.duration_ns.a and diff.duration_ns.b):
         return ""
     counts = before_and_after(f"{at_once.a:.1f}", f"{at_once.b:.1f}")
-    is_little = abs(math.log(at_once.a / at_once.b)) < _MOST * abs(math.log(diff.duration_ns.b / diff.duration_ns.a))
+    is_little = abs(math.log(at_once.a / at_once.b)) < _MAJORITY * abs(
+        math.log(diff.duration_ns.b / diff.duration_ns.a)
+    )
     if is_little or _CHANGED not in counts:
         return ", and the rest is outside these scopes"
     takes = diff.sides.both(lambda launch: launch.cta_ns / max(launch.ctas, 1))
@@ -153,15 +162,15 @@ def _beside_scopes(diff: KernelDiff, change: Change) -> str:
 
 
 def _why_at_once(diff: KernelDiff) -> Iterator[str]:
-    """What is known of it: SMs, the room on each and waves, or else when SMs have no CTA."""
-    told = {
+    """Yield why the number of CTAs at once changed: SMs, slots and waves, or else idle SMs."""
+    figures = {
         "on {} SMs": _of_waves(diff, lambda waves: waves.sms),
-        "with room for {} on each": _of_waves(diff, lambda waves: _if_told(waves, waves.slots_per_sm)),
-        "in {} waves": _of_waves(diff, lambda waves: _if_told(waves, waves.waves)),
+        "with room for {} on each": _of_waves(diff, lambda waves: _if_slots_known(waves, waves.slots_per_sm)),
+        "in {} waves": _of_waves(diff, lambda waves: _if_slots_known(waves, waves.waves)),
     }
     differ = [
         text.format(f"{both.a:g} → {both.b:g}")
-        for text, both in told.items()
+        for text, both in figures.items()
         if both.a is not None and both.b is not None and both.a != both.b
     ]
     yield from differ
@@ -177,9 +186,9 @@ def _why_at_once(diff: KernelDiff) -> Iterator[str]:
             yield f"and the first SM runs out of work {times} before the end"
 
 
-def _if_told(waves: Waves, value: float) -> float | None:
-    """Of how many CTAs there is room for: no more than were seen at once may be fewer."""
-    return value if waves.slots_source == _TOLD else None
+def _if_slots_known(waves: Waves, value: float) -> float | None:
+    """Return the value if the driver gave the number of slots: the number seen at once may be lower."""
+    return value if waves.slots_source == _SLOTS_BY_DRIVER else None
 
 
 def _at_once(launch: LaunchFigures) -> float:
@@ -187,14 +196,14 @@ def _at_once(launch: LaunchFigures) -> float:
 
 
 def _why_idle(diff: KernelDiff) -> str:
-    """Where SMs have no CTA before their first or between two, and that changed more than the tail; empty otherwise."""
-    told = {
+    """Return where SMs are idle before or between CTAs, if that changed more than the tail; else empty."""
+    shares = {
         "and SMs wait for their first CTA for {} of the launch": _of_idle(diff, lambda idle: idle.before_share),
         "and SMs have no CTA between two for {} of the launch": _of_idle(diff, lambda idle: idle.between_share),
     }
     after = _of_idle(diff, lambda idle: idle.after_share)
-    text, most = max(told.items(), key=lambda one: _moved(one[1]))
-    if most.a is None or most.b is None or _moved(most) <= max(_moved(after), _LEAST_IDLE):
+    text, most = max(shares.items(), key=lambda item: _moved(item[1]))
+    if most.a is None or most.b is None or _moved(most) <= max(_moved(after), _MIN_IDLE):
         return ""
     return text.format(before_and_after(percent(most.a), percent(most.b)))
 
@@ -211,25 +220,23 @@ def _of_waves(diff: KernelDiff, value: Callable[[Waves], float | None]) -> Both:
     return diff.sides.both(lambda launch: None if launch.waves is None else value(launch.waves))
 
 
-_MOST_NAMED = 4
-# Of a launch's time: less is no cause of what is told here.
-_LEAST_IDLE = 0.01
+_MAX_NAMED = 4
+# Idle shares that change by less than 1 % of the launch are not the cause.
+_MIN_IDLE = 0.01
 
 
 def kernel_sentence(diff: KernelDiff) -> str:
-    """The answer for one kernel."""
+    """Return the answer for one kernel."""
     change, sentence = diff.launch.change, _SENTENCES.get(diff.launch.verdict)
     answer = sentence(diff, change) if sentence and change else f"cannot tell: {_times(diff)}{why_cannot_tell(diff)}"
     grids = [grid_text(runs.grid) for runs in (diff.a, diff.b)]
-    return (
-        answer
-        if grids[0] == grids[1]
-        else f"{answer}; but the grid, and with it the work, changed: {grids[0]} → {grids[1]}"
-    )
+    if grids[0] == grids[1]:
+        return answer
+    return f"{answer}; but the grid, and with it the work, changed: {grids[0]} → {grids[1]}"
 
 
 def change_text(judged: Judged | None, figures: Both) -> str:
-    """A change with its interval, as far as that is known; "-" where there is nothing to compare."""
+    """Return a change with its interval, as far as known; "-" if there is nothing to compare."""
     if judged is None or judged.verdict in ONE_SIDED:
         return "-"
     if judged.change is not None:
@@ -239,19 +246,19 @@ def change_text(judged: Judged | None, figures: Both) -> str:
 
 
 def _by_medians(figures: Both) -> str:
-    """By how much B's is more; empty if a side has none."""
+    """Return by how much B's median exceeds A's; empty if a side has none."""
     if not figures.a or figures.b is None:
         return ""
     return f"{round(100 * (figures.b / figures.a - 1), 1) + 0.0:+.1f} %"
 
 
 def launch_counts(a: int, b: int) -> str:
-    """How many launches there are of A and of B."""
+    """Return the number of launches in A and in B as text."""
     return "one launch each" if a == b == 1 else f"{a} and {b} launches"
 
 
 def changed_scopes(diff: KernelDiff) -> list[str]:
-    """The scopes that are slower or faster, each with its change."""
+    """Return the slower and faster scopes, each with its change."""
     return [
         f"{printable(scope.distinct_name)} {change_words(scope.judged.change)}"
         for scope in diff.every_scope
@@ -260,7 +267,7 @@ def changed_scopes(diff: KernelDiff) -> list[str]:
 
 
 def change_in_cycles(diff: KernelDiff) -> str:
-    """That of a launch with records; without its interval where the launches are too few for one."""
+    """Return the change in cycles with records, without its interval if there are too few launches."""
     cycles = diff.recorded.cycles
     if cycles is not None:
         return change_words(cycles)
@@ -273,7 +280,7 @@ def change_in_cycles(diff: KernelDiff) -> str:
 
 
 def change_in_cycles_alone(diff: KernelDiff) -> Change | None:
-    """That of a launch which takes as long as before because the clock rate differed; None if there is none."""
+    """Return a change in cycles that a different clock rate hides from the time; None if there is none."""
     cycles = diff.recorded.cycles
     hidden = (
         diff.launch.verdict is ChangeVerdict.SAME and diff.clocks.differ and cycles is not None and cycles.direction
@@ -282,7 +289,7 @@ def change_in_cycles_alone(diff: KernelDiff) -> Change | None:
 
 
 def faster_by(change: Change) -> str:
-    """``1.48 × faster (time -32.3 % [-34.5, -27.9])``."""
+    """Return a change as ``1.48 × faster (time -32.3 % [-34.5, -27.9])``."""
     word = "slower" if change.log_ratio > 0 else "faster"
     return f"{factor(math.exp(abs(change.log_ratio)))} {word} (time {change_words(change)})"
 
@@ -292,7 +299,7 @@ def _changed(diff: KernelDiff, change: Change) -> str:
 
 
 def _untested_clock(diff: KernelDiff, change: Change) -> str:
-    """Where all of the ``change`` may be the clock's, but the launches are too few to tell."""
+    """Return a note if the clock may explain the whole ``change``, but there are too few launches to test it."""
     cycles = diff.sides.duration_cycles
     if not diff.clocks.differ or diff.recorded.cycles is not None or not cycles.a or not cycles.b:
         return ""
@@ -305,21 +312,21 @@ def _same(diff: KernelDiff, change: Change) -> str:
     text = f"no difference: {_times(diff)}, {change_words(change)}; a change of {_smallest(change)} would have shown"
     if cycles := change_in_cycles_alone(diff):
         text += f". But the clock rate differed ({diff.clocks}): in cycles the change is {change_words(cycles)}"
-    return text + _beside_launch(diff)
+    return text + _changes_within(diff)
 
 
 def _clock(diff: KernelDiff, change: Change) -> str:
     cycles = diff.launch.cycles
     return (
         f"no difference except in the clock: B is {faster_by(change)} ({_times(diff)}), clock {diff.clocks}: "
-        f"in cycles the change is {change_words(cycles) if cycles else 'unknown'}{_beside_launch(diff)}"
+        f"in cycles the change is {change_words(cycles) if cycles else 'unknown'}{_changes_within(diff)}"
     )
 
 
-def _beside_launch(diff: KernelDiff) -> str:
-    """What changed in it, of a launch that did not itself."""
+def _changes_within(diff: KernelDiff) -> str:
+    """Return the changes within a launch that itself did not change."""
     changed = changed_scopes(diff)
-    return f". But {counted(len(changed), 'scope')} changed: {listed(changed, _MOST_NAMED)}" if changed else ""
+    return f". But {counted(len(changed), 'scope')} changed: {listed(changed, _MAX_NAMED)}" if changed else ""
 
 
 _SENTENCES: dict[ChangeVerdict, Callable[[KernelDiff, Change], str]] = {
@@ -335,13 +342,13 @@ def _times(diff: KernelDiff) -> str:
 
 
 def clean_times(diff: KernelDiff) -> str:
-    """Without records."""
+    """Return the run times without records of both sides."""
     by_events = " by events" if has_launching(diff.a, diff.b) else ""
     return _medians("run time", diff.clean_ns, diff.clean_launches) + by_events
 
 
 def spans(diff: KernelDiff) -> str:
-    """With records."""
+    """Return the spans with records of both sides."""
     return _medians("span", diff.duration_ns, (len(diff.sides.a), len(diff.sides.b)))
 
 
@@ -355,46 +362,46 @@ def _smallest(change: Change) -> str:
 
 
 def first_sentence(diff: CaptureDiff) -> str:
-    """The answer for all kernels together: what is different."""
+    """Return the answer for all kernels together."""
     if len(diff.kernels) == 1:
         return kernel_sentence(diff.kernels[0])
-    told = [kernel for kernel in diff.kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
-    if not told:
+    judged = [kernel for kernel in diff.kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
+    if not judged:
         remedies = dict.fromkeys(remedy for kernel in diff.kernels for remedy in why_cannot_tell(kernel).remedies)
         answer = f"cannot tell for any of the {len(diff.kernels)} kernels"
         return f"{answer}: {', or '.join(remedies)}" if remedies else answer
-    unknown = len(diff.kernels) - len(told)
-    untold = [f"cannot tell for {unknown}"] if unknown else []
-    return "; ".join([*_answers(told, len(diff.kernels)), *_reservations(told), *untold])
+    unknown = len(diff.kernels) - len(judged)
+    unjudged = [f"cannot tell for {unknown}"] if unknown else []
+    return "; ".join([*_answers(judged, len(diff.kernels)), *_reservations(judged), *unjudged])
 
 
-def _answers(told: Sequence[KernelDiff], count: int) -> Iterator[str]:
-    """What is said of the launches of ``told``, of ``count`` kernels in all."""
-    changed = [kernel for kernel in told if kernel.launch.changed]
-    by_clock = [kernel for kernel in told if kernel.launch.verdict is ChangeVerdict.CLOCK]
+def _answers(judged: Sequence[KernelDiff], count: int) -> Iterator[str]:
+    """Yield the answers for ``judged``, the kernels with a verdict, of ``count`` kernels in all."""
+    changed = [kernel for kernel in judged if kernel.launch.changed]
+    by_clock = [kernel for kernel in judged if kernel.launch.verdict is ChangeVerdict.CLOCK]
     if changed:
         yield f"{len(changed)} of {count} kernels changed: {_by_how_much(changed)}"
     if by_clock:
         yield f"no difference except in the clock in {len(by_clock)} of {count} kernels: {_by_how_much(by_clock)}"
     if not changed and not by_clock:
-        yield f"no difference in {len(told)} of {count} kernels"
+        yield f"no difference in {len(judged)} of {count} kernels"
 
 
-def _reservations(told: Sequence[KernelDiff]) -> Iterator[str]:
-    """What their launches as a whole do not show."""
-    in_cycles = [(kernel, change_in_cycles_alone(kernel)) for kernel in told]
+def _reservations(judged: Sequence[KernelDiff]) -> Iterator[str]:
+    """Yield changes that the kernels' launches as a whole do not show."""
+    in_cycles = [(kernel, change_in_cycles_alone(kernel)) for kernel in judged]
     hidden = [f"{_name(kernel)} {change_words(change)}" for kernel, change in in_cycles if change]
     if hidden:
-        yield f"but the clock rate differed: in cycles the change is {listed(hidden, _MOST_NAMED)}"
-    if inside := [_name(kernel) for kernel in told if not kernel.launch.changed and changed_scopes(kernel)]:
-        yield f"but scopes changed in {listed(inside, _MOST_NAMED)}"
-    if resized := [_name(kernel) for kernel in told if kernel.a.grid != kernel.b.grid]:
-        yield f"but the grid, and with it the work, differs in {listed(resized, _MOST_NAMED)}"
+        yield f"but the clock rate differed: in cycles the change is {listed(hidden, _MAX_NAMED)}"
+    if inside := [_name(kernel) for kernel in judged if not kernel.launch.changed and changed_scopes(kernel)]:
+        yield f"but scopes changed in {listed(inside, _MAX_NAMED)}"
+    if resized := [_name(kernel) for kernel in judged if kernel.a.grid != kernel.b.grid]:
+        yield f"but the grid, and with it the work, differs in {listed(resized, _MAX_NAMED)}"
 
 
 def _by_how_much(kernels: Sequence[KernelDiff]) -> str:
     changes = [f"{_name(kernel)} {faster_by(kernel.launch.change)}" for kernel in kernels if kernel.launch.change]
-    return listed(changes, _MOST_NAMED)
+    return listed(changes, _MAX_NAMED)
 
 
 def _name(kernel: KernelDiff) -> str:

@@ -31,7 +31,8 @@ def tokens_of(text: str) -> int:
 
 def explanation_text(explanation: Explanation, budget: int) -> str:
     """As much of it as ``budget`` tokens have room for. What matters least is left out, and counted. Raises a usage
-    error that names the least budget."""
+    error that names the least budget.
+    """
     items = _ranked(explanation)
 
     def tokens(kept: int) -> int:

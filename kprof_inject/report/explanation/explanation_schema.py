@@ -25,7 +25,8 @@ Share = Annotated[float, Meta(ge=0)]
 
 class SubjectFact(Struct, frozen=True):
     """The launch that is explained. source_sha256 is what sha256sum prints of the kernel's source file; of several, of
-    all of them in the order of their paths."""
+    all of them in the order of their paths.
+    """
 
     name: str
     variant: str
@@ -43,7 +44,8 @@ class SubjectFact(Struct, frozen=True):
 
 class LimitFact(Struct, frozen=True):
     """What limits the launch. Without units it waits; if is_known is false, text says why nobody knows. least_shares
-    are what each unit needs of the launch's time at least."""
+    are what each unit needs of the launch's time at least.
+    """
 
     name: str
     units: tuple[str, ...]
@@ -72,7 +74,8 @@ class RecordsFact(Struct, frozen=True):
 
 class Clock(Struct, frozen=True):
     """The SMs' clock. mhz is null where another profiler read the timer alone; error_percent, where durations may be
-    off by any factor; timer_step_ns, where the timer's step was not seen."""
+    off by any factor; timer_step_ns, where the timer's step was not seen.
+    """
 
     source: ClockSource
     mhz: Time | None
@@ -123,7 +126,8 @@ class Wait(Struct, frozen=True):
 
 class PlaceFact(Struct, frozen=True):
     """What matters: by how many cycles the kernel takes longer for each cycle of delay there, ± with 95 % confidence,
-    and the delay up to which nothing shows. reason says why a slope is not known."""
+    and the delay up to which nothing shows. reason says why a slope is not known.
+    """
 
     scope: str
     slope: float | None
@@ -142,7 +146,8 @@ class RoofPart(Struct, frozen=True):
 
 class Overlap(Struct, frozen=True):
     """Asynchronous work that goes on while warps do. blocked_share of its groups were waited for by a wait that
-    blocked; latency_ns is the median of these, from issue to completion."""
+    blocked; latency_ns is the median of these, from issue to completion.
+    """
 
     scope: str
     work: str
@@ -173,7 +178,8 @@ class OtherKernel(Struct, frozen=True):
 
 class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     """Why a launch takes as long as it does. The lists have what matters most first; left_out says how many of each are
-    not there, for the budget has no room."""
+    not there, for the budget has no room.
+    """
 
     schema: Version
     kernel: SubjectFact

@@ -34,16 +34,17 @@ from kprof_inject.report.explanation.explanation_schema import (
     Wait,
 )
 from kprof_inject.report.explanation.next_step import Options, next_step
-from kprof_inject.report.launch_notes import LEAST_ROOF
+from kprof_inject.report.launch_notes import MIN_ROOF_SHARE
 from kprof_inject.timeline.phases import outermost
 
 # A finding on many places has one of each.
-_MOST_FIGURES = 8
+_MAX_FIGURES = 8
 
 
 def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Explanation:
     """Of the launch that ``report`` answers for: of at least one. ``workspace`` is where to go on, if that is not the
-    default one."""
+    default one.
+    """
     first, *others = overview(reports)
     report = first.middle
     process = report.launch.process
@@ -118,7 +119,7 @@ def _limit(report: LaunchAnalysis) -> LimitFact:
         units=limit.units,
         is_known=limit.is_known,
         text=short_text(limit.text),
-        least_shares={unit: figure(part) for unit, part in limit.parts.items() if part >= LEAST_ROOF},
+        least_shares={unit: figure(part) for unit, part in limit.parts.items() if part >= MIN_ROOF_SHARE},
     )
 
 
@@ -151,7 +152,7 @@ def _finding(finding: Finding, summary: LaunchSummary) -> FindingEvidence:
         text=short_text(finding.sentence),
         advice=short_text(finding.advice),
         figures={
-            short_name(name): short_figure(value) for name, value in islice(finding.figures.items(), _MOST_FIGURES)
+            short_name(name): short_figure(value) for name, value in islice(finding.figures.items(), _MAX_FIGURES)
         },
     )
 
@@ -199,7 +200,7 @@ def _scopes(summary: LaunchSummary) -> Iterator[ScopeTime]:
 
 
 def _roofs(report: LaunchAnalysis) -> Iterator[RoofPart]:
-    told = [roof for roof in report.speed_of_light.roofs if roof.part >= LEAST_ROOF]
+    told = [roof for roof in report.speed_of_light.roofs if roof.part >= MIN_ROOF_SHARE]
     for roof in sorted(told, key=lambda roof: -roof.sm_cycles):
         name = short_name(report.summary.scopes[roof.index].distinct_name)
         yield RoofPart(scope=name, unit=roof.unit, least_share=figure(roof.part))

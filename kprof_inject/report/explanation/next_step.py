@@ -24,7 +24,8 @@ _REPLAYS = " --replay 50"
 @dataclass(frozen=True, slots=True)
 class Options:
     """What stands in each command: the workspace where it is not the default one, and the kernel of several; and which
-    launches were kept, where that is not the default. Each is empty, or begins with a blank."""
+    launches were kept, where that is not the default. Each is empty, or begins with a blank.
+    """
 
     workspace: str = ""
     kernel: str = ""
@@ -33,7 +34,8 @@ class Options:
     @classmethod
     def of(cls, workspace: str, kernel: str, launches: str = "") -> Options:
         """``workspace`` is empty for the default one, ``kernel`` for the only one, ``launches`` is as ``run`` takes
-        them. A workspace with too long a name is left to the reader to fill in."""
+        them. A workspace with too long a name is left to the reader to fill in.
+        """
         at = workspace if short_name(workspace) == workspace else "WORKSPACE"
         return cls(
             f" -o {quote(at)}" if workspace else "",

@@ -19,7 +19,7 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.strings import POINT, unquote
 
 # Of longer files, what stands around the scopes.
-_MOST_SOURCE_LINES = 4000
+_MAX_SOURCE_LINES = 4000
 _AROUND = 200
 
 
@@ -31,7 +31,8 @@ def source_lines(
     An object for each source file, those with the most time first. ``pieces`` are ``[number of the first line,
     lines]``, ascending, with gaps between; none if the capture has no text of the file. ``timed`` has the lines with
     scopes: of those, ``self_ns`` is the sum, and ``total_ns`` that of such as stand in no other one of the line; both
-    are None if no time of these is known. ``slopes`` has those of the places that were delayed, by line."""
+    are None if no time of these is known. ``slopes`` has those of the places that were delayed, by line.
+    """
     places = [file_and_line(scope.source) for scope in summary.scopes]
     texts = sources_of(timeline.launch.kernel)
     scopes_of: dict[str, dict[int, list[int]]] = {path: {} for path in texts}
@@ -90,7 +91,7 @@ def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:
         return []
     lines = lines_of(text)
     kept = np.ones(len(lines), dtype=bool)
-    if len(lines) > _MOST_SOURCE_LINES:
+    if len(lines) > _MAX_SOURCE_LINES:
         kept[:] = False
         for number in numbers:
             kept[max(number - 1 - _AROUND, 0) : number + _AROUND] = True
@@ -102,7 +103,7 @@ def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:
     ]
 
 
-_MOST_TTGIR_LINES = 200_000
+_MAX_TTGIR_LINES = 200_000
 
 
 def ttgir_lines(timeline: Timeline) -> dict[str, Any] | None:
@@ -116,7 +117,7 @@ def ttgir_lines(timeline: Timeline) -> dict[str, Any] | None:
     if not text:
         return None
     all_lines = lines_of(text)
-    lines = all_lines[:_MOST_TTGIR_LINES]
+    lines = all_lines[:_MAX_TTGIR_LINES]
     numbers: dict[SourceLine, int] = {}
     place_of = [numbers.setdefault(place, len(numbers)) if place else -1 for place in places_of(lines)]
     return {
@@ -149,7 +150,8 @@ def places_of(lines: Sequence[str]) -> list[SourceLine | None]:
     """The source line that each line of a TTGIR text comes from: the first that the location at its end names.
 
     No more of the text is understood than that: a capture is read without the parser, and texts that are not TTGIR do
-    no harm. https://mlir.llvm.org/docs/Dialects/Builtin/#location-attributes"""
+    no harm. https://mlir.llvm.org/docs/Dialects/Builtin/#location-attributes
+    """
     found = [_ALIAS.fullmatch(line) if line.startswith("#loc") else None for line in lines]
     aliases = {alias[1]: alias[2] for alias in found if alias}
     known: dict[str, SourceLine | None] = {}

@@ -23,23 +23,24 @@ from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.timeline.partitions import by_warp
 from kprof_inject.version import __version__
 
-MOST_SCOPES = 4_000_000
+MAX_SCOPES = 4_000_000
 """A page shows so many, for a browser holds them all, and a page is to be sent around: about 20 MB, and 320 MB in the
 browser."""
 
 _BOOT = 'import "#main";'
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 
 
-def write_html(path: Path, reports: Sequence[LaunchAnalysis], *, most_scopes: int = MOST_SCOPES) -> int:
+def write_html(path: Path, reports: Sequence[LaunchAnalysis], *, max_scopes: int = MAX_SCOPES) -> int:
     """Replace ``path`` by one page about all the launches; returns its size in bytes. Raises ``OSError``.
 
-    The page loads nothing. Of launches with more than ``most_scopes`` scopes together it has whole CTAs up to there,
-    and says so; ``omissions`` says it beforehand."""
-    return write_chunks(path, _page(reports, most_scopes))
+    The page loads nothing. Of launches with more than ``max_scopes`` scopes together it has whole CTAs up to there,
+    and says so; ``omissions`` says it beforehand.
+    """
+    return write_chunks(path, _page(reports, max_scopes))
 
 
-def omissions(reports: Sequence[LaunchAnalysis], most: int = MOST_SCOPES) -> list[str]:
+def omissions(reports: Sequence[LaunchAnalysis], most: int = MAX_SCOPES) -> list[str]:
     """What a page of these launches leaves out, in words: a line for each launch of which it does."""
     counts = [report.timeline.scope_count for report in reports]
     return [
@@ -50,13 +51,13 @@ def omissions(reports: Sequence[LaunchAnalysis], most: int = MOST_SCOPES) -> lis
     ]
 
 
-def _page(reports: Sequence[LaunchAnalysis], most_scopes: int) -> Iterator[bytes]:
+def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]:
     head, _, tail = text_of("page.html").partition("{{data}}")
     inline = _inline_elements(reports)
     yield _filled(head, inline).encode()
     kernels = kernel_names(report.launch.kernel for report in reports)
     places = place_names(report.launch.place for report in reports)
-    given = shares([report.timeline.scope_count for report in reports], most_scopes)
+    given = shares([report.timeline.scope_count for report in reports], max_scopes)
     metas: list[dict[str, Any]] = []
     for index, (report, share) in enumerate(zip(reports, given, strict=True)):
         timeline, launch = report.timeline, report.launch
@@ -77,7 +78,8 @@ def _page(reports: Sequence[LaunchAnalysis], most_scopes: int) -> Iterator[bytes
 
 def all_sections(report: LaunchAnalysis, pictures: ScopePictures) -> dict[str, Any]:
     """What each of the page's views shows of a launch, by its name, as JSON values of bounded size. ``pictures`` has
-    seen all blocks of the timeline."""
+    seen all blocks of the timeline.
+    """
     timeline, summary = report.timeline, report.summary
     return {
         "overview": launch_overview(report),
@@ -111,7 +113,7 @@ def _filled(template: str, values: dict[str, str]) -> str:
 
 def _title(reports: Sequence[LaunchAnalysis]) -> str:
     kernels = list(dict.fromkeys(printable(report.launch.kernel.name) for report in reports))
-    return f"{listed(kernels, _MOST_NAMES) or 'no launch'} · kprof-inject"
+    return f"{listed(kernels, _MAX_NAMES) or 'no launch'} · kprof-inject"
 
 
 def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown: Shown) -> dict[str, Any]:
@@ -121,7 +123,8 @@ def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown
     since then. A scope's ``text`` is its line of the source, ``share`` its part of the time of all warps (None if
     unknown), ``self_name`` what its self time is called. ``partition_of_warp`` says of each of ``warps`` what it runs,
     ``function_of_warp`` what the code calls that.
-    ``flight_works`` are the kinds of its asynchronous work; empty if the page has none."""
+    ``flight_works`` are the kinds of its asynchronous work; empty if the page has none.
+    """
     timeline, summary = report.timeline, report.summary
     partitions = by_warp(timeline.partitions)
     return {

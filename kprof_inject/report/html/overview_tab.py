@@ -1,6 +1,7 @@
 """The page's first tab: the kernels of a capture side by side, and a launch at a glance.
 
-That is its facts, how far to trust it, what was found, and its scopes."""
+That is its facts, how far to trust it, what was found, and its scopes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, short_time, time_text
-from kprof_inject.report.launch_notes import LEAST_ROOF, all_notes
+from kprof_inject.report.launch_notes import MIN_ROOF_SHARE, all_notes
 from kprof_inject.report.slope_text import MEANING, slope_rows
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
@@ -137,7 +138,8 @@ def launch_overview(report: LaunchAnalysis) -> dict[str, Any]:
     them, both as texts. ``limit`` says what limits it, ``advice`` what to try, as ``advice_on`` orders it;
     ``roofs`` are what part of its cycles each scope, by its index, needs at least for its busiest unit. ``findings``
     bear the index of their scope and the CTA that they are about, or None; ``doubts`` say what could not be judged, and
-    why. ``slopes`` are the places of the kernel that were delayed, those that matter most first."""
+    why. ``slopes`` are the places of the kernel that were delayed, those that matter most first.
+    """
     summary, trust = report.summary, trust_in(report)
     return {
         "facts": facts(report.timeline, summary),
@@ -156,7 +158,7 @@ def launch_overview(report: LaunchAnalysis) -> dict[str, Any]:
         "roofs": [
             {"scope": roof.index, "unit": roof.unit, "part": roof.part}
             for roof in report.speed_of_light.roofs
-            if roof.part >= LEAST_ROOF
+            if roof.part >= MIN_ROOF_SHARE
         ],
         "findings": [
             {
@@ -179,7 +181,8 @@ def launch_overview(report: LaunchAnalysis) -> dict[str, Any]:
 
 def kernel_rows(reports: Sequence[LaunchAnalysis]) -> list[dict[str, Any]]:
     """The kernel that takes most of the time first. ``launch`` is the index of the launch to look at first, and
-    ``others`` of all in the order of their times, the slowest first."""
+    ``others`` of all in the order of their times, the slowest first.
+    """
     index_of = {id(report): index for index, report in enumerate(reports)}
     return [
         {

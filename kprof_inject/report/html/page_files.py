@@ -32,7 +32,8 @@ def import_map() -> str:
 
 def content_policy(style: str, scripts: Sequence[str] = ()) -> str:
     """The Content-Security-Policy of a page with just these inline elements: the browser runs them, and modules from
-    data: URLs where there are scripts, and loads and sends nothing."""
+    data: URLs where there are scripts, and loads and sends nothing.
+    """
     may_run = f"script-src {' '.join(map(_source_hash, scripts))} data:; " if scripts else ""
     return (
         f"default-src 'none'; {may_run}style-src {_source_hash(style)}; img-src data:; base-uri 'none'; "
@@ -58,7 +59,8 @@ _AT_ONCE = _TRIPLE << 16
 
 def data_element(identifier: str, parts: Iterable[bytes]) -> Iterator[bytes]:
     """What the parts are together, compressed, in base64, in a script element that no browser runs; ``identifier`` is
-    ours, and plain."""
+    ours, and plain.
+    """
     yield f'<script type="{_TYPE}" id="{identifier}">'.encode()
     left = b""
     for packed in _packed(parts):

@@ -23,13 +23,14 @@ _TYPES: dict[str, np.dtype[np.integer[Any]]] = {"u1": np.dtype("u1"), "i4": np.d
 
 def packed(values: NDArray[Any], kind: str) -> dict[str, str]:
     """The values as the page's JSON holds them, in base64, of which ``packed.js`` makes typed arrays. They are of a
-    ``kind``, ``u1`` or ``i4``, little-endian, row by row, and have to fit."""
+    ``kind``, ``u1`` or ``i4``, little-endian, row by row, and have to fit.
+    """
     return {"type": kind, "base64": b64encode(values.astype(_TYPES[kind]).tobytes()).decode()}
 
 
 _COLUMNS = 400
 # No device has as many SMs; a damaged header may name any.
-_MOST_SMS = 512
+_MAX_SMS = 512
 _FULL = 255
 
 _FIGURES = (
@@ -53,8 +54,8 @@ def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any] | 
     if waves is None:
         return None
     work = SmWork.of(timeline.ctas)
-    shown = work.row_of < _MOST_SMS
-    ctas, row, rows = timeline.ctas[shown], work.row_of[shown], min(len(work.ids), _MOST_SMS)
+    shown = work.row_of < _MAX_SMS
+    ctas, row, rows = timeline.ctas[shown], work.row_of[shown], min(len(work.ids), _MAX_SMS)
     begin_ns = ctas["init_ns"] - timeline.first_ns
     end_ns = end_of_work_ns(ctas) - timeline.first_ns
     first_ns, last_ns = int(begin_ns.min()), int(end_ns.max())
@@ -82,7 +83,8 @@ def at_work(
     row: NDArray[np.int64], begin: NDArray[np.float64], end: NDArray[np.float64], rows: int, columns: int
 ) -> NDArray[np.float64]:
     """How many CTAs each row had in each column on the average, shape (rows, columns). ``begin`` and ``end`` count
-    columns, 0 to ``columns``."""
+    columns, 0 to ``columns``.
+    """
     from_begins = _running(row, begin, rows, columns)
     busy: NDArray[np.float64] = np.maximum(from_begins - _running(row, end, rows, columns), 0)
     return busy
@@ -108,7 +110,8 @@ _LOG_FROM = 8
 @dataclass(frozen=True, slots=True, eq=False)
 class Bins:
     """A bin goes from one of ``edges_ns``, which ascend, to the next, without that. All are equally wide, or, if
-    ``grow``, each is wider than the one before by about the same factor."""
+    ``grow``, each is wider than the one before by about the same factor.
+    """
 
     edges_ns: NDArray[np.int64]
     grow: bool
@@ -155,7 +158,7 @@ def _bins_of(scope: ScopeSummary) -> Bins | None:
     return Bins.holding(scope.min_ns, scope.max_ns, scope.p50_ns)
 
 
-_MOST_POINTS = 512
+_MAX_POINTS = 512
 # The first iterations fill the pipeline: they keep a point each.
 _SINGLE = 64
 _QUANTILES = {"p10_ns": 0.1, "p50_ns": 0.5, "p90_ns": 0.9}
@@ -166,7 +169,8 @@ _LONGEST_NS = (1 << _DURATION_BITS) - 1
 
 class IterationBands:
     """How an iteration's time goes over its loop: the middle and the outer tenths, by the number of the iteration.
-    Gathered block by block, 8 bytes for each iteration."""
+    Gathered block by block, 8 bytes for each iteration.
+    """
 
     def __init__(self, scopes: Sequence[ScopeSummary]) -> None:
         self._series = [scope.iterations for scope in scopes]
@@ -179,7 +183,8 @@ class IterationBands:
 
     def of(self, scope: int) -> dict[str, Any] | None:
         """Points of ascending numbers: each of iterations ``first`` to ``last``, ``count`` of them. None if the scope
-        has no iterations with a number. To be called once: what was gathered is given back."""
+        has no iterations with a number. To be called once: what was gathered is given back.
+        """
         keys, series = self._keys[scope], self._series[scope]
         if keys is None or series is None:
             return None
@@ -198,7 +203,7 @@ class IterationBands:
 class _Keys:
     def __init__(self, series: IterationSeries) -> None:
         most = int(series.numbers[-1]) + 1
-        self._width = max(-(-(most - _SINGLE) // (_MOST_POINTS - _SINGLE)), 1)
+        self._width = max(-(-(most - _SINGLE) // (_MAX_POINTS - _SINGLE)), 1)
         self._greatest = most - 1
         self._parts: list[NDArray[np.int64]] = []
 
@@ -295,10 +300,10 @@ def _tag(tag: TagStatistics) -> dict[str, Any]:
 def _means(groups: SpreadGroups) -> dict[str, Any]:
     """What the scope took on the average in each warp or SM."""
     means_ns = groups.totals_ns / np.maximum(groups.counts, 1)
-    part = slice(_MOST_SMS)
+    part = slice(_MAX_SMS)
     return {
         "ids": groups.ids[part].tolist(),
         "counts": groups.counts[part].tolist(),
         "means_ns": np.round(means_ns[part], 1).tolist(),
-        "left_out": max(len(groups.ids) - _MOST_SMS, 0),
+        "left_out": max(len(groups.ids) - _MAX_SMS, 0),
     }

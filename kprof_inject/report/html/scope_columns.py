@@ -99,7 +99,8 @@ class Shown:
 
 def shares(wanted: Sequence[int], most: int) -> list[int]:
     """How many of ``most`` each gets: as many as it wants if that is no more than an equal share, and of what those
-    leave again an equal share."""
+    leave again an equal share.
+    """
     left, given = most, [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     for done, index in enumerate(order):
@@ -110,7 +111,8 @@ def shares(wanted: Sequence[int], most: int) -> list[int]:
 
 def shown_of(timeline: Timeline, most: int) -> Shown:
     """Whole CTAs with at most so many scopes, but at least one: those of the first SMs, so that what an SM did is there
-    from the launch's begin to its end."""
+    from the launch's begin to its end.
+    """
     if timeline.scope_count <= most:
         return Shown(None, timeline.scope_count)
     rows = CtaRows(timeline.ctas["cta"])
@@ -223,7 +225,8 @@ def flight_bytes(timeline: Timeline, found: InFlight, shown: NDArray[np.bool_] |
     begin: row of the CTA, kind of work (of ``found.kinds``), lane in the CTA, warp, scope that
     asked for it and scope that waited for it; then, in nanoseconds, the difference from the begin before it, how long
     it was under way for sure, how long it may have been after that, how long it was in flight at most, and how long its
-    wait blocked; at last its depth and bytes. What is drawn ends where its lane's next begins."""
+    wait blocked; at last its depth and bytes. What is drawn ends where its lane's next begins.
+    """
     lanes = flight_lanes(found)
     cta_rows = CtaRows(timeline.ctas["cta"]).of(lanes.groups["cta"])
     kept = slice(None) if shown is None else shown[cta_rows]

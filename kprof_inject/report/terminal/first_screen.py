@@ -1,5 +1,6 @@
 """What a terminal shows of a launch first: what it was, what limits it, what to try, whether to trust that, and where
-a CTA's time goes. It fits on a screen of 80 x 24."""
+a CTA's time goes. It fits on a screen of 80 x 24.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +28,18 @@ from kprof_inject.report.terminal.tables import (
     say,
     shown,
 )
-from kprof_inject.report.terminal.tag_tables import least_tag_lines, print_tags
+from kprof_inject.report.terminal.tag_tables import min_tag_lines, print_tags
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.phases import Phases
 
 _LABEL_WIDTH = 6
 _GAP = "   "
-_MOST_ADVICE = 2
-_MAX_ROWS, _LEAST_ROWS = 20, 4
+_MAX_ADVICE = 2
+_MAX_ROWS, _MIN_ROWS = 20, 4
 # Wider, a bar says no more.
 _WIDEST_BAR = 100
 # Of the CTA's bar; a smaller part would take more room than it is worth.
-_LEAST_SEGMENT = 0.005
+_MIN_SEGMENT = 0.005
 
 
 def print_first_screen(
@@ -58,7 +59,7 @@ def print_first_screen(
         say(bar, console)
     room = room.below(len(lines) + bool(bar))
     if rows:
-        reserved = least_tag_lines(report.summary)
+        reserved = min_tag_lines(report.summary)
         room = _print_scopes(rows, layouts, console, room.below(reserved)).below(-reserved)
     return print_tags(report.summary, console, room)
 
@@ -67,7 +68,7 @@ def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, roo
     def lines_of(count: int) -> int:
         return lines_of_plain(layouts(_largest(rows, count)), console) + (count < len(rows))
 
-    count = room.rows(min(len(rows), _MAX_ROWS), _LEAST_ROWS, lines_of)
+    count = room.rows(min(len(rows), _MAX_ROWS), _MIN_ROWS, lines_of)
     print_plain(layouts(_largest(rows, count)), console)
     if count < len(rows):
         say(f"{counted(len(rows) - count, 'row')} more, which take less: {room.rest}", console)
@@ -109,14 +110,14 @@ def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: b
     if not advice:
         yield shown("no finding: no rule found anything worth changing; causal shows which part sets the pace", console)
         return
-    for one in advice[:_MOST_ADVICE]:
+    for one in advice[:_MAX_ADVICE]:
         doubtful = ", but doubtful" if one.is_doubtful else ""
         worth = "" if one.share is None else f" (worth up to {percent(one.share)}{doubtful})"
         yield shown(one.text + worth, console, "yellow" if one.share is None else "")
         if one.reason and with_reasons:
             yield shown(one.reason, console, "dim")
-    if len(advice) > _MOST_ADVICE:
-        yield shown(f"and {len(advice) - _MOST_ADVICE} more: report -v", console, "dim")
+    if len(advice) > _MAX_ADVICE:
+        yield shown(f"and {len(advice) - _MAX_ADVICE} more: report -v", console, "dim")
 
 
 def _title(report: LaunchAnalysis, kernel_name: str, place_name: str) -> Iterator[str]:
@@ -165,12 +166,13 @@ def _joined(parts: Sequence[str], width: int) -> Iterator[str]:
 
 def _cta_bar(summary: LaunchSummary, console: Console) -> str:
     """Return how a CTA's time is split by its loops and by what records take: shares are of the same time as the
-    table's. Empty if that is not known."""
+    table's. Empty if that is not known.
+    """
     phases = summary.phases
     if phases is None:
         return ""
     shares = _phase_shares(summary, phases)
-    texts = {name: f" {name} {percent(share)} " for name, share in shares.items() if share >= _LEAST_SEGMENT}
+    texts = {name: f" {name} {percent(share)} " for name, share in shares.items() if share >= _MIN_SEGMENT}
     median = f"{_GAP}{short_time(summary.ending.cta_ns)} median" if summary.ending else ""
     # The table's shares are of all warps, or of a partition's.
     part = phases.whole_ns / max(summary.warp_time_ns, 1)
@@ -193,7 +195,8 @@ def _loops_name(summary: LaunchSummary, phases: Phases) -> str:
 
 def _phase_shares(summary: LaunchSummary, phases: Phases) -> dict[str, float]:
     """In the order of the strip. What is left passed between several loops, or in the wait of a warp that left the only
-    one for the others."""
+    one for the others.
+    """
     times_ns = {
         "before": phases.before_ns,
         _loops_name(summary, phases): phases.loops_ns,
@@ -274,7 +277,8 @@ def _largest(rows: Sequence[_Row], count: int) -> list[_Row]:
 
 def _layouts(rows: Sequence[_Row], bars: Bars) -> list[list[Column]]:
     """With narrower bars where there is less room, then with none, for the shares stand beside them; in the end without
-    what can be looked up."""
+    what can be looked up.
+    """
     styles = [row.style for row in rows]
     names = [
         Column("scope", [row.name for row in rows], styles, name=True),

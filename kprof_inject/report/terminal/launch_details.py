@@ -1,5 +1,6 @@
 """What a terminal shows of a launch in detail: its build, its findings, the table of its scopes, and what a reader must
-know of it."""
+know of it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _HEALTHY, _DOUBTFUL = "green", "yellow"
 
 def findings_shown(report: LaunchAnalysis, console: Console) -> RenderableType:
     """What limits the launch: the findings, numbered, that with the largest share first, or that there are none; and
-    what was not judged. None are good news only if every rule could judge."""
+    what was not judged. None are good news only if every rule could judge.
+    """
     doubts = [shown(f"  {doubt}", console, _DOUBTFUL) for doubt in report.doubts]
     if report.findings:
         return Group(shown("findings:", console), _table(report, console), *doubts)

@@ -21,8 +21,8 @@ from kprof_inject.report.terminal.tables import (
     say,
 )
 
-_MOST_KERNELS, _LEAST_KERNELS = 24, 5
-_MOST_LAUNCHES, _LEAST_LAUNCHES = 10, 3
+_MAX_KERNELS, _MIN_KERNELS = 24, 5
+_MAX_LAUNCHES, _MIN_LAUNCHES = 10, 3
 
 
 def kernel_lines(kernels: Sequence[KernelOverview], count: int, console: Console) -> int:
@@ -34,8 +34,8 @@ def print_kernels(kernels: Sequence[KernelOverview], console: Console, room: Roo
     """The kernel that takes most of the time stands first. Without ``room``, all of them."""
     count = len(kernels)
     if room is not None:
-        most = min(count, _MOST_KERNELS)
-        count = room.rows(most, min(count, _LEAST_KERNELS), lambda rows: kernel_lines(kernels, rows, console))
+        most = min(count, _MAX_KERNELS)
+        count = room.rows(most, min(count, _MIN_KERNELS), lambda rows: kernel_lines(kernels, rows, console))
     print_plain([_kernel_columns(kernels[:count])], console)
     if others := kernels[count:]:
         shares = [kernel.share for kernel in others if kernel.share is not None]
@@ -90,7 +90,8 @@ def print_launches(
     room: Room | None = None,
 ) -> None:
     """The slowest launch stands first. ``names`` are those of the variants. Without ``room``, all of them; where there
-    is too little, how to see them."""
+    is too little, how to see them.
+    """
     ordered = sorted(reports, key=lambda report: -report.duration_ns)
     count = len(ordered)
 
@@ -98,8 +99,8 @@ def print_launches(
         return 1 + lines_of_plain([_launch_columns(ordered[:rows], places, names)], console) + (rows < len(ordered))
 
     if room is not None:
-        least = min(count, _LEAST_LAUNCHES)
-        count = room.rows(min(count, _MOST_LAUNCHES), least, lines_of)
+        least = min(count, _MIN_LAUNCHES)
+        count = room.rows(min(count, _MAX_LAUNCHES), least, lines_of)
         if not room.holds(lines_of(count)):
             say(f"{_slowest(ordered)}all launches: report -v", console)
             return

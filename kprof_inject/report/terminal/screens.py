@@ -20,7 +20,8 @@ from kprof_inject.report.terminal.tables import Room, print_trust, say
 
 def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     """One launch's first screen; of several, which of them matter, and the answer for the one that matters most. On a
-    terminal, tables have as many rows as it has room for, so that the answer is seen with them."""
+    terminal, tables have as many rows as it has room for, so that the answer is seen with them.
+    """
     named, kernels, room = _Named(reports), overview(reports), Room.on(console)
     typical = kernels[0].middle
     if len(kernels) > 1:
@@ -57,7 +58,8 @@ def answers_text(reports: Sequence[LaunchAnalysis], width: int) -> str:
 
 def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     """All that is known of each launch, and what the verdicts rest on. The kernel that takes most of the time stands
-    first, and of its launches the slowest."""
+    first, and of its launches the slowest.
+    """
     named, kernels = _Named(reports), overview(reports)
     if len(kernels) > 1:
         print_kernels(kernels, console)

@@ -22,7 +22,7 @@ from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level, Verdict
 
-_LEAST_NAME = 8
+_MIN_NAME = 8
 _READABLE_NAME = 24
 _INSTEAD = {"µ": "u", "→": "->", "±": "+-", "…": "...", "×": "x", "–": "-"}
 # What stands between two columns: with lines, and without.
@@ -49,8 +49,8 @@ class Column:
         return min(self.width, _READABLE_NAME) if self.name else self.width
 
     @property
-    def least_width(self) -> int:
-        return min(self.width, _LEAST_NAME) if self.name else self.width
+    def min_width(self) -> int:
+        return min(self.width, _MIN_NAME) if self.name else self.width
 
 
 def shown(text: str, console: Console, style: str = "") -> Text:
@@ -68,7 +68,8 @@ def print_fitted(layouts: Sequence[Sequence[Column]], console: Console) -> Seque
 
     There is room if of each name at least so much stands in one line that it can be read. The first layout has lines
     between its columns, if there is room for those too. Columns that need more than there is make longer lines, which
-    the terminal wraps: no figure is ever cut."""
+    the terminal wraps: no figure is ever cut.
+    """
     written = _in_letters(layouts, console)
     if sum(column.width + _FRAME for column in written[0]) + 1 <= console.width:
         console.print(_filled(Table(), written[0]))
@@ -111,7 +112,7 @@ def _tight(table: Table, columns: Sequence[Column], space: int, console: Console
     """With names folded, where that is needed; never narrower than its figures."""
     _filled(table, columns)
     if sum(column.width + space for column in columns) - space > console.width:
-        table.width = max(sum(column.least_width + space for column in columns) - space, console.width)
+        table.width = max(sum(column.min_width + space for column in columns) - space, console.width)
     return table
 
 
@@ -122,7 +123,7 @@ def _filled(table: Table, columns: Sequence[Column]) -> Table:
             justify="left" if column.left or column.name else "right",
             no_wrap=not column.name,
             overflow="fold",
-            min_width=column.least_width,
+            min_width=column.min_width,
         )
     for number in range(len(columns[0].cells)):
         table.add_row(
@@ -169,7 +170,8 @@ _BUILD_COLUMNS: dict[str, Callable[[KernelResources], int | None]] = {
 
 def print_trust(judged: Iterable[tuple[Launch, Verdict]], console: Console) -> None:
     """Print how far to trust each kernel's durations: a row for each kernel of each process, and under the table what
-    each verdict rests on."""
+    each verdict rests on.
+    """
     # A process has one folder for a variant, however often it launched it.
     of_kernels = {launch.kernel.folder: (launch, verdict) for launch, verdict in judged}.values()
     names = _names([launch for launch, _ in of_kernels])
@@ -182,7 +184,8 @@ def print_trust(judged: Iterable[tuple[Launch, Verdict]], console: Console) -> N
 
 def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
     """Where there is less room, without the figures of the builds that are the same with records; and in the end
-    without any, for the text below the table says of each kernel which of them changed for the worse."""
+    without any, for the text below the table says of each kernel which of them changed for the worse.
+    """
     judged = [verdict for _, verdict in verdicts]
     shared = [
         Column("kernel", [name for name, _ in verdicts], name=True),
@@ -254,7 +257,8 @@ class Bars:
 
     def drawn(self, share: float, self_share: float) -> str:
         """Draw shares of a whole, from 0 to 1. A share above 0 has a cell; only a scope with others in it has an outer
-        one."""
+        one.
+        """
         whole = min(round(share * self.width), self.width)
         if share > 0:
             whole = max(whole, 1)
@@ -273,7 +277,7 @@ def bars_for(console: Console) -> Bars:
 
 
 # However high a terminal is, nobody reads more at a glance.
-_MOST_LINES = 60
+_MAX_LINES = 60
 # Which capture it is and how to go on, as commands say it on stderr; and the shell's prompt.
 _AROUND = 6
 
@@ -291,7 +295,7 @@ class Room:
 
     @classmethod
     def on(cls, console: Console) -> Room:
-        return cls(min(console.height, _MOST_LINES) - _AROUND if console.file.isatty() else None)
+        return cls(min(console.height, _MAX_LINES) - _AROUND if console.file.isatty() else None)
 
     def below(self, lines: int) -> Room:
         """What so many lines leave of it."""
@@ -302,7 +306,8 @@ class Room:
 
     def rows(self, count: int, least: int, lines_of: Callable[[int], int]) -> int:
         """How many of ``count`` rows to show, for which ``lines_of`` says how many lines they take with all that
-        belongs to them: as many as it holds, and ``least`` of them in any case."""
+        belongs to them: as many as it holds, and ``least`` of them in any case.
+        """
         if self.lines is None:
             return count
         while count > least and (excess := lines_of(count) - self.lines) > 0:

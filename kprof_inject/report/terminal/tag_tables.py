@@ -11,24 +11,25 @@ from kprof_inject.quantities import counted, ratio, short_time
 from kprof_inject.report.terminal.tables import Column, Room, print_plain, say
 from kprof_inject.timeline.tag_statistics import TagStatistics
 
-_MAX_ROWS, _LEAST_ROWS = 8, 2
-_MOST_TABLES = 2
+_MAX_ROWS, _MIN_ROWS = 8, 2
+_MAX_TABLES = 2
 # Titles, the fewest rows, and what is left out.
-_LEAST_LINES = 1 + _LEAST_ROWS + 1
+_MIN_LINES = 1 + _MIN_ROWS + 1
 
 
-def least_tag_lines(summary: LaunchSummary) -> int:
+def min_tag_lines(summary: LaunchSummary) -> int:
     """How many lines to leave for ``print_tags``, so that a tag is seen: one table, and that there are more."""
-    return min(len(_tagged(summary)), 1) * (_LEAST_LINES + 1)
+    return min(len(_tagged(summary)), 1) * (_MIN_LINES + 1)
 
 
 def print_tags(summary: LaunchSummary, console: Console, room: Room | None = None) -> Room:
     """A table for each tag of each scope, of the first of them; nothing without any. Returns what is left of the
-    ``room``."""
+    ``room``.
+    """
     room = room or Room()
     tagged, shown = _tagged(summary), 0
-    for scope, tag in tagged[:_MOST_TABLES]:
-        if not room.holds(_LEAST_LINES):
+    for scope, tag in tagged[:_MAX_TABLES]:
+        if not room.holds(_MIN_LINES):
             break
         room = _print_tag(scope, tag, console, room)
         shown += 1
@@ -40,7 +41,7 @@ def print_tags(summary: LaunchSummary, console: Console, room: Room | None = Non
 
 def print_more_tags(summary: LaunchSummary, console: Console) -> None:
     """Those that ``print_tags`` leaves out."""
-    for scope, tag in _tagged(summary)[_MOST_TABLES:]:
+    for scope, tag in _tagged(summary)[_MAX_TABLES:]:
         _print_tag(scope, tag, console, Room())
 
 
@@ -49,7 +50,7 @@ def _tagged(summary: LaunchSummary) -> list[tuple[str, TagStatistics]]:
 
 
 def _print_tag(scope: str, tag: TagStatistics, console: Console, room: Room) -> Room:
-    count = room.rows(min(len(tag.values), _MAX_ROWS), min(len(tag.values), _LEAST_ROWS), lambda rows: rows + 2)
+    count = room.rows(min(len(tag.values), _MAX_ROWS), min(len(tag.values), _MIN_ROWS), lambda rows: rows + 2)
     if count:
         print_plain([_columns(scope, tag, count)], console)
         room = room.below(1 + count)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from snapshots import check
 from timelines import cta_rows
 
-from kprof_inject.report.diff.change_verdicts import ChangeExplanation, Grown, explained
+from kprof_inject.report.diff.change_verdicts import ChangeExplanation, ScopeGrowth, explain_change
 from kprof_inject.report.diff.kernel_diff import KernelDiff, diff_captures
 from kprof_inject.report.diff.scope_matching import ScopeIdentity, ScopeMatch
 from kprof_inject.report.diff.wording import kernel_sentence
@@ -42,10 +42,10 @@ def of_a_us(
     """Of a launch of 1000 ns with one CTA at a time."""
     everywhere = [{0}] * len(matches)
     grown = [
-        None if ns is None else Grown(ns, frozenset(which))
+        None if ns is None else ScopeGrowth(ns, frozenset(which))
         for ns, which in zip(grown_ns, warps or everywhere, strict=True)
     ]
-    return explained(matches, KERNEL, grown, slower(percent), 0.1)
+    return explain_change(matches, KERNEL, grown, slower(percent), 0.1)
 
 
 def parts(found: ChangeExplanation | None) -> list[float]:
@@ -70,8 +70,8 @@ def test_scopes_explain_no_more_than_they_grew_by() -> None:
 def test_warps_run_beside_each_other() -> None:
     """Producer and consumer, each in its own warps, and both ten per cent slower."""
     two = [ScopeIdentity(name, "func", "", (), -1) for name in ("load", "dot")]
-    grown = [Grown(100.0, frozenset({0})), Grown(90.0, frozenset({1, 2}))]
-    found = explained([ScopeMatch(0, 0), ScopeMatch(1, 1)], two, grown, slower(10), 0.1)
+    grown = [ScopeGrowth(100.0, frozenset({0})), ScopeGrowth(90.0, frozenset({1, 2}))]
+    found = explain_change([ScopeMatch(0, 0), ScopeMatch(1, 1)], two, grown, slower(10), 0.1)
     assert found is not None and found.percent == pytest.approx(10)
     assert parts(found) == [1.0, 0.9]
 

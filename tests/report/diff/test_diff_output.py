@@ -18,7 +18,7 @@ from known_sides import FUNC, HEAD_NS, ITER_NS, SCOPES, around, usual, with_rows
 from rich.console import Console
 from snapshots import check
 
-from kprof_inject.report.diff.change_verdicts import ChangeVerdict, Clocks, Judged, judged
+from kprof_inject.report.diff.change_verdicts import ChangeVerdict, Clocks, Judged, judge_change
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import axis_percent, interval_bar, write_diff_page
 from kprof_inject.report.diff.table import diff_json, print_diff_tables
@@ -228,7 +228,7 @@ def test_bars_reach_to_the_estimate_and_whiskers_over_the_interval() -> None:
     assert drawing.count("V") == 3
     # Beyond the axis there is no end to see.
     assert interval_bar(Judged(ChangeVerdict.UNKNOWN, Change(0.0, 3.0), None), 20).count("V") == 1
-    assert interval_bar(None, 20) == interval_bar(judged(None, None, Clocks(None, None)), 20) == ""
+    assert interval_bar(None, 20) == interval_bar(judge_change(None, None, Clocks(None, None)), 20) == ""
 
 
 def test_a_scope_of_which_no_start_has_its_end_has_no_figures(tmp_path: Path) -> None:

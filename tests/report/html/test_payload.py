@@ -100,7 +100,7 @@ def test_what_was_lost_is_told(timeline: Timeline, tmp_path: Path) -> None:
 
 def test_beyond_the_limit_whole_ctas_of_the_first_sms_are_kept(timeline: Timeline, tmp_path: Path) -> None:
     scopes = timeline.scopes
-    page = page_of(timeline, tmp_path, most_scopes=40)
+    page = page_of(timeline, tmp_path, max_scopes=40)
 
     kept = np.unique(page["scopes"]["cta"])
     expected = scopes[np.isin(scopes["cta"], kept)]
@@ -115,7 +115,7 @@ def test_beyond_the_limit_whole_ctas_of_the_first_sms_are_kept(timeline: Timelin
 
 
 def test_one_cta_is_shown_however_many_scopes_it_has(timeline: Timeline, tmp_path: Path) -> None:
-    page = page_of(timeline, tmp_path, most_scopes=1)
+    page = page_of(timeline, tmp_path, max_scopes=1)
 
     assert page["meta"]["shown_ctas"] == 1
     assert page["meta"]["shown_scopes"] == len(page["scopes"]["cta"]) > 1
