@@ -1,4 +1,4 @@
-"""What kernels are called, so that compiled variants of one can be told from each other."""
+"""Names of kernels that distinguish compiled variants."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from kprof_inject.errors import printable
 from kprof_inject.workspace import DumpedKernel
 
 CONFIG = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-"""What users and autotuners vary, as far as Triton keeps it apart from the source."""
+"""Options that users and autotuners vary and that Triton stores separately from the source."""
 
 Facts = Mapping[str, str]
-"""What is known of a kernel, by what it is called."""
+"""Properties of a kernel by name."""
 
 
 def kernel_names(kernels: Iterable[Kernel]) -> dict[str, str]:
-    """By variant: what ``distinct_names`` calls it, by what an autotuner varies."""
+    """Return the name of each variant from ``distinct_names``, by the options that an autotuner varies."""
     variants = list({(kernel.name, kernel.variant): kernel for kernel in kernels}.values())
     names = distinct_names([(kernel, _config(kernel)) for kernel in variants])
     return {kernel.variant: printable(name) for kernel, name in zip(variants, names, strict=True)}
 
 
 def distinct_names(kernels: Sequence[tuple[Kernel, Facts]]) -> list[str]:
-    """The name of each kernel; of several with one name, their variants' with the facts in which they differ."""
+    """Return the name of each kernel; if several share it, the variant's name with the facts that differ."""
     alike: dict[str, list[Facts]] = {}
     for kernel, facts in kernels:
         alike.setdefault(kernel.name, []).append(facts)
@@ -47,10 +47,10 @@ def _config(kernel: Kernel) -> Facts:
 
 
 def differing_facts(kernels: Sequence[DumpedKernel]) -> dict[str, dict[str, str]]:
-    """For each variant: what differs between the kernels of its name; nothing for the only one.
+    """Return for each variant the facts that differ among the kernels of its name; none for the only one.
 
-    Other options than those of ``CONFIG`` count only where these do not tell two variants apart. Variants that nothing
-    else tells apart have their key as ``variant``.
+    Options outside of ``CONFIG`` count only if those in it do not distinguish two variants. Variants that nothing else
+    distinguishes get their key as ``variant``.
     """
     by_name = sorted(kernels, key=lambda kernel: kernel.name)
     groups = [list(group) for _, group in groupby(by_name, key=lambda kernel: kernel.name)]
@@ -58,7 +58,7 @@ def differing_facts(kernels: Sequence[DumpedKernel]) -> dict[str, dict[str, str]
 
 
 def facts_in_words(facts: Facts) -> str:
-    """``cuda:90, num_warps 4``: a target is known as one without its name."""
+    """Return facts as ``cuda:90, num_warps 4``; a target needs no name."""
     return ", ".join(value if name == "target" else f"{name} {value}" for name, value in facts.items())
 
 
@@ -67,8 +67,8 @@ def _in_group(group: Sequence[DumpedKernel]) -> dict[str, dict[str, str]]:
         return {group[0].variant: {}}
     apart = _differing([dict(_usual_facts(kernel.info)) for kernel in group])
     if _repeated(apart):
-        others = _differing([dict(_other_options(kernel.info)) for kernel in group])
-        apart = [one | other for one, other in zip(apart, others, strict=True)]
+        options = _differing([dict(_other_options(kernel.info)) for kernel in group])
+        apart = [usual | other for usual, other in zip(apart, options, strict=True)]
     repeated = _repeated(apart)
     return {
         kernel.variant: facts | ({"variant": kernel.variant} if frozenset(facts.items()) in repeated else {})
@@ -79,7 +79,7 @@ def _in_group(group: Sequence[DumpedKernel]) -> dict[str, dict[str, str]]:
 def _usual_facts(info: DumpedKernelRecord) -> Iterator[tuple[str, str]]:
     if info.target:
         yield "target", str(info.target)
-    # An argument's type, or its value where that is a constant.
+    # Each argument's type, or its value if it is a constant.
     yield from {**info.signature, **info.constants}.items()
     yield from ((name, _text(info.options[name])) for name in CONFIG if name in info.options)
 
@@ -89,14 +89,14 @@ def _other_options(info: DumpedKernelRecord) -> Iterator[tuple[str, str]]:
 
 
 def _differing(facts: Sequence[Facts]) -> list[dict[str, str]]:
-    """The facts, less those that all have in common."""
-    names = dict.fromkeys(name for of_one in facts for name in of_one)
-    differ = [name for name in names if len({of_one.get(name) for of_one in facts}) > 1]
-    return [{name: of_one[name] for name in differ if name in of_one} for of_one in facts]
+    """Return the facts without those that all have in common."""
+    names = dict.fromkeys(name for kernel in facts for name in kernel)
+    differ = [name for name in names if len({kernel.get(name) for kernel in facts}) > 1]
+    return [{name: kernel[name] for name in differ if name in kernel} for kernel in facts]
 
 
 def _repeated(facts: Sequence[Facts]) -> set[frozenset[tuple[str, str]]]:
-    counts = Counter(frozenset(of_one.items()) for of_one in facts)
+    counts = Counter(frozenset(kernel.items()) for kernel in facts)
     return {key for key, count in counts.items() if count > 1}
 
 

@@ -1,4 +1,4 @@
-"""Notes under a launch's table: its roofs, what was in flight, what changes in a scope, the SMs, what is missing."""
+"""Notes below a launch's table: roofs, work in flight, spreads, iterations, SMs, and missing records."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from kprof_inject.timeline.spread import GroupSpread, IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
 
 MIN_ROOF_SHARE = 0.01
-"""What takes less of a scope limits nothing."""
+"""A unit that needs less of a scope's cycles does not limit it."""
 
 
 def roof_notes(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
-    """What part of each scope would be left if nothing but its busiest unit took time. ``scopes`` are the launch's."""
+    """Yield a line on the minimum share of each scope's cycles that its busiest unit needs, and impossible roofs.
+
+    ``scopes`` are the launch's.
+    """
     by_unit: dict[str, list[str]] = {}
     for roof in speed_of_light.roofs:
         if roof.part >= MIN_ROOF_SHARE:
@@ -38,15 +41,15 @@ def roof_notes(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> 
 def _impossible_roofs(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
     for roof in speed_of_light.roofs:
         if roof.impossible:
-            told = " and ".join(f"{percent(part)} of the {unit}" for unit, part in roof.impossible.items())
+            needs = " and ".join(f"{percent(part)} of the {unit}" for unit, part in roof.impossible.items())
             yield (
-                f"impossible roof: {scopes[roof.index].distinct_name} would need {told}; it is left out, because its "
+                f"impossible roof: {scopes[roof.index].distinct_name} would need {needs}; it is left out, because its "
                 "work was counted wrongly, or is done outside of the scope"
             )
 
 
 def flight_notes(flights: Flights, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
-    """A line for each kind of work that goes on while warps do."""
+    """Yield a line for each kind of asynchronous work, one on the bytes in flight, and those on unpaired work."""
     for flight in flights.flights:
         where = f" ({flight.source.rpartition('/')[2]})" if flight.source else ""
         line = f"in flight: {flight.work} by {scopes[flight.index].title}{where}: {counted(flight.groups, 'group')}, "
@@ -64,13 +67,14 @@ def flight_notes(flights: Flights, scopes: Sequence[ScopeSummary]) -> Iterator[s
         yield f"in flight: unknown for {operation}: {reason}"
 
 
-# A quarter more than the median: less is how any kernel's CTAs differ.
+# CTAs of any kernel differ by up to a quarter of the median.
 _NOTABLE = 1.25
 
 
 def spread_notes(scopes: Sequence[ScopeSummary], warp: str = "warp", cta: str = "CTA") -> Iterator[str]:
-    """A line for each scope in which warps, CTAs or SMs stand out, and one for all that is even. ``warp`` and ``cta``
-    are what these are called.
+    """Yield a line for each scope in which warps, CTAs or SMs stand out, and one for all even ones.
+
+    ``warp`` and ``cta`` are the launch's names for these.
     """
     even: list[GroupSpread] = []
     rest = f"all {warp}s, {cta}s and SMs"
@@ -98,17 +102,17 @@ def _comparable(scope: ScopeSummary, warp: str, cta: str) -> dict[str, GroupSpre
 
 
 def _factor(spread: GroupSpread) -> float:
-    """By how much the one that is furthest from the median differs from it."""
+    """Return the factor between the median and the group furthest from it."""
     slower = spread.greatest_ns / spread.median_ns
     return max(slower, spread.median_ns / spread.least_ns) if spread.least_ns else float("inf")
 
 
 def _range(spread: GroupSpread, noun: str) -> str:
-    least, greatest = (value / spread.median_ns for value in (spread.least_ns, spread.greatest_ns))
-    return f"{ratio(least)} ({noun} {spread.least_id}) to {ratio(greatest)} ({noun} {spread.greatest_id})"
+    fastest, slowest = (value / spread.median_ns for value in (spread.least_ns, spread.greatest_ns))
+    return f"{ratio(fastest)} ({noun} {spread.least_id}) to {ratio(slowest)} ({noun} {spread.greatest_id})"
 
 
-# By the clock's source.
+# Notes by the clock's source.
 _CLOCK_NOTES = {
     ClockSource.FITTED: "clock: {mhz:.1f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
     "totals and shares are over {over}",
@@ -121,12 +125,12 @@ _CLOCK_NOTES = {
     ClockSource.TIMER: "clock: no fit needed: every record is a globaltimer reading in nanoseconds, as exact as the "
     "timer's steps. Each {cta} is taken to last from its first record to its last; totals and shares are over {over}",
 }
-# By the slots' source.
+# Texts by the source of the number of slots.
 _ROOM = {"occupancy": "with room for {slots} on each", "observed": "with up to {slots} at once on each"}
 
 
 def all_notes(report: LaunchAnalysis) -> Iterator[str]:
-    """All that stands under a launch's table."""
+    """Yield all notes below a launch's table."""
     yield from launch_notes(report.summary)
     yield from roof_notes(report.speed_of_light, report.summary.scopes)
     if report.flights:
@@ -136,7 +140,7 @@ def all_notes(report: LaunchAnalysis) -> Iterator[str]:
 
 
 def launch_notes(summary: LaunchSummary) -> Iterator[str]:
-    """Each is a line, if there is something to say."""
+    """Yield the notes on the clock, the records, the iterations, the spreads and the SMs, where there are any."""
     yield _clock(summary)
     yield _record_cost(summary)
     yield from _iterations(summary)
@@ -247,7 +251,7 @@ def _waves(waves: Waves, ending: Ending | None) -> Iterator[str]:
 
 
 def _why_idle(ending: Ending) -> str:
-    """What of the tail is for which reason, where there are both."""
+    """Return how much of the tail each of two reasons explains; empty if there is only one."""
     by_count, uneven = percent(ending.count_share), percent(ending.uneven_share)
     if percent(0) in (by_count, uneven):
         return ""

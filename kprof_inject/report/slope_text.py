@@ -1,4 +1,4 @@
-"""Slopes and slacks of places: in words, as rows of the page, as JSON and as CSV."""
+"""Slopes and slacks of places: as text, as rows of the page, as JSON and as CSV."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ MEANING = (
     "CTAs slow each other down. Saving a few cycles there gains as much for each."
 )
 
-# By so much, a delay of no cycles changes the kernel itself.
+# From this change of its time by a zero-cycle delay, the kernel counts as changed.
 _DISTURBING = 0.03
 
-# Slope and path differ for sure: one of them is nothing, and the other one is not.
+# Shares of the critical path that clearly contradict a critical, or a hidden, place.
 _SMALL_PART, _LARGE_PART = 0.01, 0.1
 
 
 def slope_text(place: PlaceSlope) -> str:
-    """With its interval; "-" where there is none."""
+    """Return the slope with its interval; "-" if there is none."""
     if place.response is None:
         return "-"
     slope = place.response.slope
@@ -35,7 +35,7 @@ def slope_text(place: PlaceSlope) -> str:
 
 
 def slack_text(place: PlaceSlope) -> str:
-    """Up to which delay it stays as it is; or why nobody knows."""
+    """Return up to which delay the kernel's time stays the same, or why that is unknown."""
     if place.response is None:
         return place.reason
     if place.response.slack is not None:
@@ -48,15 +48,15 @@ def _cycles(slack: Interval) -> str:
 
 
 def slope_notes(slopes: KernelSlopes) -> Iterator[str]:
-    """A line on what matters, and those of ``doubts_on_slopes``."""
-    told = [f"{place.name} {slope_text(place)}" for place in slopes.ranked if place.response]
-    if told:
-        yield f"what matters, by delays: {', '.join(told)}"
+    """Yield a line with all slopes, and those of ``doubts_on_slopes``."""
+    known = [f"{place.name} {slope_text(place)}" for place in slopes.ranked if place.response]
+    if known:
+        yield f"what matters, by delays: {', '.join(known)}"
     yield from doubts_on_slopes(slopes)
 
 
 def doubts_on_slopes(slopes: KernelSlopes) -> Iterator[str]:
-    """Where a slope is not quite that of the program's own kernel, and where the critical path says something else."""
+    """Yield where a delay changes the kernel itself, and where slope and critical path disagree."""
     yield from _disturbances(slopes)
     yield from _disagreements(slopes)
 
@@ -90,8 +90,10 @@ def _disturbances(slopes: KernelSlopes) -> Iterator[str]:
 
 
 def slope_rows(slopes: KernelSlopes) -> list[dict[str, Any]]:
-    """Those that matter most first. ``scope`` is the index of the same scope in the launch's table, None if it was not
-    recorded; ``time`` and ``path`` are its shares of the warps' time and of the critical path.
+    """Return a row for each place as JSON values, most critical first.
+
+    ``scope`` is the index of the same scope in the launch's table, None if it was not recorded; ``time`` and ``path``
+    are its shares of the warps' time and of the critical path.
     """
     return [
         {
@@ -112,7 +114,7 @@ def slope_rows(slopes: KernelSlopes) -> list[dict[str, Any]]:
 
 
 def slopes_by_line(slopes: KernelSlopes) -> dict[str, list[dict[str, Any]]]:
-    """Of each file, the lines that have places: the largest slope of these, and what there is to say of all."""
+    """Return for each file the lines with places, each with its largest slope and a text on all of them."""
     found: dict[str, dict[int, list[PlaceSlope]]] = {}
     for place in slopes.ranked:
         where = file_and_line(place.scope.source)
@@ -123,7 +125,7 @@ def slopes_by_line(slopes: KernelSlopes) -> dict[str, list[dict[str, Any]]]:
             {
                 "line": line,
                 "slope": max(place.response.slope.value for place in places if place.response),
-                "text": "\n".join(map(_said, places)),
+                "text": "\n".join(map(_place_text, places)),
             }
             for line, places in sorted(by_line.items())
         ]
@@ -131,12 +133,13 @@ def slopes_by_line(slopes: KernelSlopes) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _said(place: PlaceSlope) -> str:
+def _place_text(place: PlaceSlope) -> str:
     return printable(f"{place.name}: {slope_text(place)}; slack {slack_text(place)}")
 
 
 def slopes_json(slopes: Sequence[KernelSlopes]) -> str:
-    return json.dumps([one.to_json() for one in slopes], indent=1)
+    """Return the slopes as JSON text."""
+    return json.dumps([kernel.to_json() for kernel in slopes], indent=1)
 
 
 _HEADINGS = (
@@ -147,22 +150,22 @@ _HEADINGS = (
 
 
 def slopes_csv(slopes: Sequence[KernelSlopes]) -> str:
-    """A row for each place; an empty cell is unknown."""
+    """Return the slopes as CSV text, a row for each place; an empty cell is unknown."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_HEADINGS)
-    for one in slopes:
-        for place in one.ranked:
-            writer.writerow(_row(one, place))
+    for kernel in slopes:
+        for place in kernel.ranked:
+            writer.writerow(_row(kernel, place))
     return text.getvalue()
 
 
-def _row(one: KernelSlopes, place: PlaceSlope) -> Sequence[object]:
+def _row(kernel: KernelSlopes, place: PlaceSlope) -> Sequence[object]:
     slope = place.response.slope if place.response else None
     slack = place.response.slack if place.response else None
     lines = place.scope.lines or (None, None)
     return (
-        *(one.experiment.name, one.experiment.variant, place.scope.name, place.scope.source, *lines),
+        *(kernel.experiment.name, kernel.experiment.variant, place.scope.name, place.scope.source, *lines),
         *(place.by_cta, place.by_chain),
         *((slope.value, slope.low, slope.high) if slope else (None,) * 3),
         *((slack.value, slack.low, slack.high) if slack else (None,) * 3),

@@ -1,0 +1,1 @@
+"""Explanations of a launch for programs that tune its kernel."""

@@ -1,4 +1,4 @@
-"""An explanation as one line of JSON that costs its reader a limited number of tokens, and texts cut to fit in it."""
+"""An explanation as one line of JSON that fits a token budget, and texts cut to fit."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ DEFAULT_BUDGET = 2000
 
 _CHARACTERS_IN_TOKEN = 4
 
-# The first of each of these lists matters more than the second of any, and one list more than those that stand behind.
+# Lists by importance, the most important first. The first item of each list comes before the second of any.
 _LISTS = ("waits", "places", "not_judged", "roofs", "scopes", "overlap", "other_kernels")
-# All of these matter more than anything of those; the first of them is always told.
+# Findings come before the items of all other lists, and the first finding is never left out.
 _FINDINGS = "findings"
 
 _Item = tuple[str, int]
-"""The name of a list, and a number in it."""
+"""Name of a list, and an index into it."""
 
 
 def tokens_of(text: str) -> int:
-    """What a text costs a model that reads it, with the end of its line: a token has four characters, roughly."""
+    """Return the estimated tokens of a text and its line end, at four characters a token."""
     return -(-(len(text) + 1) // _CHARACTERS_IN_TOKEN)
 
 
 def explanation_text(explanation: Explanation, budget: int) -> str:
-    """As much of it as ``budget`` tokens have room for. What matters least is left out, and counted. Raises a usage
-    error that names the least budget.
+    """Return as much of the explanation as ``budget`` tokens allow.
+
+    The least important items are left out, and counted. Raises a usage error that names the minimum budget.
     """
     items = _ranked(explanation)
 
     def tokens(kept: int) -> int:
         return tokens_of(_text(_with(explanation, items[:kept])))
 
-    # An item is longer than the count of those that are left out: with each more the text grows.
+    # An item is longer than its entry in left_out, so the text grows with each item and bisection is valid.
     fitting = bisect_right(range(len(items) + 1), budget, key=tokens)
     if not fitting:
         raise _too_small(budget, tokens(0))
@@ -50,11 +51,11 @@ def _text(explanation: Explanation) -> str:
 
 
 def _ranked(explanation: Explanation) -> list[_Item]:
-    """What may be left out, that which matters most first."""
+    """Return the items that may be left out, most important first."""
     findings = [(_FINDINGS, number) for number in range(1, len(explanation.findings))]
-    others = (item for name in _LISTS for item in _items(explanation, name))
-    # In each round one of each list, in the order of the lists.
-    return findings + sorted(others, key=lambda item: item[1])
+    other_items = (item for name in _LISTS for item in _items(explanation, name))
+    # The sort is stable: the first items of all lists, in the order of the lists, then the second ones.
+    return findings + sorted(other_items, key=lambda item: item[1])
 
 
 def _items(explanation: Explanation, name: str) -> Iterator[_Item]:
@@ -62,7 +63,7 @@ def _items(explanation: Explanation, name: str) -> Iterator[_Item]:
 
 
 def _with(explanation: Explanation, kept: Sequence[_Item]) -> Explanation:
-    """The same with these items alone, and the first finding."""
+    """Return the explanation with these items alone, and the first finding."""
     counts = {**dict.fromkeys(_LISTS, 0), _FINDINGS: min(len(explanation.findings), 1)}
     for name, _ in kept:
         counts[name] += 1
@@ -73,47 +74,47 @@ def _with(explanation: Explanation, kept: Sequence[_Item]) -> Explanation:
     )
 
 
-def _too_small(budget: int, least: int) -> KprofError:
+def _too_small(budget: int, required: int) -> KprofError:
     return KprofError(
         f"a budget of {budget} tokens is too small for the required fields",
-        hint=f"--budget {least} or more",
+        hint=f"--budget {required} or more",
         exit_code=2,
     )
 
 
-# Names that people write are shorter; sentences of ours are, too.
-_LONGEST_NAME = 100
-_LONGEST_TEXT = 400
+# Names that people write, and our own sentences, are shorter.
+_MAX_NAME = 100
+_MAX_TEXT = 400
 _SIGNIFICANT_DIGITS = 4
 
 
 def short_name(text: str) -> str:
-    """A kernel's name, a scope's or a path: its begin and its end where it is too long."""
+    """Return the name of a kernel or a scope, or a path, with its middle cut out if it is too long."""
     shown = printable(text)
-    if len(shown) <= _LONGEST_NAME:
+    if len(shown) <= _MAX_NAME:
         return shown
-    half = _LONGEST_NAME // 2
+    half = _MAX_NAME // 2
     return f"{shown[: half - 1]}…{shown[-half:]}"
 
 
 def short_text(text: str) -> str:
-    """A sentence: its begin where it is too long."""
+    """Return a sentence, with its end cut off if it is too long."""
     shown = printable(text)
-    return shown if len(shown) <= _LONGEST_TEXT else f"{shown[: _LONGEST_TEXT - 1]}…"
+    return shown if len(shown) <= _MAX_TEXT else f"{shown[: _MAX_TEXT - 1]}…"
 
 
 def figure(value: float) -> float:
-    """With four significant digits: no figure here is known any better."""
+    """Return a number with four significant digits: no figure here is more exact."""
     return float(f"{value:.{_SIGNIFICANT_DIGITS}g}")
 
 
 def known_figure(value: float | None) -> float | None:
-    """None where there is no number."""
+    """Return a number with four significant digits; None if it is missing or not finite."""
     return None if value is None or not math.isfinite(value) else figure(value)
 
 
 def short_figure(value: float | int | str) -> float | int | str:
-    """One of a finding's: a count as it is, a name cut."""
+    """Return a finding's figure: a count unchanged, a number rounded, a name cut."""
     if isinstance(value, str):
         return short_name(value)
     return figure(value) if isinstance(value, float) else value

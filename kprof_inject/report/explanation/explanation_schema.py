@@ -1,7 +1,7 @@
-"""What ``explain`` prints: each record with its fields and their units. ``docs/explain.schema.json`` is made of it.
+"""Records that ``explain`` prints, with their fields and units; the source of ``docs/explain.schema.json``.
 
-A field's name has its unit; a share is a part from 0 to 1. What is not known is null. ``SCHEMA_VERSION`` changes when a
-field goes, or means something else; new fields leave it as it is.
+A field's name has its unit; a share is a part from 0 to 1. Unknown values are null. ``SCHEMA_VERSION`` changes if a
+field goes or changes its meaning; it stays if a field is added.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ SCHEMA_VERSION: Version = 1
 Count = Annotated[int, Meta(ge=0)]
 Time = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0)]
-"""It may be a little above 1: what it is made of was measured by two clocks."""
+"""May slightly exceed 1: its two terms were measured by different clocks."""
 
 
 class SubjectFact(Struct, frozen=True):
-    """The launch that is explained. source_sha256 is what sha256sum prints of the kernel's source file; of several, of
-    all of them in the order of their paths.
+    """The launch that is explained.
+
+    source_sha256 is what sha256sum prints of the kernel's source file; of several files, in the order of their paths,
+    of all together.
     """
 
     name: str
@@ -43,8 +45,10 @@ class SubjectFact(Struct, frozen=True):
 
 
 class LimitFact(Struct, frozen=True):
-    """What limits the launch. Without units it waits; if is_known is false, text says why nobody knows. least_shares
-    are what each unit needs of the launch's time at least.
+    """Limit of the launch.
+
+    Without units it waits; if is_known is false, text says why the limit is unknown. least_shares are the minimum
+    shares of the launch's time that each unit needs.
     """
 
     name: str
@@ -55,7 +59,7 @@ class LimitFact(Struct, frozen=True):
 
 
 class VerdictFact(Struct, frozen=True):
-    """How far to trust the figures. The overhead is what recording costs, by an interval of 95 %."""
+    """Trust in the figures; the overhead is the cost of recording, with a 95 % confidence interval."""
 
     level: Level
     text: str
@@ -64,7 +68,7 @@ class VerdictFact(Struct, frozen=True):
 
 
 class RecordsFact(Struct, frozen=True):
-    """How many records were written, and what of them is missing."""
+    """Number of records written, and of those missing."""
 
     written: Count
     lost: Count
@@ -73,8 +77,10 @@ class RecordsFact(Struct, frozen=True):
 
 
 class Clock(Struct, frozen=True):
-    """The SMs' clock. mhz is null where another profiler read the timer alone; error_percent, where durations may be
-    off by any factor; timer_step_ns, where the timer's step was not seen.
+    """Clock of the SMs.
+
+    mhz is null if another profiler read the timer alone; error_percent is null if durations may be off by any factor;
+    timer_step_ns is null if the timer's step was not seen.
     """
 
     source: ClockSource
@@ -85,14 +91,14 @@ class Clock(Struct, frozen=True):
 
 
 class Next(Struct, frozen=True):
-    """The command to run next, in which PROG stands for the program, and what for."""
+    """Command to run next, with PROG for the program, and its purpose."""
 
     command: str
     why: str
 
 
 class FindingEvidence(Struct, frozen=True):
-    """What limits the launch. share is what its removal may win at most; figures are those of the text."""
+    """Reason that limits the launch: share is the most that its removal can gain, figures are those of the text."""
 
     rule: str
     scope: str | None
@@ -103,7 +109,7 @@ class FindingEvidence(Struct, frozen=True):
 
 
 class ScopeTime(Struct, frozen=True):
-    """What a scope takes of the warps' time; p50_ns is one execution's median."""
+    """Share of the warps' time that a scope takes; p50_ns is the median of one execution."""
 
     scope: str
     source: str
@@ -114,7 +120,10 @@ class ScopeTime(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True):
-    """What warps spend in a wait, of all their time. is_lost is false where the tensor cores may work meanwhile."""
+    """Share of the warps' time spent in a wait.
+
+    is_lost is false if the tensor cores may work meanwhile.
+    """
 
     scope: str
     source: str
@@ -125,8 +134,9 @@ class Wait(Struct, frozen=True):
 
 
 class PlaceFact(Struct, frozen=True):
-    """What matters: by how many cycles the kernel takes longer for each cycle of delay there, ± with 95 % confidence,
-    and the delay up to which nothing shows. reason says why a slope is not known.
+    """Slope of a place: cycles that the kernel loses for each cycle of delay there, ± with 95 % confidence.
+
+    spare_cycles is the delay up to which the kernel's time does not change. reason says why a slope is unknown.
     """
 
     scope: str
@@ -137,7 +147,7 @@ class PlaceFact(Struct, frozen=True):
 
 
 class RoofPart(Struct, frozen=True):
-    """The unit that needs most of a scope's cycles, and the least part that it needs."""
+    """Unit that needs most of a scope's cycles, and the minimum share of them that it needs."""
 
     scope: str
     unit: str
@@ -145,8 +155,10 @@ class RoofPart(Struct, frozen=True):
 
 
 class Overlap(Struct, frozen=True):
-    """Asynchronous work that goes on while warps do. blocked_share of its groups were waited for by a wait that
-    blocked; latency_ns is the median of these, from issue to completion.
+    """Asynchronous work that runs while warps do.
+
+    blocked_share is the share of its groups whose wait blocked; latency_ns is the median of these, from issue to
+    completion.
     """
 
     scope: str
@@ -158,7 +170,7 @@ class Overlap(Struct, frozen=True):
 
 
 class NotJudged(Struct, frozen=True):
-    """Rules that lack something: there may be a finding, or none."""
+    """Rules without the data that they need: there may be a finding, or none."""
 
     rules: tuple[str, ...]
     reason: str
@@ -177,8 +189,9 @@ class OtherKernel(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
-    """Why a launch takes as long as it does. The lists have what matters most first; left_out says how many of each are
-    not there, for the budget has no room.
+    """Reasons why a launch takes as long as it does.
+
+    The lists have the most important items first; left_out counts those of each list that exceed the budget.
     """
 
     schema: Version
@@ -200,13 +213,13 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema 2020-12 of what ``explain`` prints."""
+    """Return the JSON Schema 2020-12 of what ``explain`` prints."""
     made: dict[str, Any] = _on_one_line(msgspec.json.schema(Explanation))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kprof-inject explain", **made}
 
 
 def _on_one_line(value: Any) -> Any:
-    """With each text on one line: how a docstring is indented depends on Python's version."""
+    """Join the lines of each text: the indentation of docstrings depends on Python's version."""
     if isinstance(value, str):
         return " ".join(value.split())
     if isinstance(value, dict):

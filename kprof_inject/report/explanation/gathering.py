@@ -1,4 +1,4 @@
-"""What is known of a launch, gathered for a program that tunes its kernel: all of it, the most important first."""
+"""Collection of all that is known of a launch, most important first, for a program that tunes its kernel."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ from kprof_inject.report.explanation.next_step import Options, next_step
 from kprof_inject.report.launch_notes import MIN_ROOF_SHARE
 from kprof_inject.timeline.phases import outermost
 
-# A finding on many places has one of each.
+# A finding on many places has a figure for each.
 _MAX_FIGURES = 8
 
 
 def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Explanation:
-    """Of the launch that ``report`` answers for: of at least one. ``workspace`` is where to go on, if that is not the
-    default one.
+    """Explain the launch for which ``report`` gives its answer; there must be at least one.
+
+    ``workspace`` is the folder for the next command, empty for the default one.
     """
-    first, *others = overview(reports)
+    first, *other_kernels = overview(reports)
     report = first.middle
     process = report.launch.process
-    # What another command captured for its own ends, the user did not ask for.
+    # Launches that another command chose for its own purposes were not the user's choice.
     launches = process.launches if process and not process.made_by else ""
     options = Options.of(workspace, glob_of(first, reports), launches)
     return Explanation(
@@ -66,7 +67,7 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         roofs=tuple(_roofs(report)),
         overlap=tuple(_overlap(report)),
         not_judged=tuple(_not_judged(report)),
-        other_kernels=tuple(map(_other_kernel, others)),
+        other_kernels=tuple(map(_other_kernel, other_kernels)),
         left_out={},
     )
 
@@ -102,7 +103,7 @@ def _subject(kernel: KernelOverview) -> SubjectFact:
 
 
 def _source_sha256(kernel: Kernel) -> str | None:
-    """None if the capture has no source, or that is damaged."""
+    """Return the hash of the kernel's source; None if the capture has no source, or a damaged one."""
     try:
         sources = sources_of(kernel)
     except KprofError:
@@ -200,8 +201,8 @@ def _scopes(summary: LaunchSummary) -> Iterator[ScopeTime]:
 
 
 def _roofs(report: LaunchAnalysis) -> Iterator[RoofPart]:
-    told = [roof for roof in report.speed_of_light.roofs if roof.part >= MIN_ROOF_SHARE]
-    for roof in sorted(told, key=lambda roof: -roof.sm_cycles):
+    notable = [roof for roof in report.speed_of_light.roofs if roof.part >= MIN_ROOF_SHARE]
+    for roof in sorted(notable, key=lambda roof: -roof.sm_cycles):
         name = short_name(report.summary.scopes[roof.index].distinct_name)
         yield RoofPart(scope=name, unit=roof.unit, least_share=figure(roof.part))
 

@@ -1,4 +1,4 @@
-"""The command to run after a report: what it takes to trust it, to judge the rest, or to see what a change did."""
+"""The command to run after a report: to trust it, to judge the rest, or to measure a change."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from kprof_inject.timeline.trust import Level
 
 _PROGRAM = " -- PROG"
 _DEFAULT_LAUNCHES = "last"
-# What `diff` needs to tell a change from chance, and some to spare.
+# More launches than `diff` needs to separate a change from noise.
 _LAUNCHES = " --launches 0:20"
 _REPLAYS = " --replay 50"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What stands in each command: the workspace where it is not the default one, and the kernel of several; and which
-    launches were kept, where that is not the default. Each is empty, or begins with a blank.
+    """Options for each command; each is empty, or begins with a blank.
+
+    They name the workspace if it is not the default one, the kernel if there are several, and the launches if they are
+    not the default.
     """
 
     workspace: str = ""
@@ -33,8 +35,10 @@ class Options:
 
     @classmethod
     def of(cls, workspace: str, kernel: str, launches: str = "") -> Options:
-        """``workspace`` is empty for the default one, ``kernel`` for the only one, ``launches`` is as ``run`` takes
-        them. A workspace with too long a name is left to the reader to fill in.
+        """Return the options for a workspace, empty for the default one, and a kernel, empty for the only one.
+
+        ``launches`` is as for ``run``. A workspace with too long a name becomes a placeholder for the reader to fill
+        in.
         """
         at = workspace if short_name(workspace) == workspace else "WORKSPACE"
         return cls(
@@ -44,25 +48,27 @@ class Options:
         )
 
     def profile(self, options: str) -> str:
-        """The same launches again."""
+        """Return the command that profiles the same launches again."""
         return f"kprof-inject profile{self.workspace}{self.kernel}{self.launches}{options}{_PROGRAM}"
 
     def to_compare(self) -> str:
-        """As many launches as a comparison needs: where a range of them was kept, that again."""
+        """Return the command that profiles enough launches to compare: the same range, if they were a range."""
         is_range = self.launches.endswith(" all") or ":" in self.launches
         return self.profile("") if is_range else replace(self, launches=_LAUNCHES).profile("")
 
     def causal(self) -> str:
+        """Return the command that delays the places of the kernel."""
         return f"kprof-inject causal{self.workspace}{self.kernel}{_PROGRAM}"
 
 
 def _glob_of(name: str) -> str:
-    """A glob for a kernel's name, however long that is."""
+    """Return a glob for a kernel's name, however long that is."""
     begin, cut, _ = short_name(name).partition("…")
     return f"{begin}*" if cut else begin
 
 
 def next_step(report: LaunchAnalysis, options: Options) -> Next:
+    """Return the command to run next: the first step that applies."""
     for step in (_save_again, _keep_all_records, _record_less, _time_it, _change_it, _judge_the_rest, _delay_it):
         found = step(report, options)
         if found is not None:
@@ -71,7 +77,7 @@ def next_step(report: LaunchAnalysis, options: Options) -> Next:
 
 
 def _save_again(report: LaunchAnalysis, options: Options) -> Next | None:
-    """Of a buffer that another profiler recorded into: no command of ours makes it again."""
+    """Advise a comparison for another profiler's buffer, which none of our commands can record again."""
     if not report.summary.is_foreign:
         return None
     first = "with a larger buffer, as records were lost; " if report.summary.records_lost else ""
@@ -98,9 +104,9 @@ def _record_less(report: LaunchAnalysis, options: Options) -> Next | None:
 
 
 def _time_it(report: LaunchAnalysis, options: Options) -> Next | None:
-    tells_nothing = report.verdict.level in (Level.CANNOT_TELL, Level.UNKNOWN)
+    is_unknown = report.verdict.level in (Level.CANNOT_TELL, Level.UNKNOWN)
     kernel = report.launch.kernel
-    if not tells_nothing or kernel.clean.replayed_ns or kernel.not_replayed:
+    if not is_unknown or kernel.clean.replayed_ns or kernel.not_replayed:
         return None
     return Next(options.profile(_REPLAYS), f"the cost of the records is unknown: {report.verdict.text}")
 
@@ -130,7 +136,7 @@ _SELECTORS = {
 
 
 def _selected(report: LaunchAnalysis) -> Iterator[str]:
-    """What was recorded, as far as one selector finds all of its kind: another one takes the place of the default."""
+    """Yield a selector for each kind of recorded scope; options that add a selector replace the default ones."""
     kinds = {scope.kind for scope in report.timeline.table.scopes}
     return (f" --at {selector}" for kind, selector in _SELECTORS.items() if kind in kinds)
 

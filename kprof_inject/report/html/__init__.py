@@ -1,1 +1,1 @@
-"""The HTML report: one self-contained file that opens in any browser, without a network."""
+"""HTML report: one self-contained file that opens in any browser, without a network."""

@@ -1,4 +1,4 @@
-"""The kernel's source and its TTGIR, with the scopes that stand on each line."""
+"""The kernel's source and its TTGIR, with the scopes on each line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kprof_inject.report.slope_text import slopes_by_line
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.strings import POINT, unquote
 
-# Of longer files, what stands around the scopes.
+# Of longer files, the page has only the lines around the scopes.
 _MAX_SOURCE_LINES = 4000
 _AROUND = 200
 
@@ -26,12 +26,12 @@ _AROUND = 200
 def source_lines(
     timeline: Timeline, summary: LaunchSummary, slopes: KernelSlopes | None = None
 ) -> list[dict[str, Any]]:
-    """The kernel's source with the time of the scopes that begin on each line.
+    """Return the kernel's source with the time of the scopes that begin on each line.
 
-    An object for each source file, those with the most time first. ``pieces`` are ``[number of the first line,
-    lines]``, ascending, with gaps between; none if the capture has no text of the file. ``timed`` has the lines with
-    scopes: of those, ``self_ns`` is the sum, and ``total_ns`` that of such as stand in no other one of the line; both
-    are None if no time of these is known. ``slopes`` has those of the places that were delayed, by line.
+    An object for each source file, largest time first. ``pieces`` are ``[number of the first line, lines]``, ascending,
+    with gaps between them; empty if the capture does not have the file's text. ``timed`` has the lines with scopes:
+    ``self_ns`` is the sum over these, ``total_ns`` the sum over those that are in no other one of the line; both are
+    None if no time is known. ``slopes`` has the slopes of the places that were delayed, by line.
     """
     places = [file_and_line(scope.source) for scope in summary.scopes]
     texts = sources_of(timeline.launch.kernel)
@@ -72,8 +72,8 @@ def _sum(times_ns: Iterable[int | None]) -> int | None:
 
 
 def _is_within(index: int, others: set[int], parents: list[int]) -> bool:
-    """Whether one of ``others`` stands around a scope of the table."""
-    # A parent stands before what is in it, so that this ends.
+    """Return whether a scope of the table is inside of one of ``others``."""
+    # A parent has a lower index than its children; anything else would be damage and could loop forever.
     while 0 <= parents[index] < index:
         index = parents[index]
         if index in others:
@@ -86,7 +86,7 @@ def _iterations(scope: ScopeSummary) -> int:
 
 
 def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:
-    """All lines, or, of a long file, those around the numbered ones."""
+    """Return all lines, or, for a long file, those around the numbered ones."""
     if not text:
         return []
     lines = lines_of(text)
@@ -107,11 +107,11 @@ _MAX_TTGIR_LINES = 200_000
 
 
 def ttgir_lines(timeline: Timeline) -> dict[str, Any] | None:
-    """The kernel's TTGIR with the lines of each scope; None if the capture has no module.
+    """Return the kernel's TTGIR with the lines of each scope; None if the capture has no module.
 
-    ``lines`` are those of the module without records, from 0. ``places`` are source lines as ``[file, line]``, and
-    ``place_of`` says for each line of the module which of them it comes from, -1 if that is unknown. ``sites`` has for
-    each scope of the table its ranges of lines: the first and the last; none if the capture does not tell them.
+    ``lines`` are those of the module without records, from 0. ``places`` are source lines as ``[file, line]``;
+    ``place_of`` is the index of the place that each line of the module comes from, -1 if unknown. ``sites`` has for
+    each scope of the table its ranges of lines, as the first and the last; none if the capture has no lines for it.
     """
     text = ttgir_of(timeline.launch.kernel)
     if not text:
@@ -137,20 +137,20 @@ def _ranges(scope: ScopeInfo, line_count: int) -> list[tuple[int, int]]:
 
 
 SourceLine = tuple[str, int]
-"""A line of a source file."""
+"""Source file and line number."""
 
 _ALIAS = re.compile(r"(#loc\w*) = loc\((.*)\)\s*")
 _POINT_OR_ALIAS = re.compile(rf"{POINT}|(#loc\w*)")
 _LOCATION = re.compile(r" loc\((.*)\)\s*")
-# Deeper ones no compiler makes.
-_DEEPEST = 200
+# No compiler nests locations deeper.
+_MAX_DEPTH = 200
 
 
 def places_of(lines: Sequence[str]) -> list[SourceLine | None]:
-    """The source line that each line of a TTGIR text comes from: the first that the location at its end names.
+    """Return the source line of each line of a TTGIR text: the first one in the location at the line's end.
 
-    No more of the text is understood than that: a capture is read without the parser, and texts that are not TTGIR do
-    no harm. https://mlir.llvm.org/docs/Dialects/Builtin/#location-attributes
+    The rest of the text is not parsed: a capture is read without the parser, and text that is not TTGIR does no harm.
+    https://mlir.llvm.org/docs/Dialects/Builtin/#location-attributes
     """
     found = [_ALIAS.fullmatch(line) if line.startswith("#loc") else None for line in lines]
     aliases = {alias[1]: alias[2] for alias in found if alias}
@@ -171,9 +171,9 @@ def _place(
     location: str, aliases: dict[str, str], known: dict[str, SourceLine | None], depth: int = 0
 ) -> SourceLine | None:
     if location not in known:
-        # For a location that leads to itself.
+        # Ends the recursion of a location that refers to itself.
         known[location] = None
-        for file, line, _, alias in _POINT_OR_ALIAS.findall(location) if depth < _DEEPEST else ():
+        for file, line, _, alias in _POINT_OR_ALIAS.findall(location) if depth < _MAX_DEPTH else ():
             place = _place(aliases.get(alias, ""), aliases, known, depth + 1) if alias else (unquote(file), int(line))
             if place:
                 known[location] = place

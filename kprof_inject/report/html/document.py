@@ -24,29 +24,29 @@ from kprof_inject.timeline.partitions import by_warp
 from kprof_inject.version import __version__
 
 MAX_SCOPES = 4_000_000
-"""A page shows so many, for a browser holds them all, and a page is to be sent around: about 20 MB, and 320 MB in the
-browser."""
+"""A browser holds all scopes in memory, and a page is meant to be sent to others: this number takes about 20 MB, and
+320 MB in the browser."""
 
 _BOOT = 'import "#main";'
 _MAX_NAMES = 3
 
 
 def write_html(path: Path, reports: Sequence[LaunchAnalysis], *, max_scopes: int = MAX_SCOPES) -> int:
-    """Replace ``path`` by one page about all the launches; returns its size in bytes. Raises ``OSError``.
+    """Replace ``path`` by one page about all launches, and return its size in bytes; raises ``OSError``.
 
-    The page loads nothing. Of launches with more than ``max_scopes`` scopes together it has whole CTAs up to there,
-    and says so; ``omissions`` says it beforehand.
+    The page loads nothing. If the launches have more than ``max_scopes`` scopes together, it has whole CTAs up to that
+    number, and says so; ``omissions`` says it beforehand.
     """
     return write_chunks(path, _page(reports, max_scopes))
 
 
-def omissions(reports: Sequence[LaunchAnalysis], most: int = MAX_SCOPES) -> list[str]:
-    """What a page of these launches leaves out, in words: a line for each launch of which it does."""
+def omissions(reports: Sequence[LaunchAnalysis], max_scopes: int = MAX_SCOPES) -> list[str]:
+    """Return a line for each launch of which the page leaves scopes out."""
     counts = [report.timeline.scope_count for report in reports]
     return [
         f"{report.launch.kernel.name}, launch {report.launch.index}: the page cannot hold all {count} scopes; its "
         f"timeline shows CTAs of the first SMs with about {share} of them"
-        for report, count, share in zip(reports, counts, shares(counts, most), strict=True)
+        for report, count, share in zip(reports, counts, shares(counts, max_scopes), strict=True)
         if share < count
     ]
 
@@ -64,7 +64,7 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
         shown = shown_of(timeline, share)
         metas.append(launch_meta(report, kernels[launch.kernel.variant], places[launch.place], shown))
         pictures = ScopePictures(report.summary)
-        # One pass over the blocks is for both. Compressed, the scopes take so little room that they can wait.
+        # One pass over the blocks serves both. Compressed scopes are small enough to keep until then.
         scopes = scope_bytes(timeline, pictures.seeing(timeline.blocks()), shown.ctas)
         scopes_element = list(data_element(f"launch-{index}-scopes", scopes))
         yield from data_element(f"launch-{index}-sections", [json_bytes(all_sections(report, pictures))])
@@ -77,8 +77,9 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
 
 
 def all_sections(report: LaunchAnalysis, pictures: ScopePictures) -> dict[str, Any]:
-    """What each of the page's views shows of a launch, by its name, as JSON values of bounded size. ``pictures`` has
-    seen all blocks of the timeline.
+    """Return each view's data of a launch by the view's name, as JSON values of bounded size.
+
+    ``pictures`` must have seen all blocks of the timeline.
     """
     timeline, summary = report.timeline, report.summary
     return {
@@ -91,7 +92,7 @@ def all_sections(report: LaunchAnalysis, pictures: ScopePictures) -> dict[str, A
 
 
 def _inline_elements(reports: Sequence[LaunchAnalysis]) -> dict[str, str]:
-    """By their names in the template; and the policy that lets the browser run these and load nothing."""
+    """Return the inline elements by their names in the template, and the policy that allows these alone."""
     style, imports = styles(), import_map()
     return {
         "policy": content_policy(style, (imports, _BOOT)),
@@ -117,13 +118,13 @@ def _title(reports: Sequence[LaunchAnalysis]) -> str:
 
 
 def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown: Shown) -> dict[str, Any]:
-    """What the page knows of a launch before its scopes are read.
+    """Return what the page needs to know of a launch before its scopes are read.
 
-    ``first_ns`` is a text, for JavaScript's numbers do not hold it exactly; all other times of the page are nanoseconds
-    since then. A scope's ``text`` is its line of the source, ``share`` its part of the time of all warps (None if
-    unknown), ``self_name`` what its self time is called. ``partition_of_warp`` says of each of ``warps`` what it runs,
-    ``function_of_warp`` what the code calls that.
-    ``flight_works`` are the kinds of its asynchronous work; empty if the page has none.
+    ``first_ns`` is a text, as JavaScript's numbers do not hold it exactly; all other times of the page are nanoseconds
+    since then. A scope's ``text`` is its source line, ``share`` its part of the time of all warps (None if unknown),
+    ``self_name`` the name of its self time. ``partition_of_warp`` has the partition that each of ``warps`` runs,
+    ``function_of_warp`` the partition's name in the code. ``flight_works`` are the kinds of its asynchronous work;
+    empty if the page has none.
     """
     timeline, summary = report.timeline, report.summary
     partitions = by_warp(timeline.partitions)
@@ -149,14 +150,18 @@ def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown
         "shown_scopes": shown.scopes,
         "shown_ctas": len(timeline.ctas) if shown.ctas is None else int(shown.ctas.sum()),
         "partitions": [_partition(partition) for partition in summary.partitions],
-        "partition_of_warp": [_together(one.name for one in partitions.get(warp, ())) for warp in timeline.warps],
-        "function_of_warp": [_together(one.function for one in partitions.get(warp, ())) for warp in timeline.warps],
+        "partition_of_warp": [
+            _joined(partition.name for partition in partitions.get(warp, ())) for warp in timeline.warps
+        ],
+        "function_of_warp": [
+            _joined(partition.function for partition in partitions.get(warp, ())) for warp in timeline.warps
+        ],
         "scopes": _scopes(report),
         "flight_works": list(report.in_flight.kinds) if report.in_flight else [],
     }
 
 
-def _together(names: Iterable[str]) -> str:
+def _joined(names: Iterable[str]) -> str:
     return printable(", ".join(filter(None, names)))
 
 
@@ -171,11 +176,11 @@ def _partition(partition: PartitionSummary) -> dict[str, Any]:
 
 
 def _scopes(report: LaunchAnalysis) -> list[dict[str, Any]]:
-    """The scope table."""
+    """Return the scope table as JSON values."""
     timeline, text = report.timeline, SourceText(sources_of(report.launch.kernel))
     return [
         {
-            "name": mine.distinct_name,
+            "name": summary.distinct_name,
             "kind": scope.kind,
             "source": without_folders(scope.source),
             "path": scope.source,
@@ -183,9 +188,11 @@ def _scopes(report: LaunchAnalysis) -> list[dict[str, Any]]:
             "called_from": [without_folders(call) for call in scope.called_from],
             "parent": scope.parent,
             "lane": lane,
-            "share": mine.share,
-            "self_name": "self" if mine.between_iterations_ns is None else "between iterations",
+            "share": summary.share,
+            "self_name": "self" if summary.between_iterations_ns is None else "between iterations",
             "tags": [tag.name for tag in scope.tags],
         }
-        for scope, mine, lane in zip(timeline.table.scopes, report.summary.scopes, timeline.lanes.tolist(), strict=True)
+        for scope, summary, lane in zip(
+            timeline.table.scopes, report.summary.scopes, timeline.lanes.tolist(), strict=True
+        )
     ]

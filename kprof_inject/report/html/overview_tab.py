@@ -1,6 +1,6 @@
 """The page's first tab: the kernels of a capture side by side, and a launch at a glance.
 
-That is its facts, how far to trust it, what was found, and its scopes.
+It shows the launch's facts, how far to trust them, its findings and its scopes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Row = tuple[str, str]
 
 
 def facts(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, Any]]:
-    """The facts of a launch and its kernel, as texts: groups of rows, in the order in which they are read."""
+    """Return facts of a launch and its kernel as texts: groups of rows, in the order of reading."""
     groups = {
         "Launch": _launch(timeline, summary),
         "Device and clock": _device(timeline, summary),
@@ -46,7 +46,7 @@ def facts(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, Any]]:
 
 
 def build_rows(kernel: Kernel) -> list[list[str]]:
-    """What the kernel takes: label, by itself, with records; "-" where that is unknown."""
+    """Return rows on the kernel's build: label, without records, with records; "-" if unknown."""
     verdict = judge(kernel)
     times = ["run time (median)", time_text(verdict.clean_ns), time_text(verdict.with_records_ns)]
     builds = [
@@ -125,7 +125,7 @@ def _program(timeline: Timeline) -> Iterator[Row]:
 
 
 def _thousands(count: int) -> str:
-    """As the page sets them apart."""
+    """Separate thousands by the space that the page uses."""
     return f"{count:,}".replace(",", "\u202f")
 
 
@@ -134,11 +134,13 @@ def _number(value: Any) -> str:
 
 
 def launch_overview(report: LaunchAnalysis) -> dict[str, Any]:
-    """``facts`` are groups of label and value, ``builds`` the rows of a table of the kernel without records and with
-    them, both as texts. ``limit`` says what limits it, ``advice`` what to try, as ``advice_on`` orders it;
-    ``roofs`` are what part of its cycles each scope, by its index, needs at least for its busiest unit. ``findings``
-    bear the index of their scope and the CTA that they are about, or None; ``doubts`` say what could not be judged, and
-    why. ``slopes`` are the places of the kernel that were delayed, those that matter most first.
+    """Return a launch at a glance, as JSON values.
+
+    ``facts`` are groups of label and value, ``builds`` the rows of a table of the kernel without records and with them,
+    both as texts. ``limit`` says what limits the launch, ``advice`` what to try, in the order of ``advice_on``;
+    ``roofs`` are the minimum parts of its cycles that each scope, by its index, needs for its busiest unit.
+    ``findings`` have the index of their scope and the CTA that they concern, or None; ``doubts`` say what could not be
+    judged, and why. ``slopes`` are the places of the kernel that were delayed, most critical first.
     """
     summary, trust = report.summary, trust_in(report)
     return {
@@ -148,12 +150,12 @@ def launch_overview(report: LaunchAnalysis) -> dict[str, Any]:
         "limit": printable(report.limit.answer),
         "advice": [
             {
-                "text": printable(one.text),
-                "reason": printable(one.reason),
-                "share": one.share,
-                "doubtful": one.is_doubtful,
+                "text": printable(advice.text),
+                "reason": printable(advice.reason),
+                "share": advice.share,
+                "doubtful": advice.is_doubtful,
             }
-            for one in advice_on(report)
+            for advice in advice_on(report)
         ],
         "roofs": [
             {"scope": roof.index, "unit": roof.unit, "part": roof.part}
@@ -180,8 +182,9 @@ def launch_overview(report: LaunchAnalysis) -> dict[str, Any]:
 
 
 def kernel_rows(reports: Sequence[LaunchAnalysis]) -> list[dict[str, Any]]:
-    """The kernel that takes most of the time first. ``launch`` is the index of the launch to look at first, and
-    ``others`` of all in the order of their times, the slowest first.
+    """Return a row for each kernel as JSON values, largest total time first.
+
+    ``launch`` is the index of the launch to show first; ``others`` has all its launches, slowest first.
     """
     index_of = {id(report): index for index, report in enumerate(reports)}
     return [

@@ -1,4 +1,4 @@
-"""How the CTAs fill the SMs, how a scope's durations are spread, how iterations go: as columns of numbers."""
+"""Data of the page's pictures, as columns: work on the SMs, histograms of durations, and iterations over a loop."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ _TYPES: dict[str, np.dtype[np.integer[Any]]] = {"u1": np.dtype("u1"), "i4": np.d
 
 
 def packed(values: NDArray[Any], kind: str) -> dict[str, str]:
-    """The values as the page's JSON holds them, in base64, of which ``packed.js`` makes typed arrays. They are of a
-    ``kind``, ``u1`` or ``i4``, little-endian, row by row, and have to fit.
+    """Encode the values in base64 for the page's JSON; ``packed.js`` makes typed arrays of them.
+
+    ``kind`` is ``u1`` or ``i4``, little-endian, row by row; the values must fit.
     """
     return {"type": kind, "base64": b64encode(values.astype(_TYPES[kind]).tobytes()).decode()}
 
 
 _COLUMNS = 400
-# No device has as many SMs; a damaged header may name any.
+# No device has as many SMs, but a damaged header may name any number.
 _MAX_SMS = 512
 _FULL = 255
 
@@ -37,18 +38,19 @@ _FIGURES = (
     *("count", "share", "total_ns", "self_ns", "mean_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"),
     *("mean_cycles", "without_partner", "cut", "crossing"),
 )
-"""Of ``ScopeSummary``, what the page shows as it is."""
+"""Fields of ``ScopeSummary`` that the page shows unchanged."""
 
 
 def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any] | None:
-    """How the CTAs fill the SMs over time: a matrix with a row for each SM. None where no timer says when CTAs ran. All
-    times are nanoseconds since ``Timeline.first_ns``.
+    """Return how the CTAs fill the SMs over time, as a matrix with a row for each SM.
+
+    None if no timer says when CTAs ran. All times are nanoseconds since ``Timeline.first_ns``.
 
     ``cells`` has a byte for each SM (ascending, those of ``sms``) and each of ``columns`` parts of the time from
-    ``begin_ns`` to ``end_ns``: how many CTAs were at work on the average, of which 255 are ``most``. ``done_ns`` is
-    when each SM had done the last of its work, ``counts`` how many CTAs it ran, ``sms_left_out`` how many SMs have no
-    row. From ``tail_ns`` on, the launch's tail, SMs run out of work; for ``tail_share`` of the launch they
-    idle then, on average; None if that is unknown. A wave is of ``wave_ctas`` CTAs.
+    ``begin_ns`` to ``end_ns``: the average number of CTAs at work, with 255 for ``most``. ``done_ns`` is when each SM
+    had finished its last work, ``counts`` the number of CTAs it ran, ``sms_left_out`` the number of SMs without a row.
+    From ``tail_ns`` on, in the launch's tail, SMs run out of work; ``tail_share`` is the part of the launch that they
+    are idle there, on average; None if unknown. A wave has ``wave_ctas`` CTAs.
     """
     waves = summary.waves
     if waves is None:
@@ -82,8 +84,9 @@ def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any] | 
 def at_work(
     row: NDArray[np.int64], begin: NDArray[np.float64], end: NDArray[np.float64], rows: int, columns: int
 ) -> NDArray[np.float64]:
-    """How many CTAs each row had in each column on the average, shape (rows, columns). ``begin`` and ``end`` count
-    columns, 0 to ``columns``.
+    """Return how many CTAs each row had in each column on average, in shape (rows, columns).
+
+    ``begin`` and ``end`` are in columns, 0 to ``columns``.
     """
     from_begins = _running(row, begin, rows, columns)
     busy: NDArray[np.float64] = np.maximum(from_begins - _running(row, end, rows, columns), 0)
@@ -91,8 +94,8 @@ def at_work(
 
 
 def _running(row: NDArray[np.int64], since: NDArray[np.float64], rows: int, columns: int) -> NDArray[np.float64]:
-    """The same of what never ends: of its first column, a part, and all of each later one."""
-    # One column more, for what begins with the end.
+    """Return the same if no CTA ended: part of the column in which it began, and all later ones."""
+    # An extra column is for CTAs that begin at the very end.
     column = since.astype(np.int64)
     cell = row * (columns + 1) + column
     shape = rows, columns + 1
@@ -103,49 +106,51 @@ def _running(row: NDArray[np.int64], since: NDArray[np.float64], rows: int, colu
 
 
 _BINS = 96
-# Where the longest takes more times the median than this, equal bins would show a single bar and nothing.
-_LOG_FROM = 8
+# If the longest duration exceeds this multiple of the median, bins of equal width would show a single bar.
+_MIN_LOG_RATIO = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bins:
-    """A bin goes from one of ``edges_ns``, which ascend, to the next, without that. All are equally wide, or, if
-    ``grow``, each is wider than the one before by about the same factor.
+    """Bins between ascending ``edges_ns``; a bin includes its lower edge, not its upper one.
+
+    All are equally wide, or, if ``grow``, each is wider than the one before by about the same factor.
     """
 
     edges_ns: NDArray[np.int64]
     grow: bool
 
     @classmethod
-    def holding(cls, least_ns: int, greatest_ns: int, median_ns: float) -> Bins:
-        """Bins for all durations from the least to the greatest."""
-        grow = greatest_ns > _LOG_FROM * max(median_ns, 1)
+    def holding(cls, min_ns: int, max_ns: int, median_ns: float) -> Bins:
+        """Return bins for all durations from ``min_ns`` to ``max_ns``."""
+        grow = max_ns > _MIN_LOG_RATIO * max(median_ns, 1)
         if grow:
-            steps = np.geomspace(max(least_ns, 1), greatest_ns + 1, _BINS + 1)
-            edges = np.unique(np.append(least_ns, np.rint(steps).astype(np.int64)))
+            steps = np.geomspace(max(min_ns, 1), max_ns + 1, _BINS + 1)
+            edges = np.unique(np.append(min_ns, np.rint(steps).astype(np.int64)))
         else:
-            width = -(-(greatest_ns + 1 - least_ns) // _BINS)
-            edges = np.arange(least_ns, greatest_ns + 1, width)
-        # However the last step was rounded, the last bin ends behind the greatest.
-        return cls(np.append(edges[edges <= greatest_ns], greatest_ns + 1), grow)
+            width = -(-(max_ns + 1 - min_ns) // _BINS)
+            edges = np.arange(min_ns, max_ns + 1, width)
+        # The last bin includes the longest duration, however the last step was rounded.
+        return cls(np.append(edges[edges <= max_ns], max_ns + 1), grow)
 
 
 class Histograms:
-    """How often each scope of a launch took how long: exact counts in bins, gathered block by block."""
+    """Exact histograms of the durations of each scope of a launch, filled block by block."""
 
     def __init__(self, scopes: Sequence[ScopeSummary]) -> None:
+        """Create empty histograms for the scopes of a summary, in the order of the scope table."""
         self._bins = [_bins_of(scope) for scope in scopes]
         self._counts = [np.zeros(len(bins.edges_ns) - 1 if bins else 0, dtype=np.int64) for bins in self._bins]
 
     def add(self, scope: int, durations_ns: NDArray[np.int64]) -> None:
-        """Durations of one scope of the launch that was summarised. Those of an instant are passed over."""
+        """Add durations of one scope of the launch that was summarised; an instant's are ignored."""
         bins, counts = self._bins[scope], self._counts[scope]
         if bins:
             bin_of = np.searchsorted(bins.edges_ns, durations_ns, side="right") - 1
             counts += np.bincount(bin_of, minlength=len(counts))
 
     def of(self, scope: int) -> dict[str, Any] | None:
-        """None if no duration is known."""
+        """Return a scope's histogram as JSON values; None if no duration is known."""
         bins = self._bins[scope]
         if bins is None:
             return None
@@ -159,31 +164,35 @@ def _bins_of(scope: ScopeSummary) -> Bins | None:
 
 
 _MAX_POINTS = 512
-# The first iterations fill the pipeline: they keep a point each.
+# The first iterations fill the pipeline, so each keeps its own point.
 _SINGLE = 64
 _QUANTILES = {"p10_ns": 0.1, "p50_ns": 0.5, "p90_ns": 0.9}
-# A point's number and a duration make one key, which sorts in place and fast. What is longer is a damaged record's.
+# A point's number and a duration form one key, which sorts fast and in place. Only damaged records have longer
+# durations.
 _DURATION_BITS = 50
-_LONGEST_NS = (1 << _DURATION_BITS) - 1
+_MAX_DURATION_NS = (1 << _DURATION_BITS) - 1
 
 
 class IterationBands:
-    """How an iteration's time goes over its loop: the middle and the outer tenths, by the number of the iteration.
-    Gathered block by block, 8 bytes for each iteration.
+    """Time of an iteration over the course of its loop: median, lower and upper tenth by the iteration's number.
+
+    Filled block by block, with 8 bytes for each iteration.
     """
 
     def __init__(self, scopes: Sequence[ScopeSummary]) -> None:
+        """Create empty bands for the scopes of a summary, in the order of the scope table."""
         self._series = [scope.iterations for scope in scopes]
-        self._keys = [_Keys(series) if series else None for series in self._series]
+        self._keys = [_SortKeys(series) if series else None for series in self._series]
 
     def add(self, scope: int, iterations: NDArray[np.int32], durations_ns: NDArray[np.int64]) -> None:
-        """Of one scope. Iterations without a number are passed over."""
+        """Add iterations of one scope; those without a number are ignored."""
         if keys := self._keys[scope]:
             keys.add(iterations, durations_ns)
 
     def of(self, scope: int) -> dict[str, Any] | None:
-        """Points of ascending numbers: each of iterations ``first`` to ``last``, ``count`` of them. None if the scope
-        has no iterations with a number. To be called once: what was gathered is given back.
+        """Return points in ascending order, each for ``count`` executions of iterations ``first`` to ``last``.
+
+        None if the scope has no numbered iterations. To be called once: it frees the memory.
         """
         keys, series = self._keys[scope], self._series[scope]
         if keys is None or series is None:
@@ -200,18 +209,18 @@ class IterationBands:
         }
 
 
-class _Keys:
+class _SortKeys:
     def __init__(self, series: IterationSeries) -> None:
         most = int(series.numbers[-1]) + 1
         self._width = max(-(-(most - _SINGLE) // (_MAX_POINTS - _SINGLE)), 1)
-        self._greatest = most - 1
+        self._last = most - 1
         self._parts: list[NDArray[np.int64]] = []
 
     def add(self, iterations: NDArray[np.int32], durations_ns: NDArray[np.int64]) -> None:
         known = iterations >= 0
         number = iterations[known].astype(np.int64)
         point = np.where(number < _SINGLE, number, _SINGLE + (number - _SINGLE) // self._width)
-        self._parts.append(point << _DURATION_BITS | np.minimum(durations_ns[known], _LONGEST_NS))
+        self._parts.append(point << _DURATION_BITS | np.minimum(durations_ns[known], _MAX_DURATION_NS))
 
     def points(self) -> dict[str, Any]:
         keys = np.concatenate(self._parts)
@@ -219,9 +228,9 @@ class _Keys:
         point = keys >> _DURATION_BITS
         begins = np.flatnonzero(np.append(True, point[1:] != point[:-1]))
         numbers = point[begins]
-        keys &= _LONGEST_NS
+        keys &= _MAX_DURATION_NS
         first = np.where(numbers < _SINGLE, numbers, _SINGLE + (numbers - _SINGLE) * self._width)
-        last = np.where(numbers < _SINGLE, numbers, np.minimum(first + self._width - 1, self._greatest))
+        last = np.where(numbers < _SINGLE, numbers, np.minimum(first + self._width - 1, self._last))
         counts = np.diff(begins, append=len(keys))
         quantiles = {name: _quantile(keys, begins, counts, part) for name, part in _QUANTILES.items()}
         return {"first": first.tolist(), "last": last.tolist(), "counts": counts.tolist(), **quantiles}
@@ -230,7 +239,7 @@ class _Keys:
 def _quantile(
     values: NDArray[np.int64], begins: NDArray[np.int64], counts: NDArray[np.int64], part: float
 ) -> list[float]:
-    """Exact, linear between neighbours, of each group; a group's values are sorted."""
+    """Return each group's exact quantile, interpolated linearly; the values of a group are sorted."""
     at = part * (counts - 1)
     below = np.floor(at).astype(np.int64)
     low, high = values[begins + below], values[begins + np.ceil(at).astype(np.int64)]
@@ -239,14 +248,15 @@ def _quantile(
 
 
 class ScopePictures:
-    """Each scope by itself: how its durations are spread, where it ran, and how iterations go."""
+    """Pictures of each scope: how its durations are distributed, where it ran, and how iterations develop."""
 
     def __init__(self, summary: LaunchSummary) -> None:
+        """Create empty pictures for the scopes of a summary."""
         self._scopes, self._resolution_ns = summary.scopes, summary.resolution_ns
         self._histograms, self._bands = Histograms(summary.scopes), IterationBands(summary.scopes)
 
     def seeing(self, blocks: Iterable[NDArray[np.void]]) -> Iterator[NDArray[np.void]]:
-        """The blocks of the launch that was summarised, each of which counts once it is passed on."""
+        """Pass on the blocks of the summarised launch; each block counts once it has been passed on."""
         for block in blocks:
             self._add(block)
             yield block
@@ -260,7 +270,7 @@ class ScopePictures:
             self._bands.add(index, iterations[begin:end], durations_ns[begin:end])
 
     def drawn(self) -> list[dict[str, Any]]:
-        """One object for each scope of the table, in its order. To be called once, after all blocks."""
+        """Return an object for each scope in the order of the table; to be called once, after all blocks."""
         return [
             {
                 **_facts(scope, self._resolution_ns),
@@ -286,7 +296,7 @@ def _facts(scope: ScopeSummary, resolution_ns: float) -> dict[str, Any]:
 
 
 def _tag(tag: TagStatistics) -> dict[str, Any]:
-    """What the scope took by the values of a tag, those that take most first."""
+    """Return the scope's figures by the values of a tag, largest total first."""
     return {
         "name": printable(tag.name),
         "values": [
@@ -298,7 +308,7 @@ def _tag(tag: TagStatistics) -> dict[str, Any]:
 
 
 def _means(groups: SpreadGroups) -> dict[str, Any]:
-    """What the scope took on the average in each warp or SM."""
+    """Return the scope's mean duration in each warp or SM."""
     means_ns = groups.totals_ns / np.maximum(groups.counts, 1)
     part = slice(_MAX_SMS)
     return {

@@ -1,22 +1,22 @@
-"""The scopes and the asynchronous work of a launch for the page, block by block, as columns that compress well.
+"""Scopes and asynchronous work of a launch for the page, block by block, as columns that compress well.
 
-``assets/codec.js`` reads the columns, and ``assets/data.js`` makes typed arrays of them again
-(``assets/flights.js`` those of asynchronous work).
+``assets/codec.js`` reads the columns, and ``assets/data.js`` turns them into typed arrays (``assets/flights.js`` those
+of asynchronous work).
 
-A table is its number of rows (u32) and then its columns. A column is one byte and then some planes of a byte for each
-row, the lowest byte of all values first: high bytes that hardly change stand together and take next to no room. The
-byte before them says how many planes there are, with the bit 0x80 if values are zigzag coded (0, -1, 1, -2 ...), for
-some are negative.
+A table is its number of rows (u32), followed by its columns. A column is one byte, followed by planes of a byte for
+each row, with the lowest bytes of all values first: high bytes, which hardly change, are next to each other and
+compress to almost nothing. The byte before them is the number of planes, with the bit 0x80 if values are zigzag coded
+(0, -1, 1, -2 ...), as some are negative.
 
 Times are nanoseconds since the start of the launch. The tables, in this order:
 
 * the CTAs: number, SM, begin, time until the end of its work, and from there until its records are copied;
-* the incomplete warps: row of the CTA among those, warp, what its counters say, begin and length of the lost window;
-* for each block the tracks in it (row of the CTA, warp, number of scopes), then its scopes; of a kernel with tags their
-  last columns are these, in the order in which each scope has them.
+* the incomplete warps: row of the CTA among those, warp, its counters, begin and length of the lost window;
+* for each block the tracks in it (row of the CTA, warp, number of scopes), then its scopes; for a kernel with tags,
+  the last columns are these, in the order in which each scope has them.
 
-Whatever can be predicted is stored as the difference from that: a start from the start before it, an iteration from
-the one before it of its scope, elapsed cycles from those that the elapsed time takes at the fitted clock.
+Predictable values are stored as the difference from the prediction: a start from the start before it, an iteration from
+the one before it in its scope, elapsed cycles from the elapsed time at the fitted clock.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from kprof_inject.timeline.timeline import Timeline
 _Numbers = NDArray[np.integer]
 
 _ZIGZAG = 0x80
-# What a double holds exactly, as JavaScript's numbers are.
+# JavaScript's numbers are doubles, which hold integers below this exactly.
 _EXACT = 1 << 53
 
 
 def table_bytes(columns: Sequence[_Numbers]) -> Iterator[bytes]:
-    """One table. All columns have the same number of rows. Raises ``KprofError`` for a number beyond ±2 ** 52."""
+    """Yield a table, whose columns have equally many rows; raise ``KprofError`` for a number beyond ±2 ** 52."""
     rows = len(columns[0])
     yield rows.to_bytes(4, "little")
     for column in columns:
@@ -49,7 +49,7 @@ def table_bytes(columns: Sequence[_Numbers]) -> Iterator[bytes]:
 
 
 def differences(column: _Numbers, first: int = 0) -> NDArray[np.int64]:
-    """Each value less the one before it."""
+    """Return each value minus the one before it, the first one minus ``first``."""
     values = column.astype(np.int64)
     steps = values.copy()
     steps[1:] -= values[:-1]
@@ -58,7 +58,7 @@ def differences(column: _Numbers, first: int = 0) -> NDArray[np.int64]:
 
 
 def differences_by_kind(column: _Numbers, kind: _Numbers) -> NDArray[np.int64]:
-    """Each value less the one before it in a row of the same ``kind``; the first of a kind less 0."""
+    """Return each value minus the one before it in a row of the same ``kind``; the first of a kind minus 0."""
     order = np.argsort(kind, kind="stable")
     sorted_kind, values = kind[order], column[order].astype(np.int64)
     follows = np.flatnonzero(sorted_kind[1:] == sorted_kind[:-1]) + 1
@@ -90,16 +90,17 @@ _COUNTS = ("records_written", "records_lost", "open_starts", "stray_ends", "reco
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a page shows of one launch."""
+    """The part of a launch that a page shows."""
 
     ctas: NDArray[np.bool_] | None
-    """Which rows of ``timeline.ctas`` have their scopes in it; None: all do."""
+    """Mask of the rows of ``timeline.ctas`` whose scopes are shown; None for all."""
     scopes: int
 
 
 def shares(wanted: Sequence[int], most: int) -> list[int]:
-    """How many of ``most`` each gets: as many as it wants if that is no more than an equal share, and of what those
-    leave again an equal share.
+    """Divide ``most`` among the launches.
+
+    Each gets what it wants if that is at most an equal share; the others divide the rest in the same way.
     """
     left, given = most, [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
@@ -110,8 +111,9 @@ def shares(wanted: Sequence[int], most: int) -> list[int]:
 
 
 def shown_of(timeline: Timeline, most: int) -> Shown:
-    """Whole CTAs with at most so many scopes, but at least one: those of the first SMs, so that what an SM did is there
-    from the launch's begin to its end.
+    """Choose whole CTAs with at most ``most`` scopes, but at least one CTA.
+
+    They are those of the first SMs, so that these SMs are complete from the launch's begin to its end.
     """
     if timeline.scope_count <= most:
         return Shown(None, timeline.scope_count)
@@ -130,7 +132,7 @@ def shown_of(timeline: Timeline, most: int) -> Shown:
 def scope_bytes(
     timeline: Timeline, blocks: Iterable[NDArray[np.void]], shown: NDArray[np.bool_] | None
 ) -> Iterator[bytes]:
-    """The launch's CTAs, and of all its ``blocks`` the scopes of those CTAs that are ``shown`` (see ``Shown.ctas``)."""
+    """Yield the launch's CTAs and, from ``blocks``, the scopes of those ``shown`` (see ``Shown.ctas``)."""
     rows = CtaRows(timeline.ctas["cta"])
     yield from _ctas(timeline)
     yield from _incomplete(timeline, rows)
@@ -141,13 +143,15 @@ def scope_bytes(
 
 
 class CtaRows:
-    """Where CTAs stand in the table of CTAs."""
+    """Rows of CTAs in the table of CTAs."""
 
     def __init__(self, numbers: NDArray[np.int32]) -> None:
+        """Index the table's CTA numbers."""
         self._order = np.argsort(numbers, kind="stable")
         self._numbers = numbers[self._order]
 
     def of(self, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the row of each CTA number."""
         return self._order[np.searchsorted(self._numbers, numbers)]
 
 
@@ -191,7 +195,7 @@ def _block(scopes: NDArray[np.void], timeline: Timeline, rows: CtaRows) -> Itera
     duration_ns: _Numbers = scopes["duration_ns"]
     elapsed_ns = scopes["end_ns"] - start_ns
     elapsed_cycles = scopes["end_cycles"] - start_cycles
-    # As JavaScript reckons it: both are IEEE doubles.
+    # The same rounding as in JavaScript: both compute with IEEE doubles.
     expected_cycles = np.floor(elapsed_ns * (timeline.clock.clock_hz / 1e9) + 0.5).astype(np.int64)
     kind = scopes["scope"]
     yield from table_bytes(
@@ -211,7 +215,7 @@ def _block(scopes: NDArray[np.void], timeline: Timeline, rows: CtaRows) -> Itera
 
 
 UNKNOWN_TAG = 1 << 40
-"""What the page has for a tag whose value is unknown, or that a scope does not have; values take 32 bits."""
+"""The page's value for a tag whose value is unknown, or that a scope does not have; values take 32 bits."""
 
 
 def _tags(scopes: NDArray[np.void], most: int) -> Iterator[NDArray[np.int64]]:
@@ -221,11 +225,13 @@ def _tags(scopes: NDArray[np.void], most: int) -> Iterator[NDArray[np.int64]]:
 
 
 def flight_bytes(timeline: Timeline, found: InFlight, shown: NDArray[np.bool_] | None) -> Iterator[bytes]:
-    """Of the CTAs that are ``shown`` (see ``Shown.ctas``), each group of asynchronous work that is drawn, by lane and
-    begin: row of the CTA, kind of work (of ``found.kinds``), lane in the CTA, warp, scope that
-    asked for it and scope that waited for it; then, in nanoseconds, the difference from the begin before it, how long
-    it was under way for sure, how long it may have been after that, how long it was in flight at most, and how long its
-    wait blocked; at last its depth and bytes. What is drawn ends where its lane's next begins.
+    """Yield the drawn groups of asynchronous work of the CTAs ``shown`` (see ``Shown.ctas``), by lane and begin.
+
+    The columns are the row of the CTA, the kind of work (of ``found.kinds``), the lane in the CTA, the warp, the scope
+    that issued it and the scope that waited for it; then, in nanoseconds, the difference from the begin before it, how
+    long it was certainly in flight, how long it may have been after that, the longest that it can have been in flight,
+    and how long its wait blocked; finally its depth and bytes. The drawing of a group ends where the next one in its
+    lane begins.
     """
     lanes = flight_lanes(found)
     cta_rows = CtaRows(timeline.ctas["cta"]).of(lanes.groups["cta"])

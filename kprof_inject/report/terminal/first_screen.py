@@ -1,5 +1,6 @@
-"""What a terminal shows of a launch first: what it was, what limits it, what to try, whether to trust that, and where
-a CTA's time goes. It fits on a screen of 80 x 24.
+"""First screen of a launch on a terminal, which fits into 80 x 24.
+
+It shows the launch, what limits it, what to try, how far to trust that, and where a CTA's time goes.
 """
 
 from __future__ import annotations
@@ -36,16 +37,19 @@ _LABEL_WIDTH = 6
 _GAP = "   "
 _MAX_ADVICE = 2
 _MAX_ROWS, _MIN_ROWS = 20, 4
-# Wider, a bar says no more.
-_WIDEST_BAR = 100
-# Of the CTA's bar; a smaller part would take more room than it is worth.
+# A wider bar shows nothing more.
+_MAX_BAR_WIDTH = 100
+# A smaller part of a CTA's time gets no segment: it would need more room than it deserves.
 _MIN_SEGMENT = 0.005
 
 
 def print_first_screen(
     report: LaunchAnalysis, kernel_name: str, place_name: str, console: Console, room: Room | None = None
 ) -> Room:
-    """``place_name`` is where it ran, empty if there is but one place. Returns what is left of the ``room``."""
+    """Print the first screen, and return what is left of the ``room``.
+
+    ``place_name`` is the process or GPU on which the launch ran; empty if there is only one.
+    """
     room = room or Room()
     rows, layouts = list(_rows(report.summary)), partial(_layouts, bars=bars_for(console))
     bar = _cta_bar(report.summary, console)
@@ -78,8 +82,8 @@ def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, roo
 def answer_lines(
     report: LaunchAnalysis, kernel_name: str, place_name: str, console: Console, *, with_reasons: bool = True
 ) -> list[Text]:
-    """What the launch was, what limits it, what to try, ``with_reasons`` of that, and whether to trust it."""
-    title = _joined(list(_title(report, kernel_name, place_name)), console.width)
+    """Return the launch's title, its limit, the advice, ``with_reasons`` if wanted, and how far to trust it."""
+    title = _joined_lines(list(_title(report, kernel_name, place_name)), console.width)
     limit = [shown(report.limit.answer, console, limit_colour(report.limit, known="bold"))]
     advice = list(_advice_texts(advice_on(report), console, with_reasons=with_reasons))
     trust = trust_in(report)
@@ -93,12 +97,13 @@ def answer_lines(
 
 
 def print_lines(lines: Sequence[Text], console: Console) -> None:
+    """Print texts that are wrapped already."""
     for line in lines:
         console.print(line, soft_wrap=True)
 
 
 def _labelled(label: str, texts: Sequence[Text], console: Console) -> Iterator[Text]:
-    """The label, and beside it the texts, each from a line of its own on."""
+    """Yield the texts to the right of the label, each beginning on its own line."""
     width = max(console.width - _LABEL_WIDTH - 1, 1)
     lines = [line for text in texts for line in text.wrap(console, width)]
     for number, line in enumerate(lines):
@@ -110,12 +115,12 @@ def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: b
     if not advice:
         yield shown("no finding: no rule found anything worth changing; causal shows which part sets the pace", console)
         return
-    for one in advice[:_MAX_ADVICE]:
-        doubtful = ", but doubtful" if one.is_doubtful else ""
-        worth = "" if one.share is None else f" (worth up to {percent(one.share)}{doubtful})"
-        yield shown(one.text + worth, console, "yellow" if one.share is None else "")
-        if one.reason and with_reasons:
-            yield shown(one.reason, console, "dim")
+    for item in advice[:_MAX_ADVICE]:
+        doubtful = ", but doubtful" if item.is_doubtful else ""
+        worth = "" if item.share is None else f" (worth up to {percent(item.share)}{doubtful})"
+        yield shown(item.text + worth, console, "yellow" if item.share is None else "")
+        if item.reason and with_reasons:
+            yield shown(item.reason, console, "dim")
     if len(advice) > _MAX_ADVICE:
         yield shown(f"and {len(advice) - _MAX_ADVICE} more: report -v", console, "dim")
 
@@ -132,7 +137,7 @@ def _title(report: LaunchAnalysis, kernel_name: str, place_name: str) -> Iterato
 
 
 def _times(report: LaunchAnalysis) -> str:
-    """One time without records and one with: of the launches that were timed, or of this launch alone by its CTAs."""
+    """Return the run time without records and with them, or this launch's own by its CTAs if it was not timed."""
     verdict, duration = report.verdict, short_time(report.summary.duration_ns)
     if verdict.clean_ns is None or verdict.with_records_ns is None:
         return duration if report.summary.is_foreign else f"{duration} with records"
@@ -148,12 +153,12 @@ def _device(report: LaunchAnalysis) -> str:
     name = report.launch.device_name.removeprefix("NVIDIA ") or "SMs"
     if summary.clock_source != ClockSource.FITTED:
         return f"{name}, assumed to run at {summary.clock_mhz:.0f} MHz"
-    of = "" if summary.nominal_mhz is None else f" of {summary.nominal_mhz:.0f}"
-    return f"{name} at {summary.clock_mhz:.0f}{of} MHz"
+    nominal = "" if summary.nominal_mhz is None else f" of {summary.nominal_mhz:.0f}"
+    return f"{name} at {summary.clock_mhz:.0f}{nominal} MHz"
 
 
-def _joined(parts: Sequence[str], width: int) -> Iterator[str]:
-    """The parts in as few lines as they fit in."""
+def _joined_lines(parts: Sequence[str], width: int) -> Iterator[str]:
+    """Join the parts into as few lines as possible."""
     line = parts[0]
     for part in parts[1:]:
         if len(line) + len(_GAP) + len(part) > width:
@@ -165,8 +170,9 @@ def _joined(parts: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _cta_bar(summary: LaunchSummary, console: Console) -> str:
-    """Return how a CTA's time is split by its loops and by what records take: shares are of the same time as the
-    table's. Empty if that is not known.
+    """Draw how loops and records split a CTA's time; empty if that is unknown.
+
+    The shares refer to the same time as those of the table.
     """
     phases = summary.phases
     if phases is None:
@@ -174,12 +180,13 @@ def _cta_bar(summary: LaunchSummary, console: Console) -> str:
     shares = _phase_shares(summary, phases)
     texts = {name: f" {name} {percent(share)} " for name, share in shares.items() if share >= _MIN_SEGMENT}
     median = f"{_GAP}{short_time(summary.ending.cta_ns)} median" if summary.ending else ""
-    # The table's shares are of all warps, or of a partition's.
+    # The table's shares refer to all warps, or to those of a partition.
     part = phases.whole_ns / max(summary.warp_time_ns, 1)
     basis = "" if part == 1 else f"{_GAP}in {percent(part)} of the warps"
-    width = min(console.width, _WIDEST_BAR) - _LABEL_WIDTH - len("  ") - len(texts)
-    least = sum(map(len, texts.values()))
-    suffix = next((one for one in (basis + median, basis) if least + len(one) <= width), "")
+    width = min(console.width, _MAX_BAR_WIDTH) - _LABEL_WIDTH - len("  ") - len(texts)
+    text_width = sum(map(len, texts.values()))
+    suffixes = (basis + median, basis)
+    suffix = next((suffix for suffix in suffixes if text_width + len(suffix) <= width), "")
     room = width - len(suffix)
     widths = {name: max(round(room * shares[name]), len(text)) for name, text in texts.items()}
     widest = max(widths, key=lambda name: widths[name])
@@ -194,8 +201,9 @@ def _loops_name(summary: LaunchSummary, phases: Phases) -> str:
 
 
 def _phase_shares(summary: LaunchSummary, phases: Phases) -> dict[str, float]:
-    """In the order of the strip. What is left passed between several loops, or in the wait of a warp that left the only
-    one for the others.
+    """Return the shares in the order of the bar.
+
+    The rest is time between several loops; with one loop, the wait of a warp that left it for the other warps.
     """
     times_ns = {
         "before": phases.before_ns,
@@ -209,7 +217,7 @@ def _phase_shares(summary: LaunchSummary, phases: Phases) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of the table; what has no figure is empty."""
+    """Row of the table; an empty cell has no figure."""
 
     name: str
     source: str = ""
@@ -222,19 +230,19 @@ class _Row:
 
 
 def _rows(summary: LaunchSummary) -> Iterator[_Row]:
-    """The scopes that ran, each loop's time between iterations below it; partitions stand above theirs."""
+    """Yield the scopes that ran, below each loop its time between iterations, and partitions above their scopes."""
     for partition, indices in summary.trees():
         if partition:
-            yield _of_partition(partition)
+            yield _partition_row(partition)
         for index in indices:
-            yield from _of_scope(summary.scopes[index], summary, "  " if partition else "")
+            yield from _scope_rows(summary.scopes[index], summary, "  " if partition else "")
 
 
-def _of_partition(partition: PartitionSummary) -> _Row:
+def _partition_row(partition: PartitionSummary) -> _Row:
     return _Row(partition.title, share=1.0 if partition.whole_ns else None, style="bold")
 
 
-def _of_scope(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> Iterator[_Row]:
+def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> Iterator[_Row]:
     if not scope.count:
         return
     indent += "  " * scope.depth
@@ -252,13 +260,13 @@ def _of_scope(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> Itera
 
 
 def _warps_in_ctas(scope: ScopeSummary, summary: LaunchSummary) -> int:
-    """In how many warps of how many CTAs it ran: each is counted in each."""
+    """Return in how many warps it ran, counted separately in each CTA."""
     ctas = scope.cta_spread.groups if scope.cta_spread else summary.ctas
     return max(ctas * len(scope.warps.ids), 1)
 
 
 def _per_cta(scope: ScopeSummary, executions: float, resolution_ns: float) -> str:
-    """What one of a CTA's warps spends in it: ``16 x 591 ns``."""
+    """Return the time of one of a CTA's warps in the scope: ``16 x 591 ns``."""
     often = f"{executions:.0f}" if round(executions, 1).is_integer() else f"{executions:.1f}"
     if scope.mean_ns is None:
         return f"{often} x"
@@ -270,14 +278,16 @@ _Layouts = Callable[[Sequence[_Row]], list[list[Column]]]
 
 
 def _largest(rows: Sequence[_Row], count: int) -> list[_Row]:
-    """Those that take most, in their order."""
+    """Return the rows with the largest shares, in their original order."""
     ranked = sorted(range(len(rows)), key=lambda number: -(rows[number].share or 0.0))
     return [rows[number] for number in sorted(ranked[:count])]
 
 
 def _layouts(rows: Sequence[_Row], bars: Bars) -> list[list[Column]]:
-    """With narrower bars where there is less room, then with none, for the shares stand beside them; in the end without
-    what can be looked up.
+    """Return layouts for less and less room.
+
+    First the bars become narrower, then they go, as the shares show the same; at last the columns that other reports
+    have.
     """
     styles = [row.style for row in rows]
     names = [

@@ -1,6 +1,4 @@
-"""What a terminal shows of a launch in detail: its build, its findings, the table of its scopes, and what a reader must
-know of it.
-"""
+"""Details of a launch on a terminal: its build, its findings, the table of its scopes, and notes."""
 
 from __future__ import annotations
 
@@ -24,8 +22,9 @@ _HEALTHY, _DOUBTFUL = "green", "yellow"
 
 
 def findings_shown(report: LaunchAnalysis, console: Console) -> RenderableType:
-    """What limits the launch: the findings, numbered, that with the largest share first, or that there are none; and
-    what was not judged. None are good news only if every rule could judge.
+    """Return the numbered findings, largest share first, and what could not be judged.
+
+    The absence of findings is shown as good news only if every rule could judge.
     """
     doubts = [shown(f"  {doubt}", console, _DOUBTFUL) for doubt in report.doubts]
     if report.findings:
@@ -49,7 +48,7 @@ def _table(report: LaunchAnalysis, console: Console) -> Table:
 
 
 def build_lines(kernel: Kernel) -> Iterator[str]:
-    """Without records, if that is known; else with them."""
+    """Yield a line on the build without records, or with them if only that is known."""
     which, cost = "without records", kernel.clean
     if cost.registers is None:
         which, cost = "with records", kernel.with_records
@@ -81,7 +80,7 @@ _FIGURES: dict[str, Callable[[ScopeSummary, float], str]] = {
 
 
 def print_details(report: LaunchAnalysis, console: Console) -> None:
-    """All that is known of a launch beyond its first screen."""
+    """Print all that is known of a launch beyond its first screen."""
     for line in build_lines(report.launch.kernel):
         say(line, console)
     console.print(findings_shown(report, console))
@@ -92,7 +91,7 @@ def print_details(report: LaunchAnalysis, console: Console) -> None:
 
 
 def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
-    """With narrower bars where there is less room, and in the end with none: the shares stand beside them."""
+    """Return layouts with narrower bars, and at last without bars, as the shares show the same."""
     scopes = [summary.scopes[index] for _, indices in summary.trees() for index in indices]
     figures = _columns(scopes, summary.resolution_ns)
     bars = bars_for(console)
@@ -101,21 +100,21 @@ def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
 
 
 def _with_partitions(column: Column, partitions: Sequence[PartitionSummary]) -> Column:
-    """The same column with a row for each partition, above those of its scopes."""
+    """Add a row for each partition above those of its scopes."""
     if not partitions:
         return column
     cells: list[str] = []
     styles: list[str] = []
-    below = iter(column.cells)
+    scope_cells = iter(column.cells)
     indent = "  " if column.title == _SCOPE else ""
     for partition in partitions:
-        cells += [_of_partition(column.title, partition), *(indent + next(below) for _ in partition.scopes)]
+        cells += [_partition_cell(column.title, partition), *(indent + next(scope_cells) for _ in partition.scopes)]
         styles += ["bold", *("" for _ in partition.scopes)]
     return replace(column, cells=cells, styles=styles)
 
 
-def _of_partition(title: str, partition: PartitionSummary) -> str:
-    """What stands in its row: all of its warps' time, of which self is in none of its scopes."""
+def _partition_cell(title: str, partition: PartitionSummary) -> str:
+    """Return the cell of a partition's row: all its warps' time, of which self is outside of all scopes."""
     if title == _SCOPE:
         return partition.title
     if not partition.whole_ns:

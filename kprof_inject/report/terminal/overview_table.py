@@ -1,4 +1,4 @@
-"""What a terminal shows of many launches: a row for each kernel, or for each launch of the only one."""
+"""Many launches on a terminal: a row for each kernel, or for each launch of a single kernel."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _MAX_LAUNCHES, _MIN_LAUNCHES = 10, 3
 
 
 def kernel_lines(kernels: Sequence[KernelOverview], count: int, console: Console) -> int:
-    """How many lines ``print_kernels`` takes for so many of them."""
+    """Return how many lines ``print_kernels`` needs for ``count`` kernels."""
     return lines_of_plain([_kernel_columns(kernels[:count])], console) + (count < len(kernels))
 
 
 def print_kernels(kernels: Sequence[KernelOverview], console: Console, room: Room | None = None) -> None:
-    """The kernel that takes most of the time stands first. Without ``room``, all of them."""
+    """Print the kernels, largest total time first; without ``room``, all of them."""
     count = len(kernels)
     if room is not None:
-        most = min(count, _MAX_KERNELS)
-        count = room.rows(most, min(count, _MIN_KERNELS), lambda rows: kernel_lines(kernels, rows, console))
+        shown = min(count, _MAX_KERNELS)
+        count = room.rows(shown, min(count, _MIN_KERNELS), lambda rows: kernel_lines(kernels, rows, console))
     print_plain([_kernel_columns(kernels[:count])], console)
-    if others := kernels[count:]:
-        shares = [kernel.share for kernel in others if kernel.share is not None]
-        part = f", {percent(sum(shares))} of all" if len(shares) == len(others) else ""
-        say(f"{counted(len(others), 'kernel')} more{part}: report -v", console)
+    if hidden := kernels[count:]:
+        shares = [kernel.share for kernel in hidden if kernel.share is not None]
+        part = f", {percent(sum(shares))} of all" if len(shares) == len(hidden) else ""
+        say(f"{counted(len(hidden), 'kernel')} more{part}: report -v", console)
 
 
 def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
@@ -53,7 +53,7 @@ def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
         Column("time", [short_time(kernel.time_ns) for kernel in rows]),
     ]
     if any(kernel.share is not None for kernel in rows):
-        columns.append(Column("of all", ["" if one.share is None else percent(one.share) for one in rows]))
+        columns.append(Column("of all", ["" if row.share is None else percent(row.share) for row in rows]))
     columns += [
         Column("limit", *_limits([kernel.middle for kernel in rows]), left=True),
         Column(
@@ -67,12 +67,12 @@ def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
 
 
 def _limits(reports: Sequence[LaunchAnalysis]) -> tuple[list[str], list[str]]:
-    """Their names, and their colours."""
+    """Return the names of the limits, and their colours."""
     return [report.limit.name for report in reports], [limit_colour(report.limit) for report in reports]
 
 
 def say_launches(kernel: KernelOverview, console: Console) -> None:
-    """How much the launches of the only kernel differ, and that the middle one is shown."""
+    """Print how much the launches of the only kernel differ, and which of them is shown."""
     times = [report.duration_ns for report in kernel.reports]
     variants = f" in {kernel.variants} variants" if kernel.variants > 1 else ""
     which = f"#{kernel.middle.launch.index}, the median one"
@@ -89,8 +89,9 @@ def print_launches(
     console: Console,
     room: Room | None = None,
 ) -> None:
-    """The slowest launch stands first. ``names`` are those of the variants. Without ``room``, all of them; where there
-    is too little, how to see them.
+    """Print the launches, slowest first; without ``room``, all of them.
+
+    ``names`` are those of the variants. If there is too little room, one line says how to see them.
     """
     ordered = sorted(reports, key=lambda report: -report.duration_ns)
     count = len(ordered)
@@ -99,8 +100,7 @@ def print_launches(
         return 1 + lines_of_plain([_launch_columns(ordered[:rows], places, names)], console) + (rows < len(ordered))
 
     if room is not None:
-        least = min(count, _MIN_LAUNCHES)
-        count = room.rows(min(count, _MAX_LAUNCHES), least, lines_of)
+        count = room.rows(min(count, _MAX_LAUNCHES), min(count, _MIN_LAUNCHES), lines_of)
         if not room.holds(lines_of(count)):
             say(f"{_slowest(ordered)}all launches: report -v", console)
             return
@@ -111,7 +111,7 @@ def print_launches(
 
 
 def _slowest(ordered: Sequence[LaunchAnalysis]) -> str:
-    """How to see the first; empty where its number is that of others too, of another variant or process."""
+    """Return how to see the slowest launch; empty if another variant's or process's launch has its number."""
     number = ordered[0].launch.index
     if [report.launch.index for report in ordered].count(number) > 1:
         return ""

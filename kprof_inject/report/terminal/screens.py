@@ -1,4 +1,4 @@
-"""What a terminal shows of a capture: first what a reader must know, and all the rest on request."""
+"""A capture on a terminal: what a reader must know first, and all the rest on request."""
 
 from __future__ import annotations
 
@@ -19,27 +19,30 @@ from kprof_inject.report.terminal.tables import Room, print_trust, say
 
 
 def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
-    """One launch's first screen; of several, which of them matter, and the answer for the one that matters most. On a
-    terminal, tables have as many rows as it has room for, so that the answer is seen with them.
+    """Print one launch's first screen; for several launches, an overview and the answer for the most important one.
+
+    On a terminal, tables are cut so that the answer stays on the screen with them.
     """
-    named, kernels, room = _Named(reports), overview(reports), Room.on(console)
+    names, kernels, room = _LaunchNames(reports), overview(reports), Room.on(console)
     typical = kernels[0].middle
     if len(kernels) > 1:
-        _print_kernels_and_answer(kernels, named, console, room)
+        _print_kernels_and_answer(kernels, names, console, room)
         return
     if len(reports) > 1:
         say_launches(kernels[0], console)
-        # And one below it, for the slowest of them.
+        # Another line, below the first screen, is for the slowest launch.
         room = room.below(1 + 1)
-    room = print_first_screen(typical, *named.of(typical), console, room)
+    room = print_first_screen(typical, *names.of(typical), console, room)
     if len(reports) > 1:
-        print_launches(reports, named.places, named.kernels, console, room.below(-1))
+        print_launches(reports, names.places, names.kernels, console, room.below(-1))
 
 
-def _print_kernels_and_answer(kernels: Sequence[KernelOverview], named: _Named, console: Console, room: Room) -> None:
-    """The table stands above the answer, and gets the room that this leaves."""
+def _print_kernels_and_answer(
+    kernels: Sequence[KernelOverview], names: _LaunchNames, console: Console, room: Room
+) -> None:
+    """Print the table above the answer, in the room that the answer leaves."""
     typical = kernels[0].middle
-    answer = partial(answer_lines, typical, *named.of(typical), console)
+    answer = partial(answer_lines, typical, *names.of(typical), console)
     table_lines = kernel_lines(kernels, len(kernels), console) if room.lines is not None else 0
     lines = answer()
     if not room.holds(table_lines + 1 + len(lines)):
@@ -50,31 +53,32 @@ def _print_kernels_and_answer(kernels: Sequence[KernelOverview], named: _Named, 
 
 
 def answers_text(reports: Sequence[LaunchAnalysis], width: int) -> str:
-    """The same as a text, without colours."""
+    """Return what ``print_answers`` prints, as text without colours."""
     out = io.StringIO()
     print_answers(reports, Console(file=out, width=width, color_system=None, markup=False, emoji=False))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
-    """All that is known of each launch, and what the verdicts rest on. The kernel that takes most of the time stands
-    first, and of its launches the slowest.
+    """Print all that is known of each launch, and the basis of the verdicts.
+
+    The kernel with the largest total time comes first, and the slowest of its launches.
     """
-    named, kernels = _Named(reports), overview(reports)
+    names, kernels = _LaunchNames(reports), overview(reports)
     if len(kernels) > 1:
         print_kernels(kernels, console)
         say("", console)
     elif len(reports) > 1:
-        print_launches(reports, named.places, named.kernels, console)
+        print_launches(reports, names.places, names.kernels, console)
     ordered = [report for kernel in kernels for report in kernel.slowest_first]
     for report in ordered:
-        print_first_screen(report, *named.of(report), console, Room(rest="below"))
+        print_first_screen(report, *names.of(report), console, Room(rest="below"))
         print_details(report, console)
     print_trust([(report.launch, report.verdict) for report in ordered], console)
 
 
-class _Named:
-    """What to call each launch's kernel beside the others, and where it ran."""
+class _LaunchNames:
+    """Distinct name of each launch's kernel, and where the launch ran."""
 
     def __init__(self, reports: Sequence[LaunchAnalysis]) -> None:
         self.kernels = kernel_names(report.launch.kernel for report in reports)

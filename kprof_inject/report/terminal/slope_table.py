@@ -1,4 +1,4 @@
-"""What matters in a kernel, on a terminal: its places by their slopes."""
+"""Slopes of a kernel's places on a terminal, the most critical ones first."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kprof_inject.report.slope_text import MEANING, doubts_on_slopes, slack_text
 from kprof_inject.report.terminal.tables import Column, print_fitted, say
 
 _BAR_WIDTH = 10
-# More is drawn as this much.
+# Larger slopes are drawn as 1.
 _FULL_BAR = 1.0
-# An interval that is wider tells nothing that a bar could show.
-_WIDE = 0.5
+# With a wider interval a bar would be misleading.
+_MAX_BAR_ERROR = 0.5
 
 _ENDED = {
     "precise": "all slopes are known well enough",
@@ -28,26 +28,27 @@ _ENDED = {
 
 
 def print_slopes(slopes: Sequence[KernelSlopes], console: Console) -> None:
-    for one in slopes:
-        say(_headline(one), console)
-        ranked = one.ranked
+    """Print a headline, a table and the doubts for each kernel, and what a slope means."""
+    for kernel in slopes:
+        say(_headline(kernel), console)
+        ranked = kernel.ranked
         if ranked:
             print_fitted(_layouts(ranked), console)
-        for line in doubts_on_slopes(one):
+        for line in doubts_on_slopes(kernel):
             say(line, console)
     say(MEANING, console)
 
 
-def _headline(one: KernelSlopes) -> str:
-    found = one.experiment
-    at = f" at {one.clock_hz / 1e6:.0f} MHz" if one.clock_hz else ""
-    ctas = counted(prod(found.grid), "CTA")
-    chain = f", {one.chain:.0f} back to back" if one.chain and one.chain > 1 else ""
-    error = f", slopes within ± {one.error:.2f}" if one.error is not None else ""
-    how = "replayed" if found.replayed else "with its own launches"
+def _headline(kernel: KernelSlopes) -> str:
+    experiment = kernel.experiment
+    clock = f" at {kernel.clock_hz / 1e6:.0f} MHz" if kernel.clock_hz else ""
+    ctas = counted(prod(experiment.grid), "CTA")
+    chain = f", {kernel.chain:.0f} back to back" if kernel.chain and kernel.chain > 1 else ""
+    error = f", slopes within ± {kernel.error:.2f}" if kernel.error is not None else ""
+    how = "replayed" if experiment.replayed else "with its own launches"
     return (
-        f"{found.name}: {short_time(one.clean_ns)}{at}, {ctas}{chain}; {how}, {found.timed} times with a delay in "
-        f"{found.seconds:.1f} s{error}; stopped because {_ENDED[found.ended]}"
+        f"{experiment.name}: {short_time(kernel.clean_ns)}{clock}, {ctas}{chain}; {how}, {experiment.timed} times "
+        f"with a delay in {experiment.seconds:.1f} s{error}; stopped because {_ENDED[experiment.ended]}"
     )
 
 
@@ -74,7 +75,7 @@ def _share(part: float | None) -> str:
 
 
 def _bar(place: PlaceSlope) -> str:
-    if place.response is None or place.response.slope.error > _WIDE:
+    if place.response is None or place.response.slope.error > _MAX_BAR_ERROR:
         return ""
     filled = round(_BAR_WIDTH * min(max(place.response.slope.value, 0.0) / _FULL_BAR, 1.0))
     return "█" * filled

@@ -1,4 +1,4 @@
-"""Tables of figures on a terminal, the one of verdicts, bars beside shares, and how many rows a screen has room for."""
+"""Tables of figures on a terminal, the table of verdicts, bars for shares, and the rows that fit on a screen."""
 
 from __future__ import annotations
 
@@ -25,50 +25,54 @@ from kprof_inject.timeline.trust import Level, Verdict
 _MIN_NAME = 8
 _READABLE_NAME = 24
 _INSTEAD = {"µ": "u", "→": "->", "±": "+-", "…": "...", "×": "x", "–": "-"}
-# What stands between two columns: with lines, and without.
+# Width between two columns: with lines, and without.
 _FRAME, _SPACE, _WIDE_SPACE = 3, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """Column of a table."""
+
     title: str
     cells: Sequence[str]
-    """Texts of anyone's."""
+    """May have any characters: they come from users' names."""
     styles: Sequence[str] = ()
-    """Rich's, one for each cell, if there are any."""
+    """Rich styles, one for each cell; none if empty."""
     left: bool = False
     name: bool = False
-    """Only a name may be folded."""
+    """Only names may be folded."""
 
     @property
     def width(self) -> int:
+        """Width of its widest cell, in terminal cells."""
         return max(map(cell_len, (self.title, *self.cells)))
 
     @property
     def readable_width(self) -> int:
+        """Width at which a name is still readable, in terminal cells."""
         return min(self.width, _READABLE_NAME) if self.name else self.width
 
     @property
     def min_width(self) -> int:
+        """Width below which a name is not folded, in terminal cells."""
         return min(self.width, _MIN_NAME) if self.name else self.width
 
 
 def shown(text: str, console: Console, style: str = "") -> Text:
-    """Text of anyone's, with neither rich's nor the terminal's commands, in letters that the terminal has."""
+    """Return a text of any origin without Rich's or the terminal's commands, in the terminal's encoding."""
     return Text(_written(text, console.encoding), style)
 
 
 def say(text: str, console: Console) -> None:
-    """Print a line, which a terminal wraps where it is longer."""
+    """Print a line, which a terminal wraps if it is longer."""
     console.print(shown(text, console), crop=False)
 
 
 def print_fitted(layouts: Sequence[Sequence[Column]], console: Console) -> Sequence[Column]:
-    """Print the first of the layouts for which there is room, else the last one; returns which it was.
+    """Print the first layout that fits, else the last one; return the layout.
 
-    There is room if of each name at least so much stands in one line that it can be read. The first layout has lines
-    between its columns, if there is room for those too. Columns that need more than there is make longer lines, which
-    the terminal wraps: no figure is ever cut.
+    A layout fits if each name is readable in one line. The first layout has lines between its columns if these fit too.
+    If the columns are wider than the terminal, it wraps the lines: no figure is ever cut.
     """
     written = _in_letters(layouts, console)
     if sum(column.width + _FRAME for column in written[0]) + 1 <= console.width:
@@ -81,25 +85,27 @@ def print_fitted(layouts: Sequence[Sequence[Column]], console: Console) -> Seque
 
 
 def print_plain(layouts: Sequence[Sequence[Column]], console: Console) -> None:
-    """The same without any lines: titles, and rows below them. Columns move together before a layout is given up."""
+    """Print the first layout that fits without lines; columns move together before a layout is given up."""
     console.print(_plain(layouts, console), crop=False)
 
 
 def lines_of_plain(layouts: Sequence[Sequence[Column]], console: Console) -> int:
-    """How many lines ``print_plain`` takes for them."""
+    """Return how many lines ``print_plain`` needs for the layouts."""
     return len(console.render_lines(_plain(layouts, console), pad=False))
 
 
 def _plain(layouts: Sequence[Sequence[Column]], console: Console) -> Table:
     written = _in_letters(layouts, console)
     spaced = [(layout, space) for layout in written for space in (_WIDE_SPACE, _SPACE)]
-    chosen, space = next((one for one in spaced if _readable_width(*one) <= console.width), spaced[-1])
+    chosen, space = next(
+        (candidate for candidate in spaced if _readable_width(*candidate) <= console.width), spaced[-1]
+    )
     table = Table(box=None, padding=(0, space, 0, 0), pad_edge=False, header_style="dim")
     return _tight(table, chosen, space, console)
 
 
 def _fitting(layouts: Sequence[Sequence[Column]], space: int, console: Console) -> int:
-    """The first layout that can be read in one line, else the last one."""
+    """Return the index of the first layout that is readable in one line, else of the last one."""
     fits = (at for at, layout in enumerate(layouts) if _readable_width(layout, space) <= console.width)
     return next(fits, len(layouts) - 1)
 
@@ -109,7 +115,7 @@ def _readable_width(layout: Sequence[Column], space: int) -> int:
 
 
 def _tight(table: Table, columns: Sequence[Column], space: int, console: Console) -> Table:
-    """With names folded, where that is needed; never narrower than its figures."""
+    """Fill the table, with names folded if necessary; never narrower than its figures."""
     _filled(table, columns)
     if sum(column.width + space for column in columns) - space > console.width:
         table.width = max(sum(column.min_width + space for column in columns) - space, console.width)
@@ -141,7 +147,7 @@ def _in_letters(layouts: Sequence[Sequence[Column]], console: Console) -> list[l
 
 
 def _written(text: str, encoding: str) -> str:
-    """What has no like among the encoding's letters is given by its number."""
+    """Write letters that the encoding lacks in plain ones, or by their code."""
     return printable(text).translate(_replaced(encoding)).encode(encoding, "backslashreplace").decode(encoding)
 
 
@@ -152,11 +158,11 @@ def _replaced(encoding: str) -> dict[int, str]:
 
 
 LEVEL_COLOURS = {Level.TRUSTWORTHY: "green", Level.CAREFUL: "yellow", Level.UNRELIABLE: "red"}
-"""What is not known has none."""
+"""Unknown levels have none."""
 
 
 def limit_colour(limit: Limit, known: str = "") -> str:
-    """Of one that is not ``known``, that of all that something kept from being judged."""
+    """Return ``known`` for a known limit, else the colour of all that could not be judged."""
     return known if limit.is_known else "yellow"
 
 
@@ -169,13 +175,14 @@ _BUILD_COLUMNS: dict[str, Callable[[KernelResources], int | None]] = {
 
 
 def print_trust(judged: Iterable[tuple[Launch, Verdict]], console: Console) -> None:
-    """Print how far to trust each kernel's durations: a row for each kernel of each process, and under the table what
-    each verdict rests on.
+    """Print how far to trust each kernel's durations.
+
+    A row for each kernel of each process, and below the table the basis of each verdict.
     """
     # A process has one folder for a variant, however often it launched it.
-    of_kernels = {launch.kernel.folder: (launch, verdict) for launch, verdict in judged}.values()
-    names = _names([launch for launch, _ in of_kernels])
-    verdicts = [(name, verdict) for name, (_, verdict) in zip(names, of_kernels, strict=True)]
+    by_kernel = {launch.kernel.folder: (launch, verdict) for launch, verdict in judged}.values()
+    names = _names([launch for launch, _ in by_kernel])
+    verdicts = [(name, verdict) for name, (_, verdict) in zip(names, by_kernel, strict=True)]
     say(f"trust: without records → with them, ± at {100 * CONFIDENCE:.0f} % confidence", console)
     print_fitted(_layouts(verdicts), console)
     for name, verdict in verdicts:
@@ -183,28 +190,35 @@ def print_trust(judged: Iterable[tuple[Launch, Verdict]], console: Console) -> N
 
 
 def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
-    """Where there is less room, without the figures of the builds that are the same with records; and in the end
-    without any, for the text below the table says of each kernel which of them changed for the worse.
+    """Return layouts for less and less room.
+
+    First the builds' figures that records do not change go, then all of them: the text below the table names those that
+    got worse.
     """
     judged = [verdict for _, verdict in verdicts]
     shared = [
         Column("kernel", [name for name, _ in verdicts], name=True),
         Column(
             "verdict",
-            [one.level.value for one in judged],
-            [LEVEL_COLOURS.get(one.level, "") for one in judged],
+            [verdict.level.value for verdict in judged],
+            [LEVEL_COLOURS.get(verdict.level, "") for verdict in judged],
             left=True,
         ),
         Column(
-            "run time", [before_and_after(time_text(one.clean_ns), time_text(one.with_records_ns)) for one in judged]
+            "run time",
+            [before_and_after(time_text(verdict.clean_ns), time_text(verdict.with_records_ns)) for verdict in judged],
         ),
-        Column("overhead", [one.figure or "-" for one in judged]),
+        Column("overhead", [verdict.figure or "-" for verdict in judged]),
     ]
     builds = [
-        (Column(title, [before_and_after(*map(_number, map(of, _costs(one)))) for one in judged]), of)
-        for title, of in _BUILD_COLUMNS.items()
+        (Column(title, [before_and_after(*map(_number, map(figure, _costs(verdict)))) for verdict in judged]), figure)
+        for title, figure in _BUILD_COLUMNS.items()
     ]
-    changed = [column for column, of in builds if any(of(one.clean) != of(one.with_records) for one in judged)]
+    changed = [
+        column
+        for column, figure in builds
+        if any(figure(verdict.clean) != figure(verdict.with_records) for verdict in judged)
+    ]
     return [[*shared, *(column for column, _ in builds)], [*shared, *changed], shared]
 
 
@@ -213,7 +227,7 @@ def _costs(verdict: Verdict) -> tuple[KernelResources, KernelResources]:
 
 
 def _names(launches: Sequence[Launch]) -> list[str]:
-    """The kernels' names, as over their launches; with the process where there are several."""
+    """Return the kernels' names as in the headings of their launches; with the process if there are several."""
     names = kernel_names(launch.kernel for launch in launches)
     processes = Counter(launch.kernel.variant for launch in launches)
     return [
@@ -232,32 +246,34 @@ def _number(value: int | None) -> str:
 
 
 _WIDTH, _NARROW_WIDTH = 16, 8
-# Of a share that is computed from another by a ratio of 1.
+# Rounding error of a share that is computed from an equal one.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Shares, drawn."""
+    """Bars that draw shares in characters."""
 
     inner: str
-    """Stands for what a scope takes itself."""
+    """Character for a scope's own time."""
     outer: str
-    """Stands for the scopes in it."""
+    """Character for the time of the scopes in it."""
     width: int = _WIDTH
 
     @property
     def title(self) -> str:
-        """What is what, as far as there is room to say it."""
+        """Legend, as far as there is room for it."""
         whole = f"{self.inner} self {self.outer} in it"
         return whole if len(whole) <= self.width else f"{self.inner} self"
 
     def narrow(self) -> Bars:
+        """Return the same bars in half the width."""
         return Bars(self.inner, self.outer, _NARROW_WIDTH)
 
     def drawn(self, share: float, self_share: float) -> str:
-        """Draw shares of a whole, from 0 to 1. A share above 0 has a cell; only a scope with others in it has an outer
-        one.
+        """Draw shares of a whole, from 0 to 1.
+
+        A share above 0 has at least one cell; only a scope with others in it has an outer part.
         """
         whole = min(round(share * self.width), self.width)
         if share > 0:
@@ -269,25 +285,26 @@ class Bars:
 
 BLOCKS = Bars("█", "░")
 PLAIN = Bars("#", ".")
-"""For terminals whose encoding has no blocks."""
+"""For terminals whose encoding has no block characters."""
 
 
 def bars_for(console: Console) -> Bars:
+    """Return the bars that the console can print."""
     return PLAIN if console.options.ascii_only else BLOCKS
 
 
-# However high a terminal is, nobody reads more at a glance.
+# More lines cannot be read at a glance, however high the terminal.
 _MAX_LINES = 60
-# Which capture it is and how to go on, as commands say it on stderr; and the shell's prompt.
+# Lines for the capture's name and the next commands on stderr, and for the shell's prompt.
 _AROUND = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Lines that a screen has left for the tables of a report; ``lines`` is None if the output is for no screen.
+    """Lines that a screen has left for the tables of a report; ``lines`` is None if the output is not a screen.
 
-    ``rest`` says where to find what there is no room for. What limits a launch is printed above the tables: a terminal
-    that scrolled it away would show the figures and not the answer.
+    ``rest`` says where to find what does not fit. A launch's limit is printed above the tables: if a terminal scrolled
+    it away, it would show the figures without the answer.
     """
 
     lines: int | None = None
@@ -295,18 +312,21 @@ class Room:
 
     @classmethod
     def on(cls, console: Console) -> Room:
+        """Return the room on a console."""
         return cls(min(console.height, _MAX_LINES) - _AROUND if console.file.isatty() else None)
 
     def below(self, lines: int) -> Room:
-        """What so many lines leave of it."""
+        """Return what is left of it below ``lines`` lines."""
         return self if self.lines is None else replace(self, lines=self.lines - lines)
 
     def holds(self, lines: int) -> bool:
+        """Return whether ``lines`` lines fit."""
         return self.lines is None or lines <= self.lines
 
     def rows(self, count: int, least: int, lines_of: Callable[[int], int]) -> int:
-        """How many of ``count`` rows to show, for which ``lines_of`` says how many lines they take with all that
-        belongs to them: as many as it holds, and ``least`` of them in any case.
+        """Return how many of ``count`` rows fit, but at least ``least``.
+
+        ``lines_of`` returns the lines that a number of rows needs, with everything around them.
         """
         if self.lines is None:
             return count

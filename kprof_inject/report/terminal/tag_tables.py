@@ -1,4 +1,4 @@
-"""What a terminal shows of the tags of a launch's scopes: a row for each value, that which takes most first."""
+"""Tags of a launch's scopes on a terminal: a row for each value, the largest total first."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from kprof_inject.timeline.tag_statistics import TagStatistics
 
 _MAX_ROWS, _MIN_ROWS = 8, 2
 _MAX_TABLES = 2
-# Titles, the fewest rows, and what is left out.
+# The titles, the minimum number of rows, and the line on those left out.
 _MIN_LINES = 1 + _MIN_ROWS + 1
 
 
 def min_tag_lines(summary: LaunchSummary) -> int:
-    """How many lines to leave for ``print_tags``, so that a tag is seen: one table, and that there are more."""
+    """Return how many lines ``print_tags`` needs to show one table and the number of the others."""
     return min(len(_tagged(summary)), 1) * (_MIN_LINES + 1)
 
 
 def print_tags(summary: LaunchSummary, console: Console, room: Room | None = None) -> Room:
-    """A table for each tag of each scope, of the first of them; nothing without any. Returns what is left of the
-    ``room``.
-    """
+    """Print a table for each of the first tags, and return what is left of the ``room``."""
     room = room or Room()
     tagged, shown = _tagged(summary), 0
     for scope, tag in tagged[:_MAX_TABLES]:
@@ -33,14 +31,15 @@ def print_tags(summary: LaunchSummary, console: Console, room: Room | None = Non
             break
         room = _print_tag(scope, tag, console, room)
         shown += 1
-    if others := tagged[shown:]:
-        say(f"{counted(len(others), 'tag')} more, such as {others[0][0]} by {others[0][1].name}: {room.rest}", console)
+    if hidden := tagged[shown:]:
+        scope, tag = hidden[0]
+        say(f"{counted(len(hidden), 'tag')} more, such as {scope} by {tag.name}: {room.rest}", console)
         room = room.below(1)
     return room
 
 
 def print_more_tags(summary: LaunchSummary, console: Console) -> None:
-    """Those that ``print_tags`` leaves out."""
+    """Print the tables that ``print_tags`` leaves out."""
     for scope, tag in _tagged(summary)[_MAX_TABLES:]:
         _print_tag(scope, tag, console, Room())
 
