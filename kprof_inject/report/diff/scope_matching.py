@@ -63,7 +63,7 @@ def pair_runs(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Pairing:
 def require_names(renamed: Mapping[str, str], a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> None:
     """Raise ``KprofError`` if A has no kernel or variant with one of the old names, or B none with a new name."""
     for side, names, runs in (("A", renamed, a), ("B", renamed.values(), b)):
-        known = {name for one in runs for name in (one.kernel.name, one.kernel.variant)}
+        known = {name for launches in runs for name in (launches.kernel.name, launches.kernel.variant)}
         for name in names:
             if name not in known:
                 raise KprofError(
@@ -73,15 +73,15 @@ def require_names(renamed: Mapping[str, str], a: Sequence[KernelRuns], b: Sequen
 
 
 def _nothing_in_common(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> KprofError:
-    shared = {one.name for one in a} & {one.name for one in b} - {""}
+    shared = {runs.name for runs in a} & {runs.name for runs in b} - {""}
     if not shared:
         return KprofError(
-            f"A and B have no kernel in common: A has {_shortened([one.kernel.name for one in a])}; "
-            f"B has {_shortened([one.kernel.name for one in b])}",
+            f"A and B have no kernel in common: A has {_shortened([runs.kernel.name for runs in a])}; "
+            f"B has {_shortened([runs.kernel.name for runs in b])}",
             hint="compare captures of the same kernel; if its name has changed: --renamed OLD=NEW",
         )
     name = min(shared)
-    left_a, left_b = ([one for one in side if one.name == name] for side in (a, b))
+    left_a, left_b = ([runs for runs in side if runs.name == name] for side in (a, b))
     called = distinct_runs([*left_a, *left_b])
     old, new = left_a[0].kernel.variant, left_b[0].kernel.variant
     return KprofError(

@@ -1,12 +1,12 @@
-/** What limits a launch, what to try, and whether to trust that, over every view: the answer before anything else. */
+/** The answer, above every view: what limits the launch, what to try, and how far to trust it. */
 
 import { element } from "#dom";
 import { formatShare } from "#format";
 
 /**
  * @param {HTMLElement} place
- * @param {Object} overview the section of that name: `limit`, `advice` (what to do first stands first), `verdict`
- * @param {() => void} onOpen where all of it stands
+ * @param {Object} overview the section of that name: `limit`, `advice` (most important first), `verdict`
+ * @param {() => void} onOpen opens the view with all of it
  */
 export function showAnswer(place, { limit, advice, verdict }, onOpen) {
   const [first, ...others] = advice;

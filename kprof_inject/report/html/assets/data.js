@@ -1,4 +1,4 @@
-/** What the page carries: launches, whose scopes and sections are unpacked once they are looked at. */
+/** The page's data: launches, whose scopes and sections are unpacked when first shown. */
 
 import { fromBase64, inflate } from "#codec";
 import { readFlights } from "#flights";

@@ -1,4 +1,4 @@
-/** The asynchronous work of a launch as typed arrays; `flight_table.py` says how it was packed. */
+/** The asynchronous work of a launch as typed arrays; `scope_columns.py` packs them. */
 
 import { TableReader } from "#codec";
 
@@ -7,13 +7,13 @@ import { TableReader } from "#codec";
  *     times in ns since the start of the launch
  * @property {number} length
  * @property {Float64Array} ctaRow @property {Float64Array} work index in `meta.flight_works`
- * @property {Float64Array} lane in its CTA @property {Float64Array} warp that asked for it
- * @property {Uint16Array} scope that asked for it @property {Uint16Array} waitScope that waited for it: indices in
+ * @property {Float64Array} lane in its CTA @property {Float64Array} warp that issued it
+ * @property {Uint16Array} scope that issued it @property {Uint16Array} waitScope that waited for it: indices in
  *     `meta.scopes`
  * @property {Float64Array} start
- * @property {Float64Array} known until when it was under way for sure
+ * @property {Float64Array} known until when it was certainly in flight
  * @property {Float64Array} end until when it may have been, or its lane's next began
- * @property {Float64Array} inFlight how long it was in flight at most @property {Float64Array} blocked its wait, in ns
+ * @property {Float64Array} inFlight the longest that it can have been in flight @property {Float64Array} blocked its wait, in ns
  * @property {Float64Array} depth @property {Float64Array} bytes
  */
 

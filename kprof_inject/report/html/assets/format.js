@@ -53,7 +53,7 @@ export function formatShare(share) {
   return `${(100 * share).toFixed(1)} %`;
 }
 
-/** Not every profiler tells which SM a CTA ran on. */
+/** Some profilers do not record the SM of a CTA. */
 export function smName(sm) {
   return sm < 0 ? "SM ?" : `SM ${sm}`;
 }

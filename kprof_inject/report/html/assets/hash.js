@@ -1,4 +1,4 @@
-/** What of the page's state stands in its address, so that a view of it can be handed on. */
+/** The part of the page's state that is in its address, to share a view of it. */
 
 /**
  * @typedef {{launch: number | null, tab: string | null, range: [number, number] | null}} State

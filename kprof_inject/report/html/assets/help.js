@@ -35,7 +35,7 @@ export function showHelp(dialog, button) {
   });
 }
 
-/** Whether a key is meant for a field, and is no command. */
+/** Returns whether a key is input for a field instead of a command. */
 export function isTyping(event) {
   return event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
 }

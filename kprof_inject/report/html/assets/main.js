@@ -3,7 +3,7 @@
  *
  * A view is a module with
  *
- *   title                            what stands on its tab
+ *   title                            the text on its tab
  *   isWanted(report)                 optional: whether a page of this report has the view
  *   show(element, launch, context)   fills the empty `element`; called for each launch when the view is first looked at
  *
@@ -19,7 +19,7 @@
  *   formatNs(ns)     as text; `#format` has more
  *   onThemeChange(callback)   called when light becomes dark or the other way round, until the launch is changed
  *   onForget(callback)        called before another launch is shown
- *   kernels, shownLaunch         the rows of kernel_rows.py; the index of `launch`
+ *   kernels, shownLaunch         the rows of `kernel_rows` in overview_tab.py; the index of `launch`
  *   openLaunch(index)            shows another launch, in the timeline
  *   range, onRange(range)     what the timeline shows at first, and what it shows now: null is the whole launch
  *
@@ -138,7 +138,7 @@ function remember(page, changes) {
   if (hash !== location.hash) history.replaceState(null, "", hash || " ");
 }
 
-/** Somebody edited the address. What the page itself writes there raises no such event. */
+/** Follows an address that the user edited. The page's own changes of it raise no such event. */
 async function followHash(page) {
   const { launch: named, tab, range } = readHash(location.hash);
   const launch = named ?? page.firstLaunch;

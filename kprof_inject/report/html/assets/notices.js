@@ -1,4 +1,4 @@
-/** What a reader must know before trusting the picture of a launch. */
+/** Warnings to read before trusting the picture of a launch. */
 
 import { counted, formatCount } from "#format";
 

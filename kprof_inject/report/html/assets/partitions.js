@@ -1,9 +1,9 @@
-/** How the partitions of a warp-specialised kernel stand in lists of scopes. */
+/** The partitions of a warp-specialised kernel in lists of scopes. */
 
 import { element } from "#dom";
 
 /**
- * What stands for each scope, with each partition's title above what stands for its scopes.
+ * Returns the items of the scopes, with each partition's title above those of its scopes.
  * @param {HTMLElement[]} items one for each scope
  * @param {{title: string, scopes: number[]}[]} partitions none unless the kernel is warp specialised
  */

@@ -57,7 +57,7 @@ export class Tabs {
     this.select(this.#views.has(name) ? name : this.#selected);
   }
 
-  /** Shows the view of this name; one that there is not changes nothing. */
+  /** Shows the view of this name; an unknown name changes nothing. */
   select(name) {
     if (!this.#views.has(name)) return;
     const changed = name !== this.#selected;
@@ -67,7 +67,7 @@ export class Tabs {
     if (changed) this.onChange(name);
   }
 
-  /** What the view's `show` returned. */
+  /** Returns what the view's `show` returned. */
   shown(name) {
     return this.#views.get(name)?.shown;
   }

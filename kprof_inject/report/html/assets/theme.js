@@ -1,9 +1,9 @@
 /**
- * Colours. Those of the page stand in `style.css`, for light and dark; those of scopes here.
+ * Colours of scopes; those of the page are in `style.css`, for light and dark.
  *
- * The scopes' hues are told apart with any of the usual kinds of colour blindness: M. Okabe and K. Ito, "Color
- * Universal Design", 2008, in tints that carry dark labels on light and on dark ground. What stands around others
- * (`func`, `loop`) is in calm tones, so that what does the work stands out.
+ * The scopes' hues are distinguishable with the common kinds of colour blindness: M. Okabe and K. Ito, "Color Universal
+ * Design", 2008, in tints that carry dark labels on light and on dark ground. Outer scopes (`func`, `loop`) have calm
+ * tones, so that the scopes that do the work are prominent.
  */
 
 const OUTER = ["#9db2c9", "#c3bda9", "#b3aac8", "#a3bfb4"];
@@ -47,7 +47,7 @@ export function mixed(first, second, share) {
   return `#${parts.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
 }
 
-/** How well one is read on the other, 1 to 21, as WCAG 2.2 reckons it. */
+/** Returns the contrast ratio of two colours, 1 to 21, as WCAG 2.2 defines it. */
 export function contrast(first, second) {
   const [low, high] = [luminance(first), luminance(second)].sort((one, other) => one - other);
   return (high + 0.05) / (low + 0.05);
@@ -69,7 +69,7 @@ export function inkOn(ground) {
 /**
  * The page's theme: follows the system until the reader chooses. On paper it is light.
  * @returns {{isDark: boolean, css: (name: string) => string, toggle: () => void,
- *     onChange: (callback: () => void) => () => void}} `onChange` returns what ends it
+ *     onChange: (callback: () => void) => () => void}} `onChange` returns a function that unsubscribes
  */
 export function pageTheme() {
   const root = document.documentElement;

@@ -1,9 +1,9 @@
-/** What dragging on the canvas does. */
+/** Actions of dragging on the canvas. */
 
 import { GUTTER, RULER, SCROLLBAR, thumbOf } from "#timeline/layout";
 
 /** A window narrower than this is none. */
-const LEAST_BAND = 4;
+const MIN_BAND = 4;
 
 /**
  * @param {import("#timeline/pointer").Pointer} pointer
@@ -53,7 +53,7 @@ function bandDrag(pointer, begin, onEnd) {
   };
   const end = () => {
     pointer.tell.band(null);
-    if (band[1] - band[0] >= LEAST_BAND) onEnd(band.map((x) => pointer.nsAt(x)));
+    if (band[1] - band[0] >= MIN_BAND) onEnd(band.map((x) => pointer.nsAt(x)));
   };
   return { move, end };
 }

@@ -1,4 +1,4 @@
-/** What is known of one scope, CTA or window, as pairs of a label and a text. */
+/** Facts on one scope, CTA or window, as pairs of a label and a text. */
 
 import { formatCount, formatNs, formatShare, smName } from "#format";
 import { UNKNOWN_TAG } from "#scopes";
@@ -110,7 +110,7 @@ export function quantile(sorted, share) {
   return sorted[low] + (sorted[high] - sorted[low]) * (place - low);
 }
 
-/** Where a duration stands among the sorted ones. */
+/** Returns the rank of a duration among the sorted ones. */
 export function rankText(sorted, duration) {
   if (sorted.length < 2) return "";
   let [low, high] = [0, sorted.length];

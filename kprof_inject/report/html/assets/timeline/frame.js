@@ -10,7 +10,7 @@ import { FLIGHT, LEVEL, WARP, rowAt } from "#timeline/rows";
 import { ticks } from "#timeline/ticks";
 
 const TICK_ROOM = 110;
-/** In CSS pixels: in less, hatching cannot be told from a tint. */
+/** In CSS pixels; narrower hatching looks like a tint. */
 const HATCHED_FROM = 3;
 
 export class Frame {
@@ -158,7 +158,7 @@ function drawRuler(canvas, look, size, plot, marks, toX) {
     canvas.fillStyle = look.css["quiet-ink"];
     canvas.fillRect(GUTTER + Math.round(x), RULER - 7, 1, 6);
     const room = canvas.measureText(marks.labels[index]).width;
-    // The last one stands before its line where behind it there is no room.
+    // The last label is to the left of its line if there is no room to the right.
     const left = x + room + 6 < plot.width ? x + 4 : x - room - 4;
     if (left > endOfLabel) {
       canvas.fillText(marks.labels[index], GUTTER + left, RULER / 2);

@@ -1,4 +1,4 @@
-/** What stands beside the rows: their names, and the scrollbar. */
+/** The names of the rows, and the scrollbar. */
 
 import { counted, smName } from "#format";
 import { GUTTER, RULER, SCROLLBAR, thumbOf } from "#timeline/layout";
@@ -61,7 +61,7 @@ const NAME = {
   },
 };
 
-/** Below the warp's name as far as there is room, else beside it. */
+/** Draws the partition below the warp's name if there is room, else next to it. */
 function drawPartition(canvas, model, track, y, look) {
   const lines = [model.partitionOf(track), model.functionOf(track)].filter(Boolean);
   if (model.levelCount === 1) {

@@ -1,4 +1,4 @@
-/** What is under the pointer. */
+/** Finds the item under the pointer. */
 
 import { firstEndingAfter } from "#timeline/paint";
 import { CTA, FLIGHT, LEVEL, SM, WARP, laneHeight, rowAt } from "#timeline/rows";

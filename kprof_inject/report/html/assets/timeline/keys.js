@@ -1,4 +1,4 @@
-/** What keys do in the timeline. */
+/** Actions of keys in the timeline. */
 
 const ZOOM = 1.4;
 const PAN = 0.15;

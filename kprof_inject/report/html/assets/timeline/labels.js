@@ -1,12 +1,12 @@
-/** What stands in boxes that have room for it. */
+/** Labels in boxes that have room for them. */
 
 import { shortNs } from "#format";
 import { CTA, FLIGHT, SM, WARP } from "#timeline/rows";
 
-const LEAST_LETTERS = 3;
+const MIN_LETTERS = 3;
 const PADDING = 4;
 const FONT_SIZE = 11;
-const MOST_LABELS = 1500;
+const MAX_LABELS = 1500;
 
 export class Labels {
   #widths = new Map();
@@ -22,7 +22,7 @@ export class Labels {
     let drawn = 0;
     for (const { kind, y, height, wide, isLit } of labelled) {
       if (height < FONT_SIZE * view.ratio) continue;
-      for (let at = 0; at < wide.length && drawn < MOST_LABELS; at += 3, drawn++) {
+      for (let at = 0; at < wide.length && drawn < MAX_LABELS; at += 3, drawn++) {
         const [name, number, ink, ns] = TEXT[kind](model, wide[at], look, isLit);
         const room = wide[at + 2] - wide[at + 1] - 2 * PADDING * view.ratio;
         const text = this.#fitting(canvas, name, number, ns, room);
@@ -56,7 +56,7 @@ export class Labels {
       return this.#named(canvas, name, this.#width(canvas, name), ns, room) || this.#cut(canvas, name, room);
     const digits = String(number).length * this.#width(canvas, "0");
     const width = this.#width(canvas, name) + this.#width(canvas, " ") + digits;
-    // What tells it from its neighbours is the number.
+    // The number distinguishes it from its neighbours.
     return this.#named(canvas, `${name} ${number}`, width, ns, room) || (digits <= room ? String(number) : "");
   }
 
@@ -67,8 +67,8 @@ export class Labels {
 
   #cut(canvas, name, room) {
     let letters = Math.min(Math.floor((room / this.#width(canvas, name)) * name.length), name.length - 1);
-    while (letters >= LEAST_LETTERS && this.#width(canvas, `${name.slice(0, letters)}…`) > room) letters--;
-    return letters >= LEAST_LETTERS ? `${name.slice(0, letters)}…` : "";
+    while (letters >= MIN_LETTERS && this.#width(canvas, `${name.slice(0, letters)}…`) > room) letters--;
+    return letters >= MIN_LETTERS ? `${name.slice(0, letters)}…` : "";
   }
 
   #width(canvas, text) {

@@ -1,4 +1,4 @@
-/** Where what stands on the canvas, in CSS pixels. */
+/** The layout of the canvas, in CSS pixels. */
 
 export const GUTTER = 148;
 export const RULER = 24;

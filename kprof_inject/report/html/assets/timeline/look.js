@@ -53,13 +53,13 @@ export function highlighted(look, isLit) {
     ...look,
     scopeTints: isLit ? lit(bright, dim, isLit) : bright,
     dimTints: dim,
-    // In the small there is no room for what does not stand out.
+    // Small strips have room for highlighted scopes only.
     stripTints: isLit ? lit(bright, new Uint32Array(dim.length), isLit) : bright,
     isLitKind: (kind) => !isLit || isLit[kind] !== 0,
   };
 }
 
-/** Neighbours in a lane differ, so that one is told from the next. */
+/** Neighbours in a lane alternate, to be distinguishable. */
 function alternating(groups) {
   const kinds = new Uint16Array(groups.groupOfCta.length);
   for (const { order } of groups.lanes) order.forEach((row, at) => (kinds[row] = at % 2));

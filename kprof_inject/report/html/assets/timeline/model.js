@@ -1,4 +1,4 @@
-/** What the timeline shows of a launch, in the order in which it is drawn. */
+/** The timeline's data of a launch, in the order of drawing. */
 
 import { FlightLanes } from "#timeline/flight_lanes";
 import { lossByCta } from "#timeline/losses";
@@ -29,7 +29,7 @@ export class TimelineModel {
     this.lossOfCta = lossByCta(scopes.incomplete);
   }
 
-  // Scopes of a lane never cross, so what is deeper stands lower; each lane has rows of its own below the one before.
+  // Scopes of a lane never cross, so deeper scopes are drawn lower; each lane has its own rows below the previous lane.
   #countLevels() {
     const { meta, scopes } = this;
     const lanes = Math.max(0, ...meta.scopes.map(({ lane }) => lane)) + 1;
@@ -43,9 +43,9 @@ export class TimelineModel {
       if (depth > most[lane]) most[lane] = depth;
     }
     this.levelCount = 0;
-    /** What to add to a scope's depth, by its kind, to have its level. */
+    /** By lane: a scope's level minus its depth. */
     const offset = new Int32Array(lanes);
-    /** Of each level, which lane it belongs to. */
+    /** The lane of each level. */
     this.laneOfLevel = [];
     for (let lane = 0; lane < lanes; lane++) {
       if (most[lane] < 0) continue;
@@ -61,7 +61,7 @@ export class TimelineModel {
     return this.scopes.depth[index] + this.levelOffset[this.scopes.scope[index]];
   }
 
-  /** The scope that asked for a group of asynchronous work, or -1. */
+  /** Returns the scope that issued a group of asynchronous work, or -1. */
   scopeOfFlight(row) {
     const { scopes, flights } = this;
     const track = flights.ctaRow[row] * this.warps.length + this.warps.indexOf(flights.warp[row]);
@@ -79,12 +79,12 @@ export class TimelineModel {
     return this.warps[track % this.warps.length];
   }
 
-  /** What the warp of a track runs of a warp-specialised kernel; empty of others. */
+  /** Returns the partition that a track's warp runs; empty if the kernel is not warp specialised. */
   partitionOf(track) {
     return this.meta.partition_of_warp[track % this.warps.length];
   }
 
-  /** The function that this was written as; empty if unknown. */
+  /** Returns the partition's function in the source; empty if unknown. */
   functionOf(track) {
     return this.meta.function_of_warp[track % this.warps.length];
   }

@@ -20,16 +20,16 @@ const EDGE_FROM = 4;
  * @typedef {Object} Scale
  * @property {number} from the time at the left edge, in ns @property {number} perNs how many pixels a ns has
  * @property {number} width in pixels @property {number} instantWidth of an instant
- * @property {number} wideFrom from how many pixels on a box is told of in `wide`
+ * @property {number} wideFrom minimum width in pixels of a box that is reported in `wide`
  */
 
 /**
- * @param {Uint32Array} line the pixels, filled with what is behind the boxes
+ * @param {Uint32Array} line the pixels, filled with the background
  * @param {Boxes} boxes
  * @param {Scale} scale
  * @param {Uint32Array} tints SHADES of each kind; what is 0 is left out
  * @param {number} ground the pixel between a box and the next
- * @param {number[]} wide gets three numbers for each wide box: which one, its first pixel, and the one behind its last
+ * @param {number[]} wide gets three numbers for each wide box: its index, its first pixel, and the one after its last
  */
 export function paintBoxes(line, boxes, scale, tints, ground, wide) {
   const { order, covered, start, end, kind, isInstant } = boxes;

@@ -17,7 +17,7 @@ export function pixel(hex) {
 
 /**
  * @param {string[]} colors
- * @param {string} ground what they stand on
+ * @param {string} ground their background
  * @returns {{bright: Uint32Array, dim: Uint32Array}} SHADES of each colour; all shades of a dim one are the same
  */
 export function tintsOf(colors, ground) {

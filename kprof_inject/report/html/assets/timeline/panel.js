@@ -33,8 +33,8 @@ export class Panel {
   }
 
   /**
-   * Of the whole launch, or of the window that is shown, where that is a part. While a range is selected, its totals
-   * stand there instead.
+   * Shows the shares in the whole launch, or in the visible window if that is a part of it; while a range is selected, the
+   * totals of the range.
    */
   showShares() {
     const { model, range, marked, isWhole } = this.state;

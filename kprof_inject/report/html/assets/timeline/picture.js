@@ -19,7 +19,7 @@ const INSTANT = 2;
  * @typedef {Object} View
  * @property {[number, number]} range in ns @property {number} top what is scrolled away above, in CSS pixels
  * @property {number} ratio pixels of the picture in a CSS pixel
- * @property {number[]} gridAt where upright lines stand, in pixels
+ * @property {number[]} gridAt positions of the vertical lines, in pixels
  * @property {(track: number) => boolean} isLitTrack
  *
  * @typedef {Object} Labelled boxes of one line that have room for a label
@@ -84,7 +84,7 @@ class Job {
     if (y >= 0) pixels.fill(kind === WARP || kind === FLIGHT ? this.look.rowLine : this.look.groupLine, y * width, (y + 1) * width);
   }
 
-  /** A row of boxes. `background` is a line of what is behind them. */
+  /** Draws a row of boxes; `background` is one line of the pixels below them. */
   boxes(boxes, top, height, background, tints, kind, isLit) {
     const [begin, end] = [this.y(top), this.y(top + height)];
     if (end <= begin) return;

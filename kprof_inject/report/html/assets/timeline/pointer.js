@@ -1,4 +1,4 @@
-/** What the pointer does on the canvas: pointing, choosing, moving, zooming. */
+/** Actions of the pointer on the canvas: pointing, selecting, moving, zooming. */
 
 import { dragFrom } from "#timeline/drags";
 import { hitAt } from "#timeline/hit";

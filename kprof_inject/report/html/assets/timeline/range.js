@@ -1,10 +1,10 @@
 /** Which time is shown: pure arithmetic on `[from, to]` in ns. */
 
 const SHORTEST_NS = 10;
-/** How far beyond the launch's ends one may look, as a share of what is shown. */
+/** How far the view may extend beyond the launch's ends, as a share of its length. */
 const MARGIN = 0.04;
 /** A scope that is shown in more than so many times its length is no more than a line. */
-const MOST_OF_SCOPE = 150;
+const MAX_OF_SCOPE = 150;
 
 /** The whole launch with a little room at its ends. */
 export function wholeRange(spanNs) {
@@ -49,7 +49,7 @@ export function around(startNs, endNs, spanNs) {
 export function revealing([from, to], startNs, endNs, spanNs) {
   const duration = Math.max(endNs - startNs, 1);
   if (duration > to - from) return around(startNs, endNs, spanNs);
-  const length = Math.min(to - from, duration * MOST_OF_SCOPE);
+  const length = Math.min(to - from, duration * MAX_OF_SCOPE);
   if (length === to - from && startNs >= from && endNs <= to) return [from, to];
   const middle = (startNs + endNs) / 2;
   return clamped([middle - length / 2, middle + length / 2], spanNs);

@@ -1,8 +1,8 @@
-/** What each kind of scope takes in a part of the launch. */
+/** The time of each kind of scope in a part of the launch. */
 
 /**
- * Without what records cost, as in the other tables. A window cuts scopes, and nobody knows in which part of one its
- * records were: each part of a scope has the same share of them.
+ * The cost of records is subtracted, as in the other tables. A window cuts scopes, and the position of a scope's records
+ * within it is unknown, so their cost is spread evenly over the scope.
  *
  * @param {import("#timeline/model").TimelineModel} model
  * @param {[number, number]} range in ns since the start of the launch
@@ -14,7 +14,7 @@ export function sharesIn(model, range) {
 
 /**
  * @typedef {Object} KindTotal
- * @property {number} kind @property {number} ns of all warps, as far as it lies in the range
+ * @property {number} kind @property {number} ns of all warps, within the range
  * @property {number} count how many are in it, or partly @property {number | null} share as in `sharesIn`
  *
  * @param {import("#timeline/model").TimelineModel} model

@@ -1,6 +1,6 @@
 /**
- * Which rows stand below each other, and where: SMs, in open ones their CTAs, in open ones of these their warps, and
- * below these what was in flight.
+ * The rows from top to bottom, and their positions: SMs, the CTAs of open SMs, the warps of open CTAs, and below these the
+ * work in flight.
  */
 
 export const SM = 0;

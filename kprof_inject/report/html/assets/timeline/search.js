@@ -50,8 +50,8 @@ export class Search {
   }
 
   /**
-   * The next match behind (`direction` 1) or before (-1) a scope, in the order of CTA, warp and start; after the last
-   * the first comes again.
+   * Returns the next match after (`direction` 1) or before (-1) a scope, in the order of CTA, warp and start. It wraps
+   * around at the ends.
    * @param {number} from a scope, or -1
    * @returns {number} -1 if there is none
    */

@@ -5,7 +5,7 @@
  * @property {number} length how many SMs ran a CTA
  * @property {Int32Array} sm their numbers, ascending
  * @property {Uint32Array} order the CTAs' rows, by SM and begin @property {Uint32Array} start of each SM in `order`
- * @property {Uint32Array} laneStart of each SM its first lane, and behind the last how many lanes there are
+ * @property {Uint32Array} laneStart the first lane of each SM, followed by the number of lanes
  * @property {{order: Uint32Array, covered: Float64Array}[]} lanes as the model's levels, of CTAs
  * @property {Uint32Array} groupOfCta the SM's place, by the CTA's row
  */

@@ -1,4 +1,4 @@
-/** What the reader looks at, and how that changes. Nothing here draws. */
+/** The state of the view, and its changes. Nothing here draws. */
 
 import { around, clamped, panned, revealing, wholeRange, zoomed } from "#timeline/range";
 import { CTA, SM, WARP, findRow, layoutRows } from "#timeline/rows";
@@ -24,7 +24,7 @@ export class TimelineState {
     this.open = { sms: new Set(), ctas: new Set() };
     /** A scope, or -1. */
     this.selected = -1;
-    /** The kind of scope that stands out, or -1. */
+    /** The kind of scope that is highlighted, or -1. */
     this.kind = -1;
     /** @type {Search | null} */
     this.search = null;
@@ -38,13 +38,13 @@ export class TimelineState {
     return this.rows.y[this.rows.count];
   }
 
-  /** Whether the range is the whole launch. */
+  /** True if the range is the whole launch. */
   get isWhole() {
     const whole = wholeRange(this.model.spanNs);
     return this.range[0] <= whole[0] && this.range[1] >= whole[1];
   }
 
-  /** By kind, whether it stands out: null if all do. */
+  /** By kind, whether it is highlighted; null if all are. */
   get litKinds() {
     if (this.search) return this.search.kinds;
     if (this.kind < 0) return null;
@@ -131,7 +131,7 @@ export class TimelineState {
     this.#onChange({ look: true, selection: true });
   }
 
-  /** All of a kind stand out, and none is chosen; the same one again: none does. */
+  /** Highlights all scopes of a kind and selects none; the same kind again ends the highlight. */
   selectKind(kind) {
     this.selected = -1;
     this.kind = kind === this.kind ? -1 : kind;

@@ -1,4 +1,4 @@
-/** Where a ruler has its lines, and what stands at them. */
+/** The lines of a ruler, and their labels. */
 
 const UNITS = [
   ["s", 1e9],

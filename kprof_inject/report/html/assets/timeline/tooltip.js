@@ -1,4 +1,4 @@
-/** The box beside the pointer. */
+/** The box next to the pointer. */
 
 import { element } from "#dom";
 import { ctaFacts, flightFacts, lostFacts, scopeFacts } from "#timeline/facts";
@@ -56,7 +56,7 @@ export class Tooltip {
   }
 }
 
-/** A scope's name, where it stands in the source, and what stands there. */
+/** A scope's name, its source line, and the text of that line. */
 export function scopeHead({ name, kind, source, path, text, called_from: calledFrom }, color) {
   const swatch = element("span", { class: "color-chip" });
   swatch.style.background = color;

@@ -138,7 +138,7 @@ class TimelineView {
     return marked.map((ns) => x + Math.min(Math.max((ns - range[0]) / (range[1] - range[0]), 0), 1) * width);
   }
 
-  /** Many changes become one frame. */
+  /** Draws several changes in one frame. */
   #change(what) {
     for (const name of Object.keys(what)) this.#changed[name] = true;
     this.#frameAsked ||= requestAnimationFrame(() => this.#draw());

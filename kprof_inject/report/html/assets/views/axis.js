@@ -1,4 +1,4 @@
-/** Axes: where ticks stand, and from values to pixels. Nothing here draws. */
+/** Axes: positions of ticks, and the mapping from values to pixels. Nothing here draws. */
 
 const STEPS = [1, 2, 5, 10];
 const UNITS = [
@@ -68,7 +68,7 @@ export function linear(least, greatest, from, to) {
   return span > 0 ? (value) => from + ((value - least) / span) * (to - from) : () => (from + to) / 2;
 }
 
-/** The same by orders of magnitude. What is below 1 is as 1: durations are whole nanoseconds. */
+/** A logarithmic scale. Values below 1 count as 1: durations are whole nanoseconds. */
 export function logarithmic(least, greatest, from, to) {
   const log = (value) => Math.log10(Math.max(value, 1));
   const scale = linear(log(least), log(greatest), from, to);

@@ -1,4 +1,4 @@
-/** One scope that ran, of those that a bar or a point of a picture stands for. */
+/** One execution out of those that a bar or a point of a picture represents. */
 
 /**
  * @param {import("#scopes").Scopes} scopes
@@ -37,7 +37,7 @@ export function rankedOf(scopes, scope, rank) {
   return found[Math.round(rank * (found.length - 1))];
 }
 
-/** What `context.goTo` takes to show it with a little of what is around. */
+/** Returns the target for `context.goTo` that shows the scope with some time around it. */
 export function targetOf(scopes, index) {
   const room = (scopes.end[index] - scopes.start[index]) / 2;
   return {

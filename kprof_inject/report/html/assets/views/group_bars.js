@@ -1,4 +1,4 @@
-/** What a scope takes on the average in each warp or SM. */
+/** The mean duration of a scope in each warp or SM. */
 
 import { counted, formatNs } from "#format";
 import { drawing, leftAxis, svg } from "#views/svg";
@@ -8,12 +8,12 @@ const HEIGHT = 150;
 const FRAME = { left: 64, right: 8, top: 10, bottom: 24 };
 const LABEL_WIDTH = 26;
 const WIDEST = 46;
-const MOST_ROOM = 540;
+const MAX_ROOM = 540;
 const AROUND = 120;
 
 /** How wide a card with these bars has to be for no bar to be narrower than it may be. */
 export function roomOf({ ids }) {
-  return Math.min(ids.length * WIDEST, MOST_ROOM) + AROUND;
+  return Math.min(ids.length * WIDEST, MAX_ROOM) + AROUND;
 }
 
 /**

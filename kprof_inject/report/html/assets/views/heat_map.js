@@ -11,8 +11,8 @@ export const title = "SMs";
 
 const LOWEST_ROW = 4;
 const HIGHEST_ROW = 24;
-const MOST_NAMED = 6;
-// What stands over the picture and under it.
+const MAX_NAMED = 6;
+// Height above and below the picture.
 const CHROME = 96;
 
 /** `launch.sections.heat_map` is made by `pictures.py`; null where no timer says when CTAs ran. */
@@ -154,7 +154,7 @@ function listen(canvas, model, launch, context, tooltip) {
 
 function linesOf({ row, ns, items }, { picture, residents }, ctas) {
   const since = picture.begin_ns;
-  const named = items.slice(0, MOST_NAMED).map((item) => {
+  const named = items.slice(0, MAX_NAMED).map((item) => {
     const [begin, end] = [residents.begin[item], residents.end[item]];
     const number = ctas.cta[residents.cta[item]];
     return `CTA ${number}: ${formatNs(begin - since)} to ${formatNs(end - since)} (${formatNs(end - begin)}), wave ${residents.wave[item] + 1}`;
@@ -163,7 +163,7 @@ function linesOf({ row, ns, items }, { picture, residents }, ctas) {
   return [
     `${smName(picture.sms[row])} at ${formatNs(ns - since)}: ${counted(items.length, "CTA")} at work`,
     ...named,
-    ...(items.length > MOST_NAMED ? [`and ${items.length - MOST_NAMED} more`] : []),
+    ...(items.length > MAX_NAMED ? [`and ${items.length - MAX_NAMED} more`] : []),
     `this SM: ${counted(picture.counts[row], "CTA")}, done ${formatNs(picture.end_ns - picture.done_ns[row])} before the end` +
       (span ? ` (${formatShare((picture.end_ns - picture.done_ns[row]) / span)})` : ""),
   ];

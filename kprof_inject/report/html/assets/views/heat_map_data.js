@@ -60,11 +60,11 @@ export function durationSpread({ begin, end }) {
   const durations = Float64Array.from(begin, (ns, item) => Math.max(end[item] - ns, 1)).sort();
   const at = (share) => durations[Math.round(share * (durations.length - 1))] ?? 1;
   const medianNs = at(0.5);
-  return { medianNs, reach: Math.max(at(0.95) / medianNs, medianNs / at(0.05), LEAST_REACH) };
+  return { medianNs, reach: Math.max(at(0.95) / medianNs, medianNs / at(0.05), MIN_REACH) };
 }
 
 /** Less than this is no difference that a colour should make much of. */
-const LEAST_REACH = 1.1;
+const MIN_REACH = 1.1;
 
 /** From -1, much shorter than the median, to 1, much longer. */
 export function durationShade({ begin, end }, { medianNs, reach }, item) {
@@ -92,7 +92,7 @@ export const ORDERS = {
   "when it was done": ({ sms, done_ns: done }) => sms.map((_, row) => row).sort((one, other) => done[one] - done[other] || one - other),
 };
 
-/** Whether single CTAs can be told from each other in a picture so wide, with rows so high. */
+/** Returns whether single CTAs are distinguishable in a picture of this width and row height. */
 export function areTold({ begin, end, lanes }, spanNs, width, rowHeight) {
   if (!begin.length) return false;
   let taken = 0;

@@ -87,7 +87,7 @@ function paintCells(draw, { picture, cells, order, rowHeight, width }, look) {
   });
 }
 
-/** By what the reader chose: the colour of each CTA; there is none where CTAs are not told from each other. */
+/** The colour of each CTA by the chosen colouring; not used where CTAs are too small to distinguish. */
 const COLOUR_OF_CTA = {
   "CTA duration": ({ residents, spread }, look, item) => look.duration(durationShade(residents, spread, item)),
   waves: ({ residents: { wave, waves } }, look, item) =>
@@ -100,14 +100,14 @@ function paintCtas(draw, model, look, x) {
   const colourOf = COLOUR_OF_CTA[model.colouring];
   const laneHeight = (rowHeight - (rowHeight >= 5 ? 1 : 0.6)) / lanes;
   const pixel = 1 / (devicePixelRatio || 1);
-  // Between two pixels a colour would be mixed with what is beside it, and could not be compared with the legend.
+  // Between two pixels a colour would blend with its neighbour, and could not be compared with the legend.
   const snapped = (y) => Math.round(y / pixel) * pixel;
   order.forEach((row, place) => {
     for (const item of of[row]) {
       const left = x(begin[item]);
       draw.fillStyle = colourOf(model, look, item);
       const right = x(end[item]);
-      // A gap where there is room for one, so that neighbours are told apart.
+      // A gap separates neighbours where there is room for one.
       const barWidth = Math.max(right - left - (right - left > 5 ? 1 : 0), 0.7);
       const [top, bottom] = [lane[item], lane[item] + 1].map((at) => snapped(TOP + place * rowHeight + at * laneHeight));
       draw.fillRect(left, top, barWidth, Math.max(bottom - top - (laneHeight > 3 ? pixel : 0), pixel));

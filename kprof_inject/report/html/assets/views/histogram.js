@@ -7,7 +7,7 @@ import { linear, logarithmic, logTicks, timeText, wholeTicks } from "#views/axis
 const HEIGHT = 232;
 const FRAME = { left: 56, right: 14, top: 58, bottom: 30 };
 const TICK_WIDTH = 90;
-const LEAST_BAR = 1.5;
+const MIN_BAR = 1.5;
 
 /**
  * @param {{edges_ns: number[], counts: number[], log: boolean}} histogram
@@ -28,7 +28,7 @@ export function histogramPlot(histogram, marks, { color, name, tooltip, onChoose
     const bars = counts.flatMap((count, index) => {
       if (!count) return [];
       const [left, right] = [x(edges[index]), x(edges[index + 1])];
-      const top = Math.min(y(count), bottom - LEAST_BAR);
+      const top = Math.min(y(count), bottom - MIN_BAR);
       const says = [
         `${formatNs(edges[index])} to under ${formatNs(edges[index + 1])}`,
         `${formatCount(count)} scopes, ${formatShare(count / total)}`,

@@ -8,7 +8,7 @@ const HEIGHT = 232;
 const FRAME = { left: 64, right: 84, top: 16, bottom: 44 };
 const TICK_WIDTH = 70;
 // With more points, dots would hide the line.
-const MOST_DOTS = 64;
+const MAX_DOTS = 64;
 
 /**
  * @param {Object} bands as `pictures.py` makes them
@@ -30,7 +30,7 @@ export function iterationPlot(bands, { color, name, tooltip, onChoose }) {
       svg("polygon", { class: "tenths", fill: color, points: [...pairs(at, high.map(y)), ...pairs(at, low.map(y)).reverse()].join(" ") }),
       ...steadyLine(steady, y, from, to),
       svg("polyline", { class: "median", points: pairs(at, middle.map(y)).join(" ") }),
-      ...(numbers.length <= MOST_DOTS ? at.map((cx, index) => svg("circle", { class: "median-dot", cx, cy: y(middle[index]), r: 2.6 })) : []),
+      ...(numbers.length <= MAX_DOTS ? at.map((cx, index) => svg("circle", { class: "median-dot", cx, cy: y(middle[index]), r: 2.6 })) : []),
       ...ends(bands, at, y),
       bottomAxis({ values: wholeTicks(bands.first[0], bands.last.at(-1), room), place: x, text: formatCount, y: bottom, from, to }),
       svg("text", { class: "axis-title", x: (from + to) / 2, y: HEIGHT - 6, "text-anchor": "middle", text: "iteration" }),
@@ -52,7 +52,7 @@ function steadyLine(steady, y, from, to) {
   ];
 }
 
-/** The first and the last point stand out. */
+/** The first and the last point are emphasised. */
 function ends(bands, at, y) {
   return [0, at.length - 1].map((index) => svg("circle", { class: "end-dot", cx: at[index], cy: y(bands.p50_ns[index]), r: 5 }));
 }

@@ -1,4 +1,4 @@
-/** The kernels of a capture side by side, and their launches. `kernel_rows.py` makes the rows. */
+/** The kernels of a capture side by side, and their launches. `kernel_rows` of overview_tab.py makes the rows. */
 
 import { element } from "#dom";
 import { counted, formatNs, formatShare } from "#format";
@@ -20,7 +20,7 @@ const HEADS = [
   ["trust", "how far the records disturbed it, and what is missing"],
   ["findings", ""],
 ];
-const MOST_LAUNCHES = 50;
+const MAX_LAUNCHES = 50;
 
 /** The kernels whose launches the reader wants to see, by their places: they stay open when another launch is shown. */
 const opened = new Set();
@@ -77,7 +77,7 @@ function kernelRow(kernel, disclosure, openLaunch, shownLaunch) {
 /** Of a kernel that was captured once, its row says all. */
 function launchRows(kernel, openLaunch, shownLaunch) {
   if (kernel.others.length < 2) return [];
-  const rows = kernel.others.slice(0, MOST_LAUNCHES).map((one) =>
+  const rows = kernel.others.slice(0, MAX_LAUNCHES).map((one) =>
     row(null, one, one.launch === shownLaunch, openLaunch, [
       element("th", { scope: "row" }, [opener(`launch ${one.number}`)]),
       figure(""),
@@ -98,7 +98,7 @@ function row(kind, { launch }, isShown, openLaunch, cells) {
   return element("tr", { class: kind, "aria-current": isShown ? "true" : null, on }, cells);
 }
 
-/** A long name goes on behind an underline. */
+/** A long name may wrap after an underscore. */
 function opener(text) {
   const parts = text.split(/(?<=_)/).flatMap((part, at) => (at ? [element("wbr"), part] : [part]));
   return element("button", { type: "button", class: "link" }, parts);

@@ -5,7 +5,7 @@ import { element } from "#dom";
 const ROW_HEIGHT = 20;
 const BEYOND = 12;
 
-/** From a first row to behind a last one: those in sight, and some around them. */
+/** Returns the first row to draw and the one after the last: the visible rows and some around them. */
 export function rowsInSight(scrollTop, height, count, rowHeight = ROW_HEIGHT, beyond = BEYOND) {
   const first = Math.floor(scrollTop / rowHeight) - beyond;
   const after = Math.ceil((scrollTop + height) / rowHeight) + beyond;

@@ -2,7 +2,7 @@
 
 const receivers = new Map();
 
-/** What a view does with a target that another one sends it. A view says it anew for each launch it shows. */
+/** Sets what a view does with a target from another view. Each view sets it again for each launch it shows. */
 export function receive(name, callback) {
   receivers.set(name, callback);
 }

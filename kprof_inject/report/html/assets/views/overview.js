@@ -1,4 +1,4 @@
-/** What is to be known at a glance: how far to trust it, what was found, what takes the time, and under which conditions. */
+/** A launch at a glance: trust, findings, where the time goes, and the conditions of the measurement. */
 
 import { element } from "#dom";
 import { formatShare } from "#format";
@@ -9,7 +9,7 @@ import { slopeSection } from "#views/slope_table";
 
 export const title = "Overview";
 
-/** `launch.sections.overview` is made by `overview.py`. */
+/** `launch.sections.overview` is made by `overview_tab.py`. */
 export function show(place, launch, context) {
   const { facts, builds, verdict, limit, roofs, findings, doubts, slopes, slopes_say, notes } = launch.sections.overview;
   place.append(

@@ -1,4 +1,4 @@
-/** A list of the launch's scopes to choose from, as they stand in each other and in partitions. */
+/** A list of the launch's scopes to choose from, by nesting and partition. */
 
 import { element } from "#dom";
 import { formatShare } from "#format";

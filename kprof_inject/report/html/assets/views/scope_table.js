@@ -1,4 +1,4 @@
-/** The table of scopes: as they stand in each other, or by any of its columns. */
+/** The table of scopes, by nesting or sorted by any column. */
 
 import { element } from "#dom";
 import { formatCount, formatShare, resolvedNs, shortNs } from "#format";

@@ -1,4 +1,4 @@
-/** What matters: the places of a kernel that were delayed, by what it made of that. `slopes.py` makes the rows. */
+/** The places of a kernel that were delayed, most critical first. `slope_text.py` makes the rows. */
 
 import { element } from "#dom";
 import { formatShare } from "#format";
@@ -14,7 +14,7 @@ const HEADS = [
   ["path", "share of the critical path"],
 ];
 
-/** @returns {HTMLElement[]} nothing for a kernel that nobody has delayed */
+/** @returns {HTMLElement[]} empty for a kernel without delay experiments */
 export function slopeSection(slopes, says, launch) {
   if (!slopes.length) return [];
   const head = element("tr", {}, HEADS.map(([text, title]) => element("th", { text, title: title || null, scope: "col" })));

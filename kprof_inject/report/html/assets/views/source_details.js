@@ -1,4 +1,4 @@
-/** What stands beside the source: the scopes of the chosen line. */
+/** The panel next to the source: the scopes of the chosen line. */
 
 import { element } from "#dom";
 import { counted, formatCount, formatShare, resolvedNs, shortNs } from "#format";

@@ -1,9 +1,9 @@
-/** Drawings that are drawn anew when their width changes, so that text is never scaled. */
+/** Drawings that are redrawn when their width changes, so that text is never scaled. */
 
 import { printable } from "#dom";
 
 const SVG = "http://www.w3.org/2000/svg";
-const LEAST_WIDTH = 120;
+const MIN_WIDTH = 120;
 
 /** @param {string} tag @param {Object<string, unknown>} [attributes] `text` is its text, `on` has listeners */
 export function svg(tag, attributes = {}, children = []) {
@@ -31,7 +31,7 @@ export function drawing(label, height, draw) {
   new ResizeObserver(([{ contentRect }]) => {
     const width = Math.floor(contentRect.width);
     // A hidden view has no width.
-    if (width < LEAST_WIDTH || width === drawn) return;
+    if (width < MIN_WIDTH || width === drawn) return;
     drawn = width;
     root.setAttribute("viewBox", `0 0 ${width} ${height}`);
     root.replaceChildren(...draw(width));
@@ -53,7 +53,7 @@ export function bottomAxis({ values, place, text, y, from, to }) {
   ]);
 }
 
-/** What is at an edge must not hang over it. */
+/** Keeps text at an edge within the drawing. */
 function anchorAt(x, from, to) {
   if (x < from + 14) return "start";
   return x > to - 14 ? "end" : "middle";

@@ -1,4 +1,4 @@
-/** What a scope takes by the values of one of its tags. `pictures.py` makes the rows. */
+/** The time of a scope by the values of one of its tags. `pictures.py` makes the rows. */
 
 import { element } from "#dom";
 import { formatCount, shortNs } from "#format";

@@ -1,4 +1,4 @@
-/** A few lines beside the pointer. */
+/** A few lines next to the pointer. */
 
 import { element } from "#dom";
 

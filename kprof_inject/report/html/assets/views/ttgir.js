@@ -12,7 +12,7 @@ import { isLocation, lanesOf, rowOfLine, rowsOf, withoutLocations } from "#views
 
 export const title = "TTGIR";
 
-const MOST_LABELS = 2;
+const MAX_LABELS = 2;
 
 /** `launch.sections.ttgir` is made by `code.py`; null if the capture has no module. */
 export function show(place, launch, context) {
@@ -72,7 +72,7 @@ function codeOf({ isFolded }, line) {
 
 /** As many letters as the labels of one line have. */
 function longestLabels({ starts, scopes }) {
-  const lengths = Array.from(starts.values(), (begun) => begun.slice(0, MOST_LABELS).reduce((sum, scope) => sum + labelText(scopes[scope]).length + 3, 0));
+  const lengths = Array.from(starts.values(), (begun) => begun.slice(0, MAX_LABELS).reduce((sum, scope) => sum + labelText(scopes[scope]).length + 3, 0));
   return Math.max(...lengths, 0);
 }
 
@@ -115,14 +115,14 @@ function laneMark(scope, { context, scopes }) {
 
 function labelsOf(line, { starts, scopes, context }) {
   const begun = starts.get(line) ?? [];
-  const labels = begun.slice(0, MOST_LABELS).map((scope) => {
+  const labels = begun.slice(0, MAX_LABELS).map((scope) => {
     const { name } = scopes[scope];
     const label = element("button", { type: "button", class: "scope-label", text: labelText(scopes[scope]), title: `${name}: durations`, on: { click: () => openView("scopes", { scope }) } });
     label.style.background = context.theme.scopeColor(scope);
     label.style.color = context.theme.scopeInk(scope);
     return label;
   });
-  return begun.length > MOST_LABELS ? [...labels, element("span", { class: "view-hint", text: `+${begun.length - MOST_LABELS}`, title: begun.map((scope) => scopes[scope].name).join(", ") })] : labels;
+  return begun.length > MAX_LABELS ? [...labels, element("span", { class: "view-hint", text: `+${begun.length - MAX_LABELS}`, title: begun.map((scope) => scopes[scope].name).join(", ") })] : labels;
 }
 
 function sourceLink(row, { ttgir, placeOf, sources }) {

@@ -1,7 +1,7 @@
-/** The TTGIR as it is shown: its rows, its code without locations, and which scopes stand around a line. */
+/** The TTGIR as shown: its rows, its code without locations, and the scopes around each line. */
 
 const LOCATION = " loc(";
-const MOST_LANES = 8;
+const MAX_LANES = 8;
 
 /** The line without its locations: ` loc(…)`, with whatever braces and strings are in it. */
 export function withoutLocations(line) {
@@ -33,7 +33,7 @@ function closingQuote(line, from) {
   return at;
 }
 
-/** Whether the line defines a location. */
+/** Returns whether the line defines a location. */
 export function isLocation(line) {
   return line.startsWith("#loc");
 }
@@ -83,7 +83,7 @@ export function lanesOf(sites, count) {
   for (const { scope, first, last } of ranges) {
     starts.set(first, [...(starts.get(first) ?? []), scope]);
     let lane = lanes.findIndex((taken) => taken.free <= first);
-    if (lane < 0 && lanes.length < MOST_LANES) lane = lanes.push({ free: 0, scopes: new Int16Array(count).fill(-1) }) - 1;
+    if (lane < 0 && lanes.length < MAX_LANES) lane = lanes.push({ free: 0, scopes: new Int16Array(count).fill(-1) }) - 1;
     if (lane < 0) continue;
     lanes[lane].free = last + 1;
     lanes[lane].scopes.fill(scope, first, last + 1);
