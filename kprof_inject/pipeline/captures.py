@@ -43,7 +43,7 @@ _MANY_LAUNCHES = 64
 
 # Forks save less than they take where there is less to do than with such a buffer. A launch takes as long as so many
 # bytes, however small it is.
-_LEAST_BYTES = 8 << 20
+_MIN_BYTES = 8 << 20
 _LAUNCH_BYTES = 1 << 19
 
 # Limits of what is decoded together: more would hardly be faster, and takes memory.
@@ -292,7 +292,7 @@ def run_to_write(timelines: Sequence[Timeline]) -> JobRunner:
 def _run(launches: Sequence[Launch], given_bytes: int, read_bytes: int) -> JobRunner:
     """``given_bytes`` is what a job gives at most, ``read_bytes`` what it has of buffers."""
     buffers = [launch.buffer_bytes for launch in launches]
-    if sum(buffers) + len(launches) * _LAUNCH_BYTES < _LEAST_BYTES:
+    if sum(buffers) + len(launches) * _LAUNCH_BYTES < _MIN_BYTES:
         return in_turn
     room = 3 * sum(buffers) + _ALLOWED_BYTES - _OWN_BYTES - given_bytes
     return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + read_bytes + given_bytes))))

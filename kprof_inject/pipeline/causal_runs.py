@@ -38,7 +38,7 @@ from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import Workspace, read_experiments
 
-MOST_PLACES = 64
+MAX_PLACES = 64
 """Each takes several builds, and its share of the time."""
 
 
@@ -124,8 +124,8 @@ def _prepare_kernel(
     ]
     if not places:
         return 0
-    if len(places) > MOST_PLACES:
-        raise KprofError(f"{len(places)} places are too many", hint=f"select at most {MOST_PLACES}")
+    if len(places) > MAX_PLACES:
+        raise KprofError(f"{len(places)} places are too many", hint=f"select at most {MAX_PLACES}")
     delays = _planned_delays(workspace, kernel.variant, ScopeTable.of(table), capture)
     wanted = [(index, cycles, share) for index in places for cycles, share in delays[index]]
     plain = Build(insertion.module.text, kernel.info)

@@ -28,7 +28,7 @@ from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.strings import source_files
 from kprof_inject.workspace import DumpedKernel, Workspace
 
-_MOST_CANDIDATES = 20
+_MAX_CANDIDATES = 20
 _OPERATION = re.compile(r"op\(([\w.]+)\)")
 
 
@@ -200,9 +200,9 @@ def _nothing_found(
 
 
 def _suggestions(site: str, known: Sequence[str], views: Sequence[ModuleView]) -> str:
-    elsewhere = " (see 'kprof-inject list')" if len(known) > _MOST_CANDIDATES else ""
+    elsewhere = " (see 'kprof-inject list')" if len(known) > _MAX_CANDIDATES else ""
     meant = _part_of_name_meant(site, views) or did_you_mean(site, known)
-    return f"{meant}you can select: {listed(known, _MOST_CANDIDATES)}{elsewhere}"
+    return f"{meant}you can select: {listed(known, _MAX_CANDIDATES)}{elsewhere}"
 
 
 def _part_of_name_meant(site: str, views: Sequence[ModuleView]) -> str:

@@ -32,8 +32,8 @@ Say = Callable[[str], None]
 _TORCH_TRACES = TORCH_TRACE.format(process="*")
 _EXCEPTION = 1
 """The exit code of a Python program that an exception ended."""
-_MOST_UNREACHED = 5
-_MOST_NAMES = 5
+_MAX_UNREACHED = 5
+_MAX_NAMES = 5
 
 
 def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program_input: ProgramInput, say: Say) -> int:
@@ -184,16 +184,16 @@ def say_what_went_wrong(reports: Reports, say: Say) -> None:
     """Faults of ours inside the program, which went on; and its Python processes that we are not in."""
     for error in reports.errors:
         say(f"an internal error in kprof-inject, which the program did not notice: {error}")
-    for command in reports.unreached[:_MOST_UNREACHED]:
+    for command in reports.unreached[:_MAX_UNREACHED]:
         say(f"a Python process could not be reached, so its launches are missing: {command}")
-    if len(reports.unreached) > _MOST_UNREACHED:
-        say(f"and {len(reports.unreached) - _MOST_UNREACHED} more")
+    if len(reports.unreached) > _MAX_UNREACHED:
+        say(f"and {len(reports.unreached) - _MAX_UNREACHED} more")
 
 
 def _say_replays(reports: Reports, say: Say) -> None:
     done = [replay for replay in reports.replays if not replay.refusal]
     if done:
-        names = listed(list(dict.fromkeys(replay.kernel for replay in done)), _MOST_NAMES)
+        names = listed(list(dict.fromkeys(replay.kernel for replay in done)), _MAX_NAMES)
         seconds = sum(replay.seconds for replay in done)
         say(f"replayed {names} to time the records, which took {seconds:.1f} s")
     for replay in dict.fromkeys(replay for replay in reports.replays if replay.refusal):

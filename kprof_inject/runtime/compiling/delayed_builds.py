@@ -22,7 +22,7 @@ from kprof_inject.forks import usable_cores
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
 
 _TIME_LIMIT_S = 600.0
-_MOST_PROCESSES = 16
+_MAX_PROCESSES = 16
 # Another form of what is kept needs another name.
 _FORM = "1"
 
@@ -65,7 +65,7 @@ def compiled(builds: Sequence[Build], folder: Path) -> Iterator[KprofError | Non
     """Compile each into a folder of its name below ``folder``, unless that is there; for each, why it failed, or None.
     As many at a time as there are cores."""
     wanted = {build.name: build for build in builds if not (folder / build.name).exists()}
-    processes = [CompilerProcess() for _ in range(min(usable_cores(), len(wanted), _MOST_PROCESSES))]
+    processes = [CompilerProcess() for _ in range(min(usable_cores(), len(wanted), _MAX_PROCESSES))]
     free: SimpleQueue[CompilerProcess] = SimpleQueue()
     for process in processes:
         free.put(process)
