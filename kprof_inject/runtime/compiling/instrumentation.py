@@ -44,8 +44,8 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
     """Lower ``proton.record`` in every compilation of this context; each has to be of a module with records.
 
     ``mode`` is the kernel's own (see ``mode_of_kernel``). If it leaves the size to Proton, that takes a share of what
-    the kernel leaves of ``shared_bytes``, the most that a CTA may use. What the compiler writes to stderr may hold
-    false alarms: see ``without_false_alarms``. Raises ``KprofError`` for a mode that Proton cannot lower for the target.
+    the kernel leaves of ``shared_bytes``, the most that a CTA may use. The compiler's output on stderr may have false
+    alarms: see ``without_false_alarms``. Raises ``KprofError`` for a mode that Proton cannot lower for the target.
     """
     backend = _BACKENDS[target.backend]
     version = installed_version()  # of a Triton that was built without Proton, this says so
