@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.interpreter.abstract_values import Descriptor
 from kprof_inject.analysis.interpreter.accesses import Access, access_of
 from kprof_inject.analysis.interpreter.axis_arrays import (
     CTA,
     AxisArray,
+    Descriptor,
     GridAxis,
     IntegerExpr,
     Mask,

@@ -1,21 +1,19 @@
-"""The fixtures, and what Triton's own parser makes of a file."""
+"""The fixtures: where they are, what they are called, what is in them; and a module as a tree of names."""
 
 from __future__ import annotations
 
 import functools
 import gzip
-import tempfile
 from pathlib import Path
 from typing import Any
-
-import triton
-from triton._C.libtriton import ir, proton
-from triton.backends import backends
-from triton.backends.compiler import GPUTarget
 
 from kprof_inject.ttgir.nodes import Module, Operation
 
 FIXTURES = Path(__file__).resolve().parent.parent / "ttgir_fixtures"
+
+VERSIONS = sorted((path.name for path in FIXTURES.glob("[0-9]*")), key=lambda name: [*map(int, name.split("."))])
+"""The Tritons that printed the fixtures, oldest first."""
+NEWEST = VERSIONS[-1]
 
 Node = tuple[str, tuple[tuple[tuple[Any, ...], ...], ...]]
 """An operation's name and its regions; a region is a tuple of blocks, a block a tuple of nodes."""
@@ -30,20 +28,6 @@ def fixtures(version: str = "*") -> list[Path]:
 def _all_fixtures() -> list[Path]:
     found = [*FIXTURES.glob("*/*/*.ttgir"), *FIXTURES.glob("*/*/*.ttgir.gz")]
     return sorted(path for path in found if ".expected." not in path.name)
-
-
-def installed_fixtures() -> list[Path]:
-    """The fixtures of the Triton that is installed: the only ones which it can judge."""
-    return fixtures(triton.__version__)
-
-
-def one_of_each_kernel() -> list[Path]:
-    """Those of the installed Triton, of each kernel and form for one target: for another with each version."""
-    version = sorted({path.parts[-3] for path in fixtures()}).index(triton.__version__)
-    of_kernel: dict[str, list[Path]] = {}
-    for path in installed_fixtures():
-        of_kernel.setdefault(path.name.removesuffix(".gz"), []).append(path)
-    return sorted(paths[(number + version) % len(paths)] for number, paths in enumerate(of_kernel.values()))
 
 
 def fixture_id(path: Path) -> str:
@@ -73,60 +57,9 @@ def read(path: Path) -> str:
 
 
 def our_tree(module: Module) -> Node:
-    """The module as our parser sees it, in the form of ``triton_tree``."""
+    """The module as our parser sees it, as a tree of operation names."""
     (root,) = module.operations
     return _our_node(root)
-
-
-def triton_tree(path: Path) -> Node:
-    """The module as Triton's own parser sees it.
-
-    Printing may leave out what goes without saying, so both trees do: the ``scf.yield`` of nothing, a region of
-    nothing, and the operation that holds the partitions of ``ttg.warp_specialize``.
-    """
-    blocks_of: dict[int, dict[int, list[Node]]] = {}
-    root: list[Node] = []
-
-    def visit(operation: Any) -> None:  # children come before their parents
-        regions = [
-            tuple(tuple(block) for block in blocks_of.get(operation.get_region(index).id(), {}).values())
-            for index in range(operation.get_num_regions())
-        ]
-        node = _node(operation.get_name(), regions)
-        block = operation.get_block()
-        if block is None:
-            root.append(node)
-        else:
-            siblings = blocks_of.setdefault(block.get_parent().id(), {}).setdefault(block.id(), [])
-            if node[0] != "scf.yield" or operation.get_num_operands():
-                siblings.append(node)
-
-    parse_with_triton(path).walk(visit)
-    return root[0]
-
-
-def parse_with_triton(path: Path) -> Any:
-    """Triton's module, from a file that may be compressed. Raises ``RuntimeError`` for one that it does not take."""
-    if path.suffix == ".gz":
-        with tempfile.NamedTemporaryFile(suffix=".ttgir") as plain:
-            plain.write(gzip.decompress(path.read_bytes()))
-            plain.flush()
-            return parse_with_triton(Path(plain.name))
-    context = _context()
-    module = ir.parse_mlir_module(str(path), context)
-    module.context = context  # the module must not outlive it
-    return module
-
-
-@functools.cache
-def _context() -> Any:
-    """With all dialects. One for all modules: making it takes as long as parsing one."""
-    context = ir.context()
-    ir.load_dialects(context)
-    for backend, target in (("nvidia", GPUTarget("cuda", 90, 32)), ("amd", GPUTarget("hip", "gfx942", 64))):
-        backends[backend].compiler(target).load_dialects(context)
-    proton.load_dialects(context)
-    return context
 
 
 def _our_node(operation: Operation) -> Node:
@@ -137,14 +70,15 @@ def _our_node(operation: Operation) -> Node:
         )
         for region in operation.regions
     ]
-    return _node(operation.name, regions)
+    return tree_node(operation.name, regions)
 
 
 def _yields_nothing(operation: Operation) -> bool:
     return operation.name == "scf.yield" and "%" not in operation.tail
 
 
-def _node(name: str, regions: list[Any]) -> Node:
+def tree_node(name: str, regions: list[Any]) -> Node:
+    """A node without what printing may leave out: empty regions, the holder of the partitions of a specialised one."""
     regions = [region for region in regions if any(region)]
     if name == "ttg.warp_specialize" and len(regions) == 2:
         holder = regions[1][0][0]

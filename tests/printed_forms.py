@@ -1,19 +1,16 @@
-"""The same module, printed otherwise: by rewriting its text, or by Triton's own printer."""
+"""The same module, printed otherwise, by rewriting its text; and what has changed between two texts."""
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-import tempfile
 from collections.abc import Callable
+from functools import cache
 from itertools import count
-from pathlib import Path
-from typing import Any
 
-from golden import parse_with_triton
-from triton._C.libtriton import ir
-
+from kprof_inject.analysis.structure.code_lines import differing_lines
+from kprof_inject.analysis.structure.structural_changes import structural_changes
+from kprof_inject.ttgir.locations import SourcePoint
+from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.strings import STRING
 
@@ -81,33 +78,20 @@ def _outside_of_strings(pattern: re.Pattern[str], replace: Callable[[re.Match[st
     return either.sub(lambda found: found[0] if found["string"] else replace(found), text)
 
 
-def printed_by_triton(text: str) -> dict[str, str]:
-    """A module in the forms that Triton's bindings print."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "kernel.ttgir")
-        path.write_text(text)
-        module = parse_with_triton(path)
-    forms = {"as usual": module.str(), "bare": module.str_nodebug(), "local": _dumped(module)}
-    # The printer falls back to the generic form for a module that does not verify: here one with a number of warps that
-    # its layouts contradict.
-    warps = module.get_int_attr("ttg.num-warps")
-    module.set_attr("ttg.num-warps", ir.builder(module.context).get_int32_attr(2 * warps))
-    for name, generic in {"generic": module.str(), "generic, local": _dumped(module)}.items():
-        if '"builtin.module"() (' in generic:  # a module without layouts verifies
-            forms[name] = re.sub(rf'("ttg.num-warps" = ){2 * warps}\b', rf"\g<1>{warps}", generic)
-    return forms
+def _unknown(point: SourcePoint) -> str:
+    return ""
 
 
-def _dumped(module: Any) -> str:
-    """What Triton writes to stderr, without aliases."""
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as written:
-        stderr = os.dup(2)
-        os.dup2(written.fileno(), 2)
-        try:
-            module.dump()
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-        written.seek(0)
-        return written.read().decode()
+@cache
+def _parsed(text: str) -> Module:
+    return parse(text, "kernel.ttgir")
+
+
+def found_between(a: str, b: str) -> tuple[list[str], int]:
+    """The changes, and how many lines differ: the same in number from either side."""
+    modules = _parsed(a), _parsed(b)
+    changes = structural_changes(*modules, _unknown, _unknown)
+    lines, other = differing_lines(*modules), differing_lines(*reversed(modules))
+    assert (other.count, other.lines_a, other.lines_b) == (lines.count, lines.lines_b, lines.lines_a)
+    assert len(changes) == len(structural_changes(*reversed(modules), _unknown, _unknown))
+    return [change.id for change in changes], lines.count

@@ -33,7 +33,7 @@ AGAINST = {
         ("timeline.timeline", "timeline.axis"),
     ],
     "imports point down in the analysis": [
-        ("analysis.interpreter.accesses", "analysis.roofs.work"),
+        ("analysis.interpreter.accesses", "analysis.roofs.operation_work"),
         ("analysis.roofs.limits", "analysis.findings.finding"),
         ("analysis.summary", "analysis.async_work.in_flight"),
     ],

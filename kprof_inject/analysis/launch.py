@@ -159,7 +159,7 @@ class LaunchAnalysis:
             return _unjudged(error)
 
     def _judge(self, executed: ExecutedKernel | Unjudged) -> _Judged:
-        from kprof_inject.analysis.findings.evidence import Evidence
+        from kprof_inject.analysis.findings.finding import Evidence
         from kprof_inject.analysis.findings.rules import judge_by_rules
         from kprof_inject.analysis.roofs.speed_of_light import speed_of_light
 

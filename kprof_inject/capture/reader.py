@@ -1,4 +1,4 @@
-"""Reads a capture. Needs msgspec and numpy alone."""
+"""Reader of captures, which only needs msgspec and numpy."""
 
 from __future__ import annotations
 
@@ -40,27 +40,36 @@ from kprof_inject.errors import KprofError, printable
 
 
 def is_capture(folder: Path) -> bool:
+    """Return whether the folder has the files of a process of a capture."""
     return any(folder.glob(f"*/{PROCESS_FILE}"))
 
 
 def seen_launches(folder: Path) -> int:
-    """How many launches with records a capture's processes made, kept or not. Those that were killed do not tell."""
+    """Return how many launches with records a capture's processes made, kept or not.
+
+    Processes that were killed do not count, because they saved no number.
+    """
     return sum(sum(end.launches.values()) for end in _ends(folder))
 
 
 def left_out_launches(folder: Path) -> Counter[str]:
-    """How many launches a capture's processes did not save, by the reason."""
+    """Return how many launches a capture's processes did not save, by the reason."""
     return sum((Counter(end.left_out) for end in _ends(folder)), Counter())
 
 
 def _ends(folder: Path) -> Iterator[EndRecord]:
     files = [ProcessFiles.open(path.parent) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))]
-    return (end for file in files if (end := file.read_if_there(END_FILE, EndRecord)) is not None)
+    for file in files:
+        end = file.read_if_there(END_FILE, EndRecord)
+        if end is not None:
+            yield end
 
 
 def read_capture(folder: Path) -> Capture:
-    """Open a capture; buffers are read when they are asked for. Raises ``KprofError`` if it is none, or if what it
-    holds is not what was saved."""
+    """Open a capture; buffers are read when they are needed.
+
+    Raises ``KprofError`` if the folder is not a capture, or if its content is not what was saved.
+    """
     if not is_capture(folder):
         raise KprofError(
             f"{folder} is not a capture", hint="make one: kprof-inject profile -- PROG, or run after insert"
@@ -158,7 +167,7 @@ def _kernel(
 
 def _launch(files: ProcessFiles, origin: Origin, built: _BuiltKernel, record: LaunchRecord, where: str) -> Launch:
     ctas = math.prod(record.grid)
-    # The first captures left out that a cluster's CTAs each have a row.
+    # The first captures ignored that each CTA of a cluster has a row.
     allowed = {ctas * built.cta_bytes} | ({ctas * built.kernel.stride_bytes} if files.process.version == 1 else set())
     if record.buffer_bytes not in allowed:
         raise KprofError(
@@ -201,7 +210,10 @@ def _origin(files: ProcessFiles, readings: tuple[HostReading, ...]) -> Origin:
 
 
 def _host_readings(files: ProcessFiles) -> tuple[tuple[HostReading, ...], int]:
-    """The readings, and how many lines hold none: a trace does without, so that a damaged line stops no reader."""
+    """Return the valid readings, and the number of invalid lines.
+
+    A trace does without readings, so a damaged line does not stop a reader.
+    """
     readings: list[HostReading] = []
     lines = 0
     for line, where in files.lines(CLOCK_FILE):
@@ -213,7 +225,7 @@ def _host_readings(files: ProcessFiles) -> tuple[tuple[HostReading, ...], int]:
 
 
 def _require_same_recording(kernel: KernelRecord, process: ProcessRecord, where: str) -> None:
-    """Raises ``KprofError`` if its process cannot have made a kernel's records; ``where`` names the kernel's file."""
+    """Raise ``KprofError`` if its process cannot have made a kernel's records; ``where`` names the kernel's file."""
     mode = process.mode
     for name in ("buffer", "clock_bits", "sched_stores") if mode else ():
         given, wanted = getattr(kernel.mode, name), getattr(mode, name)
@@ -230,5 +242,5 @@ def _require_same_recording(kernel: KernelRecord, process: ProcessRecord, where:
 
 
 _TRITON = re.compile(r"(\d{1,4})\.(\d{1,4})")
-# A buffer that is read by a wrong layout gives times that make no sense, and nobody would be told.
+# A buffer that is read by a wrong layout would silently give meaningless times.
 _FIRST_TIMED, _FIRST_UNKNOWN = (3, 6), (3, 10)

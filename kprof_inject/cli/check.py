@@ -18,7 +18,7 @@ from kprof_inject.runtime.compiling.module_check import ModuleCheck, check_modul
 from kprof_inject.runtime.packages import install_command, is_installed
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_meant
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, may_be_workspace
 
 _LONGEST_S = 86_400
 
@@ -60,7 +60,7 @@ def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, a
 
 def _files_at(place: Path) -> Iterator[Path]:
     """Of a workspace the kernels with their records, or as they were dumped where none are planned."""
-    if not is_meant(place):
+    if not may_be_workspace(place):
         yield place
         return
     workspace = Workspace.open(place)

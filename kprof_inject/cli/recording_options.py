@@ -25,7 +25,7 @@ def style_options(function: Function) -> Function:
     def with_style(*args: Any, split: str, iter_records: str, **others: Any) -> Any:
         from kprof_inject.select.style import Style
 
-        return function(*args, style=Style.of(split, iter_records), **others)
+        return function(*args, style=Style.from_words(split, iter_records), **others)
 
     decorated: Any = click.option(
         "--iter-records",

@@ -22,9 +22,8 @@ import click
 from click.core import ParameterSource
 
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import HarmlessSetting, NumberOrAuto, ProgramSetting
+from kprof_inject.cli.options import HarmlessSetting, NumberOrAuto, ProgramSetting, names_a_workspace
 from kprof_inject.cli.reading_options import Numbers
-from kprof_inject.cli.workspace_first import names_a_workspace
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.files import read_regular
 

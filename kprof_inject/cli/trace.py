@@ -25,7 +25,7 @@ from kprof_inject.pipeline.merging import merge_into
 from kprof_inject.quantities import listed
 from kprof_inject.timeline.choice import Choice
 
-_MOST_TRACES = 4
+_MAX_TRACES = 4
 
 
 @click.command("trace")
@@ -87,7 +87,7 @@ def command(
         for line in merge_into(into, timelines, output, layout, hooks).lines():
             say(line)
         if redact:
-            say(f"--redact leaves what was in {listed([str(path) for path in into], _MOST_TRACES)} as it was")
+            say(f"--redact leaves what was in {listed([str(path) for path in into], _MAX_TRACES)} as it was")
         say(DrawingFormat.advice)
     else:
         write_and_say(trace, timelines)

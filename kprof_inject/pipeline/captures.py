@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.experiments import ExperimentRecord
-from kprof_inject.capture.foreign_buffer import NOTHING_SAID, BufferDescription, is_saved_array, read_saved_buffer
+from kprof_inject.capture.foreign_buffer import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
 from kprof_inject.capture.model import Capture, Launch
 from kprof_inject.capture.proton_buffer import read_proton_buffer, read_scope_names
 from kprof_inject.capture.proton_header import is_proton_buffer
@@ -32,7 +32,7 @@ from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import headers_duration_ns, launch_duration_ns
 from kprof_inject.workspace import Workspace, read_experiments
-from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_meant, is_module, is_workspace, where_to_look
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, may_be_workspace, where_to_look
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ _MANY_LAUNCHES = 64
 
 # Forks save less than they take where there is less to do than with such a buffer. A launch takes as long as so many
 # bytes, however small it is.
-_LEAST_BYTES = 8 << 20
+_MIN_BYTES = 8 << 20
 _LAUNCH_BYTES = 1 << 19
 
 # Limits of what is decoded together: more would hardly be faster, and takes memory.
@@ -61,7 +61,7 @@ _SCOPE_BYTES = 240
 def open_capture(
     place: Path,
     names_path: Path | None = None,
-    said: BufferDescription = NOTHING_SAID,
+    said: BufferDescription = NO_DESCRIPTION,
     *,
     redact: bool = False,
 ) -> Capture:
@@ -73,12 +73,12 @@ def open_capture(
 
 
 def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Capture:
-    if not (place.exists() or is_meant(place)):
+    if not (place.exists() or may_be_workspace(place)):
         raise KprofError(f"{place} does not exist", hint=where_to_look(place, _is_read))
     if is_saved_array(place):
         _refuse(names_path, place, "--scope-names is for a file with Proton's host_buffer", "use --names")
         return read_saved_buffer(place, said)
-    if said != NOTHING_SAID:
+    if said != NO_DESCRIPTION:
         _refuse(
             place,
             place,
@@ -93,7 +93,7 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
             hint="compare it with another .ttgir file: kprof-inject diff A.ttgir B.ttgir; what can be timed in it: "
             f"kprof-inject list {quote(str(place))}",
         )
-    if not is_meant(place):
+    if not may_be_workspace(place):
         raise KprofError(f"{place} is not a Proton buffer", hint=_instead_of(place))
     _refuse(
         names_path,
@@ -292,7 +292,7 @@ def run_to_write(timelines: Sequence[Timeline]) -> JobRunner:
 def _run(launches: Sequence[Launch], given_bytes: int, read_bytes: int) -> JobRunner:
     """``given_bytes`` is what a job gives at most, ``read_bytes`` what it has of buffers."""
     buffers = [launch.buffer_bytes for launch in launches]
-    if sum(buffers) + len(launches) * _LAUNCH_BYTES < _LEAST_BYTES:
+    if sum(buffers) + len(launches) * _LAUNCH_BYTES < _MIN_BYTES:
         return in_turn
     room = 3 * sum(buffers) + _ALLOWED_BYTES - _OWN_BYTES - given_bytes
     return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + read_bytes + given_bytes))))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.ring_sizes import MOST_LAUNCH_BYTES
+from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.quantities import listed, size_text
@@ -27,7 +27,7 @@ from kprof_inject.workspace_paths import is_workspace
 
 Say = Callable[[str], None]
 
-_MOST_KERNELS = 3
+_MAX_KERNELS = 3
 
 # Where the package lies: another interpreter need not have it installed.
 _PACKAGE_ROOT = Path(__file__).parents[2]
@@ -146,8 +146,8 @@ def _larger_buffer(captures: Sequence[Path], say: Say) -> tuple[str, ...]:
     fit = fitted_buffer([launch for folder in captures for launch in read_capture(folder).launches], Mode())
     if fit is None:
         return ()
-    kernels = listed(list(dict.fromkeys(need.kernel.name for need in fit.losses)), _MOST_KERNELS)
-    if fit.launch_bytes > MOST_LAUNCH_BYTES:
+    kernels = listed(list(dict.fromkeys(need.kernel.name for need in fit.losses)), _MAX_KERNELS)
+    if fit.launch_bytes > MAX_LAUNCH_BYTES:
         say(f"{kernels} lost records; keeping all would take {size_text(fit.launch_bytes)} for one launch")
         return ()
     options = ("--buffer", fit.mode.buffer, "--buffer-bytes", str(fit.mode.buffer_bytes))

@@ -13,7 +13,7 @@ from kprof_inject.calibration.calibrate import add_record_costs
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import left_out_launches, read_capture, seen_launches
 from kprof_inject.capture.resources import without_empty
-from kprof_inject.capture.ring_sizes import MOST_LAUNCH_BYTES
+from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted, listed
@@ -32,8 +32,8 @@ Say = Callable[[str], None]
 _TORCH_TRACES = TORCH_TRACE.format(process="*")
 _EXCEPTION = 1
 """The exit code of a Python program that an exception ended."""
-_MOST_UNREACHED = 5
-_MOST_NAMES = 5
+_MAX_UNREACHED = 5
+_MAX_NAMES = 5
 
 
 def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program_input: ProgramInput, say: Say) -> int:
@@ -41,7 +41,7 @@ def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program
     there are none to save: the earlier ones stay."""
     reports_folder = workspace.new_reports_folder("dump")
     session = Session("dump", str(workspace.folder.resolve()), str(reports_folder.resolve()), kernel=kernel_glob)
-    with workspace.made_anew():
+    with workspace.results_replaced():
         exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
         reports = read_reports(reports_folder)
         kernels = workspace.kernels()
@@ -108,7 +108,7 @@ def run_and_fit(
         return folder, exit_code
     _say_losses(fit.losses, say)
     options = f"--buffer {fit.mode.buffer} --buffer-bytes {fit.mode.buffer_bytes}"
-    limit_bytes = min(choice.max_bytes, MOST_LAUNCH_BYTES)
+    limit_bytes = min(choice.max_bytes, MAX_LAUNCH_BYTES)
     if fit.launch_bytes > limit_bytes:
         say(
             f"not rerun: {options} would keep all records, but the {fit.largest.ctas} CTAs of "
@@ -184,16 +184,16 @@ def say_what_went_wrong(reports: Reports, say: Say) -> None:
     """Faults of ours inside the program, which went on; and its Python processes that we are not in."""
     for error in reports.errors:
         say(f"an internal error in kprof-inject, which the program did not notice: {error}")
-    for command in reports.unreached[:_MOST_UNREACHED]:
+    for command in reports.unreached[:_MAX_UNREACHED]:
         say(f"a Python process could not be reached, so its launches are missing: {command}")
-    if len(reports.unreached) > _MOST_UNREACHED:
-        say(f"and {len(reports.unreached) - _MOST_UNREACHED} more")
+    if len(reports.unreached) > _MAX_UNREACHED:
+        say(f"and {len(reports.unreached) - _MAX_UNREACHED} more")
 
 
 def _say_replays(reports: Reports, say: Say) -> None:
     done = [replay for replay in reports.replays if not replay.refusal]
     if done:
-        names = listed(list(dict.fromkeys(replay.kernel for replay in done)), _MOST_NAMES)
+        names = listed(list(dict.fromkeys(replay.kernel for replay in done)), _MAX_NAMES)
         seconds = sum(replay.seconds for replay in done)
         say(f"replayed {names} to time the records, which took {seconds:.1f} s")
     for replay in dict.fromkeys(replay for replay in reports.replays if replay.refusal):
@@ -204,7 +204,7 @@ def _say_losses(losses: Iterable[Need], say: Say) -> None:
     for loss in losses:
         say(
             f"{loss.kernel.name}: {loss.lost} of {loss.written} records were lost; a warp wrote "
-            f"up to {loss.most_in_warp}, and its ring holds {loss.ring_records}"
+            f"up to {loss.max_in_warp}, and its ring holds {loss.ring_records}"
         )
 
 

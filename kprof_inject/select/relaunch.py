@@ -1,4 +1,4 @@
-"""Whether a kernel can be launched again from the memory that it began with, as far as its module tells."""
+"""Decide whether a kernel can be launched again from the memory that it began with, as far as its module shows."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ _POINTER_TO_POINTER = "!tt.ptr<!tt.ptr<"
 _VOLATILE = re.compile(r"\bisVolatile = true\b")
 _IMPURE = re.compile(r"\bpure = false\b")
 _SYMBOL = re.compile(r'\bsymbol = "([^"]*)"')
-# PTX and AMD's assembly: a branch, which in an operation of a few instructions leads backwards.
+# In PTX and in AMD's assembly: a branch, which within an operation of a few instructions is a loop.
 _BRANCH = re.compile(r"\b(bra|s_c?branch\w*)\b")
 
 
 def relaunch(module: Module) -> RelaunchRecord:
-    """What keeps the kernel from being launched again, and whether it may wait for what others write."""
+    """Return what prevents another launch of the kernel, and whether it may wait for writes by others."""
     operations = list(module.walk())
-    refusal = next((reason for one in operations if (reason := _refusal(one))), "")
+    refusal = next(filter(None, map(_refusal, operations)), "")
     return RelaunchRecord(refusal=refusal, waits=any(map(_waits, operations)))
 
 
 def _refusal(operation: Operation) -> str:
-    """In words that follow *it*: memory is saved by the kernel's arguments, and all else that it does would be done
-    again."""
+    """Return the reason against another launch, in words that follow *it*; empty without any.
+
+    Memory is saved by the kernel's arguments, and all other effects would be repeated.
+    """
     traits = operation.traits
     if traits.makes_pointers:
         return f"casts integers to pointers ({operation.name})"
@@ -39,8 +41,7 @@ def _refusal(operation: Operation) -> str:
 
 
 def _waits(operation: Operation) -> bool:
-    """True of what may go round until memory has changed. Nobody else may be there to change it when the kernel is
-    launched again."""
+    """Return whether the operation may spin until memory changes: in a replay, nothing else may run to change it."""
     if operation.name == POLL or (operation.traits.is_foreign and _BRANCH.search(operation.tail)):
         return True
     return _sees_changes(operation) and any(map(_is_endless, operation.ancestors()))
@@ -54,7 +55,7 @@ def _sees_changes(operation: Operation) -> bool:
 
 
 def _is_endless(operation: Operation) -> bool:
-    """A loop without bounds, or a function whose blocks may make one."""
+    """Return whether this is a loop without bounds, or a function whose blocks may form one."""
     if operation.name == FUNCTION:
         return any(len(region.blocks) > 1 for region in operation.regions)
     return operation.traits.is_loop and not operation.traits.is_counted

@@ -16,6 +16,7 @@ from command_line import CommandLine
 from pages import files_of
 from programs.child import REPO
 from several_kernels import save_kernels, three_kernels
+from snapshots import check
 
 from kprof_inject.workspace import Workspace
 
@@ -172,7 +173,7 @@ def test_the_tuner_of_the_documentation_stops_where_nothing_is_won(
     assert len(kprof.read("tuner.py").splitlines()) < 40
     runpy.run_path(str(kprof.folder / "tuner.py"))
     first, second, best = capsys.readouterr().out.splitlines()
-    assert first.startswith("1 to 2 stages, for waiting: B is 1.44 × faster (time -30.7 % [")
-    assert second.startswith("2 to 3 stages, for waiting: no difference: ")
+    assert "B is 1.44 × faster (" in first
+    check("cli/explain", "\n".join([first, second, best]), "tuner.py")
     assert best.startswith("best: 2 stages; ")
     assert asked == ["profile", *["explain", "profile", "diff"] * 2]

@@ -169,7 +169,7 @@ def test_without_pyarrow_it_is_said_before_anything_is_written(
         raise ImportError(name)
 
     monkeypatch.setattr("importlib.import_module", missing)
-    with pytest.raises(KprofError, match="this needs pyarrow, which is not installed") as caught:
+    with pytest.raises(KprofError, match="needs pyarrow, which is not installed") as caught:
         TraceFile.at(tmp_path / "t.parquet")
     assert caught.value.hint == "pip install pyarrow"
     with pytest.raises(KprofError, match="pyarrow"):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import triton
-from golden import fixture_id, form_of, kernel_of, one_of_each_kernel, read
+from golden import fixture_id, form_of, kernel_of, read
 from planning import fixture_view
+from triton_oracle import one_of_each_kernel
 
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import beside, fixture_id, installed_fixtures, read
+from golden import beside, fixture_id, read
 from planning import insertion_of, tagged_loops
 from triton._C.libtriton import llvm
+from triton_oracle import installed_fixtures
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import RECORDS_OF_TAG, Target
@@ -51,7 +52,7 @@ def fixture(kernel: str) -> Path:
 def test_the_stores_of_tags_have_their_values(kernel: str, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
     path = fixture(kernel)
     if not can_lower(path, mode):
-        pytest.skip("this Triton's Proton keeps no records in global memory")
+        pytest.skip("no records in global memory")
     text = insertion_of(read(path), *tagged_loops(read(path)), "func").text
     tags = text.count(CARRIER)
     assert tags
@@ -69,7 +70,7 @@ def test_the_stores_of_tags_have_their_values(kernel: str, mode: Mode, monkeypat
     names = re.findall(rf'(%\d+) = llvm\.inline_asm [^\n]*"{CARRIER}"', module)
     assert len(names) == tags
     for name in names:
-        assert len(re.findall(rf"{name}\b", module)) == 1 + RECORDS_OF_TAG, "each record uses it once, and nobody else"
+        assert len(re.findall(rf"{name}\b", module)) == 1 + RECORDS_OF_TAG, "uses of a tag's value"
     if path.parent.name.startswith("cuda"):
         clocks = set(CLOCK.findall(assembly))
         stored = [low for _, low in STORED.findall(assembly)]
@@ -106,5 +107,5 @@ class _Module:
 
 def test_records_that_are_not_where_they_should_be_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llvm, "to_module", lambda *_: pytest.fail("it went on"))
-    with tag_values(), pytest.raises(KprofError, match="has moved the records of a tag"):
+    with tag_values(), pytest.raises(KprofError, match="moved the records of a tag"):
         llvm.to_module(_Module(), None)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import triton
-from golden import fixture_id, form_of, installed_fixtures, read
+from golden import fixture_id, form_of, read
 from planning import plan_of
 from specialised import warps_of_partitions
 from triton._C.libtriton import ir, passes
 from triton.backends.compiler import GPUTarget
+from triton_oracle import installed_fixtures
 
 from kprof_inject.runtime.compiling.instrumentation import read_module
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.triton
 SPECIALISED = [path for path in installed_fixtures() if "ttg.warp_specialize(" in read(path) and not form_of(path)]
 
 
-@pytest.mark.skipif(triton.__version__.startswith("3.5."), reason="its passes are run in another way")
+@pytest.mark.skipif(triton.__version__.startswith("3.5."), reason="its passes are run otherwise")
 @pytest.mark.parametrize("path", SPECIALISED, ids=fixture_id)
 def test_the_warps_are_those_that_triton_chooses(path: Path, tmp_path: Path) -> None:
     text = read(path)

@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from golden import fixture_id, fixtures, read
+from golden import beside, fixture_id, fixtures, form_of, our_tree, read
 from ttgir_forms import BLOCKS, CONTROL_FLOW, FORMS, LOCATIONS, METADATA, WARP_SPECIALIZE, Form, outline
 
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
 
+AS_USUAL = {beside(path, ""): path for path in fixtures() if not form_of(path)}
+IN_ANOTHER_FORM = [path for path in fixtures() if form_of(path)]
 LEADING_GAP = re.compile(r"^(?:\s+|//.*\n)+")
 
 
@@ -35,6 +37,14 @@ def test_the_operations_of_a_fixture_span_its_text(path: Path) -> None:
     module = parse(read(path))
     assert module.text == read(path)
     check_spans(module, module.operations, 0, len(module.text))
+
+
+@pytest.mark.parametrize("path", IN_ANOTHER_FORM, ids=fixture_id)
+def test_a_kernel_is_the_same_in_every_form(path: Path) -> None:
+    usual = AS_USUAL[beside(path, "")]
+
+    assert read(path) != read(usual)
+    assert our_tree(parse(read(path))) == our_tree(parse(read(usual)))
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])

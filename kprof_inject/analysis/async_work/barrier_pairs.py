@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.grouped_rows import (
+from kprof_inject.analysis.async_work.groups import (
     MAX_ROWS,
     Numbers,
     begins_group,
@@ -24,8 +24,7 @@ from kprof_inject.analysis.async_work.grouped_rows import (
     running_sums,
 )
 from kprof_inject.analysis.async_work.issues_and_waits import Await, Issue
-from kprof_inject.analysis.interpreter.abstract_values import Value
-from kprof_inject.analysis.interpreter.axis_arrays import CTA, IntegerExpr, Mask, TooLarge
+from kprof_inject.analysis.interpreter.axis_arrays import CTA, IntegerExpr, Mask, TooLarge, Value
 from kprof_inject.analysis.interpreter.executed_operation import Executed
 
 UNNAMED = "its barrier cannot be evaluated"

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.grouped_rows import (
+from kprof_inject.analysis.async_work.groups import (
+    InFlight,
     Numbers,
     begins_group,
     first_of_group,
     group_numbers,
     numbers_in_group,
 )
-from kprof_inject.analysis.async_work.groups import InFlight
 
 
 @dataclass(frozen=True, slots=True)

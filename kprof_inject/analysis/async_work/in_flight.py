@@ -1,7 +1,7 @@
-"""What was in flight in a launch, and when: asynchronous work from its issue to its completion.
+"""Asynchronous work that was in flight in a launch, from its issue to its completion.
 
-No record says when work completes. A wait that blocks does: the work was under way until the wait ended. Where the wait
-found it done, it had completed at some time before.
+No record shows when work completes, but a wait that blocks does: the work was in flight until the wait ended. If the
+wait did not block, the work had completed at an unknown time before it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.barrier_pairs import UNNAMED, NotCounted, pairs_by_barrier
-from kprof_inject.analysis.async_work.grouped_rows import MAX_ROWS, greatest_so_far, group_numbers, running_sums
-from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS, InFlight
+from kprof_inject.analysis.async_work.groups import (
+    IN_FLIGHT_COLUMNS,
+    MAX_ROWS,
+    InFlight,
+    greatest_so_far,
+    group_numbers,
+    running_sums,
+)
 from kprof_inject.analysis.async_work.issues_and_waits import AsyncWork, Await, Issue, arrivals, async_work
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.scope_map import ScopeMap

@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kprof_inject.analysis.interpreter.abstract_values import SharedMemorySlice, Value
-from kprof_inject.analysis.interpreter.axis_arrays import Mask
+from kprof_inject.analysis.interpreter.axis_arrays import Mask, SharedMemorySlice, Value
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.ttgir.dialect import BARRIER_ARRIVE, BARRIER_INIT, BARRIER_WAIT, COMMIT_GROUP, DOT_COMMIT
 from kprof_inject.ttgir.nodes import Operation

@@ -3,13 +3,15 @@
 A wait that blocked leads to the operation that issued its work, or to the warp that released it; at an inferred
 barrier, the path continues with the warp that arrived last. Each scope on the path gets its time, and these times add
 up to the CTA's.
-"""
+
+Barriers that the compiler adds around shared memory are in no module. They are inferred (``meetings``) from warps that
+leave a scope together, however far apart they arrived."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.in_flight import in_flight, signals_between_warps
-from kprof_inject.analysis.causal.inferred_barriers import Meeting, meetings
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.timeline.timeline import Timeline
 
@@ -269,3 +270,81 @@ def _pieces(rows: NDArray[np.void], warp: int) -> list[_Piece]:
         until(int(rows["end_ns"][open_rows[-1]]))
         open_rows.pop()
     return found
+
+
+# A smaller delay of the last warp does not explain why the others left when they did.
+_APART_NS = 60
+_TOGETHER_NS = 40
+# Warps that do not wait leave as far apart as they arrived.
+_NARROWER = 0.5
+_MIN_TOGETHER = 0.9  # part of the executions in which the warps must leave together
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """The last warp to arrive at a barrier, and its time."""
+
+    last_ns: int
+    last_warp: int
+
+
+def meetings(rows_of: Mapping[int, NDArray[np.void]]) -> dict[int, dict[int, Meeting]]:
+    """Return the inferred barrier of each row that has one, by CTA and the row's place among the CTA's rows.
+
+    ``rows_of`` has ``SCOPE_COLUMNS`` by CTA.
+    """
+    executions: defaultdict[int, list[_Execution]] = defaultdict(list)
+    for cta, rows in rows_of.items():
+        for scope in np.unique(rows["scope"]).tolist():
+            executions[scope] += _executions(rows, cta, scope)
+    found: defaultdict[int, dict[int, Meeting]] = defaultdict(dict)
+    for of_scope in executions.values():
+        spread = [one for one in of_scope if one.came_apart_ns > _APART_NS]
+        if spread and sum(one.leave_together for one in spread) >= _MIN_TOGETHER * len(spread):
+            for one in of_scope:
+                for place in one.places:
+                    found[one.cta][place] = Meeting(one.last_ns, one.last_warp)
+    return dict(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Execution:
+    """The same execution of a scope by all warps of a CTA. ``places`` are the places of their rows."""
+
+    cta: int
+    places: tuple[int, ...]
+    last_ns: int
+    last_warp: int
+    came_apart_ns: int
+    left_apart_ns: int
+    first_left_ns: int
+
+    @property
+    def leave_together(self) -> bool:
+        """Whether no warp left before the last arrived, and all left within a short time."""
+        return self.first_left_ns >= self.last_ns and self.left_apart_ns <= max(
+            _NARROWER * self.came_apart_ns, _TOGETHER_NS
+        )
+
+
+def _executions(rows: NDArray[np.void], cta: int, scope: int) -> Iterator[_Execution]:
+    """Yield the executions of a scope in a CTA whose warps all executed it equally often."""
+    places = np.flatnonzero(rows["scope"] == scope)
+    places = places[np.lexsort((rows["start_record"][places], rows["warp"][places]))]
+    warps, counts = np.unique(rows["warp"][places], return_counts=True)
+    if len(warps) < 2 or len(set(counts.tolist())) > 1:
+        return
+    by_warp = places.reshape(len(warps), -1)
+    came, left = rows["start_ns"][by_warp], rows["end_ns"][by_warp]
+    last = came.argmax(axis=0)
+    columns = zip(
+        by_warp.T.tolist(),
+        came.max(axis=0).tolist(),
+        warps[last].tolist(),
+        np.ptp(came, axis=0).tolist(),
+        np.ptp(left, axis=0).tolist(),
+        left.min(axis=0).tolist(),
+        strict=True,
+    )
+    for these, last_ns, last_warp, came_apart_ns, left_apart_ns, first_left_ns in columns:
+        yield _Execution(cta, tuple(these), last_ns, last_warp, came_apart_ns, left_apart_ns, first_left_ns)

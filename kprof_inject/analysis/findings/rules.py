@@ -9,8 +9,7 @@ from typing import Any
 
 from kprof_inject.analysis.findings.bank_conflicts import bank_conflicts
 from kprof_inject.analysis.findings.between_ctas import between_ctas
-from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
 from kprof_inject.analysis.findings.iterations import first_iterations, last_iteration
 from kprof_inject.analysis.findings.late_start import late_start

@@ -9,21 +9,20 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.interpreter.abstract_values import Descriptor, Value
 from kprof_inject.analysis.interpreter.axis_arrays import (
     AxisArray,
+    Descriptor,
     IntegerExpr,
     Mask,
     TooLarge,
+    Value,
     compared,
     counting,
     dimension,
 )
-from kprof_inject.analysis.interpreter.executed_operation import Executed
-from kprof_inject.analysis.interpreter.footprints import Ranges, touched
+from kprof_inject.analysis.interpreter.executed_operation import Executed, asks_for_iteration
+from kprof_inject.analysis.interpreter.footprints import Ranges, max_repeats, touched
 from kprof_inject.analysis.interpreter.integer_operations import bytes_of
-from kprof_inject.analysis.interpreter.predicates import asks_for_iteration
-from kprof_inject.analysis.interpreter.repeats import max_repeats
 from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import names_in

@@ -1,6 +1,6 @@
-"""Integers that a kernel computes, for all CTAs, iterations and elements at once.
+"""Abstract values of a kernel: what is known of a value in all CTAs, iterations and elements at once.
 
-A value is a sum of arrays with few axes each: an address is a term that depends on the CTA, plus one that depends on
+An integer is a sum of arrays with few axes each: an address is a term that depends on the CTA, plus one that depends on
 the row, plus one that depends on the iteration. So billions of numbers stay as small as the kernel's text made them.
 """
 
@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kprof_inject.ttgir.nodes import Operation
 
 MAX_ELEMENTS = 1 << 22
 """Maximum size of one array."""
@@ -288,3 +290,62 @@ def _regrouped(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[i
             (one if left < right else another).append((mine if left < right else others).pop(0))
         found.append((one, another))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A tensor descriptor for TMA: the base address, and the shape and strides of each dimension. None is unknown."""
+
+    address: IntegerExpr | None
+    shape: tuple[IntegerExpr | None, ...]
+    strides_bytes: tuple[IntegerExpr | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMemorySlice:
+    """A slice of a shared memory allocation along its first dimension. The ``index`` is None if unknown."""
+
+    allocation: Operation
+    index: IntegerExpr | None
+
+
+Value = IntegerExpr | Mask | Descriptor | SharedMemorySlice | None
+"""None is unknown."""
+
+
+_SYMBOL_RANK = 3
+
+
+def symbol(number: int) -> IntegerExpr:
+    """Return a placeholder for a value that is not known yet.
+
+    It can be added, and multiplied by known values; all other operations on it give ``OPEN``.
+    """
+    return IntegerExpr((AxisArray((GridAxis(_SYMBOL_RANK, number),), np.ones(1, np.int64)),))
+
+
+def is_symbol(axis: GridAxis) -> bool:
+    """Return whether an axis marks a placeholder."""
+    return axis.rank == _SYMBOL_RANK
+
+
+# Twice a symbol that no loop has: no sum of it with others is a symbol by itself.
+_OPEN_PART = AxisArray((GridAxis(_SYMBOL_RANK, -1),), np.full(1, 2))
+OPEN = IntegerExpr((_OPEN_PART,))
+OPEN_MASK = Mask((AxisArray(_OPEN_PART.axes, np.ones(1, bool)),))
+
+
+def is_settled(value: Value) -> bool:
+    """Return whether a value contains no placeholder."""
+    if isinstance(value, IntegerExpr):
+        return not any(map(is_symbol, value.axes))
+    if isinstance(value, Mask):
+        return not any(is_symbol(axis) for part in value.factors for axis in part.axes)
+    return is_settled(value.index) if isinstance(value, SharedMemorySlice) else True
+
+
+def size_of(value: Value) -> int:
+    """Count the elements of a value's arrays."""
+    if isinstance(value, IntegerExpr):
+        return sum(part.values.size for part in value.parts)
+    return sum(part.values.size for part in value.factors) if isinstance(value, Mask) else 0

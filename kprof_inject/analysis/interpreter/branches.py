@@ -9,8 +9,17 @@ from functools import reduce
 
 import numpy as np
 
-from kprof_inject.analysis.interpreter.abstract_values import OPEN, Value, is_settled
-from kprof_inject.analysis.interpreter.axis_arrays import ALWAYS, IntegerExpr, Mask, TooLarge, joined, where
+from kprof_inject.analysis.interpreter.axis_arrays import (
+    ALWAYS,
+    OPEN,
+    IntegerExpr,
+    Mask,
+    TooLarge,
+    Value,
+    is_settled,
+    joined,
+    where,
+)
 from kprof_inject.ttgir.nodes import Block, Module, Region
 from kprof_inject.ttgir.ssa_values import block_arguments, operand_names, successors_of
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kprof_inject.analysis.interpreter.abstract_values import Descriptor, Value
-from kprof_inject.analysis.interpreter.axis_arrays import IntegerExpr
+from kprof_inject.analysis.interpreter.axis_arrays import Descriptor, IntegerExpr, Value
 from kprof_inject.analysis.interpreter.integer_operations import bytes_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import argument_types

@@ -1,14 +1,14 @@
-"""An operation of a kernel as the CTAs of a launch execute it."""
+"""An operation of a kernel as the CTAs of a launch execute it, and the predicate that may disable it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kprof_inject.analysis.interpreter.abstract_values import Value
-from kprof_inject.analysis.interpreter.axis_arrays import ALWAYS, GridAxis, Mask, TooLarge
+from kprof_inject.analysis.interpreter.axis_arrays import ALWAYS, GridAxis, Mask, TooLarge, Value
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.ssa_values import operand_names
+from kprof_inject.ttgir.ssa_values import bound_names, definition_of, names_in, operand_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +45,38 @@ class Executed:
             return None if when.is_lower_bound else when.count(self.sizes)
         except TooLarge:
             return None
+
+
+# The predicate's position among the operands, not counting those in brackets (a token, and the predicates of barriers);
+# and in the generic form, the number of operand groups before it.
+_PLACES = {"ttng.tc_gen5_mma": (4, 5), "ttng.tc_gen5_mma_scaled": (6, 7)}
+_BRACKETS = re.compile(r"\[[^\]]*\]")
+_GROUP_SIZES = re.compile(r"\boperandSegmentSizes = array<i32: (\d{1,9}(?:, \d{1,9})*)>")
+
+
+def predicate_of(operation: Operation) -> str | None:
+    """Return the name of the predicate operand, or None."""
+    if operation.name not in _PLACES:
+        return None
+    place, groups = _PLACES[operation.name]
+    names = names_in(_BRACKETS.sub("", operation.tail))
+    if sizes := _GROUP_SIZES.search(operation.tail):
+        names = operand_names(operation)
+        place = sum(int(size) for size in sizes[1].split(",")[:groups])
+    return names[place] if place < len(names) else None
+
+
+def asks_for_iteration(bit: str, user: Operation) -> bool:
+    """Return whether a predicate only tests that there is another iteration.
+
+    The compiler's pipeliner makes such predicates: the operation runs ahead of its iteration. With its copies before
+    the loop, it is executed once for each iteration.
+    """
+    loop = next((owner for owner in user.owners() if owner.traits.is_loop), None)
+    made = definition_of(bit, user)
+    if made is not None and made.name == "tt.splat":
+        names = operand_names(made)
+        made = definition_of(names[0], made) if names else None
+    if loop is None or made is None or made.name != "arith.cmpi":
+        return False
+    return operand_names(made)[:1] == bound_names(loop)[:1]

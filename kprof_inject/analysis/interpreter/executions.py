@@ -8,9 +8,8 @@ from functools import cached_property, lru_cache
 
 from kprof_inject.analysis.interpreter.accesses import Access, access_of
 from kprof_inject.analysis.interpreter.axis_arrays import loop_axis
-from kprof_inject.analysis.interpreter.executed_operation import Executed
+from kprof_inject.analysis.interpreter.executed_operation import Executed, asks_for_iteration, predicate_of
 from kprof_inject.analysis.interpreter.interpreter import Grid, executed
-from kprof_inject.analysis.interpreter.predicates import asks_for_iteration, predicate_of
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import evaluating

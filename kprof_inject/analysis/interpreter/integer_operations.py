@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.interpreter.abstract_values import OPEN, OPEN_MASK, SharedMemorySlice, Value, is_settled
 from kprof_inject.analysis.interpreter.axis_arrays import (
+    OPEN,
+    OPEN_MASK,
     AxisArray,
     IntegerExpr,
     Mask,
+    SharedMemorySlice,
+    Value,
     compared,
     counting,
     dimension,
+    is_settled,
     joined,
     where,
 )

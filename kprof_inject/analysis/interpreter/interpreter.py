@@ -13,18 +13,21 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.interpreter.abstract_values import Descriptor, Value, is_settled, size_of
 from kprof_inject.analysis.interpreter.axis_arrays import (
     ALWAYS,
     CTA,
     AxisArray,
+    Descriptor,
     GridAxis,
     IntegerExpr,
     Mask,
     TooLarge,
+    Value,
     counting,
+    is_settled,
     joined,
     loop_axis,
+    size_of,
 )
 from kprof_inject.analysis.interpreter.branches import Arrivals, both_ways, chosen
 from kprof_inject.analysis.interpreter.descriptors import (
@@ -34,17 +37,17 @@ from kprof_inject.analysis.interpreter.descriptors import (
     is_descriptor_at,
     made_descriptor,
 )
-from kprof_inject.analysis.interpreter.executed_operation import Executed
+from kprof_inject.analysis.interpreter.executed_operation import Executed, predicate_of
 from kprof_inject.analysis.interpreter.integer_operations import value_of
-from kprof_inject.analysis.interpreter.predicates import predicate_of
 from kprof_inject.analysis.interpreter.recurrences import (
     Changes,
     CountedLoop,
+    LoopRounds,
+    Steps,
     at_iteration,
     same_memory,
     stacked,
 )
-from kprof_inject.analysis.interpreter.while_loops import LoopRounds, Steps
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.misfits import MISFITS, if_misfit
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region

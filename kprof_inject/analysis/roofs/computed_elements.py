@@ -1,7 +1,7 @@
 """What part of an operation's elements the machine code certainly computes.
 
 An operation of TTGIR computes each element of a tensor; LLVM (InstCombine) and ptxas leave some of them out, or compute
-two by one instruction. ``tests/analysis/roofs/test_machine_code.py`` compiles kernels and compares.
+two by one instruction. ``tests/compiler/test_machine_code.py`` compiles kernels and compares.
 
 * Elements that are equal by how they are made (a splat, a broadcast) are computed once for each thread.
 * What is computed of 16 bits, and only used in 16 bits, is computed in pairs.

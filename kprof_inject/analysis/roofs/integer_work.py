@@ -5,7 +5,7 @@ Addresses and masks are not in it: much of them the compiler computes once for s
 what one instruction does: three operands in bitwise logic, a test of bits, a sum and its minimum, a product and a sum,
 a shift and a sum, the two shifts of a rotation; it takes bits out of a word by one, and lets a predicate choose. So of
 operations that may be merged, one is counted, and of words of 64 bits one half. What they become was read from the
-machine code that Triton makes for sm_90 (``tests/analysis/roofs/test_machine_code.py``).
+machine code that Triton makes for sm_90 (``tests/compiler/test_machine_code.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from kprof_inject.analysis.roofs.work import NO_WORK, Work
+from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
 from kprof_inject.select.anchors import integer_work
 from kprof_inject.ttgir.constants import constant_of
 from kprof_inject.ttgir.dialect import FUNCTION

@@ -14,8 +14,7 @@ import numpy as np
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray, TooLarge
 from kprof_inject.analysis.interpreter.executions import CountedOperation
-from kprof_inject.analysis.interpreter.footprints import Ranges, union
-from kprof_inject.analysis.interpreter.repeats import max_repeats
+from kprof_inject.analysis.interpreter.footprints import Ranges, max_repeats, union
 from kprof_inject.analysis.structure.tensor_layouts import access_bits, lanes_and_warps_along, lanes_dimension
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION

@@ -15,6 +15,7 @@ from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.source_text import sources_of
 from kprof_inject.errors import KprofError
+from kprof_inject.report.explanation.budget import figure, known_figure, short_figure, short_name, short_text
 from kprof_inject.report.explanation.explanation_schema import (
     SCHEMA_VERSION,
     Clock,
@@ -33,8 +34,7 @@ from kprof_inject.report.explanation.explanation_schema import (
     Wait,
 )
 from kprof_inject.report.explanation.next_step import Options, next_step
-from kprof_inject.report.explanation.shortening import figure, known_figure, short_name, short_text
-from kprof_inject.report.limit_notes import LEAST_ROOF
+from kprof_inject.report.launch_notes import LEAST_ROOF
 from kprof_inject.timeline.phases import outermost
 
 # A finding on many places has one of each.
@@ -151,12 +151,7 @@ def _finding(finding: Finding, summary: LaunchSummary) -> FindingEvidence:
         text=short_text(finding.sentence),
         advice=short_text(finding.advice),
         figures={
-            short_name(name): figure(value)
-            if isinstance(value, float)
-            else short_name(value)
-            if isinstance(value, str)
-            else value
-            for name, value in islice(finding.figures.items(), _MOST_FIGURES)
+            short_name(name): short_figure(value) for name, value in islice(finding.figures.items(), _MOST_FIGURES)
         },
     )
 

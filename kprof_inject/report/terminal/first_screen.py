@@ -15,11 +15,12 @@ from kprof_inject.analysis.advice import Advice, advice_on, trust_in
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
-from kprof_inject.report.terminal.bars import Bars, bars_for
-from kprof_inject.report.terminal.room import Room
 from kprof_inject.report.terminal.tables import (
     LEVEL_COLOURS,
+    Bars,
     Column,
+    Room,
+    bars_for,
     limit_colour,
     lines_of_plain,
     print_plain,

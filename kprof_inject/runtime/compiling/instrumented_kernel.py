@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.ring_sizes import MOST_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
+from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
 from kprof_inject.capture.schema import (
     DumpedKernelRecord,
     KernelRecord,
@@ -212,7 +212,7 @@ class PlannedKernel:
         load()
         build = self._build_of(kernel, self._dumped.variant, self._mode)
         self._require_same_residency(kernel, build.record)
-        max_bytes = min(self._step.session.max_bytes, MOST_LAUNCH_BYTES)
+        max_bytes = min(self._step.session.max_bytes, MAX_LAUNCH_BYTES)
         kernel._run = CapturingLauncher(build, self, self._step.captures, max_bytes)
         clean_run = build.record.clean
         # Programs decide by these, as Inductor does: they shall see what they see without us. What is launched with

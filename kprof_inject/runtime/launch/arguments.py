@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kprof_inject.capture.schema import MOST_ARGUMENT
+from kprof_inject.capture.schema import MAX_ARGUMENT
 
 NOT_THE_KERNELS = 3
 """How many arguments a launcher of Triton's takes between the metadata and the kernel's own: what a profiler's hooks
@@ -72,7 +72,7 @@ def _is_tensor(kind: str) -> bool | None:
 def _number(argument: Any, is_tensor: bool | None) -> int | None:
     if is_tensor and argument.__class__ is not int:
         return int(argument.data_ptr())
-    return int(argument) if is_tensor is not None and -MOST_ARGUMENT <= argument <= MOST_ARGUMENT else None
+    return int(argument) if is_tensor is not None and -MAX_ARGUMENT <= argument <= MAX_ARGUMENT else None
 
 
 def _numbers(arguments: Sequence[Any], kinds: Sequence[Any]) -> Iterator[int | None]:
@@ -87,7 +87,7 @@ def _numbers(arguments: Sequence[Any], kinds: Sequence[Any]) -> Iterator[int | N
 
 def _numbers_of(argument: Any) -> Numbers:
     if isinstance(argument, int):
-        return (int(argument),) if -MOST_ARGUMENT <= argument <= MOST_ARGUMENT else _NO_NUMBER
+        return (int(argument),) if -MAX_ARGUMENT <= argument <= MAX_ARGUMENT else _NO_NUMBER
     if hasattr(argument, "data_ptr"):
         return (argument.data_ptr(),)
     if hasattr(argument, "block_shape"):

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-from collections import Counter
-from pathlib import Path
-
 import pytest
-from golden import FIXTURES
 
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
-from kprof_inject.analysis.roofs.work import NO_WORK, Work
+from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
 from kprof_inject.ttgir.parser import parse
 
 TENSOR = "tensor<128xi32, #b>"
@@ -116,36 +110,3 @@ def test_addresses_and_masks_cost_nothing() -> None:
         "%a = tt.addptr %p, %s : tensor<128x!tt.ptr<i32>, #b>, tensor<128xi32, #b>",
     ]
     assert work_in(*lines) == NO_WORK
-
-
-_INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
-_ALU = re.compile(r"(IADD3|LOP3|SHF|ISETP|VIMNMX|VIADDMNMX|VIADD|F?SEL|FMNMX|FSETP|PRMT|LEA|PLOP3|SGXT|I2FP)\b")
-_NO_PRODUCTS = ("IMAD.MOV", "IMAD.SHL", "IMAD.IADD", "IMAD.X")
-
-
-def test_machine_code_has_no_fewer_instructions(tmp_path: Path) -> None:
-    """Of dropout, most of which makes random numbers; it has no loop."""
-    path = FIXTURES / "3.6.0" / "cuda-90" / "dropout.ttgir"
-    code = machine_code(path, tmp_path)
-    total, threads = NO_WORK, 128
-    for work in work_with_integers(parse(path.read_text())).values():
-        total += work
-    alu = sum(count for name, count in code.items() if _ALU.match(name))
-    products = sum(
-        count for name, count in code.items() if name.startswith("IMAD") and not name.startswith(_NO_PRODUCTS)
-    )
-    assert 0.5 * alu < total.logic / threads <= alu
-    assert 0.9 * products < total.integer_multiplications / threads <= products
-
-
-def machine_code(path: Path, folder: Path) -> Counter[str]:
-    """How often each instruction stands in what Triton makes of a module for sm_90."""
-    triton = pytest.importorskip("triton")
-    from triton.backends.compiler import GPUTarget
-
-    compiled = triton.compile(str(path), target=GPUTarget("cuda", 90, 32))
-    (folder / "kernel.cubin").write_bytes(compiled.asm["cubin"])
-    disassembler = Path(triton.__file__).parent / "backends/nvidia/bin/nvdisasm"
-    command = [str(disassembler), "-c", str(folder / "kernel.cubin")]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
-    return Counter(_INSTRUCTION.findall(said.stdout))

@@ -1,77 +1,9 @@
-"""How often banks take turns, against Triton's own count."""
+"""How often banks take turns."""
 
 from __future__ import annotations
 
-import itertools
-import random
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
-
-from kprof_inject.analysis.structure.banks import conflict_cycles, least_cycles
-from kprof_inject.ttgir.parser import parse
-
-BLOCKED = "#ttg.blocked<{{sizePerThread = {}, threadsPerWarp = {}, warpsPerCTA = [4, 1], order = {}}}>"
-SWIZZLED = "#ttg.swizzled_shared<{{vec = {}, perPhase = {}, maxPhase = {}, order = {}}}>"
-OF_MATRICES = "#ttg.nvmma_shared<{{swizzlingByteWidth = {}, transposed = {}, elementBitWidth = {}}}>"
-ORDERS = ([1, 0], [0, 1])
-
-
-def cycles(threads: str, memory: str, shape: tuple[int, int], bits: int, of: str = "") -> tuple[int, int]:
-    """Those of a store beyond the least, and the least; ``of`` is what the memory is a part of."""
-    size, kind = "x".join(map(str, shape)), {8: "i8", 16: "f16", 32: "f32", 64: "f64"}[bits]
-    line = f"ttg.local_store %x, %m : tensor<{size}x{kind}, #t> -> !ttg.memdesc<{size}x{kind}, #m, #smem, mutable{of}>"
-    module = parse(
-        f"#t = {threads}\n#m = {memory}\nmodule {{\n  tt.func @k() {{\n    {line}\n    tt.return\n  }}\n}}\n"
-    )
-    store = next(one for one in module.walk() if one.name == "ttg.local_store")
-    return conflict_cycles(store, module.aliases), least_cycles(store)
-
-
-def layouts(bits: int, gluon: Any) -> Iterator[tuple[str, Any, str, Any, tuple[int, int]]]:
-    """Each as text and as Gluon's: of threads that have no element twice, and of memory."""
-    shape = (128, 128)
-    sizes = ([1, 1], [1, 4], [4, 1], [1, 16])
-    lanes = ([1, 32], [4, 8], [8, 4], [32, 1])
-    for elements, threads, order in itertools.product(sizes, lanes, ORDERS):
-        spread = (
-            BLOCKED.format(elements, threads, order),
-            gluon.BlockedLayout(elements, threads, [4, 1], order),
-        )
-        if any(count * size > 128 // warps for count, size, warps in zip(elements, threads, (4, 1), strict=True)):
-            continue
-        # Chunks that are exchanged are no narrower than a bank: of others, Triton's count is too low.
-        for numbers, order_of_memory in itertools.product(((1, 1, 1), (8, 1, 8), (4, 2, 4)), ORDERS):
-            kept = gluon.SwizzledSharedLayout(*numbers, order_of_memory)
-            yield *spread, SWIZZLED.format(*numbers, order_of_memory), kept, shape
-        for width, transposed in itertools.product((32, 64, 128) if bits < 64 else (), (False, True)):
-            kept = gluon.NVMMASharedLayout(width, bits, 2, transposed=transposed)
-            yield *spread, OF_MATRICES.format(width, str(transposed).lower(), bits), kept, shape
-
-
-@pytest.mark.parametrize("bits", [8, 16, 32, 64])
-def test_tritons_own_count_is_never_less(bits: int) -> None:
-    """It counts how many turns more than one each access takes on average. Where no access is wider than a bank, the
-    two are the same; of wider ones, it knows which threads come first, and this does not ask."""
-    from triton._C.libtriton import gluon_ir, ir
-    from triton.experimental.gluon import language as gluon
-
-    context = ir.context()
-    ir.load_dialects(context)
-    builder = gluon_ir.GluonOpBuilder(context)
-    if not hasattr(builder, "get_shared_bank_conflicts"):
-        pytest.skip("this Triton does not count bank conflicts")
-    alike = 0
-    for threads, spread, memory, kept, shape in random.Random(bits).sample([*layouts(bits, gluon)], 60):
-        more, least = cycles(threads, memory, shape, bits)
-        if "sizePerThread = [1, 1]" not in threads and not more:
-            continue
-        theirs = 1 + builder.get_shared_bank_conflicts(spread._to_ir(builder), kept._to_ir(builder), list(shape), bits)
-        narrow = max(32 // bits, 1)  # how many accesses of a bank's width the least is of, at most
-        assert more + least <= least * narrow * theirs
-        alike += more + least == least * narrow * theirs
-    assert alike > 10
+from bank_layouts import BLOCKED, OF_MATRICES, SWIZZLED, cycles
 
 
 def test_by_hand() -> None:

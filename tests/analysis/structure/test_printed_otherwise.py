@@ -1,43 +1,12 @@
-"""The same module, printed otherwise, has no change; and a change is found in whatever form both sides are printed."""
+"""The same module, printed otherwise, has no change."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from itertools import product
 from pathlib import Path
 
 import pytest
-import triton
-from golden import FIXTURES, beside, fixture_id, fixtures, form_of, one_of_each_kernel, read
-from printed_forms import REWRITTEN, printed_by_triton
-
-from kprof_inject.analysis.structure.code_lines import differing_lines
-from kprof_inject.analysis.structure.structural_changes import structural_changes
-from kprof_inject.ttgir.locations import SourcePoint
-from kprof_inject.ttgir.nodes import Module
-from kprof_inject.ttgir.parser import parse
-
-
-def unknown(point: SourcePoint) -> str:
-    return ""
-
-
-@cache
-def parsed(text: str) -> Module:
-    return parse(text, "kernel.ttgir")
-
-
-def found_between(a: str, b: str) -> tuple[list[str], int]:
-    """The changes, and how many lines differ: the same in number from either side."""
-    modules = parsed(a), parsed(b)
-    changes = structural_changes(*modules, unknown, unknown)
-    lines, other = differing_lines(*modules), differing_lines(*reversed(modules))
-    assert (other.count, other.lines_a, other.lines_b) == (lines.count, lines.lines_b, lines.lines_a)
-    assert len(changes) == len(structural_changes(*reversed(modules), unknown, unknown))
-    return [change.id for change in changes], lines.count
-
+from golden import beside, fixture_id, fixtures, form_of, read
+from printed_forms import REWRITTEN, found_between
 
 USUAL = [path for path in fixtures() if not form_of(path)]
 IN_ANOTHER_FORM = [path for path in fixtures() if form_of(path)]
@@ -64,109 +33,3 @@ def test_a_module_that_triton_printed_in_another_form_has_not_changed(path: Path
     usual = beside(path, ".ttgir")
     usual = usual if usual.exists() else usual.with_name(f"{usual.name}.gz")
     assert found_between(read(usual), read(path)) == ([], 0)
-
-
-def forms_that_differ(path: Path) -> dict[str, tuple[list[str], int]]:
-    text = read(path)
-    forms = printed_by_triton(text)
-    assert len(forms) >= 3
-    found = {form: found_between(text, other) for form, other in forms.items()}
-    return {form: one for form, one in found.items() if one != ([], 0)}
-
-
-@pytest.mark.triton
-@pytest.mark.parametrize("path", one_of_each_kernel()[4::14], ids=fixture_id)
-def test_no_form_of_a_module_that_the_installed_triton_prints_has_changes(path: Path) -> None:
-    assert forms_that_differ(path) == {}
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("path", one_of_each_kernel(), ids=fixture_id)
-def test_no_form_of_any_kernel_has_changes(path: Path) -> None:
-    assert forms_that_differ(path) == {}
-
-
-def replaced(pattern: str, by: str) -> Callable[[str], str]:
-    """An edit of the first place that a pattern matches."""
-    return lambda text: re.sub(pattern, by, text, count=1)
-
-
-# The edit of a module as Triton prints it by default, the kernel, and the change that must be named, if it is one that
-# a comparison looks for.
-SEEDS: dict[str, tuple[Callable[[str], str], str, str]] = {
-    "another number of stages": (lambda text: re.sub(r"\{num = 2 : i32\}", "{num = 0 : i32}", text), "matmul", "ahead"),
-    "another type of floats": (lambda text: re.sub(r"(?<![bt])f16\b", "bf16", text), "matmul", "operand"),
-    "a load without its mask": (replaced(r"(tt\.load %\w+), %\w+(, %\w+)?( :)", r"\1\3"), "softmax", ""),
-    "a copy without its mask": (replaced(r" mask %\w+ other %\w+", ""), "matmul", ""),
-    "a store without its mask": (replaced(r"(tt\.store %\w+, %\w+), %\w+", r"\1"), "vector_add", ""),
-    "a store of another value": (replaced(r"(tt\.store %\w+, %\w+)#0", r"\1#1"), "layer_norm_backward", ""),
-    "a mask made the other way": (replaced(r"(arith\.cmpi slt), (%\w+), (%\w+)", r"\1, \3, \2"), "layer_norm", ""),
-    "operands in another order": (replaced(r"(arith\.subf) (%\w+), (%\w+)", r"\1 \3, \2"), "softmax", ""),
-    "operands of integers in another order": (replaced(r"(arith\.divsi) (%\w+), (%\w+)", r"\1 \3, \2"), "matmul", ""),
-    "another comparison": (replaced(r"arith\.cmpi slt", "arith.cmpi sle"), "vector_add", ""),
-    "another constant": (replaced(r"arith\.constant 64 : i32", "arith.constant 32 : i32"), "matmul", ""),
-    "another bound of the loop": (replaced(r"(scf\.for %\w+ = )(%\w+) to (%\w+)", r"\1\3 to \2"), "matmul", ""),
-    "a cache modifier": (replaced(r"(tt\.load %\w+(?:, %\w+)*)( :)", r"\1 cacheModifier = cg\2"), "vector_add", ""),
-    "an eviction policy": (
-        replaced(r"(tt\.load %\w+(?:, %\w+)*)( :)", r"\1 evictionPolicy = evict_first\2"),
-        "vector_add",
-        "",
-    ),
-    "a volatile load": (replaced(r"(tt\.load %\w+(?:, %\w+)*)( :)", r"\1 {isVolatile = true}\2"), "vector_add", ""),
-    "another axis of the grid": (replaced(r"get_program_id x", "get_program_id y"), "vector_add", ""),
-    "an argument that is no multiple": (replaced(r" \{tt\.divisibility = 16 : i32\}", ""), "vector_add", ""),
-    "another operation": (replaced(r"arith\.addf", "arith.mulf"), "vector_add", ""),
-    "an operation more": (replaced(r"\n( *)(%\w+)( = arith\.addf .*)", r"\n\1\2\3\n\1%more\3"), "vector_add", ""),
-    "a value that goes elsewhere": (
-        replaced(r"(scf\.yield .*)(%\w+), (%\w+)( : tensor)", r"\1\3, \2\4"),
-        "matmul",
-        "",
-    ),
-    "more warps in a partition": (replaced(r"num_warps\(2\)", "num_warps(4)"), "ws_matmul", ""),
-}
-
-
-def fixture_of(kernel: str) -> str:
-    folder = FIXTURES / triton.__version__ / ("cuda-100" if kernel == "ws_matmul" else "cuda-90")
-    return read(next(path for path in folder.glob(f"{kernel}.ttgir*")))
-
-
-@cache
-def forms_of(text: str) -> dict[str, str]:
-    return printed_by_triton(text)
-
-
-Pairs = Callable[[Sequence[str]], Iterable[tuple[str, str]]]
-
-
-def with_the_usual(forms: Sequence[str]) -> Iterable[tuple[str, str]]:
-    return [(forms[0], form) for form in forms]
-
-
-def all_pairs(forms: Sequence[str]) -> Iterable[tuple[str, str]]:
-    return product(forms, forms)
-
-
-@pytest.mark.parametrize("pairs", [with_the_usual, pytest.param(all_pairs, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_change_is_found_in_each_form(seed: str, pairs: Pairs) -> None:
-    edit, kernel, named = SEEDS[seed]
-    text = fixture_of(kernel)
-    edited = edit(text)
-    assert edited != text
-    if seed in ("a cache modifier", "an eviction policy") and "cache = " not in forms_of(text)["generic"]:
-        pytest.skip("from Triton 3.9 on, loads have other attributes for this")
-    forms_a, forms_b = forms_of(text), forms_of(edited)
-    for form_a, form_b in pairs(list(forms_a)):
-        changes, lines = found_between(forms_a[form_a], forms_b[form_b])
-        assert lines >= 1, (form_a, form_b)
-        assert named in changes if named else changes == [], (form_a, form_b, changes)
-        if not named:
-            assert lines <= 3, (form_a, form_b)
-
-
-def test_another_number_of_warps_is_found_in_each_form() -> None:
-    forms = forms_of(fixture_of("matmul"))
-    for a, b in with_the_usual(list(forms)):
-        fewer = re.sub(r'("ttg\.num-warps" = )\d+', r"\g<1>2", forms[b])
-        assert found_between(forms[a], fewer) == (["num_warps"], 1)

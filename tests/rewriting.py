@@ -1,0 +1,46 @@
+"""Fixtures and texts that records are put into and taken out of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from golden import VERSIONS, fixtures, read
+from planning import SELECTOR_SETS, fixture_view, plans_of
+
+from kprof_inject.select.module_view import ModuleView
+from kprof_inject.select.plan import Plan
+
+TARGETS = sorted({path.parts[-2] for path in fixtures()})
+
+EVENTS = """\
+module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "cuda:90", \
+"ttg.threads-per-warp" = 32 : i32} {
+  tt.func public @k(%p: !tt.ptr<i32>, %n: i32) {
+    %ticket = proton.allocate_event "load" : i32 loc("k.py":3:1)
+    proton.event start %ticket : i32
+    tt.store %p, %n : !tt.ptr<i32>
+    proton.event end %ticket : i32
+    tt.return
+  }
+}
+"""
+STORE = "    tt.store %p, %n : !tt.ptr<i32>\n"
+EVENTS_PASSED_ON = EVENTS.replace(STORE, STORE.replace("%n", "%ticket"))
+
+
+@cache
+def view(path: Path) -> ModuleView:
+    """A fixture with its sources, parsed once for all tests."""
+    return fixture_view(read(path))
+
+
+def some_plans_of(path: Path) -> Iterator[Plan]:
+    """Every fifth of a fixture's plans, others for each target and for each Triton version: a kernel gets them all."""
+    version, target = path.parts[-3:-1]
+    return plans_of(view(path), SELECTOR_SETS[(VERSIONS.index(version) + TARGETS.index(target)) % 5 :: 5])
+
+
+def is_record(line: str) -> bool:
+    return line.lstrip().startswith("proton.record")
