@@ -19,7 +19,7 @@ from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan, scope_table
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.record_bound import max_records
-from kprof_inject.select.relaunch import relaunch
+from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.select.selectors import Selector
 from kprof_inject.select.sites import Found
 from kprof_inject.select.style import USUAL_STYLE, Style
