@@ -26,7 +26,8 @@ _MAX_SCOPES = 20
 
 def plan_table(plan: Plan) -> Table:
     """One row for each scope, indented by nesting; each partition's scopes stand together. What no scope has, has no
-    column."""
+    column.
+    """
     table = Table(box=None, pad_edge=True)
     partitioned = bool(plan.partitions)
     tagged = any(scope.tags for scope in plan.scopes)

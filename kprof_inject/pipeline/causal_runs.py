@@ -45,7 +45,8 @@ MAX_PLACES = 64
 @dataclass(frozen=True, slots=True)
 class CausalChoice:
     """What an experiment does: with which launch of each kernel whose name matches, for how many seconds at most, and
-    which warps of a CTA are delayed (none means all). ``partition`` is a glob: only places of such partitions."""
+    which warps of a CTA are delayed (none means all). ``partition`` is a glob: only places of such partitions.
+    """
 
     launches: LaunchFilter
     replays: ReplayChoice
@@ -77,7 +78,8 @@ def prepare(
 ) -> None:
     """Plan delays for each kernel that has places which ``selectors`` find, and compile what is not compiled yet.
     ``capture`` is one of these kernels: how often a place is executed tells how long a delay must be. Raises
-    ``KprofError`` if there is nothing to delay."""
+    ``KprofError`` if there is nothing to delay.
+    """
     texts = frozenset(selector.text for selector in selectors)
     workspace.clear_delays()
     planned = 0
@@ -218,7 +220,8 @@ def experiment(
     workspace: Workspace, choice: CausalChoice, program: Sequence[str], program_input: ProgramInput, say: Say
 ) -> tuple[Path, int]:
     """Run the program with its kernels delayed. Returns the folder of what was found out, and the program's exit code.
-    Raises ``KprofError`` if nothing was."""
+    Raises ``KprofError`` if nothing was.
+    """
     folder = workspace.new_experiment_folder()
     reports_folder = workspace.new_reports_folder("causal")
     session = Session(

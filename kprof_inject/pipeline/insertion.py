@@ -19,7 +19,7 @@ from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan, scope_table
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.record_bound import max_records
-from kprof_inject.select.relaunch import relaunch
+from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.select.selectors import Selector
 from kprof_inject.select.sites import Found
 from kprof_inject.select.style import USUAL_STYLE, Style
@@ -49,7 +49,8 @@ class Insertion:
 class KernelInsertion:
     """What became of one dumped kernel: its insertion, or why it was left alone.
 
-    ``changed_sources`` are the files that no longer say what they said when the kernel was dumped."""
+    ``changed_sources`` are the files that no longer say what they said when the kernel was dumped.
+    """
 
     kernel: DumpedKernel
     insertion: Insertion | None
@@ -59,7 +60,8 @@ class KernelInsertion:
 
 def sources_of(ttgir: str, snapshot: Mapping[str, str]) -> Sources:
     """The sources that a module names: as the snapshot has them, and what it lacks (Triton's own library, a file that
-    was never dumped) from this machine, if it is there."""
+    was never dumped) from this machine, if it is there.
+    """
     texts = dict(snapshot)
     for name in source_files(ttgir):
         # A name that is not absolute says nothing of where its file is.

@@ -117,7 +117,8 @@ def merge_into(
 ) -> Merged:
     """Write the first trace, with the other ones and all launches of theirs in it. Raises ``KprofError`` if nothing can
     be matched, if there is no trace, or if ``output`` is one of them. ``layout`` is one of ``LAYOUT_NAMES``, None the
-    usual one."""
+    usual one.
+    """
     if not paths:
         raise KprofError("there is no trace to merge the launches into", hint="name one, or one of each rank")
     if twice := [path for at, path in enumerate(paths) if path.resolve() in {one.resolve() for one in paths[:at]}]:
@@ -179,7 +180,8 @@ def _require_unix_time(traces: Sequence[TorchTrace]) -> None:
 
 def _devices(traces: Sequence[TorchTrace], timelines: Sequence[Timeline]) -> Iterator[_OnDevice]:
     """Each device of each trace on which there are launches. A launch that is in one trace is not looked for in the
-    next: a program may write several."""
+    next: a program may write several.
+    """
     left = dict(enumerate(timelines))
     for trace in traces:
         mine = {at: each for at, each in left.items() if _is_of(trace, each.launch.origin, traces, timelines)}
