@@ -21,7 +21,11 @@ OPTIONS = st.lists(
 
 def agreeing(options: list[Option], shift_ns: int, slack_ns: int) -> int:
     return len(
-        {option.item for option in options if option.least_ns - slack_ns <= shift_ns <= option.most_ns + slack_ns}
+        {
+            option.item
+            for option in options
+            if option.min_shift_ns - slack_ns <= shift_ns <= option.max_shift_ns + slack_ns
+        }
     )
 
 
@@ -35,7 +39,7 @@ def test_the_first_is_where_most_items_agree(options: list[Option], slack_ns: in
 @given(OPTIONS, st.integers(0, 3))
 def test_in_each_as_many_agree_as_it_says(options: list[Option], slack_ns: int) -> None:
     for agreement in agreements(options, slack_ns):
-        for shift_ns in range(agreement.least_ns, agreement.most_ns + 1):
+        for shift_ns in range(agreement.min_shift_ns, agreement.max_shift_ns + 1):
             assert agreeing(options, shift_ns, slack_ns) == agreement.items
 
 

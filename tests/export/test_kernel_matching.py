@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from snapshots import check
 
 from kprof_inject.capture.model import HostReading
-from kprof_inject.export.merging.launch_matching import Captured, LaunchMatching, match, on_trace
+from kprof_inject.export.merging.launch_matching import Captured, LaunchMatching, match, to_trace_time
 from kprof_inject.export.merging.torch_trace import Bar, Span
 from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
 
@@ -74,9 +74,9 @@ def require_truth(made: Program, launches: list[Captured], found: LaunchMatching
         number = made.launches.index(launch)
         assert bar.correlation == made.bars[number].correlation
         assert found.clock is not None
-        assert launch.ran is not None
-        placed = on_trace(found.clock, launch.ran)
-        true_ns = UNIX_NS + (launch.ran.start_ns - TIMER_NS) / (1 + made.drift)
+        assert launch.span is not None
+        placed = to_trace_time(found.clock, launch.span)
+        true_ns = UNIX_NS + (launch.span.start_ns - TIMER_NS) / (1 + made.drift)
         assert abs(placed.start_ns - true_ns) <= found.error_ns + 1
         assert placed.start_ns >= bar.span.start_ns - found.error_ns
         assert placed.end_ns <= bar.span.end_ns + found.error_ns
@@ -142,7 +142,7 @@ def test_a_launch_whose_kernel_is_not_in_the_trace_takes_no_other(count: int = 1
 
 
 def in_graph(launch: Captured) -> Captured:
-    return replace(launch, called=None)
+    return replace(launch, call=None)
 
 
 def test_replays_to_a_beat_are_not_guessed() -> None:
@@ -190,11 +190,11 @@ BAR = Bar("matmul", Span(50_500, 59_500), 0, 7, 0, 7, 1, (4, 1, 1), (128, 1, 1))
 @pytest.mark.parametrize(
     ("case", "launch"),
     [
-        ("no timer readings", replace(LAUNCH, ran=None)),
+        ("no timer readings", replace(LAUNCH, span=None)),
         ("another name", replace(LAUNCH, names=frozenset({"add"}))),
         ("another grid", replace(LAUNCH, grids=frozenset({(8, 1, 1)}))),
         ("64 threads", replace(LAUNCH, threads=64)),
-        ("too long", replace(LAUNCH, ran=Span(1_000, 40_000))),
+        ("too long", replace(LAUNCH, span=Span(1_000, 40_000))),
     ],
 )
 def test_each_refusal_has_its_reason(case: str, launch: Captured) -> None:
@@ -203,7 +203,7 @@ def test_each_refusal_has_its_reason(case: str, launch: Captured) -> None:
 
 
 def test_a_call_before_the_kernel_is_no_reason_to_refuse() -> None:
-    assert not match([replace(LAUNCH, called=Span(100, 200))], [BAR]).refusals
+    assert not match([replace(LAUNCH, call=Span(100, 200))], [BAR]).refusals
 
 
 def test_what_a_trace_does_not_tell_is_no_hindrance() -> None:

@@ -125,7 +125,7 @@ def test_a_trace_that_is_missing_is_looked_for_beside_it(tmp_path: Path) -> None
 
 
 def test_a_trace_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_trace, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(torch_trace, "MAX_BYTES", 1_000)
     (tmp_path / "t.json.gz").write_bytes(gzip.compress(b" " * 5_000))
     with pytest.raises(KprofError, match="too large"):
         read_torch_trace(tmp_path / "t.json.gz")

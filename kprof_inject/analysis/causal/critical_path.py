@@ -5,7 +5,8 @@ barrier, the path continues with the warp that arrived last. Each scope on the p
 up to the CTA's.
 
 Barriers that the compiler adds around shared memory are in no module. They are inferred (``meetings``) from warps that
-leave a scope together, however far apart they arrived."""
+leave a scope together, however far apart they arrived.
+"""
 
 from __future__ import annotations
 

@@ -116,9 +116,11 @@ class IntegerExpr:
         return cls((constant(value),))
 
     def __add__(self, other: IntegerExpr) -> IntegerExpr:
+        """Add two sums."""
         return IntegerExpr.of(*self.parts, *other.parts)
 
     def __neg__(self) -> IntegerExpr:
+        """Negate each part of the sum."""
         return IntegerExpr(tuple(AxisArray(part.axes, -part.values) for part in self.parts))
 
     def __mul__(self, other: IntegerExpr) -> IntegerExpr:
@@ -167,6 +169,7 @@ class Mask:
         return cls() if bit else cls((constant(False),))
 
     def __and__(self, other: Mask) -> Mask:
+        """Return the conjunction of two masks; it is a lower bound if either is."""
         return Mask((*self.factors, *other.factors), self.is_lower_bound or other.is_lower_bound)
 
     def joint(self) -> AxisArray:

@@ -34,6 +34,7 @@ class Arrivals:
     """
 
     def __init__(self, module: Module, region: Region, when: Condition) -> None:
+        """Start with a region whose first block runs under the condition ``when``, without arguments."""
         self._module = module
         self._region = region
         places = {block.label: place for place, block in enumerate(region.blocks)}

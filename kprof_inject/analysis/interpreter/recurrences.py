@@ -68,6 +68,7 @@ class Changes:
     """
 
     def __init__(self, loop: CountedLoop, initial: Sequence[Value]) -> None:
+        """Start with a placeholder for each integer among the ``initial`` values of the first iteration."""
         self.loop = loop
         self.initial = initial
         if len(initial) > _MAX_CARRIED:
@@ -260,6 +261,7 @@ class Steps:
     """The iterations of a ``scf.while``. ``results`` are the values with which each CTA leaves it."""
 
     def __init__(self) -> None:
+        """Start before the first evaluation of the loop's condition."""
         self.results: list[Value] = []
         self._given: list[Sequence[Value]] = []
         self._passed: list[Sequence[Value]] = []

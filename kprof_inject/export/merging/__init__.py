@@ -1,1 +1,1 @@
-"""Our warps in somebody else's trace: that of ``torch.profiler``, or of Proton."""
+"""Addition of our launches to a trace that torch.profiler or Proton wrote."""

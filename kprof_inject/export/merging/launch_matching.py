@@ -1,10 +1,11 @@
-"""Which launch of a capture is which kernel of a trace, and how the device's clock stands to the trace's. Pure.
+"""Matching of a capture's launches to the kernels of a trace, and of the device's clock to the trace's clock.
 
-All is of one device. A kernel may be a launch if it has its name, grid and size, and if its call lies in the time that
-the host took for the launch. A launch's CTAs ran while its kernel did, so each such pair says in which interval the
-offset of the two clocks lies (an option: one of a launch's at most is true). The pairs on which most launches agree are
-the true ones: a trace of Proton's has no calls and a clock of its own, and the replays of a graph have no call in any
-trace. Where several offsets would do as well, nothing is matched.
+Everything here is pure and concerns one device. A kernel is a candidate for a launch if both have the same name, grid
+and size, and if the kernel's call is within the time that the host took for the launch. A launch's CTAs run while its
+kernel does, so each candidate bounds the offset between the two clocks: it is an option, and at most one option of a
+launch is true. The pairs are those of the offset on which most launches agree. Calls would not suffice: Proton's trace
+has none and a clock of its own, and replays of a graph have none in any trace. If several offsets fit equally well,
+nothing is matched.
 """
 
 from __future__ import annotations
@@ -25,49 +26,56 @@ from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """If ``item`` is paired with ``choice``, the shift is from ``least_ns`` to ``most_ns``. There is none if that is
-    the greater one; by how much is how far the pair is from fitting."""
+    """A possible pair of ``item`` and ``choice``, with the bounds that it sets on the shift between the clocks.
+
+    If the minimum exceeds the maximum, no shift fits, and the difference is how far the pair is from fitting.
+    """
 
     item: int
     choice: int
-    least_ns: int
-    most_ns: int
+    min_shift_ns: int
+    max_shift_ns: int
 
     def outside_ns(self, shift_ns: int) -> int:
-        """How much further the interval has to reach for this shift to lie in it."""
-        return max(self.least_ns - shift_ns, shift_ns - self.most_ns, 0)
+        """Return by how much both ends of the interval must move out for it to contain this shift."""
+        return max(self.min_shift_ns - shift_ns, shift_ns - self.max_shift_ns, 0)
 
     def fits(self, shift_ns: int, slack_ns: int) -> bool:
+        """Return whether the interval contains this shift if both its ends move out by ``slack_ns``."""
         return self.outside_ns(shift_ns) <= slack_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """From ``least_ns`` to ``most_ns`` the same ``items`` agree, and no more on either side."""
+    """A range of shifts on which the same number of ``items`` agree, and no more items on either side of it."""
 
     items: int
-    least_ns: int
-    most_ns: int
+    min_shift_ns: int
+    max_shift_ns: int
 
     @property
     def shift_ns(self) -> int:
-        return (self.least_ns + self.most_ns) // 2
+        """The middle of the range."""
+        return (self.min_shift_ns + self.max_shift_ns) // 2
 
 
 def agreements(options: Sequence[Option], slack_ns: int) -> list[Agreement]:
-    """Where more items agree than to either side, if each interval reaches ``slack_ns`` further at both ends: those on
-    which most agree first, then by shift."""
+    """Return the ranges of shifts on which more items agree than on either side.
+
+    Both ends of each option's interval first move out by ``slack_ns``. The range with the most items comes first;
+    ranges with equally many are in ascending order.
+    """
     found = _peaks(options, slack_ns)
-    return sorted(found, key=lambda agreement: (-agreement.items, agreement.least_ns))
+    return sorted(found, key=lambda agreement: (-agreement.items, agreement.min_shift_ns))
 
 
 def _peaks(options: Sequence[Option], slack_ns: int) -> Iterator[Agreement]:
     edges: list[tuple[int, int, int]] = []
     for option in options:
-        least_ns, most_ns = option.least_ns - slack_ns, option.most_ns + slack_ns
-        if least_ns <= most_ns:
-            # At equal times what begins comes first: an interval holds its ends.
-            edges += [(least_ns, 0, option.item), (most_ns, 1, option.item)]
+        min_shift_ns, max_shift_ns = option.min_shift_ns - slack_ns, option.max_shift_ns + slack_ns
+        if min_shift_ns <= max_shift_ns:
+            # At equal times, starts sort before ends: an interval contains both its ends.
+            edges += [(min_shift_ns, 0, option.item), (max_shift_ns, 1, option.item)]
     edges.sort()
     open_options: Counter[int] = Counter()
     rose_at_ns: int | None = None
@@ -85,47 +93,53 @@ def _peaks(options: Sequence[Option], slack_ns: int) -> Iterator[Agreement]:
             open_options[item] += 1
 
 
-# How far the clocks of Kineto and of the host may be apart: both are Unix time, the one by way of CUPTI.
-_CLOCKS_APART_NS = 5_000_000
-# The same of host times alone, which both read from its clock.
-_CALLS_APART_NS = 5_000
-# How far CTAs may lie outside of their kernel, in steps: the least one that loses few launches is taken. The trace's
-# times of a kernel were converted from the device's clock, which need not be a straight line.
+# Kineto's clock and the host's both show Unix time, but Kineto's comes from CUPTI.
+_MAX_CLOCK_DIFFERENCE_NS = 5_000_000
+# The capture and the trace both read a call's times from the host's clock.
+_MAX_CALL_DIFFERENCE_NS = 5_000
+# How far CTAs may be outside their kernel: the trace's times of a kernel are converted from the device's clock, and not
+# always linearly. The smallest slack is used that loses at most ``_MAX_LOST`` of the launches.
 _SLACKS_NS = (0, 1_000, 5_000)
-_FEW = 0.1
-# Pairs to be looked at, if nothing but names tells which belong together: some seconds.
-_MOST_OPTIONS = 2_000_000
-# Another shift is a rival if so many agree on it of those that agree on the best: kernels that the trace lacks make the
-# true one look worse.
-_RIVAL = 0.5
-_MOST_RIVALS = 64
-# Of several shifts, the one near zero has to be so many times nearer than the next.
-_NEARER = 4
-_MOST_ROUNDS = 32
-_MOST_NAMED = 3
+_MAX_LOST = 0.1
+# This many options take some seconds. If neither calls nor clocks are known, each launch has one for every kernel of
+# its name.
+_MAX_OPTIONS = 2_000_000
+# A shift rivals the best one if more than this share as many launches agree on it. Half suffices, because fewer agree
+# on the true shift where the trace lacks kernels.
+_RIVAL_SHARE = 0.5
+_MAX_AGREEMENTS = 64
+# Among rivals, the shift nearest to zero is used only if the next one is farther from zero by more than this factor.
+_MIN_RIVAL_DISTANCE = 4
+_MAX_ROUNDS = 32
+_MAX_NAMED = 3
 
-_SHARED = "matches several kernels, or one that another launch also matches"
+_AMBIGUOUS = "matches several kernels, or one that another launch also matches"
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A launch as its capture has it. A kernel may be called by any of ``names``, and have any of ``grids``.
+    """A launch in a capture; its kernel in the trace may have any of ``names`` and any of ``grids``.
 
-    ``ran`` is from its first CTA's begin to its last one's end on the device's clock, ``called`` is the host's call in
-    Unix time, ``threads`` is how many a CTA has. Each is None if it is unknown, as the call of a graph's replay is."""
+    ``span`` is from the start of the first CTA to the end of the last one, on the device's clock. ``call`` is the
+    host's call, in Unix time. ``threads`` is the number of threads of a CTA. Each of the three is None if it is
+    unknown; the call of a graph's replay is.
+    """
 
     names: frozenset[str]
     grids: frozenset[tuple[int, ...]]
     threads: int | None
     stream: int
-    ran: Span | None
-    called: Span | None
+    span: Span | None
+    call: Span | None
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchMatch:
-    """The launch and the bar, by their places in what was given. ``outside_ns`` is how far the launch's CTAs lie
-    outside of the bar, by the clock that was found. ``by_call``: the host's call speaks for it, not its time alone."""
+    """A pair of a launch and a bar, as indices of the sequences given to ``match``.
+
+    ``outside_ns`` is how far the launch's CTAs are outside the bar, by the fitted clock. ``by_call`` is true if the
+    host's call supports the match, too, and not only the time of the kernel.
+    """
 
     launch: int
     bar: int
@@ -136,7 +150,7 @@ class LaunchMatch:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A launch that has no bar, and why: words that follow *it*."""
+    """A launch without a bar, and the reason: a phrase that continues "it"."""
 
     launch: int
     reason: str
@@ -144,8 +158,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class LaunchMatching:
-    """``clock`` takes the device's clock to the trace's; None if nothing was matched. At the matched launches it is off
-    by ``error_ns`` at most, as far as their bars can tell."""
+    """Result of ``match`` for all launches of a device.
+
+    ``clock`` converts the device's times to the trace's; it is None if nothing was matched. ``error_ns`` is its maximum
+    error at the matched launches, as far as their bars bound it.
+    """
 
     matches: tuple[LaunchMatch, ...]
     refusals: tuple[Refusal, ...]
@@ -154,76 +171,84 @@ class LaunchMatching:
 
 
 def match(launches: Sequence[Captured], bars: Sequence[Bar], prior: HostClock | None = None) -> LaunchMatching:
-    """``prior`` takes the device's clock to the trace's, within some milliseconds; None if that is unknown. Launches
-    and bars may be in any order."""
-    candidates, refusals = _candidates(launches, bars, prior)
-    if sum(map(len, candidates.values())) > _MOST_OPTIONS:
-        return _nothing(refusals, candidates, "has too many candidates with its name")
-    found = _matched(launches, bars, candidates, prior)
-    sure = {at: choices[0] for at, choices in candidates.items() if len(choices) == 1}
-    if isinstance(found, str) or 2 * len(found.matches) < len(sure):
-        # The clocks drift apart by more than a kernel's length, and nobody has said how much.
-        again = _matched(launches, bars, candidates, _fitted(launches, bars, sure, 0))
-        if not isinstance(again, str) and (isinstance(found, str) or len(again.matches) > len(found.matches)):
-            found = again
+    """Match launches to bars, both of one device and in any order.
+
+    ``prior`` converts the device's times to the trace's, correct to some milliseconds; None if no such clock is known.
+    """
+    candidates, refusals = _find_candidates(launches, bars, prior)
+    if sum(map(len, candidates.values())) > _MAX_OPTIONS:
+        return _no_matches(refusals, candidates, "has too many candidates with its name")
+    found = _match_candidates(launches, bars, candidates, prior)
+    only_choices = {at: choices[0] for at, choices in candidates.items() if len(choices) == 1}
+    if isinstance(found, str) or 2 * len(found.matches) < len(only_choices):
+        # The clocks may drift apart by more than a kernel's length. The launches with one candidate show the drift.
+        refined = _match_candidates(launches, bars, candidates, _fit_clock(launches, bars, only_choices, 0))
+        if not isinstance(refined, str) and (isinstance(found, str) or len(refined.matches) > len(found.matches)):
+            found = refined
     if isinstance(found, str):
-        return _nothing(refusals, candidates, found)
-    return replace(found, refusals=_listed(refusals | {each.launch: each.reason for each in found.refusals}))
+        return _no_matches(refusals, candidates, found)
+    return replace(found, refusals=_sorted_refusals(refusals | {each.launch: each.reason for each in found.refusals}))
 
 
-def _matched(
+def _match_candidates(
     launches: Sequence[Captured],
     bars: Sequence[Bar],
     candidates: Mapping[int, Sequence[int]],
     prior: HostClock | None,
 ) -> LaunchMatching | str:
-    """The launches that have candidates, or why none of them can be matched."""
+    """Match the launches that have candidates, or return the reason why none of them can be matched."""
     options = list(_options(launches, bars, candidates, prior))
     slack_ns, found = _best_agreements(options)
     if not found:
         return "took longer than every candidate kernel"
-    shift_ns = _decided(options, found, slack_ns, near_zero=prior is not None)
+    shift_ns = _choose_shift(options, found, slack_ns, near_zero=prior is not None)
     if shift_ns is None:
         return "matches several kernels of its name equally well, and no host call decides which"
-    pairs = _one_to_one(launches, bars, options, shift_ns, slack_ns)
-    clock = _fitted(launches, bars, pairs, slack_ns)
-    for _ in range(_MOST_ROUNDS):
-        again = _one_to_one(launches, bars, list(_options(launches, bars, candidates, clock)), 0, slack_ns)
-        if not again or again == pairs:
+    pairs = _unique_pairs(launches, bars, options, shift_ns, slack_ns)
+    clock = _fit_clock(launches, bars, pairs, slack_ns)
+    for _ in range(_MAX_ROUNDS):
+        refined = _unique_pairs(launches, bars, list(_options(launches, bars, candidates, clock)), 0, slack_ns)
+        if not refined or refined == pairs:
             break
-        pairs, clock = again, _fitted(launches, bars, again, slack_ns)
+        pairs, clock = refined, _fit_clock(launches, bars, refined, slack_ns)
     if clock is None:
-        return _SHARED
+        return _AMBIGUOUS
     matches = tuple(_matches(launches, bars, candidates, pairs, clock))
     refusals = {
-        at: _why_not(launches[at], [bars[bar] for bar in choices], clock, slack_ns)
+        at: _refusal_reason(launches[at], [bars[bar] for bar in choices], clock, slack_ns)
         for at, choices in candidates.items()
         if at not in pairs
     }
-    times_ns = [time_ns for at in pairs if (ran := launches[at].ran) for time_ns in (ran.start_ns, ran.end_ns)]
+    times_ns: list[int] = []
+    for at in pairs:
+        if span := launches[at].span:
+            times_ns += [span.start_ns, span.end_ns]
     error_ns = max(clock.error_ns(min(times_ns), max(times_ns)), *(each.outside_ns for each in matches))
-    return LaunchMatching(matches, _listed(refusals), clock, error_ns)
+    return LaunchMatching(matches, _sorted_refusals(refusals), clock, error_ns)
 
 
-def on_trace(clock: HostClock | None, ran: Span) -> Span:
-    """A time on the device's clock by the trace's; as it is, if it is not known how these stand to each other."""
+def to_trace_time(clock: HostClock | None, span: Span) -> Span:
+    """Convert a time on the device's clock to the trace's; without a ``clock``, return it unchanged."""
     if clock is None:
-        return ran
-    start_ns, end_ns = clock.to_host_ns(np.array([ran.start_ns, ran.end_ns], dtype=np.int64)).tolist()
+        return span
+    start_ns, end_ns = clock.to_host_ns(np.array([span.start_ns, span.end_ns], dtype=np.int64)).tolist()
     return Span(start_ns, end_ns)
 
 
-def _nothing(refusals: dict[int, str], others: Mapping[int, Sequence[int]], reason: str) -> LaunchMatching:
-    return LaunchMatching((), _listed(refusals | dict.fromkeys(others, reason)), None, 0)
+def _no_matches(refusals: dict[int, str], candidates: Mapping[int, Sequence[int]], reason: str) -> LaunchMatching:
+    return LaunchMatching((), _sorted_refusals(refusals | dict.fromkeys(candidates, reason)), None, 0)
 
 
-def _listed(refusals: dict[int, str]) -> tuple[Refusal, ...]:
+def _sorted_refusals(refusals: dict[int, str]) -> tuple[Refusal, ...]:
     return tuple(Refusal(at, reason) for at, reason in sorted(refusals.items()))
 
 
 @dataclass(frozen=True, slots=True)
-class _Alike:
-    """Bars that a launch may be by what they are: by when they begin and, if all of them are known, by their calls."""
+class _SameKind:
+    """Bars of one name, grid and size, as indices of ``bars``.
+
+    ``by_start`` has them sorted by start. ``by_call`` has them sorted by call; it is empty unless all calls are known.
+    """
 
     bars: Sequence[Bar]
     by_start: Sequence[int]
@@ -232,7 +257,7 @@ class _Alike:
     calls_ns: Sequence[int]
 
     @classmethod
-    def of(cls, bars: Sequence[Bar], found: Sequence[int]) -> _Alike:
+    def of(cls, bars: Sequence[Bar], found: Sequence[int]) -> _SameKind:
         by_start = sorted(found, key=lambda at: bars[at].span.start_ns)
         called = sorted((call.start_ns, at) for at in found if (call := bars[at].call) is not None)
         if len(called) < len(found):
@@ -240,82 +265,88 @@ class _Alike:
         starts_ns = [bars[at].span.start_ns for at in by_start]
         return cls(bars, by_start, starts_ns, [at for _, at in called], [call_ns for call_ns, _ in called])
 
-    def near(self, launch: Captured, ran: Span, prior: HostClock | None) -> Sequence[int]:
-        """Those that it may be by the clocks, too, as far as these are known."""
+    def near(self, launch: Captured, span: Span, prior: HostClock | None) -> Sequence[int]:
+        """Return the bars that fit the launch's call and time, too, as far as these are known."""
         found = self.by_start
-        if launch.called is not None and self.by_call:
-            first_ns, last_ns = launch.called.start_ns - _CALLS_APART_NS, launch.called.end_ns + _CALLS_APART_NS
-            found = self.by_call[_between(self.calls_ns, first_ns, last_ns)]
+        if launch.call is not None and self.by_call:
+            first_ns = launch.call.start_ns - _MAX_CALL_DIFFERENCE_NS
+            last_ns = launch.call.end_ns + _MAX_CALL_DIFFERENCE_NS
+            found = self.by_call[_slice_between(self.calls_ns, first_ns, last_ns)]
         elif prior is not None:
-            error_ns = prior.error_ns(ran.start_ns, ran.end_ns) + _CLOCKS_APART_NS
-            begin_ns = on_trace(prior, ran).start_ns
-            found = self.by_start[_between(self.starts_ns, begin_ns - error_ns, begin_ns + error_ns)]
-        return [at for at in found if _may_be_called(launch.called, self.bars[at].call)]
+            error_ns = prior.error_ns(span.start_ns, span.end_ns) + _MAX_CLOCK_DIFFERENCE_NS
+            start_ns = to_trace_time(prior, span).start_ns
+            found = self.by_start[_slice_between(self.starts_ns, start_ns - error_ns, start_ns + error_ns)]
+        return [at for at in found if _may_be_same_call(launch.call, self.bars[at].call)]
 
-    def why_none(self, launch: Captured) -> str:
-        """Of a launch that none is near."""
+    def refusal_reason(self, launch: Captured) -> str:
+        """Return why a launch has no candidate, if no bar is near it."""
         reason = "ran at a time at which the trace has no kernel of its name and grid, by the host's clock"
-        if launch.called is None or not self.calls_ns:
+        call = launch.call
+        if call is None or not self.calls_ns:
             return reason
-        apart_ns = min(max(launch.called.start_ns - at, at - launch.called.end_ns) for at in self.calls_ns)
+        apart_ns = min(max(call.start_ns - call_ns, call_ns - call.end_ns) for call_ns in self.calls_ns)
         return f"{reason}: the nearest call is {time_text(apart_ns)} away"
 
 
-def _may_be_called(ours: Span | None, theirs: Span | None) -> bool:
-    """Whether a call in the trace lies in the time that the host took for a launch; so it may if one is unknown."""
-    return (
-        ours is None
-        or theirs is None
-        or (ours.start_ns - _CALLS_APART_NS <= theirs.start_ns and theirs.end_ns <= ours.end_ns + _CALLS_APART_NS)
-    )
+def _may_be_same_call(launch_call: Span | None, bar_call: Span | None) -> bool:
+    """Return whether a bar's call is within the time that the host took for a launch, or one of them is unknown."""
+    if launch_call is None or bar_call is None:
+        return True
+    first_ns = launch_call.start_ns - _MAX_CALL_DIFFERENCE_NS
+    last_ns = launch_call.end_ns + _MAX_CALL_DIFFERENCE_NS
+    return first_ns <= bar_call.start_ns and bar_call.end_ns <= last_ns
 
 
-def _between(ascending: Sequence[int], least: int, most: int) -> slice:
-    return slice(bisect_left(ascending, least), bisect_right(ascending, most))
+def _slice_between(ascending: Sequence[int], first: int, last: int) -> slice:
+    return slice(bisect_left(ascending, first), bisect_right(ascending, last))
 
 
-def _candidates(
+def _find_candidates(
     launches: Sequence[Captured], bars: Sequence[Bar], prior: HostClock | None
 ) -> tuple[dict[int, Sequence[int]], dict[int, str]]:
-    """For each launch the bars that it may be, and why others have none."""
+    """Return the candidate bars of each launch, and for launches without any the reason."""
     by_name: defaultdict[str, list[int]] = defaultdict(list)
     for at, bar in enumerate(bars):
         by_name[bar.name].append(at)
-    kinds: dict[tuple[object, ...], _Alike | str] = {}
+    kinds: dict[tuple[object, ...], _SameKind | str] = {}
     candidates: dict[int, Sequence[int]] = {}
     refusals: dict[int, str] = {}
     for at, launch in enumerate(launches):
         kind = launch.names, launch.grids, launch.threads
         if kind not in kinds:
-            kinds[kind] = _alike(launch, bars, [bar for name in sorted(launch.names) for bar in by_name[name]])
-        alike = kinds[kind]
-        if launch.ran is None:
+            named = [bar for name in sorted(launch.names) for bar in by_name[name]]
+            kinds[kind] = _find_same_kind(launch, bars, named)
+        same_kind = kinds[kind]
+        if launch.span is None:
             refusals[at] = "has no CTA with timer readings"
-        elif isinstance(alike, str):
-            refusals[at] = alike
-        elif near := alike.near(launch, launch.ran, prior):
+        elif isinstance(same_kind, str):
+            refusals[at] = same_kind
+        elif near := same_kind.near(launch, launch.span, prior):
             candidates[at] = near
         else:
-            refusals[at] = alike.why_none(launch)
+            refusals[at] = same_kind.refusal_reason(launch)
     return candidates, refusals
 
 
-def _alike(launch: Captured, bars: Sequence[Bar], named: Sequence[int]) -> _Alike | str:
-    """Those that it may be by what they are, or why there are none. What a trace does not tell fits."""
+def _find_same_kind(launch: Captured, bars: Sequence[Bar], named: Sequence[int]) -> _SameKind | str:
+    """Return the bars among ``named`` that have the launch's grid and size, or the reason why there are none.
+
+    A bar whose grid or size is not in the trace is included.
+    """
     if not named:
         return "has no kernel of its name in the trace"
     same_grid = [at for at in named if bars[at].grid is None or bars[at].grid in launch.grids]
     if not same_grid:
-        others = sorted({"x".join(map(str, bars[at].grid or ())) for at in named})
-        return f"has a different grid from the kernels of its name: {listed(others, _MOST_NAMED)}"
+        grids = sorted({"x".join(map(str, bars[at].grid or ())) for at in named})
+        return f"has a different grid from the kernels of its name: {listed(grids, _MAX_NAMED)}"
     same = [at for at in same_grid if bars[at].block is None or launch.threads in (None, prod(bars[at].block or ()))]
     if not same:
-        others = sorted({str(prod(bars[at].block or ())) for at in same_grid})
+        threads = sorted({str(prod(bars[at].block or ())) for at in same_grid})
         return (
             f"has {launch.threads} threads per CTA, but the kernels of its name and grid have "
-            f"{listed(others, _MOST_NAMED)}"
+            f"{listed(threads, _MAX_NAMED)}"
         )
-    return _Alike.of(bars, same)
+    return _SameKind.of(bars, same)
 
 
 def _options(
@@ -324,89 +355,102 @@ def _options(
     candidates: Mapping[int, Sequence[int]],
     clock: HostClock | None,
 ) -> Iterator[Option]:
-    """By how much the trace's clock may be ahead of ``clock``."""
-    for at, found in candidates.items():
-        if ran := launches[at].ran:
-            placed = on_trace(clock, ran)
-            for bar in found:
-                span = bars[bar].span
-                yield Option(at, bar, span.start_ns - placed.start_ns, span.end_ns - placed.end_ns)
+    """Yield an option for each launch and candidate; its shift is how far the trace's clock is ahead of ``clock``."""
+    for at, choices in candidates.items():
+        if span := launches[at].span:
+            placed = to_trace_time(clock, span)
+            for bar in choices:
+                bar_span = bars[bar].span
+                yield Option(at, bar, bar_span.start_ns - placed.start_ns, bar_span.end_ns - placed.end_ns)
 
 
 def _best_agreements(options: Sequence[Option]) -> tuple[int, list[Agreement]]:
-    """The least slack that loses few launches, and where they agree with it."""
+    """Return the smallest slack that loses few launches, and the agreements with it."""
     found = [(slack_ns, agreements(options, slack_ns)) for slack_ns in _SLACKS_NS]
-    most = max((all_agree[0].items for _, all_agree in found if all_agree), default=0)
-    for slack_ns, all_agree in found:
-        if all_agree and all_agree[0].items >= (1 - _FEW) * most:
-            return slack_ns, all_agree
+    max_items = max((ranked[0].items for _, ranked in found if ranked), default=0)
+    for slack_ns, ranked in found:
+        if ranked and ranked[0].items >= (1 - _MAX_LOST) * max_items:
+            return slack_ns, ranked
     return 0, []
 
 
-def _decided(options: Sequence[Option], found: Sequence[Agreement], slack_ns: int, *, near_zero: bool) -> int | None:
-    """The shift to go by; None if nothing tells several apart. ``near_zero`` says that the true one is."""
-    best, *others = found[:_MOST_RIVALS]
-    chosen = _chosen(options, best, slack_ns)
+def _choose_shift(
+    options: Sequence[Option], found: Sequence[Agreement], slack_ns: int, *, near_zero: bool
+) -> int | None:
+    """Return the shift to use, or None if several are equally plausible.
+
+    ``near_zero`` is true if the true shift is known to be near zero.
+    """
+    best, *others = found[:_MAX_AGREEMENTS]
+    best_pairs = _pairs_at(options, best, slack_ns)
     rivals = [best]
     for other in others:
-        pairs = _chosen(options, other, slack_ns)
-        # Where the clocks drift, other launches agree on another shift, and that is no contradiction.
-        otherwise = sum(bar != pairs.get(at, bar) for at, bar in chosen.items())
-        if other.items > _RIVAL * best.items and 2 * otherwise > len(chosen):
+        pairs = _pairs_at(options, other, slack_ns)
+        # If the clocks drift, other launches agree on another shift. Only a shift that pairs the same launches with
+        # other bars contradicts the best one.
+        contradictions = sum(bar != pairs.get(at, bar) for at, bar in best_pairs.items())
+        if other.items > _RIVAL_SHARE * best.items and 2 * contradictions > len(best_pairs):
             rivals.append(other)
     rivals.sort(key=lambda rival: abs(rival.shift_ns))
     nearest = rivals[0]
-    if len(rivals) > 1 and not (near_zero and _NEARER * abs(nearest.shift_ns) < abs(rivals[1].shift_ns)):
+    if len(rivals) > 1 and not (near_zero and _MIN_RIVAL_DISTANCE * abs(nearest.shift_ns) < abs(rivals[1].shift_ns)):
         return None
     return nearest.shift_ns
 
 
-def _chosen(options: Sequence[Option], agreement: Agreement, slack_ns: int) -> dict[int, int]:
-    """Of each launch a bar that it fits."""
+def _pairs_at(options: Sequence[Option], agreement: Agreement, slack_ns: int) -> dict[int, int]:
+    """Return a bar that fits at this shift for each launch that has one."""
     return {option.item: option.choice for option in options if option.fits(agreement.shift_ns, slack_ns)}
 
 
-def _one_to_one(
+def _unique_pairs(
     launches: Sequence[Captured], bars: Sequence[Bar], options: Sequence[Option], shift_ns: int, slack_ns: int
 ) -> dict[int, int]:
-    """The bar of each launch that fits one alone, and shares it with no other launch. Of kernels that ran at the same
-    time, the one counts that is on the stream of the launch's others."""
+    """Return the bar of each launch that fits exactly one, unless another launch has the same bar.
+
+    A launch may fit several kernels that ran at the same time. Of these, only those count whose stream in the trace is
+    the usual one for the launch's stream, judged by the launches that fit one kernel.
+    """
     fitting: defaultdict[int, list[int]] = defaultdict(list)
     for option in options:
         if option.fits(shift_ns, slack_ns):
             fitting[option.item].append(option.choice)
     streams: defaultdict[int, Counter[int | None]] = defaultdict(Counter)
-    for at, found in fitting.items():
-        if len(found) == 1:
-            streams[launches[at].stream][bars[found[0]].stream] += 1
+    for at, choices in fitting.items():
+        if len(choices) == 1:
+            streams[launches[at].stream][bars[choices[0]].stream] += 1
     pairs = {}
-    for at, found in fitting.items():
-        if len(found) > 1 and (known := streams[launches[at].stream]):
-            usual = known.most_common(1)[0][0]
-            found = [bar for bar in found if bars[bar].stream == usual]
-        if len(found) == 1:
-            pairs[at] = found[0]
-    taken = Counter(pairs.values())
-    return {at: bar for at, bar in pairs.items() if taken[bar] == 1}
+    for at, choices in fitting.items():
+        counts = streams[launches[at].stream]
+        if len(choices) > 1 and counts:
+            usual_stream = counts.most_common(1)[0][0]
+            choices = [bar for bar in choices if bars[bar].stream == usual_stream]
+        if len(choices) == 1:
+            pairs[at] = choices[0]
+    uses = Counter(pairs.values())
+    return {at: bar for at, bar in pairs.items() if uses[bar] == 1}
 
 
-def _fitted(
+def _fit_clock(
     launches: Sequence[Captured], bars: Sequence[Bar], pairs: Mapping[int, int], slack_ns: int
 ) -> HostClock | None:
-    """The clock that all pairs allow. Each is a reading: somewhere in its bar, its CTAs ran."""
+    """Fit a clock that all pairs allow; None if there are none.
+
+    Each pair is a reading: the CTAs ran somewhere within the bar.
+    """
     readings = []
     for at, bar in pairs.items():
-        if ran := launches[at].ran:
-            span = bars[bar].span
-            middle_ns = (ran.start_ns + ran.end_ns) // 2
-            offset_ns = (span.start_ns - ran.start_ns + span.end_ns - ran.end_ns) // 2
-            room_ns = (span.end_ns - span.start_ns) - (ran.end_ns - ran.start_ns)
+        if span := launches[at].span:
+            bar_span = bars[bar].span
+            middle_ns = (span.start_ns + span.end_ns) // 2
+            offset_ns = (bar_span.start_ns - span.start_ns + bar_span.end_ns - span.end_ns) // 2
+            room_ns = (bar_span.end_ns - bar_span.start_ns) - (span.end_ns - span.start_ns)
             readings.append(HostReading(0, middle_ns + offset_ns, middle_ns, max(room_ns // 2 + slack_ns, 0)))
     return fit_host_clock(sorted(readings, key=lambda reading: reading.device_ns))
 
 
-def _outside_ns(ran: Span, bar: Bar, clock: HostClock) -> int:
-    placed = on_trace(clock, ran)
+def _outside_ns(span: Span, bar: Bar, clock: HostClock) -> int:
+    placed = to_trace_time(clock, span)
     return max(bar.span.start_ns - placed.start_ns, placed.end_ns - bar.span.end_ns, 0)
 
 
@@ -418,18 +462,18 @@ def _matches(
     clock: HostClock,
 ) -> Iterator[LaunchMatch]:
     for at, bar in sorted(pairs.items()):
-        if ran := launches[at].ran:
-            few = len(candidates[at]) == 1
-            reason = "the only kernel of its name then" if few else f"by its time, of {len(candidates[at])} kernels"
-            by_call = launches[at].called is not None and bars[bar].call is not None
+        if span := launches[at].span:
+            is_only = len(candidates[at]) == 1
+            reason = "the only kernel of its name then" if is_only else f"by its time, of {len(candidates[at])} kernels"
+            by_call = launches[at].call is not None and bars[bar].call is not None
             reason = f"{reason}, and by its call" if by_call else reason
-            yield LaunchMatch(at, bar, reason, _outside_ns(ran, bars[bar], clock), by_call)
+            yield LaunchMatch(at, bar, reason, _outside_ns(span, bars[bar], clock), by_call)
 
 
-def _why_not(launch: Captured, candidates: Sequence[Bar], clock: HostClock, slack_ns: int) -> str:
-    if launch.ran is None:
+def _refusal_reason(launch: Captured, candidates: Sequence[Bar], clock: HostClock, slack_ns: int) -> str:
+    if launch.span is None:
         return "has no CTA with timer readings"
-    outside_ns = min(_outside_ns(launch.ran, bar, clock) for bar in candidates)
+    outside_ns = min(_outside_ns(launch.span, bar, clock) for bar in candidates)
     if outside_ns <= slack_ns:
-        return _SHARED
+        return _AMBIGUOUS
     return f"would lie {time_text(outside_ns)} outside the nearest kernel of its name"

@@ -1,8 +1,8 @@
-"""Writes a trace of ``torch.profiler`` with our launches in it.
+"""Writer of a trace of ``torch.profiler`` with our launches in it.
 
-The first trace is kept byte for byte, with our events behind its own and a key beside them. A launch is a process that
-stands where its GPU does. It and its scopes have the ``correlation`` of their kernel, and an arrow leads to it from the
-kernel's bar. Several traces become one, whose times count from the first's base.
+The bytes of the first trace are kept. Our events follow its own, and a summary follows the events. A launch is a
+process next to its GPU. The launch and its scopes have the ``correlation`` of their kernel, and an arrow leads from the
+kernel's bar to the launch. Several traces become one, whose times count from the base of the first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kprof_inject.export.hooks import Hook
 from kprof_inject.export.merging.launch_matching import LaunchMatch
 from kprof_inject.export.merging.torch_trace import (
     ARROW_IDS,
-    OURS,
+    SUMMARY_KEY,
     Bar,
     TorchTrace,
     member_spans,
@@ -43,20 +43,23 @@ _CHUNK_EVENTS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Renumbering:
-    """``pids`` has the new name of each process that needs one, ``ids_from`` is what to add to the number of an arrow,
-    ``later_ns`` to a time. ``mark`` is put behind an arrow's id that is text."""
+    """New numbers and times for the events of a trace.
+
+    ``pids`` has the new ID of each process that needs one. ``id_offset`` is added to the numeric ID of an arrow, and
+    ``id_suffix`` is appended to one that is text. ``offset_ns`` is added to times.
+    """
 
     pids: Mapping[int | str, int | str]
-    ids_from: int
-    later_ns: int
-    mark: str
+    id_offset: int
+    offset_ns: int
+    id_suffix: str
 
 
 def renumbered_events(trace: TorchTrace, numbers: Renumbering) -> Iterator[bytes]:
     """Yield all events of another trace, each with a comma before it, in chunks.
 
-    Traces number their processes and arrows as they like: each GPU is process 0 to its own rank. Only these numbers are
-    changed, and times where the two count from different bases; all else keeps its text.
+    Traces number processes and arrows independently: in the trace of each rank, its own GPU is process 0. Only these
+    numbers change, and times if the traces have different bases; all else keeps its text.
     """
     chunk: list[str] = []
     for begin, end, event in trace.events():
@@ -86,15 +89,15 @@ def _changes(event: Mapping[str, object], numbers: Renumbering) -> Iterator[tupl
     for name in ARROW_IDS:
         number = event.get(name)
         if isinstance(number, int):
-            yield name, str(number + numbers.ids_from)
+            yield name, str(number + numbers.id_offset)
         elif isinstance(number, str):
-            yield name, json.dumps(number + numbers.mark)
+            yield name, json.dumps(number + numbers.id_suffix)
     at_ns = nanoseconds(event.get("ts"))
-    if numbers.later_ns and at_ns is not None:
-        yield "ts", f"{Decimal(at_ns + numbers.later_ns) / 1000:.3f}"
+    if numbers.offset_ns and at_ns is not None:
+        yield "ts", f"{Decimal(at_ns + numbers.offset_ns) / 1000:.3f}"
 
 
-# Beyond the ids of Linux (``/proc/sys/kernel/pid_max`` is 2^22 at most), so that ours look like no process.
+# Above Linux's process IDs (``/proc/sys/kernel/pid_max`` is at most 2^22), so that ours equal none of them.
 _FIRST_ID = 1 << 23
 _ALIGNMENT = "the trace that it was merged into"
 _CHUNK_CHARACTERS = 1 << 22
@@ -102,8 +105,11 @@ _CHUNK_CHARACTERS = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class MatchedLaunch:
-    """A launch and its bar. ``clock`` takes its device's clock to its trace's, ``error_ns`` is how far that is off;
-    ``place_name`` says of which process and device it is, empty where there is only one."""
+    """A launch and its bar.
+
+    ``clock`` converts the times of the launch's device to those of its trace, with an error of at most ``error_ns``.
+    ``place_name`` names the process and device of the launch; it is empty if there is only one place.
+    """
 
     timeline: Timeline
     place_name: str
@@ -115,7 +121,7 @@ class MatchedLaunch:
 
 @dataclass(frozen=True, slots=True)
 class TracePart:
-    """A trace, and the launches that are in it."""
+    """A trace, and the launches that were matched to it."""
 
     trace: TorchTrace
     launches: Sequence[MatchedLaunch]
@@ -128,31 +134,37 @@ def merged_trace(
     run: JobRunner = in_turn,
     hooks: Sequence[Hook] = (),
 ) -> Iterator[bytes]:
-    """The file's bytes, in chunks. ``facts`` is what to say of the merging as a whole."""
+    """Yield the bytes of the merged file, in chunks.
+
+    ``facts`` are the summary's facts about the whole merge; those of each launch are added to them.
+    """
     first = parts[0].trace
     numbers = _Numbers.of([part.trace for part in parts])
     placed = list(_placed(parts, numbers))
     drawn = [each.processes(layout, hooks) for each in placed]
     ids = sum(process.ids for processes in drawn for process in processes)
-    ours = sections(drawn, _first_free(numbers.taken, ids))
+    ours = sections(drawn, _first_free(numbers.used_ids, ids))
     yield from _chunks(first.text, 0, first.events_end)
-    for part, renumbering in zip(parts[1:], numbers.others, strict=True):
+    for part, renumbering in zip(parts[1:], numbers.renumberings, strict=True):
         yield from renumbered_events(part.trace, renumbering)
     if len(parts) > 1:
-        yield from _names_of_ranks(parts, numbers)
+        yield from _rank_names(parts, numbers)
     for each in placed:
-        yield each.departure()
+        yield each.arrow_start()
     yield from run([partial(events_in, section) for section in ours])
     bracket = first.text.index("]", first.events_end) + 1
     yield packed_text(first.text[first.events_end : bracket])
-    yield b',\n"%b":%b' % (OURS.encode(), json_text(facts | {"launches": [each.facts() for each in placed]}))
+    yield b',\n"%b":%b' % (SUMMARY_KEY.encode(), json_text(facts | {"launches": [each.facts() for each in placed]}))
     yield from _chunks(first.text, bracket, len(first.text))
 
 
 @dataclass(frozen=True, slots=True)
-class _PlacedEvent:
-    """A launch as it is drawn: its bar's process as it is called in the merged trace, where that stands, and the arrow
-    from there."""
+class _DrawnLaunch:
+    """A launch with its place in the merged trace.
+
+    ``pid`` is the new ID of the bar's process, ``position`` is the sort index of that process (None if the trace has
+    none), and ``arrow`` leads from the bar to the launch. ``zero_ns`` is the base of the merged trace.
+    """
 
     launch: MatchedLaunch
     zero_ns: int
@@ -168,12 +180,12 @@ class _PlacedEvent:
 
     def processes(self, layout: TrackLayout, hooks: Sequence[Hook]) -> list[DrawnProcess]:
         correlation = self.launch.bar.correlation
-        told = () if correlation is None else (("correlation", correlation),)
-        own = LaunchHooks(hooks, self.arrow.id)
-        return list(launch_processes(self._placed, layout, self.arrow, told, self.position, hooks=own))
+        shared_args = () if correlation is None else (("correlation", correlation),)
+        launch_hooks = LaunchHooks(hooks, self.arrow.id)
+        return list(launch_processes(self._placed, layout, self.arrow, shared_args, self.position, hooks=launch_hooks))
 
-    def departure(self) -> bytes:
-        """Where the arrow leaves: at the bar's begin."""
+    def arrow_start(self) -> bytes:
+        """Return the event for the start of the arrow, at the start of the bar."""
         place = b'"pid":%b,"tid":%b' % (json_text(self.pid), json_text(self.launch.bar.tid))
         microseconds = b"%d.%03d" % divmod(self.arrow.leaves_ns, 1000)
         return b',\n{"ph":"s","cat":"arrow","name":"launch","id":%d,%b,"ts":%b}' % (self.arrow.id, place, microseconds)
@@ -188,14 +200,14 @@ class _PlacedEvent:
         }
 
 
-def _placed(parts: Sequence[TracePart], numbers: _Numbers) -> Iterator[_PlacedEvent]:
+def _placed(parts: Sequence[TracePart], numbers: _Numbers) -> Iterator[_DrawnLaunch]:
     zero_ns = parts[0].trace.base_ns
     arrows = count(1)
     for number, part in enumerate(parts):
         for launch in part.launches:
             position = part.trace.sort_indices.get(launch.bar.pid)
             arrow = Arrow(next(arrows), launch.bar.span.start_ns - zero_ns)
-            yield _PlacedEvent(launch, zero_ns, numbers.pid(number, launch.bar.pid), position, arrow)
+            yield _DrawnLaunch(launch, zero_ns, numbers.pid(number, launch.bar.pid), position, arrow)
 
 
 def _chunks(text: str, begin: int, end: int) -> Iterator[bytes]:
@@ -205,46 +217,52 @@ def _chunks(text: str, begin: int, end: int) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """What is renumbered of each trace but the first, and all numbers that processes and threads have then."""
+    """Renumbering of each trace but the first, and all IDs that processes and threads then have."""
 
-    others: Sequence[Renumbering]
-    taken: frozenset[int]
+    renumberings: Sequence[Renumbering]
+    used_ids: frozenset[int]
 
     @classmethod
     def of(cls, traces: Sequence[TorchTrace]) -> _Numbers:
-        pids, taken = set(traces[0].pids), set(traces[0].ids)
-        ids_from = traces[0].highest_arrow
-        others = []
+        pids, used_ids = set(traces[0].pids), set(traces[0].ids)
+        id_offset = traces[0].highest_arrow
+        renumberings = []
         for trace in traces[1:]:
-            taken |= trace.ids
-            renamed: dict[int | str, int | str] = {}
+            used_ids |= trace.ids
+            suffix = f" ({trace.who})"
+            new_pids: dict[int | str, int | str] = {}
             for pid in sorted(trace.pids & pids, key=str):
-                new = f"{pid} ({trace.who})" if isinstance(pid, str) else _first_free(taken, 1)
-                renamed[pid] = new
-                taken |= {new} if isinstance(new, int) else set()
-            pids |= {renamed.get(pid, pid) for pid in trace.pids}
-            others.append(Renumbering(renamed, ids_from, trace.base_ns - traces[0].base_ns, f" ({trace.who})"))
-            ids_from += trace.highest_arrow
-        return cls(others, frozenset(taken))
+                if isinstance(pid, str):
+                    new_pids[pid] = pid + suffix
+                else:
+                    free_id = _first_free(used_ids, 1)
+                    new_pids[pid] = free_id
+                    used_ids.add(free_id)
+            pids |= {new_pids.get(pid, pid) for pid in trace.pids}
+            renumberings.append(Renumbering(new_pids, id_offset, trace.base_ns - traces[0].base_ns, suffix))
+            id_offset += trace.highest_arrow
+        return cls(renumberings, frozenset(used_ids))
 
     def pid(self, part: int, pid: int | str) -> int | str:
-        """What a process of that trace is called in the merged one."""
-        return self.others[part - 1].pids.get(pid, pid) if part else pid
+        """Return the ID that a process of trace number ``part`` has in the merged trace."""
+        return self.renumberings[part - 1].pids.get(pid, pid) if part else pid
 
 
-def _first_free(taken: frozenset[int] | set[int], count: int) -> int:
-    """The first of so many numbers in a row of which none is taken."""
+def _first_free(used_ids: frozenset[int] | set[int], count: int) -> int:
+    """Return the first of ``count`` consecutive IDs that are all unused."""
     first = _FIRST_ID
-    for number in sorted(number for number in taken if number >= first):
+    for number in sorted(number for number in used_ids if number >= first):
         if number >= first + count:
             break
         first = number + 1
     return first
 
 
-def _names_of_ranks(parts: Sequence[TracePart], numbers: _Numbers) -> Iterator[bytes]:
-    """Events that name each process with its rank: two ranks call theirs the same. Perfetto goes by the name that comes
-    last in time, so they have one at which all have theirs."""
+def _rank_names(parts: Sequence[TracePart], numbers: _Numbers) -> Iterator[bytes]:
+    """Yield events that add the rank to the name of each process, because ranks use the same names.
+
+    Perfetto uses the latest name of a process. So these events have a time when each process already has its own name.
+    """
     at_ns = max(part.trace.bars[0].span.start_ns for part in parts) - parts[0].trace.base_ns
     for number, part in enumerate(parts):
         for pid, name in part.trace.process_names.items():

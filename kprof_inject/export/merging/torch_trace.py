@@ -1,15 +1,15 @@
-"""Reads a trace of ``torch.profiler``: its kernels, and the calls that launched them.
+"""Reader for a trace of ``torch.profiler``: its kernels, and the calls that launched them.
 
 The format is Chrome's, as Kineto writes it (pytorch/kineto: ``libkineto/src/output_json.cpp``, and
-``CuptiActivity.cpp`` for the arguments of a kernel). An object holds ``traceEvents``. In it a kernel is an ``X`` event
-of category ``kernel``, with ``device``, ``stream``, ``correlation``, ``grid`` and ``block``; the call that launched it
-is one of ``cuda_runtime`` or ``cuda_driver`` with the same ``correlation``. Times are microseconds from
-``baseTimeNanoseconds``, which are Unix time; older traces lack the base, and have Unix time in full.
+``CuptiActivity.cpp`` for the arguments of a kernel). The trace is an object with ``traceEvents``. A kernel is an ``X``
+event of category ``kernel``, with ``device``, ``stream``, ``correlation``, ``grid`` and ``block``. The call that
+launched it is an event of category ``cuda_runtime`` or ``cuda_driver`` with the same ``correlation``. Times are
+microseconds since ``baseTimeNanoseconds``, which is Unix time. Older traces have no base: their times are Unix time.
 
 Proton's trace of a whole program (triton-lang/triton: ``third_party/proton/csrc/lib/Data/TraceData.cpp``) has kernels
-of the same category, with a name and a time that counts from the first of them, and none of these arguments.
+of the same category. They have a name, and times that count from the first kernel, but none of these arguments.
 
-The text stays as it is: what is read of it is where its events end, and what matching needs.
+The text is kept unchanged. The reader only finds where its events end, and what matching and merging need.
 """
 
 from __future__ import annotations
@@ -31,51 +31,56 @@ from kprof_inject.files import read_regular
 from kprof_inject.quantities import size_text
 from kprof_inject.workspace_paths import similar_places
 
-MOST_BYTES = 2 << 30
-"""Of a trace, unpacked: it is in memory as a whole. Viewers refuse less than that."""
+MAX_BYTES = 2 << 30
+"""Maximum size of an unpacked trace, which is in memory as a whole. Viewers already refuse smaller ones."""
 
-OURS = "kprof_inject"
-"""The key of what we say about a merged trace, beside its events."""
+SUMMARY_KEY = "kprof_inject"
+"""The key of our summary in a merged trace, next to ``traceEvents``."""
 
 ARROW_IDS = ("id", "bind_id")
-"""The members of an event that hold across processes: the ids of arrows, and of what is asynchronous."""
+"""Members of an event whose values are shared by all processes: the IDs of arrows and of asynchronous events."""
 
-_KERNELS = "kernel"
-_LAUNCHING = ("cuda_runtime", "cuda_driver")
-_OF_THE_HOST = ("cpu_op", "user_annotation", "python_function", *_LAUNCHING)
+_KERNEL_CATEGORY = "kernel"
+_CALL_CATEGORIES = ("cuda_runtime", "cuda_driver")
+_HOST_CATEGORIES = ("cpu_op", "user_annotation", "python_function", *_CALL_CATEGORIES)
 
-# What Kineto has had no base for is later than this: 2001, in microseconds of Unix time.
+# The year 2001. Times without a base that are later than this are Unix time.
 _UNIX_TIME_US = 10**15
-# The year 2043: of a base and of a time. Their sum is within the bounds of the capture's schema.
-_MOST_NS = 1 << 61
-_MOST_DIGITS = 20
+# The year 2043, for a base and for a time. The sum of both is within the bounds of the capture's schema.
+_MAX_NS = 1 << 61
+_MAX_DIGITS = 20
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BLANKS = re.compile(r"[ \t\n\r]*")
-# Floats stay text: 64 bits cannot hold the nanoseconds of Unix time as microseconds. Names of Python functions may
-# hold control characters.
+# Floats stay text: a 64-bit float cannot represent Unix time in microseconds to the nanosecond. Not strict, because
+# names of Python functions may contain control characters.
 _DECODER = json.JSONDecoder(parse_float=str, strict=False)
 
 _STRUCTURE = re.compile(r"[][{},:]")
 
-ANOTHER = "name a trace that torch.profiler's export_chrome_trace wrote"
+_FORMAT_HINT = "name a trace that torch.profiler's export_chrome_trace wrote"
 _EXPORT_AGAIN = "export it again: export_chrome_trace has to end before the file is read, and the disk must have room"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
+    """An interval of time, in nanoseconds of any clock."""
+
     start_ns: int
     end_ns: int
 
     def later(self, by_ns: int) -> Span:
+        """Return the interval moved by ``by_ns``."""
         return Span(self.start_ns + by_ns, self.end_ns + by_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A kernel in the trace. Times are nanoseconds of ``TorchTrace.base_ns``'s clock; None is what it does not tell.
+    """A kernel in the trace. Values that the trace lacks are None.
 
-    ``pid`` and ``tid`` are where it is drawn, as the trace has them; ``call`` is the host's call that launched it."""
+    Times include ``TorchTrace.base_ns``. ``pid`` and ``tid`` are the trace's own, and place the kernel in the picture.
+    ``call`` is the host's call that launched it.
+    """
 
     name: str
     span: Span
@@ -91,13 +96,16 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class TorchTrace:
-    """``text[:events_end]`` ends with the last event, ``text[events_end:]`` begins with the bracket behind it, and
-    ``events_begin`` is behind the one before the first.
+    """A trace: its text, its kernels as ``bars``, and the IDs that it uses.
 
-    ``is_unix_time`` says whether the bars' times are such; ``base_ns`` is what the trace counts from. ``pids`` are its
-    processes, ``process_names`` and ``sort_indices`` what they are called and where they stand, ``ids`` the numbers of
-    all processes and threads, ``host_pids`` the processes that ran the program. No arrow has a number above
-    ``highest_arrow``."""
+    ``events_begin`` is the offset after the opening bracket of the events. ``text[:events_end]`` ends with the last
+    event, and ``text[events_end:]`` begins with the closing bracket, or with blanks before it.
+
+    ``base_ns`` is the time from which the trace counts, and ``is_unix_time`` is true if the bars' times are Unix
+    time. ``pids`` are all processes, ``host_pids`` those that ran the program; ``process_names`` and ``sort_indices``
+    are their names and positions. ``ids`` are the numbers of all processes and threads. ``highest_arrow`` is the
+    largest ID of an arrow, or 0.
+    """
 
     path: Path
     text: str
@@ -116,18 +124,18 @@ class TorchTrace:
 
     @property
     def who(self) -> str:
-        """What to call it beside others."""
+        """The name that distinguishes this trace from others: its rank, or else its file name."""
         return self.path.name if self.rank is None else f"rank {self.rank}"
 
     def events(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        """Each event again, with where its text begins and ends. Floats are text."""
+        """Yield each event with the offsets of its text: begin, end, event. Floats are text."""
         for begin, end, event in _elements(self.text, self.events_begin):
             if isinstance(event, dict):
                 yield begin, end, event
 
 
 def member_spans(text: str) -> Iterator[tuple[str, int, int]]:
-    """The members of a JSON object: the name of each, and where its value begins and ends."""
+    """Yield the members of a JSON object: the name, and the offsets where its value begins and ends."""
     at = _expect(text, 0, "{")
     while text[_skip(text, at)] != "}":
         name, at = _DECODER.raw_decode(text, _skip(text, at))
@@ -139,16 +147,19 @@ def member_spans(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def read_torch_trace(path: Path) -> TorchTrace:
-    """Raises ``KprofError`` for what is no such trace, or has no kernel."""
+    """Read a trace, packed with gzip or not.
+
+    Raises ``KprofError`` if the file is not such a trace, has no kernel, or is a merged trace already.
+    """
     text = _unpacked(path).decode(errors="surrogateescape")
     try:
         return _read(path, text)
     except json.JSONDecodeError as error:
         raise _unreadable(path, text, error) from None
     except ValueError:  # Python reads no integer of more than 4300 digits
-        raise KprofError(f"{path} is not a trace: it has a number of thousands of digits", hint=ANOTHER) from None
+        raise KprofError(f"{path} is not a trace: it has a number of thousands of digits", hint=_FORMAT_HINT) from None
     except RecursionError:
-        raise KprofError(f"{path} is not a trace: it is nested too deeply", hint=ANOTHER) from None
+        raise KprofError(f"{path} is not a trace: it is nested too deeply", hint=_FORMAT_HINT) from None
 
 
 def _unreadable(path: Path, text: str, error: json.JSONDecodeError) -> KprofError:
@@ -159,38 +170,38 @@ def _unreadable(path: Path, text: str, error: json.JSONDecodeError) -> KprofErro
     if first == "[":
         what = "this is a bare list of events, but a merged trace needs an object"
         return KprofError(what, where=where, hint='write {"traceEvents": before the list, and } after it')
-    # Where a text that was cut ends, nothing follows but what is left of a string, a word or a number.
+    # After the error in a truncated text, there is only the rest of a string, a word or a number.
     if first == "{" and (error.msg.startswith("Unterminated string") or not _STRUCTURE.search(rest)):
         return KprofError("the trace is truncated", where=where, hint=_EXPORT_AGAIN)
-    return KprofError(f"this is not a trace: {error.msg}", where=where, hint=ANOTHER)
+    return KprofError(f"this is not a trace: {error.msg}", where=where, hint=_FORMAT_HINT)
 
 
 def packed_text(text: str) -> bytes:
-    """A part of a trace's text as the bytes that it had."""
+    """Encode a part of a trace's text to the original bytes, even where they are not UTF-8."""
     return text.encode(errors="surrogateescape")
 
 
 def _unpacked(path: Path) -> bytes:
     if not path.exists():
-        raise KprofError(f"{path} does not exist", hint=f"{similar_places(path)}{ANOTHER}")
-    data = read_regular(path, MOST_BYTES)
+        raise KprofError(f"{path} does not exist", hint=f"{similar_places(path)}{_FORMAT_HINT}")
+    data = read_regular(path, MAX_BYTES)
     if not data.startswith(_GZIP_MAGIC):
         return data
     try:
-        data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES + 1)
+        data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         hint = f"it is truncated or damaged; {_EXPORT_AGAIN}"
         raise KprofError(f"cannot unpack {path}: {error}", hint=hint) from None
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise KprofError(
-            f"{path} is too large: unpacked, it has more than {size_text(MOST_BYTES)}",
+            f"{path} is too large: unpacked, it has more than {size_text(MAX_BYTES)}",
             hint="profile fewer steps: torch.profiler.schedule(wait=1, warmup=1, active=3)",
         )
     return data
 
 
 def _read(path: Path, text: str) -> TorchTrace:
-    gathered = _Gathered()
+    gathered = _EventFacts()
     facts: dict[str, Any] = {}
     events_at: tuple[int, int] | None = None
     at = _expect(text, 0, "{")
@@ -201,7 +212,7 @@ def _read(path: Path, text: str) -> TorchTrace:
         key, at = _DECODER.raw_decode(text, at)
         at = _skip(text, _expect(text, at, ":"))
         if key == "traceEvents" and events_at is not None:
-            raise KprofError(f"{path} is not a trace: it has traceEvents twice", hint=ANOTHER)
+            raise KprofError(f"{path} is not a trace: it has traceEvents twice", hint=_FORMAT_HINT)
         if key == "traceEvents" and text[at : at + 1] == "[":
             begin = end = at + 1
             for _, end, event in _elements(text, begin):  # noqa: B007 (the last one counts)
@@ -221,12 +232,12 @@ def _read(path: Path, text: str) -> TorchTrace:
             hint="Proton in older Tritons writes one per stream; use a program with one stream, or torch.profiler's "
             "trace",
         )
-    if OURS in facts:
+    if SUMMARY_KEY in facts:
         raise KprofError(
             f"{path} already contains kprof-inject launches", hint="give the trace that torch.profiler wrote"
         )
     if events_at is None:
-        raise KprofError(f"{path} is not a trace: it has no traceEvents", hint=ANOTHER)
+        raise KprofError(f"{path} is not a trace: it has no traceEvents", hint=_FORMAT_HINT)
     if not gathered.has_kernels:
         raise KprofError(
             f"{path} has no kernel", hint="profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
@@ -235,7 +246,7 @@ def _read(path: Path, text: str) -> TorchTrace:
     base_ns = base if _is_time(base) else 0
     bars = tuple(gathered.bars(base_ns))
     if not bars:
-        raise KprofError(f"{path} has no kernel with a name and times", hint=ANOTHER)
+        raise KprofError(f"{path} has no kernel with a name and times", hint=_FORMAT_HINT)
     distributed = facts.get("distributedInfo")
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
     return TorchTrace(
@@ -256,7 +267,7 @@ def _read(path: Path, text: str) -> TorchTrace:
 
 
 def _elements(text: str, at: int) -> Iterator[tuple[int, int, Any]]:
-    """Those of the array whose bracket is before ``at``: where each begins and ends, and itself."""
+    """Yield the elements of the array whose opening bracket is before ``at``, as begin, end and element."""
     at = _skip(text, at)
     if text[at : at + 1] == "]":
         return
@@ -283,9 +294,12 @@ def _expect(text: str, at: int, character: str) -> int:
 
 
 @dataclass(slots=True)
-class _Gathered:
-    """What is kept of the events. Times are the trace's own until the base is known, which may stand behind them, as a
-    kernel's call may stand behind the kernel."""
+class _EventFacts:
+    """Facts collected from the events.
+
+    Times do not include the base yet, because it may follow the events. For the same reason kernels have no calls yet:
+    a call may follow its kernel.
+    """
 
     has_kernels: bool = False
     kernels: list[Bar] = field(default_factory=list)
@@ -308,18 +322,18 @@ class _Gathered:
         for name in ARROW_IDS:
             if name in event:
                 self.highest_arrow = max(self.highest_arrow, _integer(event[name]) or 0)
-        if category == _KERNELS and event.get("ph") == "X":
+        if category == _KERNEL_CATEGORY and event.get("ph") == "X":
             self.has_kernels = True
-            self.kernels.extend(_kernels_of(event, args))
-        elif category in _OF_THE_HOST and isinstance(pid, int):
+            self.kernels.extend(_parse_kernel(event, args))
+        elif category in _HOST_CATEGORIES and isinstance(pid, int):
             self.host_pids.add(pid)
-        if category in _LAUNCHING and "Launch" in str(event.get("name")):
+        if category in _CALL_CATEGORIES and "Launch" in str(event.get("name")):
             correlation, span = _integer(args.get("correlation")), _span(event)
             if correlation is not None and span is not None:
                 self.calls[correlation] = span
 
     def bars(self, base_ns: int) -> Iterator[Bar]:
-        """The kernels, in their order, with their calls."""
+        """Yield the kernels in the order of their events, with their calls and with times that include the base."""
         for kernel in self.kernels:
             call = None if kernel.correlation is None else self.calls.get(kernel.correlation)
             yield replace(kernel, span=kernel.span.later(base_ns), call=call and call.later(base_ns))
@@ -332,8 +346,8 @@ class _Gathered:
             self.sort_indices[pid] = index
 
 
-def _kernels_of(event: dict[str, Any], args: dict[str, Any]) -> Iterator[Bar]:
-    """The kernel of an event, if it has a name and times."""
+def _parse_kernel(event: dict[str, Any], args: dict[str, Any]) -> Iterator[Bar]:
+    """Yield the kernel of an event, if it has a name and times."""
     name, span = event.get("name"), _span(event)
     if isinstance(name, str) and span is not None:
         pid, tid = (place if isinstance(place, int | str) else 0 for place in (event.get("pid"), event.get("tid")))
@@ -360,7 +374,7 @@ def _integer(value: Any) -> int | None:
 
 
 def _is_time(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_NS
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_NS
 
 
 def _sizes(value: Any) -> tuple[int, ...] | None:
@@ -376,7 +390,7 @@ def _span(event: dict[str, Any]) -> Span | None:
 
 
 def nanoseconds(microseconds: Any) -> int | None:
-    """What the decoder made of a number of microseconds, to the nearest nanosecond; None if it is no number."""
+    """Convert microseconds, as the decoder returns them, to the nearest nanosecond; None if they are no number."""
     if _integer(microseconds) is not None:
         return int(microseconds) * 1000
     if not isinstance(microseconds, str):
@@ -385,4 +399,4 @@ def nanoseconds(microseconds: Any) -> int | None:
         exact = Decimal(microseconds)
     except InvalidOperation:
         return None
-    return int((exact * 1000).to_integral_value()) if exact.is_finite() and exact.adjusted() < _MOST_DIGITS else None
+    return int((exact * 1000).to_integral_value()) if exact.is_finite() and exact.adjusted() < _MAX_DIGITS else None
