@@ -171,8 +171,7 @@ class LaunchAnalysis:
 
     def _slopes(self, ran: ExecutedKernel | None) -> KernelSlopes | None:
         for experiment in self._experiments:
-            # A build with a smaller buffer has a name behind the variant's.
-            if self.launch.kernel.variant.startswith(experiment.variant) and self.launch.grid == experiment.grid:
+            if self.launch.kernel.program_variant == experiment.variant and self.launch.grid == experiment.grid:
                 from kprof_inject.analysis.causal.slopes import kernel_slopes
 
                 return kernel_slopes(experiment, ran, self.timeline, self.summary)

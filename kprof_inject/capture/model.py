@@ -154,6 +154,8 @@ class Kernel:
     """Reason why it was not launched again to be timed, in words that follow *because*; empty if unknown."""
     launches: int | None = None
     """Number of launches by the process, captured or not; None if unknown. Replays of graphs do not count."""
+    program_variant: str = ""
+    """The dumped variant that this build was made from: builds with a smaller buffer share it. Empty if unknown."""
     cta_name: str = "CTA"
     """Name of the unit that another profiler recorded in place of a CTA."""
     warp_name: str = "warp"

@@ -121,6 +121,10 @@ def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Proc
     return Process(origin, files.process, tuple(launches.values()), end is not None, left_out, damaged_readings)
 
 
+# A build with a smaller buffer is named after its bytes.
+_SMALLER_BUILD = re.compile(r"(.+-[0-9a-f]{16})-\d+")
+
+
 @dataclass(frozen=True, slots=True)
 class _BuiltKernel:
     kernel: Kernel
@@ -161,8 +165,15 @@ def _kernel(
         capture_folder=files.capture_folder,
         not_replayed=(timing.not_replayed or "") if timing else "",
         launches=launches.get(variant),
+        program_variant=record.program_variant or _program_variant(variant),
     )
     return _BuiltKernel(kernel, record.cta_bytes)
+
+
+def _program_variant(variant: str) -> str:
+    """Return the dumped variant of a build by its name: older versions did not save it."""
+    found = _SMALLER_BUILD.fullmatch(variant)
+    return found[1] if found else variant
 
 
 def _launch(files: ProcessFiles, origin: Origin, built: _BuiltKernel, record: LaunchRecord, where: str) -> Launch:

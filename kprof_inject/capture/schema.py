@@ -421,9 +421,11 @@ class KernelRecord(Resources, frozen=True, kw_only=True):
 
     ``metadata`` is Triton's, ``clean_metadata`` that of the kernel without records, and ``clean`` its resources. The
     other resources are those of the kernel with records; the checksums are of the files in the same folder.
+    ``program_variant`` is the dumped variant that the build was made from; None in captures of older versions.
     """
 
     name: Name
+    program_variant: Name | None = None
     layout: LayoutName
     scope_ids: dict[ScopeId, Name]
     scope_table: ScopeTableRecord

@@ -88,7 +88,7 @@ def prepare(
         name, variant = done.kernel.name, done.kernel.variant
         if done.insertion is None or not fnmatchcase(name, choice.kernel):
             continue
-        if name in launched and not any(one.startswith(variant) for one in launched[name]):
+        if name in launched and variant not in launched[name]:
             continue  # an autotuner has tried it, and chosen another
         try:
             planned += _prepare_kernel(workspace, done, texts, capture, choice, say)
@@ -102,7 +102,7 @@ def _launched(capture: Capture | None) -> dict[str, set[str]]:
     """The variants of each kernel that the program launches by itself."""
     found: dict[str, set[str]] = {}
     for launch in capture.launches if capture else ():
-        found.setdefault(launch.kernel.name, set()).add(launch.kernel.variant)
+        found.setdefault(launch.kernel.name, set()).add(launch.kernel.program_variant)
     return found
 
 
@@ -207,8 +207,7 @@ def _ran(launch: Launch) -> ExecutedKernel | None:
 def recorded_launch(capture: Capture | None, variant: str, grid: tuple[int, int, int] | None = None) -> Timeline | None:
     """A recorded launch of this variant, with this grid if one is named; None if there is none that can be read."""
     for launch in reversed(capture.launches if capture else ()):
-        # One with a smaller buffer has a name behind the variant's.
-        if launch.kernel.variant.startswith(variant) and grid in (None, launch.grid):
+        if launch.kernel.program_variant == variant and grid in (None, launch.grid):
             try:
                 return decode_launch(launch)
             except KprofError:

@@ -282,6 +282,7 @@ class PlannedKernel:
         clean_metadata = dumped.info.metadata
         record = KernelRecord(
             name=dumped.name,
+            program_variant=dumped.variant,
             scope_table=self._scope_table,
             scope_ids=self._scope_ids,
             layout=installed_version().buffer_layout,
