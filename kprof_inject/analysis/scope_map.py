@@ -1,7 +1,7 @@
-"""Relation between the operations of a module and the scopes of a scope table: which scope owns which operation.
+"""Which scope owns which operation: the scopes of a scope table and the operations of a module.
 
 A scope covers a range of lines of the TTGIR (``ScopeInfo.lines``), and an operation owns the lines that it is printed
-on. Every analysis that relates the two asks here.
+on. All analyses use this map to relate the two.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ class ScopeMap:
     """The operations of one module and the scopes of one table, which was planned for this module."""
 
     def __init__(self, module: Module, table: ScopeTable) -> None:
+        """Relate a module and the scope table that was planned for it."""
         self._module = module
         self._table = table
         self._lines_of: dict[Operation, Lines] = {}

@@ -43,7 +43,8 @@ def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
     is no telling whether they work there while others wait elsewhere, or wait there while others work. If a barrier
     makes all take as long as the slowest, its own scope may show it: the slowest waits the least.
 
-    Warps are compared within a partition: a producer is no slow consumer."""
+    Warps are compared within a partition: a producer is no slow consumer.
+    """
     if max(timeline.launch.kernel.num_warps, len(timeline.warps)) < _LEAST_WARPS:
         return
     if missing := _missing(timeline):

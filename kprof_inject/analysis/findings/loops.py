@@ -62,7 +62,8 @@ def loops_around(table: ScopeTable) -> frozenset[int]:
 
 def unrecorded_before(table: ScopeTable, index: int) -> str | None:
     """A loop that stands before the one with this index and was not recorded; None if none is known. Loops are numbered
-    in the order of the text: before ``loop[1]`` there is a ``loop[0]``, and behind it there may be more."""
+    in the order of the text: before ``loop[1]`` there is a ``loop[0]``, and behind it there may be more.
+    """
     recorded = {_path(scope) for scope in table.scopes}
     path = _path(table.scopes[index])
     for depth, number in enumerate(path):
@@ -104,7 +105,8 @@ def may_lose_time(kernel: Kernel) -> bool:
 
 def lost_waits(table: ScopeTable, kernel: Kernel) -> tuple[int, ...]:
     """The outermost waits of the ``kernel``'s scope table that are lost time, by index: not those during which the
-    tensor cores work, or may work, by what they are or by what stands in them."""
+    tensor cores work, or may work, by what they are or by what stands in them.
+    """
     no_loss = _no_loss(kernel)
     waits = outermost(table, is_wait).tolist()
     lost = {wait for wait in waits if wait >= 0}

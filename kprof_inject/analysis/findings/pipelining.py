@@ -156,7 +156,8 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 def _wanted(evidence: Evidence, ran: ExecutedKernel, pipeline: CopyPipeline, busy: float) -> _Wanted:
     """``busy`` is which part of its time the loop needs at least: all but the waits, and no less than its busiest unit.
-    A copy is issued ``depth`` iterations ahead, and there when the wait for it ends."""
+    A copy is issued ``depth`` iterations ahead, and there when the wait for it ends.
+    """
     kernel = evidence.timeline.launch.kernel
     room_bytes = limits_of(kernel.target).cta_shared_bytes - (kernel.clean.shared_bytes or 0)
     return _Wanted(copied_ahead(ran, kernel, pipeline), pipeline.depth / busy, max(room_bytes, 0))

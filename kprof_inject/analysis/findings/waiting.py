@@ -65,7 +65,8 @@ def _no_wait(timeline: Timeline) -> Unjudged:
 
 def _works(timeline: Timeline, summary: LaunchSummary, scopes: NDArray[np.int64]) -> bool:
     """Whether the warps of a loop, which has these ``scopes``, do the kernel's work. In a warp specialised kernel those
-    that load may wait as long as they like, and how many of each there are tells nothing."""
+    that load may wait as long as they like, and how many of each there are tells nothing.
+    """
     all_run_it = len(summary.scopes[scopes[0]].warps.ids) == timeline.launch.kernel.num_warps
     return all_run_it or any(is_of_dot(timeline.table.scopes[i]) and summary.scopes[i].count for i in scopes)
 

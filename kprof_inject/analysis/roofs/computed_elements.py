@@ -78,7 +78,8 @@ class _ComputedFunction:
 
     def _combined_share(self, operation: Operation, nodes: Sequence[int]) -> float:
         """Nothing is certain if some of what is combined does not vary, as the weights of a mean; bounds of values of
-        16 bits are computed in pairs."""
+        16 bits are computed in pairs.
+        """
         taken = types_of(operation)[:1]
         values = [one for node in nodes for one in self._graph.operands[node]]
         if not taken or not values:
@@ -91,7 +92,8 @@ class _ComputedFunction:
 
     def _varying(self) -> tuple[list[int], list[int]]:
         """Along which dimensions the elements of each node differ, as bits: because they come from data, or because
-        they are computed from the element's place. In loops, until nothing changes."""
+        they are computed from the element's place. In loops, until nothing changes.
+        """
         size = len(self._graph.operands)
         data, index = [0] * size, [0] * size
         axes = {node: one for one, nodes in self._combined for node in nodes}
@@ -188,7 +190,8 @@ class _ComputedFunction:
 
     def _key(self, leaf: Leaf) -> tuple[object, ...] | None:
         """The same for operations that one instruction may do: the same of the same, in another layout; a comparison
-        and its opposite; the reciprocal of a divisor."""
+        and its opposite; the reciprocal of a divisor.
+        """
         operation = leaf.operation
         operands = [self._origin(value) for value in leaf.values]
         if operation.name in _DIVISIONS and len(operands) > 1:

@@ -69,7 +69,8 @@ class _IntegerFunction:
 
     def work(self, leaf: Leaf) -> Work:
         """By the size of its operands: bits are free, for they are predicates, and what is narrower than a word may be
-        packed."""
+        packed.
+        """
         count = _COUNTS.get(leaf.operation.name)
         types = types_of(leaf.operation)
         if count is None or not types or not leaf.values:
@@ -91,7 +92,8 @@ class _IntegerFunction:
     def bitwise(self, leaf: Leaf) -> Work:
         """None where a word is rotated, or bits are taken from a known place; and what a reduction combined may be
         undone. Whole bytes can be taken from where they are, a complement is part of what uses it, and bits behind
-        others may be joined by a sum."""
+        others may be joined by a sum.
+        """
         shifts = [one for value in leaf.values if (one := self._made_by(value)) and one.operation.name in _SHIFTS]
         is_rotation = len(shifts) == len(leaf.values)
         takes_bits = leaf.operation.name == "arith.andi" and any(self._constant(one.values[-1]) for one in shifts)

@@ -40,7 +40,8 @@ _LEAST_SMS = 0.6
 @dataclass(frozen=True, slots=True)
 class Limit:
     """``units`` are those that limit the launch; none if it waits, or if that is not known. ``name`` says it in a word
-    or two. ``parts`` are what each unit needs of its time at least."""
+    or two. ``parts`` are what each unit needs of its time at least.
+    """
 
     name: str
     units: tuple[str, ...]
@@ -65,7 +66,8 @@ def limit_of(
     summary: LaunchSummary, light: SpeedOfLight, device_sms: int | None, overhead: Overhead | None = None
 ) -> Limit:
     """Of a launch. ``device_sms`` are all that the device has; ``overhead`` is what the records cost, if that was
-    measured: where it is certain, the launch is judged by the time that it takes without them."""
+    measured: where it is certain, the launch is judged by the time that it takes without them.
+    """
     whole = next((roof for roof in light.roofs if _kind_of(summary, roof) == ScopeKind.FUNCTION), None)
     if whole is None or (light.missing and light.has_unknown):
         why = str(light.missing) if light.missing else "the kernel's function was not recorded; add --at func"

@@ -24,7 +24,8 @@ from kprof_inject.ttgir.types import types_of
 @dataclass(frozen=True, slots=True)
 class DramBound:
     """What a launch has to move at least. ``least_bytes`` is that of DRAM: all that it reads, once, and of what it
-    writes that for which the L2 has no room. All of it is of a launch that finds nothing in the L2."""
+    writes that for which the L2 has no room. All of it is of a launch that finds nothing in the L2.
+    """
 
     read_bytes: int
     written_bytes: int
@@ -91,7 +92,8 @@ class Traffic:
         """Return a lower bound of the bytes that some accesses move from the L2 to the SMs.
 
         ``accesses`` are places in ``lines``. What bypasses an SM's L1 counts in each execution; what is kept there,
-        once for each SM that reads it."""
+        once for each SM that reads it.
+        """
         passing = sum(
             self._distinct_bytes[number]
             for number in accesses
@@ -102,7 +104,8 @@ class Traffic:
     def l1_bytes(self, accesses: range) -> int:
         """Return the bytes that some accesses move between the L1 and registers.
 
-        ``accesses`` are places in ``lines``."""
+        ``accesses`` are places in ``lines``.
+        """
         return sum(self._distinct_bytes[number] for number in accesses if self._accesses[number][1].form.by_registers)
 
     @cached_property
@@ -189,7 +192,8 @@ _UNALIGNED = re.compile(r"%[\w$.-]+: i\d+\b(?! *\{[^}]*tt\.divisibility)")
 
 def passes_by_l1(access: Access, aliases: Mapping[str, str]) -> bool:
     """Whether what is read certainly comes from the L2. What a thread copies at once stands in the module, or is what
-    its layout says if all integers that an address may be made of are aligned."""
+    its layout says if all integers that an address may be made of are aligned.
+    """
     copy = access.operation
     if not access.form.passes_by_l1 or copy.name != _COPY:
         return access.form.passes_by_l1

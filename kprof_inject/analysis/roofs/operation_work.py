@@ -1,6 +1,7 @@
 """Work of an operation of TTGIR, from the types that it is printed with, and how long the units of an SM take for it.
 
-Everything here is a least: what a layout makes several threads do, and what the compiler adds, comes on top of it."""
+Everything here is a least: what a layout makes several threads do, and what the compiler adds, comes on top of it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, types_of
 @dataclass(frozen=True, slots=True)
 class Work:
     """Of one CTA, or of all: ``tensor_flops`` by the operands' type (all of 8 bits are ``f8``), and elements that are
-    multiplied, added, or put through a special function, as floats of 32 bits; and bytes that are moved."""
+    multiplied, added, or put through a special function, as floats of 32 bits; and bytes that are moved.
+    """
 
     tensor_flops: Mapping[str, float] = field(default_factory=dict)
     special: float = 0
@@ -141,7 +143,8 @@ def _of_division(operation: Operation) -> Work:
 
 def _of_shared(operation: Operation) -> Work:
     """An allocation stores what it is given; without that, nothing. What threads copy without registers counts as what
-    comes from the L2."""
+    comes from the L2.
+    """
     types = types_of(operation)
     moved = types[SIDES[operation.name][0]] if types else None
     if moved is None or moved.kind != "tensor" or operation.traits.starts_async:
@@ -172,7 +175,8 @@ def _is_shared(one: PrintedType) -> bool:
 
 def _of_combination(operation: Operation, aliases: Mapping[str, str]) -> Work:
     """A reduction does what its region says for each element that it takes, less those that it leaves; a scan does no
-    less than that, and a map for each that it gives."""
+    less than that, and a map for each that it gives.
+    """
     types = types_of(operation)
     if len(types) < 2 or not _is_f32_tensor(types[0]):
         return NO_WORK
@@ -190,7 +194,8 @@ _AXIS = re.compile(r"\baxis = (\d+)")
 def _combinations(operation: Operation, taken: PrintedType, aliases: Mapping[str, str]) -> int:
     """Of elements in a reduction, as far as the layout tells: each thread combines what it has, and then exchanges the
     result with other lanes, all of which combine it. (A bound alone may be one instruction for all lanes: PTX ISA,
-    "redux.sync".)"""
+    "redux.sync".)
+    """
     found = _AXIS.search(operation.tail)
     spread = lanes_and_warps_along(taken, int(found[1]), aliases) if found else None
     if found is None or spread is None:
@@ -269,7 +274,8 @@ _LANES = 4
 @if_misfit(0)
 def exchanged_bytes(operation: Operation, aliases: Mapping[str, str]) -> float:
     """What threads would put into shared memory and take out of it, if all of it went that way that may: to change a
-    layout, or to combine elements of several threads."""
+    layout, or to combine elements of several threads.
+    """
     types = types_of(operation)
     if not types or not types[0].shape:
         return 0

@@ -36,7 +36,8 @@ class Roof:
     """One scope of a launch. ``sm_cycles`` is the time in which any warp ran it, on each SM, summed over the SMs;
     ``parts`` what each unit needs of that at least, from 0 to 1, by the unit's name. ``impossible`` has the units that
     would need more than all of it, of which ``parts`` therefore says nothing, 0: the work or the cycles are not the
-    scope's."""
+    scope's.
+    """
 
     index: int
     """The scope's, in the scope table."""
@@ -81,7 +82,8 @@ class Roof:
 class SpeedOfLight:
     """The roofs of a launch's scopes, in the order of the table. ``missing`` says why there are none, or only that of
     the whole kernel. ``unknown`` operations do work that is not in them: nobody knows how often they were executed.
-    ``dram`` is the whole launch's, None where nothing is known of the device's memory."""
+    ``dram`` is the whole launch's, None where nothing is known of the device's memory.
+    """
 
     roofs: tuple[Roof, ...]
     unknown: int = 0
@@ -155,7 +157,8 @@ def _by_records(timeline: Timeline, summary: LaunchSummary) -> dict[int, _Time]:
 
 def _by_timer(timeline: Timeline) -> dict[int, _Time]:
     """Where records were lost, the CTAs' timers still tell the time of the whole kernel; empty if they do not, or if
-    something else is missing."""
+    something else is missing.
+    """
     is_told = (
         timeline.records_lost and not timeline.records_damaged and len(timeline.ctas) == prod(timeline.launch.grid)
     )

@@ -34,7 +34,8 @@ class UnitRates:
     """Of one SM in one cycle: ``tensor_flops`` by the operands' type, dense; ``special`` and ``fp32`` in instructions,
     each of one element; ``integers`` are those of the ALU, and multiplications of integers, which the fp32 units do as
     fast; ``issue`` those of all kinds. A multiplication and an addition may be one instruction.
-    ``shared_bytes`` go to or from shared memory and L1, ``l2_bytes`` come from the L2."""
+    ``shared_bytes`` go to or from shared memory and L1, ``l2_bytes`` come from the L2.
+    """
 
     tensor_flops: Mapping[str, int]
     special: int
@@ -50,7 +51,8 @@ class UnitRates:
 
     def cycles(self, work: Work) -> dict[str, float]:
         """How many cycles of one SM each unit needs for it at least, by the name of the unit. Work of a type that is
-        not known counts for nothing."""
+        not known counts for nothing.
+        """
         tensor = (
             flops / self.tensor_flops[element]
             for element, flops in work.tensor_flops.items()

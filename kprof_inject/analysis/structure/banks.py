@@ -45,7 +45,8 @@ SIDES: dict[str, tuple[int, int]] = {
 def conflict_cycles(operation: Operation, aliases: Mapping[str, str]) -> int:
     """How many cycles more than its bytes need shared memory takes for an access by all warps of a CTA: accesses of a
     warp want words of the same bank, or are narrower than the banks. 0 where that does not show: of layouts for other
-    warps than NVIDIA's, or of tensor cores, whose data may move as matrices."""
+    warps than NVIDIA's, or of tensor cores, whose data may move as matrices.
+    """
     types = types_of(operation)
     if operation.name not in SIDES or len(types) < 2:
         return 0
@@ -97,7 +98,8 @@ def _least_cycles(shape: Sequence[int], element_bytes: int) -> int:
 
 def _may_be_matrices(blocked: Blocked, element_bytes: int) -> bool:
     """Whether threads have two elements of 16 bits in a row, as instructions for whole matrices want them: PTX ISA,
-    "ldmatrix"."""
+    "ldmatrix".
+    """
     return element_bytes == 2 and blocked.elements[blocked.order[0]] == 2
 
 
@@ -118,7 +120,8 @@ def _coordinates(blocked: Blocked, shape: Sequence[int]) -> list[_Offsets]:
 
 def _words(offsets: _Offsets, element_bytes: int) -> _Offsets:
     """Which words each instruction of a warp accesses: the elements that each thread has in a row, up to the widest
-    access. None of those that only repeat another one's."""
+    access. None of those that only repeat another one's.
+    """
     vector_bytes = MOST_ACCESS_BITS // 8
     while vector_bytes > element_bytes and not _is_in_rows(offsets, vector_bytes, element_bytes):
         vector_bytes //= 2
@@ -197,7 +200,8 @@ def _swizzled(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element
 
 def _of_matrices(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element_bytes: int) -> _Offsets | None:
     """Rows of up to 128 bytes, whose chunks of 16 are exchanged from row to row: PTX ISA, "Shared Memory Matrix
-    Layout". Wider tensors lie in pieces behind each other."""
+    Layout". Wider tensors lie in pieces behind each other.
+    """
     width_bytes = next((int(number) for name, number in _NUMBER.findall(memory) if name == "swizzlingByteWidth"), 0)
     if len(shape) != 2 or width_bytes not in _WIDTHS_BYTES or _OTHER.search(memory):
         return None

@@ -22,7 +22,8 @@ class DifferingLines:
     """Lines of code that are not the same; none only if all are, and name the same values.
 
     They have the numbers of ``Module.line_numbers``. ``count`` counts a line and the one that replaced it as one, and
-    all lines that differ in a layout alone as one if that has become another one throughout."""
+    all lines that differ in a layout alone as one if that has become another one throughout.
+    """
 
     count: int
     lines_a: tuple[int, ...]
@@ -51,7 +52,8 @@ def _lines_of(a: Module, b: Module) -> tuple[_Lines, _Lines]:
 
 def _fewest(a: _Lines, b: _Lines) -> DifferingLines:
     """Compare line by line and aligned, and return the result with fewer differences: where many lines have the same
-    text, one may be taken for another."""
+    text, one may be taken for another.
+    """
     found = []
     if len(a) == len(b):
         found.append(_differing(a, b, (([one], [other]) for one, other in zip(a, b, strict=True))))
@@ -104,7 +106,8 @@ class _Values:
 
     def differ(self, a: CodeLine, b: CodeLine) -> bool:
         """Return whether two lines of one text name different values. What nothing is known of yet is the same from
-        here on."""
+        here on.
+        """
         # Other regions and functions give the same names again.
         self.forget([a], [b])
         pairs = list(zip(a.names, b.names, strict=True))

@@ -48,7 +48,8 @@ Fact = str | int
 class Feature:
     """``operand`` is the type that it moves or computes, without its layout. ``facts`` are by their names in ``FACTS``;
     what is not known is not there. ``operations`` are all of its occurrences; ``times`` is how many of them stand in
-    ``loop`` (the selector of the innermost loop, empty outside of any)."""
+    ``loop`` (the selector of the innermost loop, empty outside of any).
+    """
 
     kind: Kind
     line: Line
@@ -102,7 +103,8 @@ _FENCE = "ttng.fence_async_shared"
 def features_of(module: Module, code_of: CodeOf, *, by_line: bool = True) -> list[Feature]:
     """Return the features of all functions of a module, in the order of the text.
 
-    Without ``by_line``, operations are identified by their places among those like them, not by their source lines."""
+    Without ``by_line``, operations are identified by their places among those like them, not by their source lines.
+    """
     found: list[Feature] = []
     for function in functions_of(module, LocationTable(module)):
         found += _FunctionFeatures(module, function, code_of, by_line).features()
@@ -182,7 +184,8 @@ class _FunctionFeatures:
 
     def _places(self, found: Sequence[_FoundOperation]) -> dict[_FoundOperation, str]:
         """Return each operation's place: its innermost loop, and how many operations like it precede it there.
-        Operations peeled off a loop get, in turn, the places of those in it that they are copies of."""
+        Operations peeled off a loop get, in turn, the places of those in it that they are copies of.
+        """
         alike: dict[tuple[Kind, str], list[_FoundOperation]] = {}
         for one in found:
             alike.setdefault((one.kind, one.operand), []).append(one)
@@ -264,7 +267,8 @@ def _moved(kind: Kind, operation: Operation) -> PrintedType | None:
     """Return the type of what an operation moves or computes.
 
     The generic form also prints the types of offsets and masks: before the result's, and after those of the values to
-    store and of the memory to copy to."""
+    store and of the memory to copy to.
+    """
     types = types_of(operation)
     shaped = [one for one in types if one.shape] or list(types)
     if kind == Kind.LOAD:
@@ -336,7 +340,8 @@ _OF_COMPILER = (".ttir", ".ttgir", ".mlir")
 @dataclass(frozen=True, slots=True)
 class Line:
     """A source line, as it is called in a report, and its identity: its text and that of the lines that call it where
-    they are known, else their numbers."""
+    they are known, else their numbers.
+    """
 
     source: SourcePoint | None
     identity: tuple[str, ...]

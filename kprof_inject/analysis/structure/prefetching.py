@@ -16,7 +16,8 @@ def iterations_ahead(loop: Operation, load: Operation, occurrences: Sequence[Ope
     """0 if an iteration waits for what it asks for itself. None if that cannot be told: another partition waits for it.
 
     Where copies are committed in groups, the loop's wait tells. Elsewhere it is how many iterations' loads stand in
-    front of the loop, for the compiler has peeled as many off; ``occurrences`` are all of the load's line."""
+    front of the loop, for the compiler has peeled as many off; ``occurrences`` are all of the load's line.
+    """
     pipeline = pipeline_of(loop) if load.traits.starts_async else None
     if pipeline is not None and (waits := pipeline.waits_for(load)):
         return min(iterations + _is_for_the_next(wait, loop) for wait, iterations in waits)
@@ -28,7 +29,8 @@ def iterations_ahead(loop: Operation, load: Operation, occurrences: Sequence[Ope
 
 def is_used_at_once(loop: Operation, load: Operation) -> bool:
     """Whether a dot of the iteration that loads takes what is made of it. Else a later iteration does, as where the
-    compiler has threads load into registers, and store these to shared memory behind the dots."""
+    compiler has threads load into registers, and store these to shared memory behind the dots.
+    """
     made = {*result_names(load)}
     for operation in (one for block in loop.regions[-1].blocks for one in block.operations if one.start > load.start):
         taken = [name for one in operation.walk() for name in operand_names(one)]
@@ -43,7 +45,8 @@ def is_used_at_once(loop: Operation, load: Operation) -> bool:
 
 def _is_for_the_next(wait: Operation, loop: Operation) -> bool:
     """Whether all that is read behind a wait is used by the next iteration alone, as where the compiler reads a part of
-    the next tiles at an iteration's end."""
+    the next tiles at an iteration's end.
+    """
     body = [one for block in loop.regions[-1].blocks for one in block.operations]
     reads = [one for one in body if one.name == _READ and _result(wait) in operand_names(one)]
     results = {_result(one) for one in reads}
@@ -57,7 +60,8 @@ def _result(operation: Operation) -> str:
 
 def _is_peeled_off(loop: Operation, one: Operation) -> bool:
     """Whether it stands in front of the loop, in the same block or under a condition there; and behind any loop that
-    comes before it."""
+    comes before it.
+    """
     block = loop.block
     if block is None or one.start >= loop.start:
         return False

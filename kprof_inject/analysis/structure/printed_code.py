@@ -29,7 +29,8 @@ _MAX_PARTS = 256
 class CodeLine:
     """An operation up to its first region, or the text between its regions or after them, which begins in line
     ``number``. ``text`` is without names of values and layouts: these are in ``names``, the results and arguments among
-    them in ``given``, and the texts of the layouts in ``layouts``."""
+    them in ``given``, and the texts of the layouts in ``layouts``.
+    """
 
     number: int
     text: str
@@ -112,7 +113,8 @@ class _PrintedLayouts:
 
     def take(self, text: str) -> tuple[str, tuple[str, ...]]:
         """Return the text with a ``#`` for each attribute, and the attributes: each without those in it, and then
-        these."""
+        these.
+        """
         found: list[str] = []
 
         def put_away(attribute: str) -> str:

@@ -41,7 +41,8 @@ _T = TypeVar("_T")
 class StructuralChange:
     """One thing that is not the same. ``id`` is one word for programs; ``text`` says what changed, without the place.
     ``kind`` and ``line`` are of what it is about, None if that is the whole kernel or a loop; ``line`` is B's if B has
-    one. ``operations_a`` and ``operations_b`` are those that it is about."""
+    one. ``operations_a`` and ``operations_b`` are those that it is about.
+    """
 
     id: str
     text: str

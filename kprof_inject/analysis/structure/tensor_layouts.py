@@ -51,7 +51,8 @@ def layout_of(printed: PrintedType, aliases: Mapping[str, str]) -> str:
 @dataclass(frozen=True, slots=True)
 class Blocked:
     """A layout of tiles, one behind the other in each dimension: a thread's ``elements``, its warp's ``lanes``, and
-    the ``warps``. ``order`` has the dimension that varies fastest first."""
+    the ``warps``. ``order`` has the dimension that varies fastest first.
+    """
 
     elements: tuple[int, ...]
     lanes: tuple[int, ...]
@@ -82,7 +83,8 @@ def blocked_of(layout: str) -> Blocked | None:
 @if_misfit(None)
 def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
     """How many bits of global memory a thread accesses at once, where a tensor (of pointers, or of what they lead to)
-    is spread by this layout; None if the layout does not tell. The addresses may allow less."""
+    is spread by this layout; None if the layout does not tell. The addresses may allow less.
+    """
     elements = _in_a_row(layout_of(printed, aliases), aliases)
     bits = bits_of(printed.pointee)
     return min(elements * bits, MOST_ACCESS_BITS) if elements and bits else None
@@ -126,7 +128,8 @@ def _linear_in_a_row(layout: str) -> int | None:
 @if_misfit(None)
 def lanes_dimension(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
     """Along which dimension of a tensor the neighbouring threads of a warp lie: the addresses that a warp accesses at
-    once. None if it has no second dimension, or the layout does not tell."""
+    once. None if it has no second dimension, or the layout does not tell.
+    """
     layout = layout_of(printed, aliases)
     if sum(size > 1 for size in printed.shape) < 2:
         return None
@@ -142,7 +145,8 @@ def lanes_dimension(printed: PrintedType, aliases: Mapping[str, str]) -> int | N
 @if_misfit(None)
 def lanes_and_warps_along(printed: PrintedType, dim: int, aliases: Mapping[str, str]) -> tuple[int, int] | None:
     """How many lanes of a warp, and how many warps, have elements that differ along a dimension alone. None if the
-    layout does not tell."""
+    layout does not tell.
+    """
     layout, size = layout_of(printed, aliases), printed.shape[dim]
     if sliced := _SLICE.match(layout):
         layout, dim = aliases.get(sliced[2], sliced[2]), dim + (dim >= int(sliced[1]))
@@ -179,7 +183,8 @@ _WARPS_IN_GROUP = 4
 
 def dot_instruction(layout: str) -> str:
     """The instruction that a dot with this result becomes: ``wgmma m64n128k16``, ``mma m16n8``, ``mfma 32x32x8``;
-    ``fma`` without tensor cores, and empty if the layout does not tell."""
+    ``fma`` without tensor cores, and empty if the layout does not tell.
+    """
     found = _INSTRUCTION.match(layout)
     if not found:
         return "fma" if layout.startswith(("#ttg.blocked", "#ttg.linear")) else ""

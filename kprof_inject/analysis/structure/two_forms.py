@@ -116,7 +116,8 @@ class TwoForms:
     def pieces(self, module: Module) -> Iterator[tuple[int, str]]:
         """Yield what is comparable of each operation, and of where its regions begin and end, with its offset.
 
-        The custom form leaves out empty regions, ``scf.yield`` of nothing, and what holds the partitions."""
+        The custom form leaves out empty regions, ``scf.yield`` of nothing, and what holds the partitions.
+        """
         waiting: list[Operation | tuple[int, str]] = list(reversed(module.operations))
         while waiting:
             one = waiting.pop()
@@ -220,7 +221,8 @@ def _arguments(module: Module, region: Region, number: int) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """The text of an operation, without its regions: the attributes in braces, and the ``head``, which is the rest. Its
-    strings are in ``strings``, and empty in it."""
+    strings are in ``strings``, and empty in it.
+    """
 
     is_generic: bool
     head: str
