@@ -21,7 +21,7 @@ _MAX_RULES = 3  # named in one sentence
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing to try."""
+    """A thing to try, with the reason."""
 
     text: str
     reason: str
@@ -34,7 +34,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How far to trust a launch's figures, given the overhead of the records and the records that are missing."""
+    """Trust in a launch's figures, given the overhead of the records and the records that are missing."""
 
     level: Level
     text: str

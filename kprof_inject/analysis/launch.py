@@ -46,7 +46,7 @@ class _Judged:
 
 
 class LaunchAnalysis:
-    """One launch of a capture: its metrics, what each rule found, and how far to trust that."""
+    """A launch of a capture: its metrics, what each rule found, and how far to trust that."""
 
     def __init__(
         self,

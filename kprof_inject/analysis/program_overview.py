@@ -23,7 +23,7 @@ _EVERY_KERNEL = "*"
 
 @dataclass(frozen=True, slots=True)
 class KernelOverview:
-    """One kernel, in all its compiled variants."""
+    """A kernel in all its compiled variants."""
 
     name: str
     variants: int
@@ -50,7 +50,7 @@ class KernelOverview:
 
     @property
     def slowest_first(self) -> list[LaunchAnalysis]:
-        """Its chosen launches, sorted by duration."""
+        """The chosen launches, the slowest first."""
         return sorted(self.reports, key=lambda report: -report.duration_ns)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which scope owns which operation: the scopes of a scope table and the operations of a module.
+"""Relation between the scopes of a scope table and the operations of a module: which scope owns which operation.
 
 A scope covers a range of lines of the TTGIR (``ScopeInfo.lines``), and an operation owns the lines that it is printed
 on. All analyses use this map to relate the two.
@@ -28,7 +28,7 @@ class ScopeMap:
 
     @cached_property
     def _loops(self) -> list[tuple[Operation, Lines]]:
-        """All loops, in the order of the text: an outer loop comes before those in it."""
+        """The loops in the order of the text: an outer loop comes before those in it."""
         loops = [operation for operation in self._module.walk() if operation.traits.is_loop]
         return [(loop, self.lines_of(loop)) for loop in loops]
 

@@ -90,7 +90,7 @@ class ScopeSummary(ScopeStatistics):
 
     @property
     def self_share(self) -> float:
-        """Its self time as part of the same whole as ``share``; 0 if times are unknown."""
+        """Self time as part of the same whole as ``share``; 0 if times are unknown."""
         if self.share is None or self.self_ns is None or self.total_ns is None:
             return 0.0
         return self.share * self.self_ns / max(self.total_ns, 1)
@@ -98,7 +98,7 @@ class ScopeSummary(ScopeStatistics):
 
 @dataclass(frozen=True, slots=True)
 class PartitionSummary(PartitionScopes):
-    """One partition of a launch."""
+    """A partition of a launch."""
 
     whole_ns: int
     """Time of all its warps, which the shares of its scopes refer to."""
@@ -107,7 +107,7 @@ class PartitionSummary(PartitionScopes):
 
     @property
     def title(self) -> str:
-        """Its name with its warps."""
+        """The partition's name with its warps."""
         if not self.warps:
             count = "" if self.warp_count is None else f"{counted(self.warp_count, 'warp')}, "
             return f"{self.called} ({count}{'no records' if self.scopes else 'nothing selected'})"
@@ -118,7 +118,7 @@ class PartitionSummary(PartitionScopes):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LaunchSummary:
-    """One launch: the fitted clock, its losses, and its scopes."""
+    """A launch: the fitted clock, its losses, and its scopes."""
 
     kernel: str
     variant: str

@@ -1,4 +1,4 @@
-"""Why a rule or metric cannot be computed for a launch, and what would help: most of them need all records."""
+"""Reasons why a rule or metric cannot be computed for a launch, with remedies: most of them need all records."""
 
 from __future__ import annotations
 

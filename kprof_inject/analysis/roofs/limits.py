@@ -146,7 +146,7 @@ def _longer(overhead: Overhead | None) -> float:
 
 def _of_dram(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
     """Nothing where it would need more than all of the time: the L2 had some of it, and nobody knows how much."""
-    part = light.dram.least_part(summary.duration_ns) if light.dram else 0.0
+    part = light.dram.min_part(summary.duration_ns) if light.dram else 0.0
     return {DRAM: min(part, 1.0)} if 0 < part <= MOST_POSSIBLE else {}
 
 

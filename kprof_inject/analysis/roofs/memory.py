@@ -47,7 +47,7 @@ class DramBound:
         """No launch is faster that finds nothing in the L2."""
         return 1e9 * self.least_bytes / self.bytes_per_s
 
-    def least_part(self, duration_ns: float) -> float:
+    def min_part(self, duration_ns: float) -> float:
         """Of the peak, in a launch that took so long. Where all of it may lie in the L2, nothing has to move."""
         return 0.0 if self.fits_l2 or not duration_ns else self.least_ns / duration_ns
 

@@ -66,14 +66,14 @@ def _sizes(memory: PrintedType) -> str:
 
 
 @if_misfit(0)
-def least_cycles(operation: Operation) -> int:
+def min_cycles(operation: Operation) -> int:
     """That the bytes of such an access need."""
     memory = types_of(operation)[SIDES[operation.name][1]]
-    return _least_cycles(memory.shape, memory.bits // 8)
+    return _min_cycles(memory.shape, memory.bits // 8)
 
 
 @if_misfit(False)
-def turns_around(operation: Operation, aliases: Mapping[str, str]) -> bool:
+def is_transposed(operation: Operation, aliases: Mapping[str, str]) -> bool:
     """Whether neighbours in the threads' tensor are none in memory, and the other way round."""
     types = types_of(operation)
     threads, memory = (types[place] for place in SIDES[operation.name])
@@ -89,10 +89,10 @@ def _conflict_cycles(blocked: Blocked, memory: str, shape: tuple[int, ...], elem
     offsets = _offsets(memory, shape, _coordinates(blocked, shape), element_bytes)
     if offsets is None:
         return 0
-    return max(_cycles(_words(offsets, element_bytes)) - _least_cycles(shape, element_bytes), 0)
+    return max(_cycles(_words(offsets, element_bytes)) - _min_cycles(shape, element_bytes), 0)
 
 
-def _least_cycles(shape: Sequence[int], element_bytes: int) -> int:
+def _min_cycles(shape: Sequence[int], element_bytes: int) -> int:
     return -(-prod(shape) * element_bytes // _CYCLE_BYTES)
 
 
