@@ -226,11 +226,11 @@ class LaunchAnalysis:
         memory.
         """
         if "summary" in self.__dict__:
-            return self._to_json()
+            return self._values()
         fresh = LaunchAnalysis(self.launch, self.duration_ns, self._decode, self._experiments, self.captured)
-        return fresh._to_json()
+        return fresh._values()
 
-    def _to_json(self) -> dict[str, Any]:
+    def _values(self) -> dict[str, Any]:
         return {
             **self.summary.to_json(),
             "findings": [finding.to_json() for finding in self.findings],

@@ -101,7 +101,7 @@ def overview(reports: Sequence[LaunchAnalysis]) -> tuple[KernelOverview, ...]:
     for variant, weight_ns in zip(variants, weights_ns, strict=True):
         if variant.name in shown:
             by_name[variant.name].append((variant, weight_ns or 0.0))
-    kernels = [_overview(name, mine, whole_ns if has_shares else None) for name, mine in by_name.items()]
+    kernels = [_overview(name, group, whole_ns if has_shares else None) for name, group in by_name.items()]
     return tuple(sorted(kernels, key=lambda kernel: -kernel.whole_ns))
 
 
@@ -175,7 +175,7 @@ def _overview(name: str, variants: Sequence[tuple[_Variant, float]], whole_ns: f
     """
     reports = [report for variant, _ in variants for report in variant.reports]
     counts = [variant.kernel.launches for variant, _ in variants]
-    mine_ns = sum(weight_ns for _, weight_ns in variants)
+    kernel_ns = sum(weight_ns for _, weight_ns in variants)
     first, _ = max((one for one in variants if one[0].reports), key=lambda one: one[1])
     return KernelOverview(
         name=name,
@@ -184,7 +184,7 @@ def _overview(name: str, variants: Sequence[tuple[_Variant, float]], whole_ns: f
         captured=sum(variant.captured for variant, _ in variants),
         launches=sum(count for count in counts if count is not None) if None not in counts else None,
         time_ns=median(report.duration_ns for report in reports),
-        whole_ns=mine_ns,
-        share=None if whole_ns is None else mine_ns / whole_ns,
+        whole_ns=kernel_ns,
+        share=None if whole_ns is None else kernel_ns / whole_ns,
         middle=first.middle,
     )

@@ -34,7 +34,9 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if evidence.ran is None or evidence.dram_part > _AT_ROOF:
         return
     pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.ran.module)}
-    for loop in (one for one in evidence.ran.module.walk() if one.traits.is_loop):
+    for loop in evidence.ran.module.walk():
+        if not loop.traits.is_loop:
+            continue
         inside = evidence.ran.of_loop(loop)
         if not any(one.operation.traits.is_dot for one in inside):
             continue

@@ -61,8 +61,8 @@ def _missing(timeline: Timeline) -> Unjudged | None:
 
 
 def _no_wait(timeline: Timeline) -> Unjudged:
-    others = any(map(is_wait, timeline.table.scopes))
-    what = "only waits for dots were recorded" if others else "no wait was recorded"
+    has_waits = any(map(is_wait, timeline.table.scopes))
+    what = "only waits for dots were recorded" if has_waits else "no wait was recorded"
     return Unjudged(what, "add --at 'op(*wait*)'")
 
 
@@ -90,14 +90,18 @@ def _loop_finding(timeline: Timeline, summary: LaunchSummary, loop: int, waits: 
     worst = max(waits, key=lambda index: summary.scopes[index].warps.totals_ns.sum())
     wait = summary.scopes[worst]
     where = wait.distinct_name
-    others = f" and {len(waits) - 1} other waits" if len(waits) > 2 else " and 1 other wait" if len(waits) == 2 else ""
+    other_waits = ""
+    if len(waits) == 2:
+        other_waits = " and 1 other wait"
+    elif len(waits) > 2:
+        other_waits = f" and {len(waits) - 1} other waits"
     who = _who(warps.tolist(), timeline.launch.kernel.num_warps)
     yield Finding(
         rule="waiting",
         scope=wait.scope,
         index=worst,
         share=share,
-        text=f"{who} at least {percent(least)} of {inside.distinct_name} in {where}{others}",
+        text=f"{who} at least {percent(least)} of {inside.distinct_name} in {where}{other_waits}",
         advice=f"see what {where} waits for ({wait.source or 'source line unknown'}): issue it "
         "earlier (num_stages), move fewer bytes, or give the warps other work in the meantime",
         figures={

@@ -224,8 +224,8 @@ def _memory(judged: _Judged) -> Limit | None:
         for size_bytes in (dram.streamed_bytes, dram.streamed_bytes - dram.unknown_bytes)
     )
     least = judged.parts.get(DRAM, 0.0)
-    others = [part for unit, part in judged.parts.items() if unit != DRAM]
-    if most < _LIMITING or max(others) > _POSSIBLE:
+    other_parts = [part for unit, part in judged.parts.items() if unit != DRAM]
+    if most < _LIMITING or max(other_parts) > _POSSIBLE:
         return None
     if dram.unknown and most > 1:
         return judged.not_known(

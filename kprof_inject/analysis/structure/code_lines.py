@@ -71,19 +71,19 @@ def _differing(a: _Lines, b: _Lines, parts: Iterable[tuple[_Lines, _Lines]]) -> 
     count = 0
     lines_a: list[int] = []
     lines_b: list[int] = []
-    for mine, theirs in parts:
-        if [line.text for line in mine] == [line.text for line in theirs]:
-            pairs = [*zip(mine, theirs, strict=True)]
+    for part_a, part_b in parts:
+        if [line.text for line in part_a] == [line.text for line in part_b]:
+            pairs = [*zip(part_a, part_b, strict=True)]
             # Not lazily: both must see each pair.
             differ = [[values.differ(*pair), layouts.differ(*pair)] for pair in pairs]
             pairs = [pair for pair, found in zip(pairs, differ, strict=True) if any(found)]
             count += len(pairs)
-            mine, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+            part_a, part_b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         else:
-            count += max(len(mine), len(theirs))
-            values.forget(mine, theirs)
-        lines_a += [line.number for line in mine]
-        lines_b += [line.number for line in theirs]
+            count += max(len(part_a), len(part_b))
+            values.forget(part_a, part_b)
+        lines_a += [line.number for line in part_a]
+        lines_b += [line.number for line in part_b]
     # Lines that differ in a layout alone count together.
     count += len(layouts.changed)
     lines_a += [line.number for line, _ in layouts.lines]
@@ -116,8 +116,8 @@ class _Values:
         self.forget([a], [b])
         pairs = list(zip(a.names, b.names, strict=True))
         # Not lazily: both must see each pair.
-        agree = [self._b_of.setdefault(mine, theirs) == theirs for mine, theirs in pairs]
-        agree += [self._a_of.setdefault(theirs, mine) == mine for mine, theirs in pairs]
+        agree = [self._b_of.setdefault(name_a, name_b) == name_b for name_a, name_b in pairs]
+        agree += [self._a_of.setdefault(name_b, name_a) == name_a for name_a, name_b in pairs]
         return not all(agree)
 
     def forget(self, a: Sequence[CodeLine], b: Sequence[CodeLine]) -> None:
@@ -148,10 +148,13 @@ class _LineLayouts:
         if len(a.layouts) != len(b.layouts):
             return True
         pairs = {pair for pair in zip(a.layouts, b.layouts, strict=True) if pair[0] != pair[1]}
-        for mine, theirs in pairs:
-            if mine not in self.only_a or theirs not in self.only_b:
+        for layout_a, layout_b in pairs:
+            if layout_a not in self.only_a or layout_b not in self.only_b:
                 return True
-            if self._b_of.setdefault(mine, theirs) != theirs or self._a_of.setdefault(theirs, mine) != mine:
+            if (
+                self._b_of.setdefault(layout_a, layout_b) != layout_b
+                or self._a_of.setdefault(layout_b, layout_a) != layout_a
+            ):
                 return True
         if pairs:
             self.changed |= pairs

@@ -78,10 +78,10 @@ def feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[Structur
     moved = [pair for pair in pairs if bool(pair[0].loop) != bool(pair[1].loop)]
     kept = [*_loop_changes(moved)]
     same = _totals(a) & _totals(b)
-    for mine, theirs in pairs:
-        if (mine, theirs) not in moved and (theirs.times == mine.times or not _is_in(same, theirs)):
-            kept += _count_changes(mine, theirs)
-        kept += _fact_changes(mine, theirs)
+    for feature_a, feature_b in pairs:
+        if (feature_a, feature_b) not in moved and (feature_b.times == feature_a.times or not _is_in(same, feature_b)):
+            kept += _count_changes(feature_a, feature_b)
+        kept += _fact_changes(feature_a, feature_b)
     kept += [_appeared(feature) for feature in only_b if not _is_in(same, feature)]
     kept += [_gone(feature) for feature in only_a if not _is_in(same, feature)]
     return [change for change in kept if not _follows(change, kept)]
@@ -156,9 +156,9 @@ def _alike(
 ) -> Iterator[tuple[Feature, Feature]]:
     """Yield pairs of features with equal keys, in order, if both sides have the same number of them."""
     groups_a, groups_b = _grouped(a, key), _grouped(b, key)
-    for value, mine in groups_a.items():
-        if len(mine) == len(groups_b.get(value, ())):
-            yield from zip(mine, groups_b[value], strict=True)
+    for value, group_a in groups_a.items():
+        if len(group_a) == len(groups_b.get(value, ())):
+            yield from zip(group_a, groups_b[value], strict=True)
 
 
 def _grouped(found: Iterable[_T], key: Callable[[_T], Hashable]) -> dict[Hashable, list[_T]]:
@@ -174,7 +174,7 @@ _COUNT = "count"
 def _loop_changes(moved: Sequence[tuple[Feature, Feature]]) -> Iterator[StructuralChange]:
     """Yield one change for everything that a loop gained or lost together, for instance if the compiler unrolls it."""
     for loop, pairs in _grouped(moved, lambda pair: pair[1].loop or pair[0].loop).items():
-        counts = Counter(str(theirs.kind) for _, theirs in pairs)
+        counts = Counter(str(feature_b.kind) for _, feature_b in pairs)
         parts = ", ".join(counted(count, kind) for kind, count in counts.items())
         into = bool(pairs[0][1].loop)
         yield StructuralChange(
@@ -182,8 +182,8 @@ def _loop_changes(moved: Sequence[tuple[Feature, Feature]]) -> Iterator[Structur
             f"now in {loop}: {parts}" if into else f"no longer in {loop}: {parts}",
             line=pairs[0][1].line,
             loop=str(loop) if into else "",
-            operations_a=tuple(one for mine, _ in pairs for one in mine.operations),
-            operations_b=tuple(one for _, theirs in pairs for one in theirs.operations),
+            operations_a=tuple(one for feature_a, _ in pairs for one in feature_a.operations),
+            operations_b=tuple(one for _, feature_b in pairs for one in feature_b.operations),
         )
 
 

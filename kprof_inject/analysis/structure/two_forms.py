@@ -144,12 +144,11 @@ class TwoForms:
         operands = [*_VALUE.findall(_BOUND.sub("", parts.head)), *passed]
         if parts.is_generic and one.name in _REORDERED:
             operands = _REORDERED[one.name](parts.groups(operands))
-        attributes = {
-            name: value
-            for name, value in parts.attributes.items()
-            if name not in ("value", *_ENUMERATIONS)
-            and (name in in_braces or name in _ALWAYS_COMPARED or value == "true")
-        }
+        attributes: dict[str, str] = {}
+        for name, value in parts.attributes.items():
+            is_comparable = name in in_braces or name in _ALWAYS_COMPARED or value == "true"
+            if is_comparable and name not in ("value", *_ENUMERATIONS):
+                attributes[name] = value
         attributes |= _in_words(one.name, parts)
         words = sorted(f"{name} = {value}" for name, value in attributes.items() if not _is_default(name, value))
         words += [*_BLOCK.findall(parts.head), *_SYMBOL.findall(one.tail)]
