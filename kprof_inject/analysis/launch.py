@@ -33,7 +33,7 @@ _DISTURBED = "the records disturb this kernel so much that it may be limited by 
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _EvaluatedParts:
     """The parts that need the evaluated kernel.
 
     If the evaluation fails in any of them, all are computed without it.
@@ -101,22 +101,22 @@ class LaunchAnalysis:
         Recorded iterations are counted only if no record is missing: the remaining records do not show how many there
         were.
         """
-        return self._judged.executed
+        return self._evaluated.executed
 
     @property
     def speed_of_light(self) -> SpeedOfLight:
         """The roofs of the launch's scopes."""
-        return self._judged.speed_of_light
+        return self._evaluated.speed_of_light
 
     @property
     def slopes(self) -> KernelSlopes | None:
         """The result of the causal experiment with this launch's kernel and grid, or None if there was none."""
-        return self._judged.slopes
+        return self._evaluated.slopes
 
     @property
     def judgements(self) -> tuple[Judgement, ...]:
         """The result of each rule, in the order of the rules."""
-        return self._judged.judgements
+        return self._evaluated.judgements
 
     @cached_property
     def limit(self) -> Limit:
@@ -148,15 +148,15 @@ class LaunchAnalysis:
         return flights_of(self.timeline, self.in_flight, self.speed_of_light.roofs)
 
     @cached_property
-    def _judged(self) -> _Judged:
+    def _evaluated(self) -> _EvaluatedParts:
         executed = self._executed()
         if not isinstance(executed, Unjudged):
             try:
                 with evaluating():
-                    return self._judge(executed)
+                    return self._evaluate(executed)
             except Unevaluated as error:
                 executed = _unjudged(error)
-        return self._judge(executed)
+        return self._evaluate(executed)
 
     def _executed(self) -> ExecutedKernel | Unjudged:
         from kprof_inject.analysis.interpreter.executions import evaluated_kernel, with_recorded_iterations
@@ -171,7 +171,7 @@ class LaunchAnalysis:
         except KprofError as error:
             return _unjudged(error)
 
-    def _judge(self, executed: ExecutedKernel | Unjudged) -> _Judged:
+    def _evaluate(self, executed: ExecutedKernel | Unjudged) -> _EvaluatedParts:
         from kprof_inject.analysis.findings.finding import Evidence
         from kprof_inject.analysis.findings.rules import judge_by_rules
         from kprof_inject.analysis.roofs.speed_of_light import speed_of_light
@@ -180,7 +180,7 @@ class LaunchAnalysis:
         ran = None if isinstance(executed, Unjudged) else executed
         slopes = self._slopes(ran)
         evidence = Evidence(self.timeline, self.summary, light, ran, slopes)
-        return _Judged(executed, light, slopes, judge_by_rules(evidence))
+        return _EvaluatedParts(executed, light, slopes, judge_by_rules(evidence))
 
     def _slopes(self, ran: ExecutedKernel | None) -> KernelSlopes | None:
         for experiment in self._experiments:

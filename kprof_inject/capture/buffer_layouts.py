@@ -217,18 +217,20 @@ class _HeaderLayout:
         if too_high.any():
             written = np.where(too_high, ring_words + written % ring_words, written)
         return RawCtas(
-            warps,
-            rows[:, 1].astype(np.int64),
-            rows[:, 2].astype(np.int64),
-            init_ns,
-            pre_final_ns,
-            possible_copying(pre_final_ns, post_final_ns),
-            written,
-            rows[:, rings_at : rings_at + ring_words * len(warps)].reshape(len(rows), len(warps), ring_words // 2, 2),
-            int((~ran).sum()),
-            int((ran & ~sound).sum()),
-            timed,
-            int((odd | too_high).sum()),
+            warps=warps,
+            cta=rows[:, 1].astype(np.int64),
+            sm=rows[:, 2].astype(np.int64),
+            init_ns=init_ns,
+            pre_final_ns=pre_final_ns,
+            post_final_ns=possible_copying(pre_final_ns, post_final_ns),
+            written_words=written,
+            entries=rows[:, rings_at : rings_at + ring_words * len(warps)].reshape(
+                len(rows), len(warps), ring_words // 2, 2
+            ),
+            never_ran=int((~ran).sum()),
+            damaged=int((ran & ~sound).sum()),
+            timed=timed,
+            miscounted=int((odd | too_high).sum()),
         )
 
     def _times(self, words: NDArray[np.uint32]) -> NDArray[np.uint64] | None:

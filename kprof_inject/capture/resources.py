@@ -153,15 +153,15 @@ def clean_resources(kernel: KernelRecord, timing: TimingRecord | None) -> Kernel
     shared_bytes = kernel.known_clean_metadata.shared if clean.shared_bytes is None else clean.shared_bytes
     replay = timing.replay if timing else None
     return KernelResources(
-        clean.registers,
-        clean.spills,
-        shared_bytes,
-        clean.ctas_per_sm,
-        clean.times_ns,
-        clean.not_timed or "",
-        replay.clean_ns if replay else None,
-        clean.empty_launch_ns,
-        replay.clean_empty_ns if replay else None,
+        registers=clean.registers,
+        spills=clean.spills,
+        shared_bytes=shared_bytes,
+        ctas_per_sm=clean.ctas_per_sm,
+        times_ns=clean.times_ns,
+        not_timed=clean.not_timed or "",
+        replayed_ns=replay.clean_ns if replay else None,
+        empty_launch_ns=clean.empty_launch_ns,
+        empty_replay_ns=replay.clean_empty_ns if replay else None,
     )
 
 

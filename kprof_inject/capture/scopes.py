@@ -146,17 +146,17 @@ class ScopeTable:
         return cls(
             tuple(
                 ScopeInfo(
-                    scope.record,
-                    scope.name,
-                    scope.kind,
-                    _line(scope.source),
-                    tuple(map(_line, scope.called_from)),
-                    scope.parent,
-                    scope.label,
-                    scope.partition,
-                    scope.lines,
-                    scope.ended_by_next,
-                    tuple(TagInfo(tag.name, tag.record, tag.value) for tag in scope.tags),
+                    record=scope.record,
+                    name=scope.name,
+                    kind=scope.kind,
+                    source=_line(scope.source),
+                    called_from=tuple(map(_line, scope.called_from)),
+                    parent=scope.parent,
+                    label=scope.label,
+                    partition=scope.partition,
+                    lines=scope.lines,
+                    ended_by_next=scope.ended_by_next,
+                    tags=tuple(TagInfo(tag.name, tag.record, tag.value) for tag in scope.tags),
                 )
                 for scope in record.scopes
             ),

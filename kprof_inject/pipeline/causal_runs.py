@@ -38,14 +38,15 @@ from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import Workspace, read_experiments
 
-MOST_PLACES = 64
+MAX_PLACES = 64
 """Each takes several builds, and its share of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class CausalChoice:
     """What an experiment does: with which launch of each kernel whose name matches, for how many seconds at most, and
-    which warps of a CTA are delayed (none means all). ``partition`` is a glob: only places of such partitions."""
+    which warps of a CTA are delayed (none means all). ``partition`` is a glob: only places of such partitions.
+    """
 
     launches: LaunchFilter
     replays: ReplayChoice
@@ -77,7 +78,8 @@ def prepare(
 ) -> None:
     """Plan delays for each kernel that has places which ``selectors`` find, and compile what is not compiled yet.
     ``capture`` is one of these kernels: how often a place is executed tells how long a delay must be. Raises
-    ``KprofError`` if there is nothing to delay."""
+    ``KprofError`` if there is nothing to delay.
+    """
     texts = frozenset(selector.text for selector in selectors)
     workspace.clear_delays()
     planned = 0
@@ -124,8 +126,8 @@ def _prepare_kernel(
     ]
     if not places:
         return 0
-    if len(places) > MOST_PLACES:
-        raise KprofError(f"{len(places)} places are too many", hint=f"select at most {MOST_PLACES}")
+    if len(places) > MAX_PLACES:
+        raise KprofError(f"{len(places)} places are too many", hint=f"select at most {MAX_PLACES}")
     delays = _planned_delays(workspace, kernel.variant, ScopeTable.of(table), capture)
     wanted = [(index, cycles, share) for index in places for cycles, share in delays[index]]
     plain = Build(insertion.module.text, kernel.info)
@@ -218,7 +220,8 @@ def experiment(
     workspace: Workspace, choice: CausalChoice, program: Sequence[str], program_input: ProgramInput, say: Say
 ) -> tuple[Path, int]:
     """Run the program with its kernels delayed. Returns the folder of what was found out, and the program's exit code.
-    Raises ``KprofError`` if nothing was."""
+    Raises ``KprofError`` if nothing was.
+    """
     folder = workspace.new_experiment_folder()
     reports_folder = workspace.new_reports_folder("causal")
     session = Session(

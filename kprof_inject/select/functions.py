@@ -266,7 +266,16 @@ class Function:
         chain = self.source_of(operation)
         count = self.operations_between(start.offset, max(end.offset for end in ends))
         return Site(
-            kind, label, self.symbol, start, ends, fills_block, chain[0] if chain else None, chain[1:], block, count
+            kind=kind,
+            label=label,
+            function=self.symbol,
+            start=start,
+            ends=ends,
+            fills_block=fills_block,
+            source=chain[0] if chain else None,
+            called_from=chain[1:],
+            block=block,
+            operations=count,
         )
 
 

@@ -106,17 +106,17 @@ def _span(function: Function, name: str, first: Operation, last: Operation, chai
     """Return the site from one operation to another of its block; ``own`` of the operations are the part's."""
     start, end = function.before(first), function.after(last)
     return Site(
-        ScopeKind.PART,
-        name,
-        function.symbol,
-        start,
-        (end,),
-        False,
-        next(iter(chain), None),
-        chain[1:],
-        block_kind(first),
-        own,
-        function.operations_between(start.offset, end.offset) - own,
+        kind=ScopeKind.PART,
+        label=name,
+        function=function.symbol,
+        start=start,
+        ends=(end,),
+        fills_block=False,
+        source=next(iter(chain), None),
+        called_from=chain[1:],
+        block=block_kind(first),
+        operations=own,
+        other_operations=function.operations_between(start.offset, end.offset) - own,
     )
 
 

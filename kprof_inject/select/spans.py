@@ -182,17 +182,17 @@ def _span(group: Group, segment: Segment, piece: Sequence[Operation], starts: Se
 
 def _site(group: Group, segment: Segment, start: InsertPoint, end: InsertPoint, own: int, others: int) -> Site:
     return Site(
-        group.kind,
-        group.label,
-        group.function.symbol,
-        start,
-        (end,),
-        False,
-        group.source,
-        group.called_from,
-        segment.block,
-        own,
-        others,
+        kind=group.kind,
+        label=group.label,
+        function=group.function.symbol,
+        start=start,
+        ends=(end,),
+        fills_block=False,
+        source=group.source,
+        called_from=group.called_from,
+        block=segment.block,
+        operations=own,
+        other_operations=others,
     )
 
 

@@ -330,17 +330,17 @@ def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_wa
     init_error_ns = float(np.linalg.norm((step_ns / np.sqrt(12), _SHIFT_VARIATION * min_more_ns, _SHIFT_JITTER_NS)))
     final_error_ns = init_error_ns if all_warps else max(init_error_ns, MIN_SHIFT_WITHIN_FUNCTION_NS)
     return Readings(
-        sm,
-        cycles,
-        np.where(is_init, ctas.init_ns[row], ctas.pre_final_ns[row]),
-        np.where(is_init, np.int8(1), np.int8(-1)),
-        np.where(is_init, np.float32(init_error_ns), np.float32(final_error_ns)),
-        np.where(is_init, estimated_error_cycles[row], np.float32(0)),
-        (ctas.pre_final_ns - ctas.init_ns)[row].astype(np.float32),
-        min_more_ns if spans_function else max(min_more_ns, _SHIFT_WITHIN_FUNCTION_SHARE * cta_ns),
-        0.0 if spans_function else cta_ns / 2,
-        step_ns,
-        0.0 if spans_function else _min_hz(ctas, rows, last - first),
+        sm=sm,
+        cycles=cycles,
+        ns=np.where(is_init, ctas.init_ns[row], ctas.pre_final_ns[row]),
+        side=np.where(is_init, np.int8(1), np.int8(-1)),
+        error_ns=np.where(is_init, np.float32(init_error_ns), np.float32(final_error_ns)),
+        estimated_error_cycles=np.where(is_init, estimated_error_cycles[row], np.float32(0)),
+        cta_ns=(ctas.pre_final_ns - ctas.init_ns)[row].astype(np.float32),
+        more_shift_ns=min_more_ns if spans_function else max(min_more_ns, _SHIFT_WITHIN_FUNCTION_SHARE * cta_ns),
+        max_shift_ns=0.0 if spans_function else cta_ns / 2,
+        step_ns=step_ns,
+        min_hz=0.0 if spans_function else _min_hz(ctas, rows, last - first),
     )
 
 

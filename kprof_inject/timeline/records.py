@@ -261,16 +261,16 @@ class RecordDecoder:
             entries, group, number = entries[is_record], group[is_record], number[is_record]
             scope, is_end, tags = scope[is_record], is_end[is_record], tags[is_record]
         records = Records(
-            group,
-            number,
-            scope,
-            is_end,
-            self.counter.unwrap(clock_values(entries), group),
-            group[:0],
-            first_group,
-            lost,
-            np.empty((2, 0), dtype=np.int64),
-            tags,
+            group=group,
+            number=number,
+            scope=scope,
+            is_end=is_end,
+            cycles=self.counter.unwrap(clock_values(entries), group),
+            damaged=group[:0],
+            first_group=first_group,
+            lost=lost,
+            oldest=np.empty((2, 0), dtype=np.int64),
+            tags=tags,
         )
         records, far = self._mended(records, rows)
         records = _without(records, self._damaged(records, far))

@@ -260,19 +260,19 @@ def series_of(
     steady_ns = _median([durations[turn > 1] for turn, durations in parts])
     last_ns = _median([durations[turn < -1] for turn, durations in parts])
     return IterationSeries(
-        numbers,
-        counts,
-        mean_ns,
-        p50_ns,
-        len(lengths),
-        int(lengths.min()),
-        float(np.median(lengths)),
-        int(lengths.max()),
-        first_ns,
-        steady_ns,
-        last_ns,
-        _ratio(first_ns, steady_ns),
-        _ratio(last_ns, steady_ns),
+        numbers=numbers,
+        counts=counts,
+        mean_ns=mean_ns,
+        p50_ns=p50_ns,
+        runs=len(lengths),
+        fewest=int(lengths.min()),
+        median=float(np.median(lengths)),
+        most=int(lengths.max()),
+        first_ns=first_ns,
+        steady_ns=steady_ns,
+        last_ns=last_ns,
+        first_over_steady=_ratio(first_ns, steady_ns),
+        last_over_steady=_ratio(last_ns, steady_ns),
     )
 
 

@@ -372,23 +372,23 @@ def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
         raw, clock = assumed_times(launch, raw, tally.warps)
     first_ns, last_ns = _extent(raw, tally.warps, clock)
     return Timeline(
-        launch,
-        table,
-        clock,
-        _cta_columns(raw),
-        _incomplete(raw, tally.warps, clock),
-        tally.lanes,
-        int((raw.written_words // WORDS_PER_ENTRY).sum()),
-        int(tally.warps.lost.sum()),
-        tally.open_starts,
-        tally.stray_ends,
-        int(tally.warps.damaged.sum()),
-        raw.never_ran,
-        raw.damaged,
-        tally.scopes,
-        first_ns,
-        last_ns,
-        ScopeBlocks(
+        launch=launch,
+        table=table,
+        clock=clock,
+        ctas=_cta_columns(raw),
+        incomplete=_incomplete(raw, tally.warps, clock),
+        lanes=tally.lanes,
+        records_written=int((raw.written_words // WORDS_PER_ENTRY).sum()),
+        records_lost=int(tally.warps.lost.sum()),
+        open_starts=tally.open_starts,
+        stray_ends=tally.stray_ends,
+        records_damaged=int(tally.warps.damaged.sum()),
+        ctas_never_ran=raw.never_ran,
+        ctas_damaged=raw.damaged,
+        scope_count=tally.scopes,
+        first_ns=first_ns,
+        last_ns=last_ns,
+        _blocks=ScopeBlocks(
             launch,
             decoder.scope_of_id,
             decoder.counter,
@@ -396,7 +396,7 @@ def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
             kernel.record_cost,
             decoder.tags,
         ),
-        partitions_of(table, tally.groups, recorded_warps(launch)),
+        partitions=partitions_of(table, tally.groups, recorded_warps(launch)),
     )
 
 

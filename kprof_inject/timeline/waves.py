@@ -105,16 +105,16 @@ def ending_of(timeline: Timeline) -> Ending | None:
     last = int(end_ns.argmax())
     cta_ns = end_ns - ctas["init_ns"]
     return Ending(
-        len(work.ids),
-        idle_share,
-        int(work.ctas.max()),
-        int(fullest.sum()),
-        count_share,
-        len(ctas),
-        float(np.median(cta_ns)),
-        int(ctas["cta"][last]),
-        int(ctas["sm"][last]),
-        int(cta_ns[last]),
+        sms=len(work.ids),
+        idle_share=idle_share,
+        most_ctas=int(work.ctas.max()),
+        fullest_sms=int(fullest.sum()),
+        count_share=count_share,
+        ctas=len(ctas),
+        cta_ns=float(np.median(cta_ns)),
+        last_cta=int(ctas["cta"][last]),
+        last_sm=int(ctas["sm"][last]),
+        last_cta_ns=int(cta_ns[last]),
     )
 
 
@@ -248,21 +248,21 @@ def waves_of(timeline: Timeline) -> Waves | None:
     dry_ns = SmWork.of(ctas).done_ns
     here_until_ns = np.minimum(residence.left_ns, dry_ns[residence.sm])
     return Waves(
-        len(ctas),
-        residence.sms,
-        int(ctas["sm"].max()),
-        slots,
-        slots_source,
-        len(ctas) / capacity,
-        waves,
-        residence.duration_ns,
-        _last_wave(residence, (waves - 1) * capacity),
-        _tail(residence, dry_ns),
-        _idle(
+        ctas=len(ctas),
+        sms=residence.sms,
+        highest_sm=int(ctas["sm"].max()),
+        slots_per_sm=slots,
+        slots_source=slots_source,
+        fill=len(ctas) / capacity,
+        waves=waves,
+        duration_ns=residence.duration_ns,
+        last=_last_wave(residence, (waves - 1) * capacity),
+        tail=_tail(residence, dry_ns),
+        idle_sm_share=_idle(
             _covered_ns(residence.sm, residence.begin_ns, here_until_ns),
             residence.sms * residence.duration_ns,
         ),
-        _idle(int((here_until_ns - residence.begin_ns).sum()), capacity * residence.duration_ns),
+        idle_slot_share=_idle(int((here_until_ns - residence.begin_ns).sum()), capacity * residence.duration_ns),
     )
 
 

@@ -46,7 +46,7 @@ ALL_IN_ONE_PROCESS = """
 import contextlib, io, json, sys
 import kprof_inject.cli.view
 from kprof_inject.cli.main import main
-kprof_inject.cli.view._MOST_MINUTES_TO_FETCH = 0.001
+kprof_inject.cli.view._MAX_MINUTES_TO_FETCH = 0.001
 ended = []
 for arguments in json.loads(sys.argv[1]):
     sys.argv = ["kprof-inject", *arguments]

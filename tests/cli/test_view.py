@@ -112,7 +112,7 @@ def test_once_ends_when_the_trace_was_fetched(kprof: CommandLine, trace: bytes) 
 def test_once_does_not_wait_forever(
     kprof: CommandLine, trace: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kprof_inject.cli.view._MOST_MINUTES_TO_FETCH", 0.001)
+    monkeypatch.setattr("kprof_inject.cli.view._MAX_MINUTES_TO_FETCH", 0.001)
     with pytest.raises(KprofError, match="no browser has fetched"):
         command.main([str(kprof.folder / "t.json"), "--port", "0", "--no-browser", "--once"], standalone_mode=False)
     assert capsys.readouterr().out.startswith("http://127.0.0.1:")

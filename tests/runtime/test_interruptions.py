@@ -25,6 +25,7 @@ from triton import knobs
 
 from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.compiling.instrumented_kernel import RunStep
+from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launcher import CapturingLauncher
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.run_step import LiveCapture, WorkspacePlans, _install_once
@@ -195,6 +196,47 @@ def test_a_handler_may_end_the_process_in_the_midst_of_a_launch(fake_runs: FakeR
         for line in every_line(made, end):
             assert_all_is_told(folders[-1], path, line, Counter([FIRST]), newest=FIRST)
             made.take()
+
+
+def test_a_capture_may_end_in_the_midst_of_a_launch_that_goes_on(fake_runs: FakeRuns) -> None:
+    """The launch is in the one before or the one after, or said to be in neither."""
+    folders: list[Path] = []
+    unwanted: list[int] = []
+    with captures(fake_runs, "all") as made:
+        for line in every_line(made, lambda found: folders.append(found.take())):
+            before, after = folders[-1], made.take()
+            (launches,) = ends_of(before)[0]["launches"].values()
+            numbers = Counter(n for _, n in numbers_in(before))
+            assert numbers - Counter([CUT]) == Counter([FIRST]), line
+            assert numbers.total() + left_out(before).total() == launches, line
+            found = any(after.iterdir())  # one that is empty is given to the next capture
+            if launches == 1 and not found:
+                unwanted.append(line)
+            if found:
+                assert (Counter(n for _, n in numbers_in(after)), left_out(after)) == ({CUT: 1}, {}), line
+    assert len(unwanted) <= 1, "only where it looks for the capture does it find one that is over"
+
+
+def test_a_capture_that_ends_when_its_only_launch_was_numbered_leaves_nothing(
+    fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = LaunchCapture.number
+    folders: list[Path] = []
+    with captures(fake_runs, "last") as made:
+
+        def number_and_end(capture: LaunchCapture, build: Any) -> int:
+            monkeypatch.setattr(LaunchCapture, "number", number)
+            found = number(capture, build)
+            folders.append(made.take())
+            return found
+
+        monkeypatch.setattr(LaunchCapture, "number", number_and_end)
+        made.launch(CUT)
+        made.launch(THREAD)
+        last = made.take()
+    assert folders == [last], "it was not given to the next capture"
+    assert len(list(last.iterdir())) == 1
+    assert numbers_in(last) == [(1, THREAD)]
 
 
 def assert_all_is_told(folder: Path, path: str, line: int, whole: Counter[int], newest: int) -> None:

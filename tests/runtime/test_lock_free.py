@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from kprof_inject.runtime.launch.lock_free import AtomicCounts
+from kprof_inject.runtime.launch.lock_free import AtomicCounts, SetOnce
 
 
 def test_no_two_get_one_number_and_none_is_lost() -> None:
@@ -35,3 +35,22 @@ def test_asking_for_counts_counts_nothing() -> None:
     tally.add_many("none", 0)
     assert tally.counts() == tally.counts() == {"left out": 3}
     assert tally.add("left out") == 3
+
+
+def test_the_first_of_several_values_is_set() -> None:
+    once: SetOnce[int] = SetOnce()
+    assert once.get() is None
+    threads, seen = 8, []
+    begin = threading.Barrier(threads)
+
+    def set_once(value: int) -> None:
+        begin.wait()
+        seen.append(once.set(value))
+
+    together = [threading.Thread(target=set_once, args=(value,)) for value in range(threads)]
+    for thread in together:
+        thread.start()
+    for thread in together:
+        thread.join()
+    assert seen == [once.get()] * threads
+    assert once.set(threads) == once.get() != threads

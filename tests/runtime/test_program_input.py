@@ -142,7 +142,7 @@ def test_input_that_cannot_be_kept_is_refused_to_the_next_run_alone(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     if why == "too much":
-        monkeypatch.setattr(module, "MOST_KEPT_BYTES", 5)
+        monkeypatch.setattr(module, "MAX_KEPT_BYTES", 5)
     else:
         monkeypatch.setattr(tempfile, "TemporaryFile", full)
     reads, writes = pipe_with(b"123456")

@@ -85,16 +85,16 @@ def _flights(timeline: Timeline, found: InFlight) -> Iterator[Flight]:
         blocked = mine[mine["blocked_ns"] > 0]
         told = timeline.table.scopes[scope]
         yield Flight(
-            scope,
-            told.name,
-            told.source,
-            found.works[scope],
-            len(mine),
-            int(np.median(mine["depth"])),
-            float(np.median(blocked["end_ns"] - blocked["start_ns"])) if blocked.size else None,
-            len(blocked) / len(mine),
-            int(blocked["blocked_ns"].sum()),
-            int(np.median(mine["bytes"])),
+            index=scope,
+            scope=told.name,
+            source=told.source,
+            work=found.works[scope],
+            groups=len(mine),
+            depth=int(np.median(mine["depth"])),
+            latency_ns=float(np.median(blocked["end_ns"] - blocked["start_ns"])) if blocked.size else None,
+            blocked_share=len(blocked) / len(mine),
+            blocked_ns=int(blocked["blocked_ns"].sum()),
+            group_bytes=int(np.median(mine["bytes"])),
         )
 
 

@@ -170,15 +170,15 @@ def access_of(one: Executed) -> Access | None:
     else:
         mask = None
     return Access(
-        one.operation,
-        _as_cached(one.operation, form),
-        bytes_of(pointed.pointee),
-        shape,
-        address,
-        mask,
-        places,
-        is_whole,
-        mask is None and _is_for_each_iteration(one.operation),
+        operation=one.operation,
+        form=_as_cached(one.operation, form),
+        element_bytes=bytes_of(pointed.pointee),
+        shape=shape,
+        address=address,
+        mask=mask,
+        places=places,
+        is_whole=is_whole,
+        is_for_each_iteration=mask is None and _is_for_each_iteration(one.operation),
     )
 
 

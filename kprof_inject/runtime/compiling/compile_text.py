@@ -23,8 +23,10 @@ _KEPT = (".json", ".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
 
 
 def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path) -> None:
-    """Compile it for the kernel's target, with its options, and keep the results in ``folder``. Raises ``KprofError``
-    if this Triton is not the one that dumped the kernel, and what the compiler raises."""
+    """Compile a text for the kernel's target, with its options, and keep the results in ``folder``.
+
+    Raises ``KprofError`` if this Triton is not the one that dumped the kernel, and what the compiler raises.
+    """
     if kernel.triton_version != triton.__version__:
         raise KprofError(
             f"Triton {kernel.triton_version} dumped it, and kprof-inject's own Python has {triton.__version__}",
@@ -51,7 +53,7 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path) -> None:
 
 @contextmanager
 def _environment_of(kernel: DumpedKernelRecord) -> Iterator[None]:
-    """What the program's compiler heeded, and nothing else of its kind."""
+    """Set the environment variables that the program's compiler used, and no others of their kind."""
     ours = {name: os.environ.get(name) for name in (*environment(), *kernel.environment)}
     for name in ours:
         os.environ.pop(name, None)
@@ -66,7 +68,7 @@ def _environment_of(kernel: DumpedKernelRecord) -> Iterator[None]:
 
 
 def _options(saved: dict[str, Any]) -> dict[str, Any]:
-    """As Triton has them: with tuples, which JSON does not have."""
+    """Return options as Triton has them: with tuples, which JSON does not have."""
     return {name: _with_tuples(value) for name, value in saved.items()}
 
 

@@ -37,8 +37,10 @@ _MODULES = (triton.compiler.compiler, triton.compiler, triton)
 
 
 def with_room(compile: Compile) -> Compile:
-    """The same compiler, which takes a temporary cache where there is no room in the workspace's: without us, the
-    program's cache would lie elsewhere."""
+    """Return a compiler that takes a temporary cache where there is no room in the workspace's.
+
+    The program's own cache may be on another disk, which has room.
+    """
 
     @functools.wraps(compile)
     def compile_somewhere(*args: Any, **kwargs: Any) -> Any:
@@ -55,10 +57,10 @@ def with_room(compile: Compile) -> Compile:
 
 
 def wrap_compiler(around: Callable[[Compile, Any, Any], Any]) -> Callable[[], None]:
-    """Have ``around(original, args, kwargs)`` called for every compilation of this process; returns what ends that.
+    """Have ``around(original, args, kwargs)`` called for every compilation of this process; returns how to end that.
 
     The just-in-time decorator takes the name from ``triton.compiler`` at each first launch, Inductor from
-    ``triton``: all of them lead to ours.
+    ``triton``: all of them call ours.
     """
     original: Compile = triton.compiler.compiler.compile
 
@@ -90,11 +92,11 @@ _FILE_NAME_LENGTH = 150
 def variant_of(
     workspace: Workspace, compile_function: Callable[..., Any], args: Any, kwargs: Any
 ) -> DumpedKernel | None:
-    """The variant that this call compiles, with all that is known of it before; None for a call that starts from an IR
-    file instead of a function.
+    """Return the variant that this call compiles, with what is known before; None for a call that compiles an IR file.
 
     Triton keys its dump and override folders by the source hash, which leaves out ``num_warps``, ``num_stages`` and
-    every other compile option: two configurations of an autotuner share one key. A variant's name has them all."""
+    every other compile option: two configurations of an autotuner share one key. A variant's name has them all.
+    """
     call = inspect.signature(compile_function).bind(*args, **kwargs).arguments
     source = call["src"]
     if isinstance(source, str):
@@ -120,18 +122,18 @@ def variant_of(
 
 
 # Torch's Inductor sets the first to an assembler of its own (compile_tasks.py, "_set_triton_ptxas_path"), whose version
-# the assembly names. Triton does not count them among what decides a kernel.
+# the assembly names. Triton leaves them out of the key of a kernel.
 _ASSEMBLERS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 
 def environment() -> dict[str, str]:
-    """The variables of this process's environment, as they are now, that a compiled kernel hangs on."""
+    """Return the environment variables, as they are now, that a compiled kernel depends on."""
     names = (*get_cache_invalidating_env_vars(), *_ASSEMBLERS)
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _constants(source: Any) -> dict[str, str]:
-    """Those arguments that are constants as a whole; parts of a tuple are left out."""
+    """Return the arguments that are constants as a whole; parts of a tuple are left out."""
     names = source.fn.arg_names if hasattr(source, "fn") else []
     constants = getattr(source, "constants", None) or {}
     return {
@@ -140,7 +142,7 @@ def _constants(source: Any) -> dict[str, str]:
 
 
 def as_json(values: dict[str, Any]) -> dict[str, Any]:
-    """What of Triton's can stand in JSON: targets as their fields, and what JSON has no form for as text."""
+    """Return values of Triton's as JSON has them: targets as their fields, and what JSON cannot express as text."""
     return dict(json.loads(json.dumps(values, default=_plain)))
 
 
@@ -152,8 +154,8 @@ def _plain(value: Any) -> Any:
 def overriding(override_folder: Path, cache_folder: Path) -> Iterator[None]:
     """Have Triton replace the TTGIR of the next compilation by what is in ``override_folder``.
 
-    The cache's key does not know the override, so the binary goes to ``cache_folder``, where no other compilation may
-    look."""
+    The cache's key ignores the override, so the binary goes to ``cache_folder``, where no other compilation may look.
+    """
     compiler: Any = triton.compiler.compiler
     with _knobs_of_this_process(), knobs.compilation.scope(), knobs.cache.scope():
         knobs.compilation.override = True

@@ -1,6 +1,6 @@
-"""A child process for Triton to work in, and what the compiler says on stderr, read back.
+"""A child process for Triton's compiler, and its messages on stderr, parsed.
 
-On bad input Triton's compiler may end the process, or never come back.
+On bad input the compiler may end the process, or never return.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _FALSE_ALARM = re.compile(
 
 @dataclass(slots=True, weakref_slot=True)
 class HeldMessages:
-    """What was written to stderr so far, kept in a file."""
+    """Output to stderr so far, kept in a file."""
 
     _file: IO[bytes] | None
     _stderr: int = -1
 
     def take(self) -> bytes:
-        """All of it: it is then not written to stderr any more."""
+        """Return all of it, which is not written to stderr any more."""
         if self._file is None:
             return b""
         self._file.seek(0)
@@ -51,7 +51,7 @@ class HeldMessages:
         return written
 
     def let_go(self) -> None:
-        """A forked child writes to stderr itself: what its parent holds back is the parent's to write."""
+        """Have a forked child write to stderr itself: its parent writes what it held back."""
         os.dup2(self._stderr, 2)
 
 
@@ -59,7 +59,7 @@ class HeldMessages:
 def without_false_alarms() -> Iterator[HeldMessages]:
     """Hold back what is written to stderr, by this thread or another, and write it at the end without false alarms.
 
-    MLIR writes to the file descriptor itself, so Python's ``sys.stderr`` is not the place to stand in.
+    MLIR writes to the file descriptor itself, so replacing Python's ``sys.stderr`` would not help.
     """
     try:
         held = tempfile.TemporaryFile()  # noqa: SIM115 (only this may fail)
@@ -86,12 +86,13 @@ def without_false_alarms() -> Iterator[HeldMessages]:
 
 
 def drop_false_alarms(written: bytes) -> bytes:
-    """What the compiler wrote to stderr, less the false alarms and the excerpts that belong to them.
+    """Return what the compiler wrote to stderr, without the false alarms and the excerpts that belong to them.
 
     Proton's check of scopes takes blocks one by one: the end of a scope in a second return block looks to it like an
-    end without a start, and so does the end of iterations behind their loop. It prints that as an error and goes on;
+    end without a start, and so does the end of iterations after their loop. It prints that as an error and goes on;
     the machine code is right (the entry gets an id of its own, and we match by name). A user would take it for a
-    failure."""
+    failure.
+    """
     return _FALSE_ALARM.sub(b"", written)
 
 
@@ -102,9 +103,9 @@ _MESSAGE = re.compile(
 )
 _NAMED_PLACE = re.compile(POINT)
 
-# Lines of the module that MLIR prints behind some messages, and the excerpt that follows others.
+# Lines of the module that MLIR prints after some messages, and the excerpt that follows others.
 _NO_MESSAGE = re.compile(r"\s|$|[#!{}]|module\b|\"")
-_LONGEST_MESSAGE_LINES = 4
+_MAX_MESSAGE_LINES = 4
 
 # Says only that a message came before it.
 _FOLLOW_UP = "Failures have been detected while processing an MLIR pass pipeline"
@@ -122,7 +123,7 @@ class Message:
 
 
 def errors_in(written: bytes) -> list[Message]:
-    """The errors among what the compiler wrote, less Proton's false alarms."""
+    """Return the errors among what the compiler wrote, without Proton's false alarms."""
     text = drop_false_alarms(written).decode(errors="replace")
     return [
         message
@@ -132,7 +133,7 @@ def errors_in(written: bytes) -> list[Message]:
 
 
 def last_words(written: bytes, lines: int = 5) -> list[str]:
-    """The last lines that were written, each once."""
+    """Return the last lines that were written, each once."""
     text = written.decode(errors="replace")
     return list(dict.fromkeys(line.rstrip() for line in text.splitlines() if line.strip()))[-lines:]
 
@@ -145,7 +146,7 @@ def _messages(text: str) -> Iterator[Message]:
                 yield message
             message = _message_of(found)
         elif message is not None:
-            if _NO_MESSAGE.match(line) or message.text.count("\n") + 1 == _LONGEST_MESSAGE_LINES:
+            if _NO_MESSAGE.match(line) or message.text.count("\n") + 1 == _MAX_MESSAGE_LINES:
                 yield message
                 message = None
             else:
@@ -164,17 +165,22 @@ def _message_of(found: re.Match[str]) -> Message:
 
 
 class CompilerTask(Protocol):
-    """Something to do in the child. ``written`` is the file that all output goes to, empty at first, in a folder for
-    temporary files. Raises ``KprofError`` if the compiler refuses. It may have a ``target``."""
+    """Task for the child. It may have a ``target``."""
 
-    def run(self, written: Path) -> Any: ...
+    def run(self, written: Path) -> Any:
+        """Do it. Raises ``KprofError`` if the compiler refuses.
+
+        ``written`` is the file that all output goes to, empty at first, in a folder for temporary files.
+        """
 
 
 class CompilerProcess:
-    """The child, started at the first task, and anew after one that it did not survive, or for another target: in
-    Triton 3.5 and 3.6, compiling for one target changes how the process compiles for the next.
+    """Child process that does tasks.
 
-    Use it as a context manager: at the end the child is gone, and so is whatever it had started."""
+    It is started at the first task, and again after one that it did not survive, or for another target: in Triton 3.5
+    and 3.6, compiling for one target changes how the process compiles for the next. Use it as a context manager: at the
+    end the child is killed, with all that it had started.
+    """
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="kprof-compiler-")
@@ -190,8 +196,10 @@ class CompilerProcess:
         self._folder.cleanup()
 
     def ask(self, task: CompilerTask, time_limit_s: float) -> Any:
-        """What ``task.run`` returns in the child. Raises what it raises if that is a ``KprofError``, and one of its
-        own if the child dies or takes longer than the limit."""
+        """Run a task in the child, and return its result.
+
+        Raises the task's ``KprofError``, and one of its own if the child dies or takes longer than the limit.
+        """
         target = getattr(task, "target", self._target)
         if target != self._target:
             self._stop()
@@ -228,7 +236,7 @@ class CompilerProcess:
         process, connection = self._child
         self._child = None
         connection.close()
-        # The child leads a group, so that an assembler which it waits for ends with it; unless it has barely begun.
+        # The child leads a group, unless it has barely begun, so that an assembler which it waits for ends with it.
         if process.pid is not None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -244,7 +252,8 @@ _starting = threading.Lock()
 def _safe_path() -> Iterator[None]:
     """Have a Python that is started here import nothing from the current folder: it may be one that the user received.
 
-    ``multiprocessing`` starts it with ``-c``, and takes neither options nor an environment for it."""
+    ``multiprocessing`` starts it with ``-c``, and takes neither options nor an environment for it.
+    """
     with _starting:
         before = os.environ.get(_SAFE_PATH)
         os.environ[_SAFE_PATH] = "1"
@@ -258,14 +267,14 @@ def _safe_path() -> Iterator[None]:
 
 
 def _serve(connection: Connection, written: str) -> None:
-    """The child's life: do tasks until the parent hangs up."""
+    """Do tasks in the child until the parent closes the connection."""
     # Where the parent's stdout is closed, the connection may have its number.
     connection = Connection(fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
     os.setsid()  # also keeps the terminal's Ctrl-C with the parent, which ends us
     log = os.open(written, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    # What the compiler leaves behind when it dies goes with the parent's folder.
+    # The parent removes this folder, with what the compiler leaves there when it dies.
     tempfile.tempdir = os.environ["TMPDIR"] = str(Path(written).parent)
     while True:
         try:

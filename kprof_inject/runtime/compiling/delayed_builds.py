@@ -1,7 +1,7 @@
 """Kernels with delays: compiled ahead in child processes, several at a time, and loaded in the program.
 
-What is compiled is the text of a module, and what is loaded stands in for the kernel that the program compiled of its
-source: it is launched by the same launcher, with the same arguments.
+The text of a module is compiled. The result replaces the kernel that the program compiled from its source: it is
+launched by the same launcher, with the same arguments.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from kprof_inject.forks import usable_cores
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
 
 _TIME_LIMIT_S = 600.0
-_MOST_PROCESSES = 16
-# Another form of what is kept needs another name.
+_MAX_PROCESSES = 16
+# Part of the name of a build: change it with the form of what is kept.
 _FORM = "1"
 
 
@@ -36,11 +36,11 @@ class Build:
 
     @property
     def name(self) -> str:
-        """The same for what makes the same binary."""
+        """Name of the build, the same for all that make the same binary."""
         kernel = self.kernel
         made_by = (kernel.triton_version, str(kernel.target), json.dumps([kernel.options, kernel.environment]))
-        told = (_FORM, *made_by, self.text)
-        return hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]
+        parts = (_FORM, *made_by, self.text)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,12 @@ class _CompileTask:
 
 
 def compiled(builds: Sequence[Build], folder: Path) -> Iterator[KprofError | None]:
-    """Compile each into a folder of its name below ``folder``, unless that is there; for each, why it failed, or None.
-    As many at a time as there are cores."""
+    """Compile each build into a folder of its name below ``folder``, unless that exists.
+
+    Yields for each build why it failed, or None. As many compile at a time as there are cores.
+    """
     wanted = {build.name: build for build in builds if not (folder / build.name).exists()}
-    processes = [CompilerProcess() for _ in range(min(usable_cores(), len(wanted), _MOST_PROCESSES))]
+    processes = [CompilerProcess() for _ in range(min(usable_cores(), len(wanted), _MAX_PROCESSES))]
     free: SimpleQueue[CompilerProcess] = SimpleQueue()
     for process in processes:
         free.put(process)
@@ -97,8 +99,10 @@ def compiled(builds: Sequence[Build], folder: Path) -> Iterator[KprofError | Non
 
 
 def load(folder: Path, like: Any) -> Any:
-    """What was compiled into a folder, loaded onto the device to be launched like ``like``, a kernel of Triton's that
-    is loaded. Raises what the driver raises."""
+    """Load what was compiled into a folder onto the device. Raises what the driver raises.
+
+    It is launched as ``like``, a loaded kernel of Triton's.
+    """
     from triton.compiler.compiler import CompiledKernel
 
     group = {path.name: str(path) for path in sorted(folder.iterdir())}
@@ -108,6 +112,6 @@ def load(folder: Path, like: Any) -> Any:
 
 
 def assembly_in(folder: Path) -> str:
-    """The assembly of what was compiled into a folder."""
+    """Return the assembly of what was compiled into a folder."""
     paths = [path for path in folder.iterdir() if path.suffix in (".ptx", ".amdgcn")]
     return paths[0].read_text() if paths else ""

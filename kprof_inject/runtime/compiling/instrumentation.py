@@ -35,7 +35,7 @@ _ANY_SHARED_BYTES = 1 << 30
 
 
 def shared_bytes_of(target: GPUTarget) -> int:
-    """The shared memory that one CTA may use on this target, from tables; no device is asked."""
+    """Return the shared memory that one CTA may use on this target, from tables."""
     return limits_of(f"{target.backend}:{target.arch}").cta_shared_bytes
 
 
@@ -44,8 +44,8 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
     """Lower ``proton.record`` in every compilation of this context; each has to be of a module with records.
 
     ``mode`` is the kernel's own (see ``mode_of_kernel``). If it leaves the size to Proton, that takes a share of what
-    the kernel leaves of ``shared_bytes``, the most that a CTA may use. What the compiler writes to stderr may hold
-    false alarms: see ``diagnostics``. Raises ``KprofError`` for a mode that Proton cannot lower for the target.
+    the kernel leaves of ``shared_bytes``, the most that a CTA may use. The compiler's output on stderr may have false
+    alarms: see ``without_false_alarms``. Raises ``KprofError`` for a mode that Proton cannot lower for the target.
     """
     backend = _BACKENDS[target.backend]
     version = installed_version()  # of a Triton that was built without Proton, this says so
@@ -94,9 +94,10 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
 
 
 def scope_names(ttgir_path: str, target: GPUTarget) -> dict[int, str]:
-    """Proton's table of scope ids: the record name of each id. Two ids may bear one name.
+    """Return Proton's table of scope ids: the record name of each id. Two ids may have one name.
 
-    The ids are given to the module as Triton's lowering has it by then: without ``scf``, and with helpers inlined."""
+    Proton gives the ids late in Triton's lowering: the module has no ``scf`` then, and its helpers are inlined.
+    """
     module = read_module(ttgir_path, target)
     with without_false_alarms():
         inline_helpers(module)
@@ -104,7 +105,7 @@ def scope_names(ttgir_path: str, target: GPUTarget) -> dict[int, str]:
 
 
 def read_module(ttgir_path: str, target: GPUTarget) -> Any:
-    """What Triton's own parser makes of a file, verified. Raises ``RuntimeError``, and the reason goes to stderr."""
+    """Parse and verify a file with Triton's own parser. Raises ``RuntimeError``, and the reason goes to stderr."""
     context = ir.context()
     ir.load_dialects(context)
     backends[_BACKENDS[target.backend]].compiler(target).load_dialects(context)
@@ -141,8 +142,11 @@ _KERNEL = re.compile(r'"?tt\.func"?(?!\s+private\b)')
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """What the compiler made: ``assembly`` is PTX or AMDGCN, ``binary`` cubin or hsaco, ``clock_reads`` how many
-    times the assembly reads the cycle counter, ``metadata`` Triton's own (``profile_scratch_size``, ``shared``)."""
+    """Result of the compiler.
+
+    ``assembly`` is PTX or AMDGCN, ``binary`` cubin or hsaco, ``clock_reads`` how many times the assembly reads the
+    cycle counter, ``metadata`` Triton's own (``profile_scratch_size``, ``shared``).
+    """
 
     assembly: str
     binary: bytes
@@ -151,12 +155,16 @@ class Lowered:
 
 
 def target_of(target: Target) -> GPUTarget:
+    """Return a target as Triton has it."""
     return GPUTarget(target.backend, target.arch, target.warp_size)
 
 
 def lower(text: str, target: GPUTarget, options: dict[str, Any], mode: Mode) -> Lowered:
-    """Compile TTGIR text with records for ``target``. Raises ``KprofError`` if Triton or Proton refuse, as Proton does
-    unless all helpers can be inlined (see ``lowerable``)."""
+    """Compile TTGIR text with records for ``target``.
+
+    Raises ``KprofError`` if Triton or Proton refuse, as Proton does unless all helpers can be inlined (see
+    ``lowerable``).
+    """
     values = tag_values() if CARRIER in text else nullcontext()
     with instrumented(target, mode, shared_bytes_of(target)), values, without_false_alarms():
         kernel = _compiled(text, target, options)

@@ -268,8 +268,8 @@ class PlannedKernel:
             try:
                 kernel = self._plain()
             except Exception as error:  # the compiler's errors have no common base
-                said = errors_in(messages.take())
-                reason = said[0].text if said else f"{type(error).__name__}: {error}"
+                errors = errors_in(messages.take())
+                reason = errors[0].text if errors else f"{type(error).__name__}: {error}"
                 raise KprofError(f"Triton does not compile it with records: {reason}") from error
         if not kernel.metadata.profile_scratch_size:
             raise KprofError("Triton did not use the override: its records are not in the binary")

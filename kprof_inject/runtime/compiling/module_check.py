@@ -1,4 +1,4 @@
-"""Has Triton judge a module that we have parsed: is it valid, do both parsers see the same, does it lower?
+"""Checks a module that we have parsed with Triton: it is valid, both parsers see the same, and it lowers.
 
 Imports no Triton: that is done in the child process that compiles, and may not be installed.
 """
@@ -32,8 +32,10 @@ _DEFAULT_WARP_SIZE = 32
 
 
 def module_target(module: Module) -> Target:
-    """What stands in ``ttg.target`` and ``ttg.threads-per-warp``. Raises ``KprofError`` for a file without a target,
-    or with one that we cannot compile for."""
+    """Return the target that ``ttg.target`` and ``ttg.threads-per-warp`` name.
+
+    Raises ``KprofError`` for a file without a target, or with one that we cannot compile for.
+    """
     root = module.operations[0]
     if len(module.operations) != 1 or root.name not in MODULES:
         raise KprofError(
@@ -41,7 +43,7 @@ def module_target(module: Module) -> Target:
             where=module.position(root.start),
             hint="give the whole file as Triton writes it",
         )
-    # The generic form has the attributes behind the region.
+    # The generic form has the attributes after the region.
     attributes = f"{root.tail} {root.closing}"
     found = _TARGET.search(attributes)
     if found is None:
@@ -65,10 +67,11 @@ def module_target(module: Module) -> Target:
 
 
 class NestedName(NamedTuple):
-    """One operation of the list that a module is: how deep it stands, in which region of its parent, in which block.
+    """Operation of a module: its depth, its region of the parent, its block, and its name.
 
-    Our parser's list and Triton's leave out what printing may leave out: the ``scf.yield`` of nothing, a region of
-    nothing, and the operation that holds the partitions of ``ttg.warp_specialize``."""
+    The lists of both parsers leave out what printing may leave out: the ``scf.yield`` of nothing, an empty region, and
+    the operation that holds the partitions of ``ttg.warp_specialize``.
+    """
 
     depth: int
     region: int
@@ -84,7 +87,7 @@ class _Node:
 
 
 def places_of_triton(module: Any) -> list[NestedName]:
-    """The operations of a module of Triton's, each before those inside it."""
+    """Return the operations of a module of Triton's, each before those inside it."""
     blocks_of: dict[int, dict[int, list[_Node]]] = {}
     root: list[_Node] = []
 
@@ -107,7 +110,7 @@ def places_of_triton(module: Any) -> list[NestedName]:
 
 
 def disagreement(module: Module, triton: Sequence[NestedName]) -> KprofError | None:
-    """Where our parse of a module of one root first differs from Triton's; None if they agree."""
+    """Return where our parse of a module of one root first differs from Triton's; None if they agree."""
     (root,) = module.operations
     before = root.start
     for ours, theirs in zip_longest(_places(_node_of(root)), triton):
@@ -123,7 +126,7 @@ def disagreement(module: Module, triton: Sequence[NestedName]) -> KprofError | N
 
 
 def _node_of(operation: Operation) -> _Node:
-    # The printer of scf.index_switch puts its default, which is the first region, behind the cases.
+    # The printer of scf.index_switch puts its default, which is the first region, after the cases.
     regions = sorted(operation.regions, key=lambda region: region.clause != "default")
     name = "module" if operation.name == "builtin.module" else operation.name
     return _Node(name, operation.start, [_blocks_of(region) for region in regions])
@@ -137,7 +140,7 @@ def _blocks_of(region: Region) -> list[list[_Node]]:
 
 
 def _places(root: _Node) -> Iterator[tuple[NestedName, int]]:
-    """The operations below ``root`` and itself, in the order of the text, with their offsets."""
+    """Yield ``root`` and the operations below it, in the order of the text, with their offsets."""
     waiting = [(NestedName(0, 0, 0, "module" if root.name == "builtin.module" else root.name), root)]
     while waiting:
         place, node = waiting.pop()
@@ -167,7 +170,7 @@ def _words(place: NestedName | None) -> str:
 
 _RECORD_NAME = re.compile(rf"\s*(start|end)\s+({STRING})")
 _LOCATION = re.compile(r" loc\(#[\w$.-]+\)$")
-# What Triton puts behind an assembler's messages names files that are gone by then.
+# Triton adds this to an assembler's messages; its files are gone by then.
 _REPRODUCER = re.compile(r"\s*^Repro command: .*", re.MULTILINE | re.DOTALL)
 _INVALID_HINT = "it may come from another Triton version: check it with the one that wrote it"
 _REFUSED_HINT = "the module is valid; if another Triton version wrote it, check it with that one"
@@ -175,7 +178,7 @@ _REFUSED_HINT = "the module is valid; if another Triton version wrote it, check 
 
 @dataclass(frozen=True, slots=True)
 class ModuleCheck:
-    """What is known of one file. A number is None if a step before it failed; ``error`` says which and why."""
+    """Result of checking one file. A number is None if a step before it failed; ``error`` says which and why."""
 
     file: str
     target: Target | None = None
@@ -187,6 +190,7 @@ class ModuleCheck:
     error: KprofError | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON has it."""
         return {
             "file": self.file,
             "target": self.target and str(self.target),
@@ -229,13 +233,14 @@ def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float)
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """Asks for the operations that Triton's parser finds in a text."""
+    """Task that returns the operations that Triton's parser finds in a text."""
 
     text: str
     file: str
     target: Target
 
     def run(self, written: Path) -> Sequence[NestedName]:
+        """Parse the text with Triton. Raises ``KprofError`` if it refuses."""
         import triton
 
         from kprof_inject.runtime.compiling.instrumentation import read_module, target_of
@@ -254,7 +259,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class Lower:
-    """Asks for the size of the machine code that a text becomes, and how many times it reads the clock."""
+    """Task that returns the size of a text's machine code, and how many times it reads the clock."""
 
     text: str
     file: str
@@ -262,6 +267,7 @@ class Lower:
     has_records: bool
 
     def run(self, written: Path) -> tuple[int, int]:
+        """Compile the text. Raises ``KprofError`` if the compiler refuses."""
         import triton
 
         from kprof_inject.runtime.compiling.instrumentation import lower, lower_without_records, target_of
@@ -286,16 +292,16 @@ class Lower:
 
 
 def _require_partners(module: Module) -> None:
-    """Raise for a record whose name has no start or no end anywhere: Triton compiles it, and nobody can read it."""
+    """Raise for a record whose name has no start or no end: Triton compiles it, and it cannot be decoded."""
     records = [
         (found[1], found[2], operation.start)
         for operation in module.walk()
         if operation.name == RECORD and (found := _RECORD_NAME.match(operation.tail))
     ]
-    there = {(edge, name) for edge, name, _ in records}
+    edges = {(edge, name) for edge, name, _ in records}
     for edge, name, offset in records:
         partner = "end" if edge == "start" else "start"
-        if (partner, name) not in there:
+        if (partner, name) not in edges:
             raise KprofError(
                 f"the record {name} has no {partner}",
                 where=module.position(offset),
@@ -304,7 +310,7 @@ def _require_partners(module: Module) -> None:
 
 
 def _refusal(what: str, cause: BaseException, hint: str, file: str, written: Path) -> KprofError:
-    """A refusal with the compiler's own first error, if it wrote one, or else with what it raised."""
+    """Return an error with the compiler's own first error, if it wrote one, or else with what it raised."""
     for message in errors_in(written.read_bytes()):
         ours = Path(message.file).is_relative_to(written.parent)
         where = Position(file if ours else message.file, message.line, message.column) if message.file else None
@@ -313,9 +319,10 @@ def _refusal(what: str, cause: BaseException, hint: str, file: str, written: Pat
 
 
 def _without_locations(module: Module) -> str:
-    """The text without what the operations say of their source, so that Triton calls them by their place in it.
+    """Return the text without locations, so that Triton's messages name the lines of the text itself.
 
-    Lines and columns stay."""
+    Lines and columns stay.
+    """
     pieces: list[str] = []
     done = 0
     for end in sorted(operation.end for operation in module.walk()):
@@ -328,7 +335,7 @@ def _without_locations(module: Module) -> str:
 
 
 def _placed(error: KprofError, module: Module) -> KprofError:
-    """The error with its line if it is in the module's file, and with the file's name if it is not."""
+    """Return the error with its line if it is in the module's file, and with the file's name if it is not."""
     where = error.where
     if where is None or where.file != module.file:
         return KprofError(f"{module.file}: {error.what}", where=where, hint=error.hint)

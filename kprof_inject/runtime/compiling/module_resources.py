@@ -1,4 +1,4 @@
-"""Has Triton compile a module for its own target, and tells what the machine code takes of an SM. Needs no GPU.
+"""Compiles a module for its own target, and returns the resources of its machine code. Needs no GPU.
 
 Imports no Triton: that is done in the child process that compiles, and may not be installed.
 """
@@ -27,8 +27,11 @@ _SPILLED_VGPRS = re.compile(r"\.vgpr_spill_count:\s*(\d+)")
 
 
 def module_resources(module: Module, text: str) -> KernelResources | None:
-    """Compile ``text``, which is ``module`` or made of it. None without Triton, and without the vendor's tools the
-    registers are unknown. Raises ``KprofError`` if Triton refuses the module, or takes too long."""
+    """Return the resources of ``text``, which is ``module`` or made from it; None without Triton.
+
+    Without the vendor's tools, the registers are unknown. Raises ``KprofError`` if Triton refuses the module, or takes
+    too long.
+    """
     if not is_installed("triton"):
         return None
     # One process for each module: some versions of Triton keep what one target set.
@@ -39,12 +42,13 @@ def module_resources(module: Module, text: str) -> KernelResources | None:
 
 @dataclass(frozen=True, slots=True)
 class MeasureResources:
-    """Asks for what the machine code of a text without records takes."""
+    """Task that returns the resources of a text without records."""
 
     text: str
     target: Target
 
     def run(self, written: Path) -> KernelResources:
+        """Compile the text. Raises ``KprofError`` if the compiler refuses."""
         import triton
 
         from kprof_inject.runtime.compiling.instrumentation import lower_without_records, target_of
@@ -52,8 +56,8 @@ class MeasureResources:
         try:
             lowered = lower_without_records(self.text, target_of(self.target), {})
         except KprofError as error:
-            said = [message.text for message in errors_in(written.read_bytes())[:1]]
-            raise KprofError(": ".join([f"Triton {triton.__version__} does not lower it", *said])) from error
+            errors = [message.text for message in errors_in(written.read_bytes())[:1]]
+            raise KprofError(": ".join([f"Triton {triton.__version__} does not lower it", *errors])) from error
         if self.target.backend == "cuda":
             registers, spills = _used_of_nvidia(lowered.binary, lowered.metadata["name"], lowered.assembly)
         else:
@@ -82,6 +86,6 @@ def _used_of_nvidia(cubin: bytes, kernel: str, ptx: str) -> tuple[int | None, in
 
 
 def _used_of_amd(assembly: str) -> tuple[int | None, int | None]:
-    """The same, as the assembly's metadata has it."""
+    """Return the registers and the words that are spilled, as the assembly's metadata has them."""
     registers, spills = _VGPRS.search(assembly), _SPILLED_VGPRS.search(assembly)
     return registers and int(registers[1]), spills and int(spills[1])

@@ -1,8 +1,8 @@
 """The values of tags in place of the counter: the last step before a module goes to LLVM.
 
-Proton's lowering reads the counter for each record. A tag's records come right behind their carrier (``select.tags``),
-and no lowering of Proton's or Triton's changes the order of what has side effects: the reads that follow a carrier are
-those of its tag. What would use them is given the carrier's value. The reads stay, and nobody uses what they read.
+Proton's lowering reads the counter for each record. A tag's records come right after their carrier (``select.tags``),
+and no lowering of Proton's or Triton's changes the order of operations with side effects: the reads that follow a
+carrier are those of its tag. Their users get the carrier's value instead. The reads stay, unused.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ _READS = {
 
 @contextmanager
 def tag_values() -> Iterator[None]:
-    """Have every compilation of this context store the values of its tags. It raises ``KprofError`` where the records
-    of a tag are not found."""
+    """Have every compilation of this context store the values of its tags.
+
+    It raises ``KprofError`` where the records of a tag are not found.
+    """
     before = llvm.to_module
 
     def to_module(module: Any, *arguments: Any) -> Any:
@@ -52,10 +54,10 @@ def _give_values(module: Any) -> None:
         name = operation.get_name()
         if name not in _NAMED_BY:
             return
-        said = operation.get_str_attr(_NAMED_BY[name])
-        if said == CARRIER:
+        text = operation.get_str_attr(_NAMED_BY[name])
+        if text == CARRIER:
             carriers.append((operation.get_result(0), []))
-        elif said in _READS[name] and carriers and len(carriers[-1][1]) < RECORDS_OF_TAG:
+        elif text in _READS[name] and carriers and len(carriers[-1][1]) < RECORDS_OF_TAG:
             carriers[-1][1].append(operation.get_result(0))
 
     module.walk(visit)

@@ -82,10 +82,10 @@ class CapturingLauncher:
         profile_allocator.install()
         if not grid[0] * grid[1] * grid[2]:
             return self._first.launch(*grid, stream, function, metadata, *args)
-        capture = None if self._given_up or is_benchmarking() else self._captures.current()
-        launch = None if capture is None else self._begun(capture, grid, stream, args)
-        if capture is None or launch is None:
+        begun = None if self._given_up or is_benchmarking() else self._begun(grid, stream, args)
+        if begun is None:
             return self._launch_clean(grid, stream, *args)
+        capture, launch = begun
         build = launch.build
         if capture.replays.is_due(build, launch.index):
             capture.replays.measure(build, self._builds.clean, grid, stream, args)
@@ -129,26 +129,29 @@ class CapturingLauncher:
         clean = self._builds.clean()
         return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
 
-    def _begun(self, capture: LaunchCapture, grid: Grid, stream: int, args: Sequence[Any]) -> RecordedLaunch | None:
-        """Return the launch with its buffer; None if it is to go without records.
+    def _begun(self, grid: Grid, stream: int, args: Sequence[Any]) -> tuple[LaunchCapture, RecordedLaunch] | None:
+        """Return the launch with its buffer, and its capture; None if it is to go without records.
 
         ``args`` are all that a launcher takes after the metadata.
         """
-        number = capture.number(self._first)
-        try:
-            launch = self._with_buffer(capture, number, grid, stream, args[NOT_THE_KERNELS:])
-        except RecursionError:
-            capture.pass_over(self._first, number)
-            raise
-        except Exception as error:
-            if is_of_signal_handler(error):
+        # Another thread may end the capture at any moment: then the launch belongs to the next one.
+        while (capture := self._captures.current()) is not None:
+            number = capture.number(self._first)
+            try:
+                launch = self._with_buffer(capture, number, grid, stream, args[NOT_THE_KERNELS:])
+            except RecursionError:
+                capture.pass_over(self._first, number)
                 raise
+            except Exception as error:
+                if is_of_signal_handler(error):
+                    raise
+                capture.pass_over(self._first, number)
+                self._give_up(_reason_of(error))
+                return None
+            if launch is not None:
+                return capture, launch
             capture.pass_over(self._first, number)
-            self._give_up(_reason_of(error))
-            return None
-        if launch is None:
-            capture.pass_over(self._first, number)
-        return launch
+        return None
 
     def _with_buffer(
         self, capture: LaunchCapture, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
