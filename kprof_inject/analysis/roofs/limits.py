@@ -109,8 +109,8 @@ class _Judged:
     parts: Mapping[str, float]
     device_sms: int | None
     slowdown: float
-    """Duration with records by that without, lower bound; 1 if the difference is small or unknown. Less than 1 if
-    records make the launch faster, as they may where they change the order in which CTAs reach the L2."""
+    """Lower bound of the ratio of the durations with and without records; 1 if the difference is small or unknown. Less
+    than 1 if records make the launch faster, as they may where they change the order in which CTAs reach the L2."""
 
     @property
     def busiest(self) -> list[str]:
