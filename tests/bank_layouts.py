@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kprof_inject.analysis.structure.banks import conflict_cycles, least_cycles
+from kprof_inject.analysis.structure.banks import conflict_cycles, min_cycles
 from kprof_inject.ttgir.parser import parse
 
 BLOCKED = "#ttg.blocked<{{sizePerThread = {}, threadsPerWarp = {}, warpsPerCTA = [4, 1], order = {}}}>"
@@ -18,4 +18,4 @@ def cycles(threads: str, memory: str, shape: tuple[int, int], bits: int, of: str
         f"#t = {threads}\n#m = {memory}\nmodule {{\n  tt.func @k() {{\n    {line}\n    tt.return\n  }}\n}}\n"
     )
     store = next(one for one in module.walk() if one.name == "ttg.local_store")
-    return conflict_cycles(store, module.aliases), least_cycles(store)
+    return conflict_cycles(store, module.aliases), min_cycles(store)

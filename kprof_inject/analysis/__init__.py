@@ -1,0 +1,1 @@
+"""Analysis of a launch: what its operations do, what limits it, what to change."""

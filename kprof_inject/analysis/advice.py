@@ -1,5 +1,7 @@
-"""What a reader wants to know of a launch first: what to try, and whether to trust its figures. What limits it says
-``LaunchAnalysis.limit``."""
+"""Advice on a launch, and how far to trust its figures.
+
+``LaunchAnalysis.limit`` says what limits the launch.
+"""
 
 from __future__ import annotations
 
@@ -14,34 +16,37 @@ from kprof_inject.quantities import counted, listed, percent
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.trust import Level
 
-_MOST_RULES = 3
+_MAX_RULES = 3  # named in one sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something to try."""
+    """A thing to try, with the reason."""
 
     text: str
     reason: str
-    """What was seen; empty where the text says it."""
+    """What was observed; empty if ``text`` says it."""
     share: float | None
-    """The part of the launch's time that it may win at most; None of what only helps to judge."""
+    """Upper bound of the gain, as part of the launch's time; None if the advice only helps to judge."""
     is_doubtful: bool = False
-    """It rests on records of which some are missing."""
+    """True if some of the records that it is based on are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How far to trust a launch's figures: by what the records did to the kernel, and by what is missing of them."""
+    """Trust in a launch's figures, given the overhead of the records and the records that are missing."""
 
     level: Level
     text: str
 
 
 def advice_on(report: LaunchAnalysis) -> tuple[Advice, ...]:
-    """What keeps all records, if some were lost, and what disturbs the kernel less, if the verdict is unreliable; then
-    that which may win most first, then what it takes to judge the rest. None if every rule judged the launch, found
-    nothing, and may be believed."""
+    """Return everything to try, in this order.
+
+    First how to keep all records, if some were lost, and how to disturb the kernel less, if the verdict is unreliable;
+    then the advice of the findings, sorted by the largest possible gain; then what it takes to judge the rest. Empty if
+    every rule judged the launch and found nothing, and the verdict is reliable.
+    """
     lost = missing_records(report.timeline) if report.summary.records_lost else None
     first = [_to_keep(report, lost)] if lost else []
     return (*first, *_to_disturb_less(report), *_by_findings(report), *_to_judge(report, lost))
@@ -76,11 +81,11 @@ def _to_judge(report: LaunchAnalysis, lost: Unjudged | None) -> Iterator[Advice]
 
 
 def _unjudged(rules: Sequence[str], why: Unjudged) -> str:
-    return f"{listed(rules, _MOST_RULES)} could not be judged: {why.reason}"
+    return f"{listed(rules, _MAX_RULES)} could not be judged: {why.reason}"
 
 
 def trust_in(report: LaunchAnalysis) -> Trust:
-    """The verdict on the kernel. With records missing, or a clock that is assumed, no launch is trustworthy."""
+    """Return the verdict on the kernel: at most ``CAREFUL`` if records are missing or the clock rate is assumed."""
     verdict = report.verdict
     doubts = [*_missing(report.summary), *_clock(report.summary)]
     if not doubts:
@@ -90,7 +95,7 @@ def trust_in(report: LaunchAnalysis) -> Trust:
 
 
 def fewer_records(report: LaunchAnalysis) -> str:
-    """Options of ``profile`` that record less of the same; empty if that would be nothing."""
+    """Return options of ``profile`` that record less of the same kernel; empty if nothing would be left."""
     kinds = {scope.kind for scope in report.timeline.table.scopes}
     if not kinds <= {ScopeKind.FUNCTION, ScopeKind.LOOP}:
         return "--at func --at loop"

@@ -1,6 +1,7 @@
 """A launch analysed: each part is computed once, when it is first needed.
 
-The terminal, JSON, the page and traces read it."""
+The terminal report, JSON, the HTML page and traces read it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ _DISTURBED = "the records disturb this kernel so much that it may be limited by 
 
 @dataclass(frozen=True, slots=True)
 class _EvaluatedParts:
-    """The parts that need the kernel evaluated: if that fails in any of them, all are made without it."""
+    """The parts that need the evaluated kernel.
+
+    If the evaluation fails in any of them, all are computed without it.
+    """
 
     executed: ExecutedKernel | Unjudged
     speed_of_light: SpeedOfLight
@@ -42,10 +46,7 @@ class _EvaluatedParts:
 
 
 class LaunchAnalysis:
-    """One launch of a capture, its metrics, what each rule found, and how far to trust that.
-
-    ``captured`` are all launches of the capture, of which this one may be the only one that was chosen; empty if
-    unknown. ``experiments`` are the capture's causal experiments."""
+    """A launch of a capture: its metrics, what each rule found, and how far to trust that."""
 
     def __init__(
         self,
@@ -55,6 +56,11 @@ class LaunchAnalysis:
         experiments: Sequence[ExperimentRecord] = (),
         captured: Sequence[Launch] = (),
     ) -> None:
+        """Keep the inputs; nothing is computed yet.
+
+        ``captured`` has all launches of the capture, of which this one may be the only one that was chosen; empty if
+        unknown. ``experiments`` are the capture's causal experiments.
+        """
         self.launch = launch
         self.duration_ns = duration_ns
         self.captured = captured
@@ -65,36 +71,41 @@ class LaunchAnalysis:
     def of(
         cls, timeline: Timeline, experiments: Sequence[ExperimentRecord] = (), captured: Sequence[Launch] = ()
     ) -> LaunchAnalysis:
-        """Return the analysis of a launch that is decoded already."""
+        """Return the analysis of a launch that is already decoded."""
         return cls(timeline.launch, launch_duration_ns(timeline), lambda: timeline, experiments, captured)
 
     def __repr__(self) -> str:
+        """Return the launch with its limit and verdict."""
         name = f"{self.launch.kernel.name} #{self.launch.index}"
         return f"<LaunchAnalysis of {name}: {self.limit.sentence}; {self.verdict.headline}>"
 
     @cached_property
     def timeline(self) -> Timeline:
+        """The decoded records."""
         return self._decode()
 
     @cached_property
     def summary(self) -> LaunchSummary:
+        """The launch in numbers."""
         return summarise(self.timeline)
 
     @cached_property
     def verdict(self) -> Verdict:
-        """How far the records disturbed the kernel."""
+        """The verdict on how far the records disturbed the kernel."""
         return judge(self.launch.kernel)
 
     @property
     def executed(self) -> ExecutedKernel | Unjudged:
-        """What the launch executed, or why that is unknown.
+        """The operations that the launch executed, or why they are unknown.
 
-        Recorded iterations are counted if no record is missing: the records that are left do not tell how many there
-        were."""
+        Recorded iterations are counted only if no record is missing: the remaining records do not show how many there
+        were.
+        """
         return self._evaluated.executed
 
     @property
     def speed_of_light(self) -> SpeedOfLight:
+        """The roofs of the launch's scopes."""
         return self._evaluated.speed_of_light
 
     @property
@@ -104,18 +115,20 @@ class LaunchAnalysis:
 
     @property
     def judgements(self) -> tuple[Judgement, ...]:
+        """The result of each rule, in the order of the rules."""
         return self._evaluated.judgements
 
     @cached_property
     def limit(self) -> Limit:
+        """The unit or cause that limits the launch."""
         return limit_of(self.summary, self.speed_of_light, self.launch.kernel.sm_count, self.verdict.overhead)
 
     @cached_property
     def in_flight(self) -> InFlight | None:
-        """The asynchronous work that was recorded, or None: there was none, or the kernel cannot be evaluated."""
+        """The asynchronous work that was recorded; None if there was none or the kernel cannot be evaluated."""
         if not any(map(starts_async, self.timeline.table.scopes)):
             return None
-        # Most launches have none: the interpreter is imported for those that do.
+        # Most launches have no asynchronous work, so the interpreter is imported only for those that do.
         from kprof_inject.analysis.async_work.in_flight import in_flight
         from kprof_inject.analysis.interpreter.executions import evaluated_kernel
 
@@ -179,14 +192,14 @@ class LaunchAnalysis:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What limits the launch, that which explains most of its time first."""
+        """The causes that limit the launch, sorted by the part of its time that they explain."""
         found = [finding for judgement in self.judgements for finding in judgement.findings]
-        # Those that explain as much stay in the order of the rules.
+        # The sort is stable: findings with equal shares stay in the order of the rules.
         return tuple(sorted(found, key=lambda finding: -finding.share))
 
     @property
     def unjudged(self) -> dict[Unjudged, tuple[str, ...]]:
-        """Why rules could not judge, and for each reason which these are."""
+        """The rules that could not judge the launch, by the reason."""
         found: dict[Unjudged, tuple[str, ...]] = {}
         for judgement in self.judgements:
             if judgement.unjudged:
@@ -195,7 +208,7 @@ class LaunchAnalysis:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """All that keeps a launch without findings from being a healthy one, in words."""
+        """Reasons, as sentences, why a launch without findings may still have a problem."""
         return tuple(self._doubts())
 
     def _doubts(self) -> Iterator[str]:
@@ -205,16 +218,18 @@ class LaunchAnalysis:
             yield _DISTURBED
 
     def to_json(self) -> dict[str, Any]:
-        """Return the summary's values, with ``findings``, ``rules``, ``doubts``, ``trust``, ``limit``,
-        ``speed_of_light``, ``in_flight`` and ``causal``.
+        """Return the summary's values and everything that was concluded from them.
 
-        What is computed for this alone is not kept: of thousands of launches, it would take too much memory."""
+        Adds ``findings``, ``rules``, ``doubts``, ``trust``, ``limit``, ``speed_of_light``, ``in_flight`` and
+        ``causal``. What is computed for this call alone is not kept: for thousands of launches, it would take too much
+        memory.
+        """
         if "summary" in self.__dict__:
-            return self._to_json()
+            return self._values()
         fresh = LaunchAnalysis(self.launch, self.duration_ns, self._decode, self._experiments, self.captured)
-        return fresh._to_json()
+        return fresh._values()
 
-    def _to_json(self) -> dict[str, Any]:
+    def _values(self) -> dict[str, Any]:
         return {
             **self.summary.to_json(),
             "findings": [finding.to_json() for finding in self.findings],

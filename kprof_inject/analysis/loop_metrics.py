@@ -1,4 +1,4 @@
-"""What a loop needs of the SM, copies ahead and waits for: figures that tell why one build of it is slower."""
+"""Metrics of a loop that show why one build of it is slower: load of the units, bytes copied ahead, waits."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from kprof_inject.ttgir.copy_groups import pipeline_of
 
 @dataclass(frozen=True, slots=True)
 class LoopFigures:
-    """``parts`` are what each unit needs of the loop's time at least, from 0 to 1; empty if that is unknown.
-    ``ahead_bytes_per_sm`` is 0 in a loop that only loads into registers, and None if nobody knows: copies by TMA, or by
-    another partition. ``wait_ns`` is what a warp waits in an iteration; None if no wait was recorded."""
+    """Metrics of one loop."""
 
     parts: Mapping[str, float]
+    """Lower bound of the part of the loop's time that each unit needs, from 0 to 1; empty if unknown."""
     ahead_bytes_per_sm: int | None
+    """Bytes in flight by copies issued ahead. 0 in a loop that only loads into registers; None if unknown: copies by
+    TMA, or by another partition."""
     wait_ns: float | None
+    """Mean wait of a warp in an iteration; None if no wait was recorded."""
 
     @property
     def unit(self) -> str | None:
-        """The busiest."""
+        """The busiest unit."""
         return max(self.parts, key=lambda unit: self.parts[unit]) if self.parts else None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the metrics as JSON values."""
         return {**asdict(self), "unit": self.unit}
 
 

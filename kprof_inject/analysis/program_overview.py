@@ -1,7 +1,8 @@
-"""The kernels of a capture side by side: what each takes of the program's time on the GPU, and what limits it.
+"""Overview of a capture's kernels: the part of the program's GPU time that each takes, and what limits it.
 
-Where some of a capture's kernels or launches were chosen, shares are of the whole program all the same: how often a
-kernel was launched, and mostly how long it takes, is known of launches that nobody decodes."""
+Shares are of the whole program even if only some kernels or launches of the capture were chosen: the number of launches
+of a kernel, and usually their duration, is known without decoding them.
+"""
 
 from __future__ import annotations
 
@@ -22,53 +23,54 @@ _EVERY_KERNEL = "*"
 
 @dataclass(frozen=True, slots=True)
 class KernelOverview:
-    """One kernel, in all its compiled variants."""
+    """A kernel in all its compiled variants."""
 
     name: str
     variants: int
     reports: tuple[LaunchAnalysis, ...]
-    """Its launches, of those that were chosen."""
+    """Its launches among the chosen ones."""
     captured: int
-    """How many of its launches the capture has, chosen or not."""
+    """Number of its launches in the capture, chosen or not."""
     launches: int | None
-    """How often the program launched it; None if that is not known of all variants."""
+    """Number of its launches in the program; None if that is unknown for any variant."""
     time_ns: float
-    """The middle of its launches, by the device's timer."""
+    """Median duration of its launches, by the device's timer."""
     whole_ns: float
-    """What all its launches in the program take; if their number is not known, what those in the capture take."""
+    """Time of all its launches in the program; if their number is unknown, of those in the capture."""
     share: float | None
-    """Its part of the time that all launches of the program took, chosen or not, 0 to 1; None if their number is not
-    known of all kernels."""
+    """Its part of the time of all launches of the program, chosen or not, 0 to 1; None if their number is unknown for
+    any kernel."""
     middle: LaunchAnalysis
-    """Of the variant that takes most time, the launch in the middle."""
+    """The launch of median duration, of the variant that takes most time."""
 
     @property
     def known_launches(self) -> int:
-        """How often the program launched it; if that is not known, how many launches the capture has."""
+        """Number of its launches in the program; if that is unknown, in the capture."""
         return self.captured if self.launches is None else self.launches
 
     @property
     def slowest_first(self) -> list[LaunchAnalysis]:
+        """The chosen launches, the slowest first."""
         return sorted(self.reports, key=lambda report: -report.duration_ns)
 
     def to_json(self) -> dict[str, Any]:
-        """What it is in the program."""
+        """Return its part in the program as JSON values."""
         return {"share": self.share, "launches": self.launches, "launches_captured": self.captured}
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramFinding(Finding):
-    """A finding among those of other launches and kernels."""
+    """A finding with its launch and kernel, and its weight in the whole program."""
 
     kernel: str
     launch: int
     share_of_program: float | None
-    """What could at most be won by its removal, of the time of all launches of the program, if it holds of all launches
-    of its kernel; None if that kernel's part is not known."""
+    """Upper bound of the gain, as part of the time of all launches of the program, if the finding is true of all
+    launches of its kernel; None if the kernel's part is unknown."""
 
 
 def findings_in(reports: Sequence[LaunchAnalysis]) -> list[ProgramFinding]:
-    """Of all launches, that first which may win most of the program's time."""
+    """Return the findings of all launches, sorted by the largest possible gain in the program's time."""
     found: list[tuple[float, ProgramFinding]] = []
     for kernel in overview(reports):
         for report in kernel.reports:
@@ -77,17 +79,20 @@ def findings_in(reports: Sequence[LaunchAnalysis]) -> list[ProgramFinding]:
                 share = None if kernel.share is None else kernel.share * finding.share
                 placed = ProgramFinding(**own, kernel=kernel.name, launch=report.launch.index, share_of_program=share)
                 found.append((kernel.whole_ns * finding.share, placed))
-    # Those that may win as much stay in the order of their launches and rules.
+    # The sort is stable: findings with equal gains stay in the order of their launches and rules.
     return [placed for _, placed in sorted(found, key=lambda one: -one[0])]
 
 
 def overview(reports: Sequence[LaunchAnalysis]) -> tuple[KernelOverview, ...]:
-    """The kernels of the reports, that which takes most of the time first. Those with one name are one kernel."""
+    """Return the kernels of the reports, sorted by their time in the program.
+
+    Kernels with the same name count as one.
+    """
     variants = _variants(reports)
     shown = dict.fromkeys(report.launch.kernel.name for report in reports)
     is_counted = all(variant.kernel.launches is not None for variant in variants)
     if not is_counted:
-        # There are no shares then, and nothing to be known of the others.
+        # Without counts there are no shares, so the other kernels are not needed.
         variants = [variant for variant in variants if variant.name in shown]
     weights_ns = [variant.weight_ns for variant in variants]
     whole_ns = sum(known_ns for known_ns in weights_ns if known_ns is not None)
@@ -96,13 +101,16 @@ def overview(reports: Sequence[LaunchAnalysis]) -> tuple[KernelOverview, ...]:
     for variant, weight_ns in zip(variants, weights_ns, strict=True):
         if variant.name in shown:
             by_name[variant.name].append((variant, weight_ns or 0.0))
-    kernels = [_overview(name, mine, whole_ns if has_shares else None) for name, mine in by_name.items()]
+    kernels = [_overview(name, group, whole_ns if has_shares else None) for name, group in by_name.items()]
     return tuple(sorted(kernels, key=lambda kernel: -kernel.whole_ns))
 
 
 def glob_of(kernel: KernelOverview, reports: Sequence[LaunchAnalysis]) -> str:
-    """What selects a kernel of these reports among those of the program: its name, if the capture has others, chosen or
-    not, else the glob that kernels were captured by. Empty if it is the only one, for all that is known."""
+    """Return the glob that selects a kernel of these reports among those of the program.
+
+    It is the kernel's name if the capture has other kernels, chosen or not; otherwise the glob by which kernels were
+    captured. Empty if the kernel is the only one, as far as is known.
+    """
     launches = [report.launch for report in reports] + [launch for report in reports[:1] for launch in report.captured]
     if len({launch.kernel.name for launch in launches}) > 1:
         return kernel.name
@@ -112,7 +120,7 @@ def glob_of(kernel: KernelOverview, reports: Sequence[LaunchAnalysis]) -> str:
 
 @dataclass(slots=True)
 class _Variant:
-    """A compiled variant, in one process: its chosen launches, and the others of the capture."""
+    """A compiled variant in one process: its chosen launches, and the others of the capture."""
 
     name: str
     kernel: Kernel
@@ -125,8 +133,10 @@ class _Variant:
 
     @property
     def weight_ns(self) -> float | None:
-        """What all its launches in the program take, without records if that is known; if nobody knows how many there
-        are, what the chosen ones in the capture take. None if nothing says how long one takes."""
+        """Time of all its launches in the program, without records if that time is known.
+
+        If the number of launches is unknown: time of the chosen ones in the capture. None if no duration is known.
+        """
         chosen_ns = [report.duration_ns for report in self.reports]
         if self.kernel.launches is None:
             return median(chosen_ns) * len(chosen_ns) if chosen_ns else None
@@ -144,7 +154,7 @@ class _Variant:
 
 
 def _variants(reports: Sequence[LaunchAnalysis]) -> list[_Variant]:
-    # A process has one folder for a variant, however often it launched it.
+    # A process has one folder for each variant, however often it launches it.
     found: dict[Path, _Variant] = {}
     for report in reports:
         kernel = report.launch.kernel
@@ -159,10 +169,13 @@ def _variants(reports: Sequence[LaunchAnalysis]) -> list[_Variant]:
 
 
 def _overview(name: str, variants: Sequence[tuple[_Variant, float]], whole_ns: float | None) -> KernelOverview:
-    """``variants`` come with what they take of the ``whole_ns`` of the program; None if that is not known."""
+    """Merge the variants of one kernel.
+
+    Each variant comes with its part of ``whole_ns``, the time of the program, which is None if unknown.
+    """
     reports = [report for variant, _ in variants for report in variant.reports]
     counts = [variant.kernel.launches for variant, _ in variants]
-    mine_ns = sum(weight_ns for _, weight_ns in variants)
+    kernel_ns = sum(weight_ns for _, weight_ns in variants)
     first, _ = max((one for one in variants if one[0].reports), key=lambda one: one[1])
     return KernelOverview(
         name=name,
@@ -171,7 +184,7 @@ def _overview(name: str, variants: Sequence[tuple[_Variant, float]], whole_ns: f
         captured=sum(variant.captured for variant, _ in variants),
         launches=sum(count for count in counts if count is not None) if None not in counts else None,
         time_ns=median(report.duration_ns for report in reports),
-        whole_ns=mine_ns,
-        share=None if whole_ns is None else mine_ns / whole_ns,
+        whole_ns=kernel_ns,
+        share=None if whole_ns is None else kernel_ns / whole_ns,
         middle=first.middle,
     )

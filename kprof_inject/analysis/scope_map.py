@@ -1,7 +1,7 @@
-"""Relation between the operations of a module and the scopes of a scope table: which scope owns which operation.
+"""Relation between the scopes of a scope table and the operations of a module: which scope owns which operation.
 
 A scope covers a range of lines of the TTGIR (``ScopeInfo.lines``), and an operation owns the lines that it is printed
-on. Every analysis that relates the two asks here.
+on. All analyses use this map to relate the two.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ class ScopeMap:
     """The operations of one module and the scopes of one table, which was planned for this module."""
 
     def __init__(self, module: Module, table: ScopeTable) -> None:
+        """Relate a module and the scope table that was planned for it."""
         self._module = module
         self._table = table
         self._lines_of: dict[Operation, Lines] = {}
 
     @cached_property
     def _loops(self) -> list[tuple[Operation, Lines]]:
-        """All loops, in the order of the text: an outer loop comes before those in it."""
+        """The loops in the order of the text: an outer loop comes before those in it."""
         loops = [operation for operation in self._module.walk() if operation.traits.is_loop]
         return [(loop, self.lines_of(loop)) for loop in loops]
 

@@ -1,4 +1,4 @@
-"""A launch in numbers: what its scopes take, how its CTAs fill the SMs, what is missing."""
+"""A launch in numbers: the time of its scopes, how its CTAs fill the SMs, what is missing."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from kprof_inject.timeline.waves import Ending, Waves, ending_of, launch_duratio
 
 @dataclass(frozen=True, slots=True)
 class RecordFaults:
-    """How many records are missing or of no use, of how many warps and CTAs; and the warp that has most of them, with
-    all that it wrote."""
+    """Number of records that are missing or unusable, and of the warps and CTAs concerned.
+
+    ``worst_*`` describe the warp with most of them, and ``worst_written`` counts all records that it wrote.
+    """
 
     records: int
     warps: int
@@ -40,15 +42,15 @@ class RecordFaults:
 
 
 def record_faults(incomplete: NDArray[np.void], column: str) -> RecordFaults | None:
-    """Of one count of ``INCOMPLETE_COLUMNS``; None if no warp has any."""
-    mine = incomplete[incomplete[column] > 0]
-    if not mine.size:
+    """Summarise one count of ``INCOMPLETE_COLUMNS``; None if it is 0 for all warps."""
+    faulty = incomplete[incomplete[column] > 0]
+    if not faulty.size:
         return None
-    worst = mine[int(mine[column].argmax())]
+    worst = faulty[int(faulty[column].argmax())]
     return RecordFaults(
-        int(mine[column].sum()),
-        len(mine),
-        len(np.unique(mine["cta"])),
+        int(faulty[column].sum()),
+        len(faulty),
+        len(np.unique(faulty["cta"])),
         int(worst["cta"]),
         int(worst["warp"]),
         int(worst[column]),
@@ -58,36 +60,37 @@ def record_faults(incomplete: NDArray[np.void], column: str) -> RecordFaults | N
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScopeSummary(ScopeStatistics):
-    """One scope of one launch with its statistics."""
+    """Statistics of one scope of one launch."""
 
     index: int
     """Its key: its index in the scope table."""
     scope: str
-    """Its name, which others may have."""
+    """Its name, which need not be unique."""
     distinct_name: str
-    """Its name, and its site where others have that name."""
+    """Its name, with its site if other scopes have the same name."""
     title: str
-    """Its name next to its source line; that of the kernel's own body with the partition, which alone runs it."""
+    """Its name as shown next to its source line; the kernel's own body has the name of its partition added, if only one
+    runs it."""
     kind: str
     depth: int
-    """How many scopes of the table stand around it."""
+    """Number of scopes of the table that enclose it."""
     source: str
     without_partner: int
-    """How many of its records have none."""
+    """Number of its records whose start or end is missing."""
     between_iterations_ns: int | None
-    """The self time of a loop each of whose recorded iterations has an end of its own; None of any other scope."""
+    """Self time of a loop if each of its recorded iterations has its own end; None for any other scope."""
     sm_cycles: int
-    """In how many cycles of the SMs any warp ran it."""
+    """Cycles, summed over the SMs, in which at least one warp ran it."""
     sharing: Sharing | None
-    """What of a loop's iterations SMs with one CTA get done, and SMs with several; None if that cannot be told."""
+    """Rate of a loop's iterations on SMs with one CTA and on SMs with several; None if unknown."""
     partition: str | None
-    """The name of the partition that runs it, None if there are no partitions."""
+    """Name of the partition that runs it; None if there are no partitions."""
     tags: tuple[TagStatistics, ...] = ()
-    """What it takes by the values of its tags."""
+    """Its times by the values of its tags."""
 
     @property
     def self_share(self) -> float:
-        """What part its self time is of the whole that ``share`` is of; 0 where there are no times."""
+        """Self time as part of the same whole as ``share``; 0 if times are unknown."""
         if self.share is None or self.self_ns is None or self.total_ns is None:
             return 0.0
         return self.share * self.self_ns / max(self.total_ns, 1)
@@ -95,17 +98,16 @@ class ScopeSummary(ScopeStatistics):
 
 @dataclass(frozen=True, slots=True)
 class PartitionSummary(PartitionScopes):
-    """One partition of a launch."""
+    """A partition of a launch."""
 
     whole_ns: int
-    """All its warps' time: shares of its scopes are of that."""
+    """Time of all its warps, which the shares of its scopes refer to."""
     outside_ns: int | None
-    """What of it is in none of its scopes: None where rings of its warps lost records, for nobody knows what these were
-    of."""
+    """Time outside all its scopes; None if its warps lost records, as the scopes of these are unknown."""
 
     @property
     def title(self) -> str:
-        """What it is called, and its warps."""
+        """The partition's name with its warps."""
         if not self.warps:
             count = "" if self.warp_count is None else f"{counted(self.warp_count, 'warp')}, "
             return f"{self.called} ({count}{'no records' if self.scopes else 'nothing selected'})"
@@ -116,31 +118,31 @@ class PartitionSummary(PartitionScopes):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LaunchSummary:
-    """One launch: the clock that was fitted, what was lost, and its scopes."""
+    """A launch: the fitted clock, its losses, and its scopes."""
 
     kernel: str
     variant: str
     launch: int
     graph: bool
-    """It is the last replay of a CUDA graph."""
+    """True for the last replay of a CUDA graph."""
     place: Place
-    """On which process and device it ran."""
+    """The process and device that it ran on."""
     grid: tuple[int, int, int]
     warps: int
     ctas: int
     cta_name: str
     warp_name: str
-    """What CTAs and warps are called, as ``Kernel`` has it."""
+    """The names for CTAs and warps, from ``Kernel``."""
     duration_ns: int
     clock_mhz: float
     clock_error: float
     residual_ns: float
     clock_source: ClockSource
     nominal_mhz: float | None
-    """The device's nominal clock, None if unknown."""
+    """The device's nominal clock; None if unknown."""
     record_cost: RecordCost | None
     subtracted_ns: int
-    """How much of ``warp_time_ns`` is reckoned to be what records cost by ``record_cost``."""
+    """Part of ``warp_time_ns`` that was subtracted as the cost of records, computed from ``record_cost``."""
     warp_time_ns: int
     records_written: int
     records_lost: int
@@ -149,53 +151,57 @@ class LaunchSummary:
     open_starts: RecordFaults | None
     stray_ends: RecordFaults | None
     damaged: RecordFaults | None
-    """Of what is missing, these four say in which warps, None if nothing is."""
+    """For these four, the warps with missing or damaged records; None if there are none."""
     ctas_never_ran: int
     ctas_damaged: int
     ctas_without_sm: int
-    """How many are not known to have run on a certain SM."""
+    """Number of CTAs whose SM is unknown."""
     waves: Waves | None
-    """None where no timer says when CTAs ran, as ``idle`` and ``ending``."""
+    """Like ``idle`` and ``ending``, None if no timer shows when CTAs ran."""
     idle: IdleSms | None
     ending: Ending | None
     phases: Phases | None
     partitions: tuple[PartitionSummary, ...]
-    """The default one first; there are none unless the kernel is warp specialised."""
+    """The default partition comes first; empty unless the kernel is warp-specialized."""
     scopes: tuple[ScopeSummary, ...]
 
     def __repr__(self) -> str:
+        """Return the launch and its number of scopes."""
         return f"<LaunchSummary of {self.kernel} #{self.launch}: {counted(len(self.scopes), 'scope')}>"
 
     @property
     def duration_error(self) -> float | None:
-        """By which part durations may be off for the sake of the clock; None where its rate is a guess, and they may be
-        off by any factor."""
+        """Relative error of durations due to the clock.
+
+        None if the clock's rate is a guess, so that durations may be off by any factor.
+        """
         is_bound = self.clock_source == ClockSource.FITTED or self.nominal_mhz is not None
         return self.clock_error if is_bound else None
 
     @property
     def resolution_ns(self) -> float:
-        """Durations below it are within what a record costs; 0 if nothing was subtracted."""
+        """Shortest duration that exceeds the cost of a record; 0 if nothing was subtracted."""
         return self.record_cost.resolution_ns(1e6 * self.clock_mhz) if self.record_cost else 0.0
 
     @property
     def is_foreign(self) -> bool:
-        """Another profiler recorded it."""
+        """True if another profiler recorded it."""
         return self.clock_source == ClockSource.TIMER
 
     def trees(self) -> Iterator[tuple[PartitionSummary | None, tuple[int, ...]]]:
-        """The launch's scopes as a reader gets them: each partition with its scopes, or all under None."""
+        """Yield the scopes as reports show them: each partition with its scopes, or all of them under None."""
         if self.partitions:
             yield from ((partition, partition.scopes) for partition in self.partitions)
         else:
             yield None, tuple(range(len(self.scopes)))
 
     def to_json(self) -> dict[str, Any]:
-        """Columns become lists."""
+        """Return the summary as JSON values; columns become lists."""
         return {**asdict(self, dict_factory=_plain), "resolution_ns": self.resolution_ns}
 
 
 def summarise(timeline: Timeline) -> LaunchSummary:
+    """Compute the summary in one pass over the records."""
     launch, incomplete = timeline.launch, timeline.incomplete
     scope_sums, phase_sums = ScopeSums(timeline), PhaseSums(timeline)
     sm_cycles, sharing = SmCycles(len(timeline.table.scopes)), SharingSums(timeline)
@@ -272,14 +278,14 @@ def _scope_summaries(
     ran = zip(timeline.table.scopes, statistics, strict=True)
     loops = {
         scope.parent
-        for scope, mine in ran
-        if scope.kind == ScopeKind.ITERATION and mine.count and not scope.ended_by_next
+        for scope, recorded in ran
+        if scope.kind == ScopeKind.ITERATION and recorded.count and not scope.ended_by_next
     }
-    for index, mine in enumerate(statistics):
+    for index, figures in enumerate(statistics):
         scope = timeline.table.scopes[index]
         depth.append(depth[scope.parent] + 1 if scope.parent >= 0 else 0)
         yield ScopeSummary(
-            **{field.name: getattr(mine, field.name) for field in fields(mine)},
+            **{field.name: getattr(figures, field.name) for field in fields(figures)},
             index=index,
             scope=scope.name,
             distinct_name=names[index],
@@ -288,7 +294,7 @@ def _scope_summaries(
             depth=depth[index],
             source=scope.source,
             without_partner=without_partner[index],
-            between_iterations_ns=mine.self_ns if index in loops and scope.kind == ScopeKind.LOOP else None,
+            between_iterations_ns=figures.self_ns if index in loops and scope.kind == ScopeKind.LOOP else None,
             sm_cycles=sm_cycles[index],
             sharing=sharing.of(index),
             partition=partitions.get(index),

@@ -1,4 +1,4 @@
-"""Why something cannot be judged of a launch, and what would help: most judgements need all of it."""
+"""Reasons why a rule or metric cannot be computed for a launch, with remedies: most of them need all records."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from kprof_inject.timeline.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
+    """The reason why a launch could not be judged, with its remedy."""
+
     reason: str
-    """What a rule lacks to judge a launch."""
+    """What is missing."""
     remedy: str
-    """What to do so that it has it; empty if nothing helps."""
+    """How to get it; empty if nothing helps."""
 
     @property
     def options(self) -> str:
-        """What to add to ``profile``, if that is the remedy: ``--at loop --at iter``. Empty otherwise."""
+        """Options to add to ``profile`` if that is the remedy, such as ``--at loop --at iter``; empty otherwise."""
         verb, _, rest = self.remedy.partition(" ")
         return rest if verb == "add" and rest.startswith("--") else ""
 
     def __str__(self) -> str:
+        """Return the reason and the remedy."""
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
 
 class Unevaluated(KprofError):
-    """An evaluation of a kernel's module that failed."""
+    """Evaluating a kernel's module failed."""
 
 
 CHECK_MODULE = "kprof-inject check FILE.ttgir tells whether Triton accepts it"
@@ -39,23 +42,25 @@ CHECK_MODULE = "kprof-inject check FILE.ttgir tells whether Triton accepts it"
 
 @contextmanager
 def evaluating() -> Iterator[None]:
-    """Raise ``Unevaluated`` for whatever a module that no compiler made, or a fault of ours, causes: one kernel is not
-    judged, and the report has all others."""
+    """Turn any exception within the block into ``Unevaluated``.
+
+    A module that no compiler made, or a bug of ours, then costs the analysis of one kernel, not the whole report.
+    """
     try:
         yield
     except KprofError:
         raise
-    except Exception as error:  # no list of what may be wrong with a module is complete
+    except Exception as error:  # a damaged module may cause any exception
         what = f"the kernel's module cannot be evaluated ({type(error).__name__}: {error})"
         raise Unevaluated(what, hint=CHECK_MODULE) from error
 
 
-# A smaller share would round to nothing.
-_LEAST_SHARE_SHOWN = 0.001
+# A smaller share would be rounded to 0 %.
+_MIN_SHARE_SHOWN = 0.001
 
 
 def missing_ctas(timeline: Timeline, summary: LaunchSummary) -> Unjudged | None:
-    """Why it is not known of all CTAs when they ran; None if it is."""
+    """Return why the times of some CTAs are unknown; None if all are known."""
     if summary.is_foreign:
         return Unjudged("another profiler's buffer does not say when CTAs began and ended", "")
     if summary.waves is None:
@@ -71,25 +76,28 @@ def missing_ctas(timeline: Timeline, summary: LaunchSummary) -> Unjudged | None:
 
 
 def too_short(summary: LaunchSummary) -> Unjudged | None:
-    """That nothing is known about a launch's end, for it fits into one step of the timer."""
+    """Return that nothing is known about a launch's end if it fits into one step of the timer; None otherwise."""
     if summary.ending is not None:
         return None
     return Unjudged("the launch is too short for the timer", "give it more work")
 
 
 def missing_records(timeline: Timeline) -> Unjudged | None:
-    """Why counts and sums are not of all that the warps recorded; None if they are."""
+    """Return why counts and sums do not cover all that the warps recorded; None if they do."""
     if lost := timeline.records_lost:
         share = lost / max(timeline.records_written, lost)
-        told = f"{percent(share)} of the" if share >= _LEAST_SHARE_SHOWN else f"{lost} of {timeline.records_written}"
-        return Unjudged(f"{told} records were lost", "use --fit, or a larger --buffer-bytes")
+        part = f"{percent(share)} of the" if share >= _MIN_SHARE_SHOWN else f"{lost} of {timeline.records_written}"
+        return Unjudged(f"{part} records were lost", "use --fit, or a larger --buffer-bytes")
     if timeline.records_damaged:
         return Unjudged(f"{counted(timeline.records_damaged, 'record')} were damaged", "capture again")
     return None
 
 
 def unpaired_records(timeline: Timeline) -> Unjudged | None:
-    """That some records have no partner, though none was lost: what they were to time is in no figure."""
+    """Return that some records have no partner though none was lost; None if all have one.
+
+    No figure includes the time that such a record was to measure.
+    """
     unpaired = int(timeline.open_starts.sum() + timeline.stray_ends.sum())
     if not unpaired:
         return None
@@ -98,7 +106,7 @@ def unpaired_records(timeline: Timeline) -> Unjudged | None:
 
 
 def missing_warps(timeline: Timeline) -> Unjudged | None:
-    """That some warps of each CTA recorded nothing; None if all did."""
+    """Return that some warps of each CTA recorded nothing; None if all did."""
     if len(timeline.warps) >= timeline.launch.kernel.num_warps:
         return None
     recorded = numbered("warp", timeline.warps) if timeline.warps else "no warp"

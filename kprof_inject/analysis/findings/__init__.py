@@ -1,0 +1,1 @@
+"""Rules that find what limits a launch."""

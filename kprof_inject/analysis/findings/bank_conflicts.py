@@ -1,4 +1,4 @@
-"""Accesses to shared memory that take its banks longer than their bytes would."""
+"""Accesses that take shared memory longer than their bytes require."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
 from kprof_inject.analysis.interpreter.executions import CountedOperation
-from kprof_inject.analysis.structure.banks import conflict_cycles, least_cycles, turns_around
+from kprof_inject.analysis.structure.banks import conflict_cycles, is_transposed, min_cycles
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import percent
 
 
 def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
-    """The cycles are the least that the layouts allow, and an SM has one shared memory."""
+    """Yield accesses to shared memory with bank conflicts.
+
+    The cycles are a lower bound, from the layouts; an SM has one shared memory.
+    """
     if evidence.ran is None or not evidence.sm_cycles:
         return
     aliases = evidence.ran.module.aliases
@@ -20,12 +23,12 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         each = conflict_cycles(one.operation, aliases)
         share = each * (one.whole_times or 0) / evidence.sm_cycles
         if share >= MIN_SHARE:
-            advice = _TURNED if turns_around(one.operation, aliases) else _OTHER_LAYOUT
+            advice = _TRANSPOSED if is_transposed(one.operation, aliases) else _OTHER_LAYOUT
             yield _finding(evidence, one, each, min(share, 1.0), advice)
 
 
 def _finding(evidence: Evidence, one: CountedOperation, each: int, share: float, advice: str) -> Finding:
-    least, roof = least_cycles(one.operation), evidence.roof_around(one.operation)
+    least, roof = min_cycles(one.operation), evidence.roof_around(one.operation)
     where = f" in {evidence.name_of(roof)}" if roof else ""
     return Finding(
         rule="bank-conflicts",
@@ -40,7 +43,7 @@ def _finding(evidence: Evidence, one: CountedOperation, each: int, share: float,
     )
 
 
-_TURNED = (
+_TRANSPOSED = (
     "the tile's rows become columns in shared memory: store the tensor transposed in global memory, or transpose it "
     "once before the kernel (Hopper's tensor cores want operands along K, unless their elements have 16 bits)"
 )

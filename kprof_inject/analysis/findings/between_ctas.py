@@ -13,7 +13,10 @@ from kprof_inject.timeline.waves import Waves
 
 
 def between_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
-    """While the records of a CTA are copied, its SM is not idle: that is ours."""
+    """Yield the time between CTAs on the same SM.
+
+    An SM whose CTA is having its records copied does not count as idle: that time is our overhead.
+    """
     idle, waves = summary.idle, summary.waves
     if idle is None or waves is None or idle.gaps_won_share < MIN_SHARE:
         return

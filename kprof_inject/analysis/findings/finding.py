@@ -1,4 +1,4 @@
-"""A finding of a rule, which is one thing that limits a launch, and the evidence that rules judge a launch by."""
+"""A finding, which is one cause that limits a launch, and the evidence that rules use."""
 
 from __future__ import annotations
 
@@ -19,46 +19,49 @@ from kprof_inject.ttgir.nodes import Operation
 
 MIN_SHARE = 0.10
 """Part of a launch's time from which most rules report a loss. Other causes, and noise, cost up to as much: with ten
-waves, one CTA more than fits makes an eleventh; of 132 SMs, a grid of 128 CTAs leaves 3 % idle; the SMs of a healthy
-matmul of one wave end as far apart as 6 % of it (H200)."""
+waves, one CTA more than fits adds an eleventh; a grid of 128 CTAs leaves 3 % of 132 SMs idle; the SMs of a healthy
+matmul of one wave finish up to 6 % apart (H200)."""
 
 Figures = dict[str, float | int | str]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """A cause that limits a launch."""
+
     rule: str
-    """The name of the rule that found it."""
+    """Name of the rule that found it."""
     scope: str | None
-    """The name of the scope that it is about, if it is about one."""
+    """Name of the scope concerned, if any."""
     share: float
-    """The part of the launch's time that it explains, 0 to 1: what could at most be won by its removal."""
+    """The part of the launch's time that it explains, 0 to 1: an upper bound of the gain from removing it."""
     text: str
     """One sentence with its figures."""
     advice: str
     """What to look at next."""
     figures: Figures
-    """Those of the text, as numbers."""
+    """The numbers in ``text``."""
     index: int | None = field(default=None, kw_only=True)
-    """That scope's in the launch's table: others may have its name."""
+    """Index of ``scope`` in the launch's table, as names need not be unique."""
     doubt: str = field(default="", kw_only=True)
-    """What is missing of the records that it rests on, so that it may be off; empty if nothing is."""
+    """Which records are missing, so that the figures may be off; empty if none are."""
 
     @property
     def sentence(self) -> str:
-        """The text, and what makes it doubtful."""
+        """``text``, with the reason for doubt if there is one."""
         return f"{self.text} (doubtful: {self.doubt})" if self.doubt else self.text
 
     def to_json(self) -> dict[str, Any]:
+        """Return the finding as JSON values."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What rules judge a launch by.
+    """The evidence by which rules judge a launch.
 
-    ``ran`` is None if its module cannot be read, or nothing is known about its work; ``slopes``, if its kernel was not
-    delayed.
+    ``ran`` is None if the module cannot be read, or nothing is known about its work. ``slopes`` is None without a
+    causal experiment.
     """
 
     timeline: Timeline
@@ -69,6 +72,7 @@ class Evidence:
 
     @cached_property
     def scope_map(self) -> ScopeMap | None:
+        """The scopes of the module's operations; None if nothing is known about these."""
         return None if self.ran is None else ScopeMap(self.ran.module, self.timeline.table)
 
     def roof_around(self, operation: Operation) -> Roof | None:
@@ -84,7 +88,7 @@ class Evidence:
         return self.summary.scopes[roof.index].distinct_name
 
     def place_of(self, one: CountedOperation) -> str:
-        """``matmul.py:58``; the line of the TTGIR where its source is unknown."""
+        """Return an operation's source line, such as ``matmul.py:58``, or its TTGIR line if the source is unknown."""
         chains = LocationTable(self.ran.module).chains_of(one.operation) if self.ran else ()
         if not chains:
             return f"TTGIR line {one.line}"
@@ -92,12 +96,12 @@ class Evidence:
 
     @property
     def dram_part(self) -> float:
-        """Which part of its peak the launch needs of DRAM at least."""
-        return self.light.dram.least_part(self.summary.duration_ns) if self.light.dram else 0.0
+        """Lower bound of the part of DRAM's peak that the launch uses."""
+        return self.light.dram.min_part(self.summary.duration_ns) if self.light.dram else 0.0
 
     @property
     def sm_cycles(self) -> int:
-        """Of the scope that takes most of the SMs' time: the kernel's function, where that was recorded."""
+        """SM cycles of the scope with the most: the kernel's function, if that was recorded."""
         return self._whole.sm_cycles if self._whole else 0
 
     @property
@@ -106,11 +110,11 @@ class Evidence:
 
     @property
     def busiest(self) -> tuple[str, float]:
-        """The unit that the launch needs for the largest part of its time at least, and that part."""
+        """The busiest unit, with a lower bound of the part of the launch's time that it is busy."""
         whole = self._whole
-        of_units = [(whole.unit, whole.part)] if whole else []
-        return max(*of_units, (DRAM, min(self.dram_part, 1.0)), ("", 0.0), key=lambda one: one[1])
+        sm_unit = [(whole.unit, whole.part)] if whole else []
+        return max(*sm_unit, (DRAM, min(self.dram_part, 1.0)), ("", 0.0), key=lambda one: one[1])
 
     def share_of(self, roof: Roof) -> float:
-        """Which part of the SMs' time a scope takes."""
+        """Return the part of the SMs' time that a scope takes."""
         return roof.sm_cycles / self.sm_cycles if self.sm_cycles else 0.0

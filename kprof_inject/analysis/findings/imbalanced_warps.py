@@ -1,4 +1,4 @@
-"""Warps that have more to do than the others of their CTA, or of their partition, which wait for them."""
+"""Warps that have more work than the others of their CTA or partition, which wait for them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from kprof_inject.quantities import counted, numbered, percent, ratio, short_tim
 from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.timeline import Timeline
 
-# Of two warps of which one takes longer, nobody knows which waits for the other.
-_LEAST_WARPS = 3
-# A quarter more than the others: warps of one CTA share an SM's units, and come as far apart as a few percent.
+# With two warps, a difference does not show which of them waits for the other.
+_MIN_WARPS = 3
+# Warps of one CTA share an SM's units and differ by a few percent; 25 % is well beyond that.
 _NOTABLE = 1.25
-# Of less than a hundredth the records' own time is the larger part, and its ratio says nothing.
-_MOST_TIMES = 100
+# The shorter time is then mostly the cost of the records, so the ratio means nothing.
+_MAX_RATIO = 100
 
 
 @dataclass(frozen=True, slots=True)
 class _Apart:
-    """A few warps, ``few``, that take longer or shorter than the others do, with the means of both."""
+    """A minority of warps, ``few``, that take longer or shorter than the others, with both means."""
 
     few: NDArray[np.int64]
     many: NDArray[np.int64]
@@ -37,14 +37,15 @@ class _Apart:
 
 
 def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
-    """One finding at most, where most is lost: an imbalance shows in all that stands around it, too.
+    """Yield at most one finding, for the scope with the largest loss: all scopes around it show the imbalance too.
 
-    Slow warps take longer in a scope, and longer in what of it is in no other scope. Where only the latter is so, there
-    is no telling whether they work there while others wait elsewhere, or wait there while others work. If a barrier
-    makes all take as long as the slowest, its own scope may show it: the slowest waits the least.
+    Slow warps take longer in a scope, and also in the part of it that no inner scope covers. If only the latter is
+    true, the warps may work there while others wait elsewhere, or wait there while others work. If a barrier makes all
+    warps take as long as the slowest, the barrier's own scope may show the imbalance: the slowest warp waits the least.
 
-    Warps are compared within a partition: a producer is no slow consumer."""
-    if max(timeline.launch.kernel.num_warps, len(timeline.warps)) < _LEAST_WARPS:
+    Warps are compared within a partition, as a producer is not a slow consumer.
+    """
+    if max(timeline.launch.kernel.num_warps, len(timeline.warps)) < _MIN_WARPS:
         return
     if missing := _missing(timeline):
         yield missing
@@ -69,7 +70,7 @@ def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
 def _missing(timeline: Timeline) -> Unjudged | None:
     if not any(scope.kind != ScopeKind.INSTANT for scope in timeline.table.scopes):
         return Unjudged("no scope was recorded", "add --at func --at loop")
-    if len(timeline.warps) < _LEAST_WARPS:
+    if len(timeline.warps) < _MIN_WARPS:
         return missing_warps(timeline)
     return missing_records(timeline)
 
@@ -101,15 +102,15 @@ def _busier(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> 
 
 
 def _team(scope: ScopeSummary, otherwise: str = "") -> str:
-    """Of whose warps one speaks."""
+    """Return the words for whose warps are compared."""
     if scope.partition is None:
         return otherwise
     return f" of {'the ' if scope.partition.endswith('partition') else ''}{scope.partition}"
 
 
 def _times(few_ns: float, many_ns: float) -> str:
-    if many_ns <= few_ns / _MOST_TIMES:
-        return f"more than {_MOST_TIMES} x as long"
+    if many_ns <= few_ns / _MAX_RATIO:
+        return f"more than {_MAX_RATIO} x as long"
     return f"{ratio(few_ns / many_ns)} as long"
 
 
@@ -139,7 +140,7 @@ def _waited_for(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary)
 
 
 def _ctas_of(summary: LaunchSummary, scope: ScopeSummary) -> tuple[int, str]:
-    """How many CTAs ran the scope, at least one, and how to say that a time is of each of these."""
+    """Return the number of CTAs that ran the scope, at least 1, and the words for a time per such CTA."""
     ctas = scope.cta_spread.groups if scope.cta_spread is not None else 1
     return ctas, "in each CTA" if ctas == summary.ctas else f"in each of {counted(ctas, 'CTA')} that ran it"
 
@@ -155,8 +156,8 @@ def _figures(apart: _Apart, few_ns: float, many_ns: float) -> Figures:
 
 
 def _few_above(warps: NDArray[np.int64], values: NDArray[np.int64]) -> _Apart | None:
-    """The warps whose value is nearer to the largest than to the smallest, if they are less than half."""
-    if len(warps) < _LEAST_WARPS:
+    """Return the warps whose value is nearer to the maximum than to the minimum; None unless they are a minority."""
+    if len(warps) < _MIN_WARPS:
         return None
     above = 2 * values > int(values.min()) + int(values.max())
     if not above.any() or 2 * int(above.sum()) >= len(warps):

@@ -19,22 +19,23 @@ from kprof_inject.quantities import numbered, percent, ratio, short_time
 from kprof_inject.timeline.spread import IterationSeries
 from kprof_inject.timeline.timeline import Timeline
 
-# What fills a pipeline takes several iterations' time. Less than twice is how iterations differ: their first loads
-# miss a cache that later ones hit.
+# Filling a pipeline takes the time of several iterations. Iterations that differ by less than a factor of 2 are normal:
+# their first loads miss a cache that later ones hit.
 _NOTABLE = 2.0
-# More are no fill: they share the SM with others, which later are done.
-_MOST_OF_A_FILL = 16
-# Between first and last there must be a steady state to compare with.
-_LEAST_ITERATIONS = 4
+# More slow iterations are not a pipeline fill: their CTAs share the SM with others, which finish earlier.
+_MAX_FILL_ITERATIONS = 16
+# There must be steady iterations between the first and the last to compare with.
+_MIN_ITERATIONS = 4
 
 
 def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+    """Yield loops whose first iterations are slow: the pipeline fill."""
     for scope, series, steady_ns in _steady_loops(timeline, summary):
         is_slow = (series.p50_ns >= _NOTABLE * steady_ns) & (series.numbers == np.arange(len(series.numbers)))
         slow = int(np.append(is_slow, False).argmin())
         slow_ns = series.p50_ns[:slow]
         share = warps_share(timeline, summary, scope, float(series.counts[:slow] @ (slow_ns - steady_ns)))
-        if share < MIN_SHARE or slow > _MOST_OF_A_FILL:
+        if share < MIN_SHARE or slow > _MAX_FILL_ITERATIONS:
             continue
         mean_ns = float(slow_ns.mean())
         yield Finding(
@@ -53,6 +54,7 @@ def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
 
 
 def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+    """Yield loops whose last iteration is slow."""
     for scope, series, steady_ns in _steady_loops(timeline, summary):
         last_ns = series.last_ns
         if last_ns is None or last_ns < _NOTABLE * steady_ns:
@@ -75,11 +77,14 @@ def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Findi
 
 
 def _steady_loops(timeline: Timeline, summary: LaunchSummary) -> Iterator[tuple[ScopeSummary, IterationSeries, float]]:
-    """Innermost ones: what a loop with others in it goes over (tiles, heads) may differ, and fills no pipeline."""
+    """Yield innermost loops with the duration of a steady iteration in nanoseconds.
+
+    Iterations of an outer loop (tiles, heads) may differ anyway, and fill no pipeline.
+    """
     outer = loops_around(timeline.table)
     for index, scope in enumerate(summary.scopes):
         series = scope.iterations if index not in outer else None
-        if series is not None and series.steady_ns and series.median >= _LEAST_ITERATIONS:
+        if series is not None and series.steady_ns and series.median >= _MIN_ITERATIONS:
             yield scope, series, series.steady_ns
 
 

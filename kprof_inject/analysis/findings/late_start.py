@@ -9,8 +9,8 @@ from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.timeline.timeline import Timeline
 
-# A device gives each SM its first CTA within 0.2 µs of the others (H200). Several times that is not how it begins.
-_LEAST_WAIT_NS = 1_000
+# A device gives all SMs their first CTA within 0.2 µs (measured on an H200); 1 µs is well beyond that.
+_MIN_WAIT_NS = 1_000
 _ADVICE = (
     "see what holds these SMs when the launch begins, a kernel of another stream or communication (a trace of the "
     "whole program shows it: --torch-profiler); launch this kernel before or after it, or give each its own SMs"
@@ -18,12 +18,13 @@ _ADVICE = (
 
 
 def late_start(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+    """Yield SMs that start late, and SMs that get no CTA although the grid has one for each."""
     yield from _never(timeline, summary)
     idle = summary.idle
-    if idle is None or idle.late_won_share < MIN_SHARE or idle.longest_wait_ns < _LEAST_WAIT_NS:
+    if idle is None or idle.late_won_share < MIN_SHARE or idle.longest_wait_ns < _MIN_WAIT_NS:
         return
     if timeline.launch.kernel.metadata.get("launch_pdl"):
-        # It is meant to begin on the SMs that the kernel before it leaves first.
+        # A programmatic dependent launch is meant to begin on the SMs that the previous kernel leaves first.
         return
     yield Finding(
         rule="late-start",
@@ -44,11 +45,11 @@ def late_start(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
 
 
 def _never(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
-    """Of a grid that has a CTA for each SM."""
+    """Yield the SMs without a CTA if the grid has at least one for each SM."""
     kernel, waves, idle = timeline.launch.kernel, summary.waves, summary.idle
     if waves is None or idle is None or kernel.sm_count is None or waves.ctas < kernel.sm_count:
         return
-    # Several CUs of AMD's bear one number, and CTAs of a cluster need SMs beside each other.
+    # On AMD, several CUs share a number; CTAs of a cluster need neighbouring SMs.
     if not kernel.target.startswith("cuda:") or kernel.metadata.get("num_ctas", 1) != 1:
         return
     never = kernel.sm_count - waves.sms

@@ -1,6 +1,6 @@
-"""What rules ask of a kernel's scopes: its loops, its waits, and whose time they are.
+"""Loops and waits among a kernel's scopes, and the time of a warp: what several rules need.
 
-In a wait a warp does nothing else. Which waits are lost time depends on what goes on meanwhile.
+During a wait, a warp does nothing else. Whether a wait is lost time depends on what runs meanwhile.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _NUMBERED = re.compile(r"(?:loop|iter)\[(\d+(?:\.\d+)*)\]")
 
 
 def has_no_loop(timeline: Timeline) -> bool:
-    """Whether the kernel's text proves that it has none: rules on loops have nothing to judge then."""
+    """Return True if the kernel's text proves that it has no loop, so that rules on loops do not apply."""
     text = "" if _recorded(timeline.table, *LOOPS) else ttgir_of(timeline.launch.kernel)
     return bool(text) and not any(operation in text for operation in dialect.LOOPS)
 
 
 def unrecorded_loops(table: ScopeTable) -> Unjudged | None:
-    """Of a kernel with loops, that none was recorded."""
+    """Return that no loop of a kernel with loops was recorded; None if one was."""
     return None if _recorded(table, *LOOPS) else Unjudged("no loop was recorded", "add --at loop --at iter")
 
 
 def unrecorded_iterations(table: ScopeTable) -> Unjudged | None:
-    """Of a kernel with loops, that no iteration was recorded."""
+    """Return that no iteration of a kernel with loops was recorded; None if one was."""
     return None if _recorded(table, ScopeKind.ITERATION) else Unjudged("no iteration was recorded", "add --at iter")
 
 
@@ -42,9 +42,9 @@ def _recorded(table: ScopeTable, *kinds: str) -> bool:
 
 
 def missing_in_loops(timeline: Timeline, *unrecorded: Unjudged | None) -> Iterator[Unjudged]:
-    """Yield why a rule on loops may have found nothing. ``unrecorded`` is what it needs and was not recorded.
+    """Yield why a rule on loops may have found nothing.
 
-    A kernel without loops has nothing to find.
+    ``unrecorded`` is what the rule needs and was not recorded. Nothing is missing in a kernel without loops.
     """
     if has_no_loop(timeline):
         return
@@ -54,15 +54,17 @@ def missing_in_loops(timeline: Timeline, *unrecorded: Unjudged | None) -> Iterat
 
 
 def loops_around(table: ScopeTable) -> frozenset[int]:
-    """The loops and iterations in which there is another of these."""
+    """Return the loops and iterations that contain another one."""
     inner = [index for index, scope in enumerate(table.scopes) if scope.kind in LOOPS]
     outer = (around for index in inner for around in table.around(index))
     return frozenset(index for index in outer if table.scopes[index].kind in LOOPS)
 
 
 def unrecorded_before(table: ScopeTable, index: int) -> str | None:
-    """A loop that stands before the one with this index and was not recorded; None if none is known. Loops are numbered
-    in the order of the text: before ``loop[1]`` there is a ``loop[0]``, and behind it there may be more."""
+    """Return a loop that precedes the one with this index and was not recorded; None if none is known.
+
+    Loops are numbered in the order of the text: ``loop[0]`` precedes ``loop[1]``, and others may follow.
+    """
     recorded = {_path(scope) for scope in table.scopes}
     path = _path(table.scopes[index])
     for depth, number in enumerate(path):
@@ -73,14 +75,14 @@ def unrecorded_before(table: ScopeTable, index: int) -> str | None:
 
 
 def _path(scope: ScopeInfo) -> tuple[int, ...]:
-    """The numbers of a loop and of those around it, from outside; empty if they are not known."""
+    """Return the numbers of a loop and of those around it, the outermost first; empty if they are unknown."""
     numbers = _NUMBERED.fullmatch(scope.label or scope.name)
     return tuple(map(int, numbers[1].split("."))) if numbers else ()
 
 
-# From here on the tensor cores tell by a barrier that they are done, as loads do.
-_BARRIERS_OF_DOTS = 100
-# Scopes around some operations or lines, which the user may have named.
+# From compute capability 10.0 on, tensor cores signal completion by a barrier, as loads do.
+_MIN_ARCH_WITH_DOT_BARRIERS = 100
+# Scopes around operations or lines, which the user may have named.
 _NAMED_KINDS = (ScopeKind.OPERATION, ScopeKind.MARKER, ScopeKind.LINES)
 _NAMES_OF_WAITS = frozenset({"wait", "waits", "waiting", "barrier", "barriers"})
 _WORD = re.compile(r"[a-z]+")
@@ -88,7 +90,7 @@ _OPERATION_NAME = re.compile(r"[a-z]+\.[a-z]")
 
 
 def is_wait(scope: ScopeInfo) -> bool:
-    """Whether it is one: by its operation, or because the user calls it so."""
+    """Return True if a scope is a wait, by its operation or by the name that the user gave it."""
     if scope.kind not in _NAMED_KINDS:
         return False
     return traits_of(_operation(scope)).is_wait or (
@@ -97,14 +99,16 @@ def is_wait(scope: ScopeInfo) -> bool:
 
 
 def may_lose_time(kernel: Kernel) -> bool:
-    """Whether it may wait, recorded or not: by its text, and always if that is unknown."""
+    """Return True if the kernel's text has waits that may be lost time, recorded or not, or if it is unknown."""
     text = ttgir_of(kernel)
     return not text or any(operation in text for operation in dialect.WAITS - _no_loss(kernel))
 
 
 def lost_waits(table: ScopeTable, kernel: Kernel) -> tuple[int, ...]:
-    """The outermost waits of the ``kernel``'s scope table that are lost time, by index: not those during which the
-    tensor cores work, or may work, by what they are or by what stands in them."""
+    """Return the indices of the outermost waits in the ``kernel``'s scope table that are lost time.
+
+    Waits during which the tensor cores work or may work are not, whether by their own operation or by one inside them.
+    """
     no_loss = _no_loss(kernel)
     waits = outermost(table, is_wait).tolist()
     lost = {wait for wait in waits if wait >= 0}
@@ -113,15 +117,15 @@ def lost_waits(table: ScopeTable, kernel: Kernel) -> tuple[int, ...]:
 
 
 def _no_loss(kernel: Kernel) -> frozenset[str]:
-    """The waits during which the tensor cores work, or may work."""
+    """Return the waits during which the tensor cores work, or may work."""
     target = kernel.metadata.get("target")
     arch = target.get("arch") if isinstance(target, dict) else None
-    has_barriers_of_dots = isinstance(arch, int) and arch >= _BARRIERS_OF_DOTS
+    has_barriers_of_dots = isinstance(arch, int) and arch >= _MIN_ARCH_WITH_DOT_BARRIERS
     return frozenset((dialect.DOT_WAIT, dialect.BARRIER_WAIT) if has_barriers_of_dots else (dialect.DOT_WAIT,))
 
 
 def is_of_dot(scope: ScopeInfo) -> bool:
-    """Whether it is a dot or a wait for one: the warps that run it do the kernel's work."""
+    """Return True for a dot or a wait for one: the warps that run it do the kernel's work."""
     return traits_of(_operation(scope)).is_of_dot
 
 
@@ -130,11 +134,11 @@ def _operation(scope: ScopeInfo) -> str:
 
 
 def time_of_a_warp_ns(timeline: Timeline, summary: LaunchSummary) -> float:
-    """The time that the warps of one number have, from begin to end of their CTAs, summed; at least 1."""
+    """Return the time of all warps with the same number, from begin to end of their CTAs, summed; at least 1."""
     return max(summary.warp_time_ns / max(len(timeline.warps), 1), 1.0)
 
 
 def warps_share(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary, time_ns: float) -> float:
-    """Which part ``time_ns`` is of the time of those warps that ran the scope."""
+    """Return ``time_ns`` as a part of the time of those warps that ran the scope."""
     warps = max(len(scope.warps.ids), 1)
     return min(time_ns / (warps * time_of_a_warp_ns(timeline, summary)), 1.0)

@@ -12,7 +12,10 @@ from kprof_inject.timeline.timeline import Timeline
 
 
 def low_fill(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
-    """Needs the number of the device's SMs, which older captures do not tell, and Proton's own buffers neither."""
+    """Yield a grid that is too small for the device.
+
+    Needs the number of the device's SMs, which older captures and Proton's own buffers do not have.
+    """
     waves, device_sms = summary.waves, timeline.launch.kernel.sm_count
     if missing := missing_ctas(timeline, summary):
         yield missing

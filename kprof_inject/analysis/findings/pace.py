@@ -1,4 +1,4 @@
-"""Which places of a kernel set its pace, and which have time to spare: by what it did when they were delayed."""
+"""Places of a kernel that set its pace, and places with slack, from an experiment with delays."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.quantities import listed
 from kprof_inject.select.parts import COPIES, WAIT, part_of
 
-_MOST_NAMES = 4
+_MAX_NAMES = 4  # named in one sentence
 
 
 def pace(evidence: Evidence) -> Iterator[Finding]:
-    """Nothing if no place is critical: the kernel then waits for what all CTAs share."""
+    """Yield the critical places; nothing if there are none, because then the kernel waits for what all CTAs share."""
     slopes = evidence.slopes
     if slopes is None:
         return
@@ -24,9 +24,9 @@ def pace(evidence: Evidence) -> Iterator[Finding]:
     hidden = [place for place in slopes.places if place.is_hidden]
     first = critical[0]
     slope = first.response.slope.value if first.response else 0.0
-    names = listed([place.name for place in critical], _MOST_NAMES)
+    names = listed([place.name for place in critical], _MAX_NAMES)
     sets, there = ("sets", "there") if len(critical) == 1 else ("set", f"in {first.name}")
-    told = [place for place in (*critical, *hidden) if place.response]
+    measured = [place for place in (*critical, *hidden) if place.response]
     yield Finding(
         rule="pace",
         scope=first.scope.name,
@@ -34,25 +34,28 @@ def pace(evidence: Evidence) -> Iterator[Finding]:
         share=min(sum(map(_worth, critical)), 1.0),
         text=f"{names} {sets} the pace: each cycle saved {there} saves the kernel {slope:.2f} cycles{_spare(hidden)}",
         advice=_advice(slopes.places, critical),
-        figures={f"slope of {one.name}": round(one.response.slope.value, 3) for one in told if one.response},
+        figures={f"slope of {one.name}": round(one.response.slope.value, 3) for one in measured if one.response},
     )
 
 
 def _worth(place: PlaceSlope) -> float:
-    """What part of the kernel's time could at most be won there."""
+    """Return an upper bound of the part of the kernel's time that can be gained there."""
     slope = place.response.slope.value if place.response else 0.0
     return min(slope, 1.0) * (place.time_share or 0.0)
 
 
 def _spare(hidden: Sequence[PlaceSlope]) -> str:
-    told = [f"{place.name} {slack:.0f} cycles" for place in hidden if (slack := place.spare_cycles)]
-    return f"; slack: {listed(told, _MOST_NAMES)}" if told else ""
+    slacks = [f"{place.name} {slack:.0f} cycles" for place in hidden if (slack := place.spare_cycles)]
+    return f"; slack: {listed(slacks, _MAX_NAMES)}" if slacks else ""
 
 
 def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str:
-    """What starts copies is not shortened but begun earlier, and a wait is as long as what it waits for."""
+    """Return what to do about the critical places.
+
+    Code that issues copies should start earlier, not get shorter, and a wait is as long as what it waits for.
+    """
     shortened = [one.name for one in critical if _part(one.scope) not in (COPIES, WAIT)]
-    advice = [f"shorten {listed(shortened, _MOST_NAMES)}"] if shortened else []
+    advice = [f"shorten {listed(shortened, _MAX_NAMES)}"] if shortened else []
     copies = [place for place in places if _part(place.scope) == COPIES]
     if any(place.is_critical for place in copies):
         advice.append("start the copies earlier, with more stages: the kernel waits for them")
@@ -62,6 +65,6 @@ def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str
 
 
 def _part(scope: ScopeInfo) -> str:
-    """The kind of part that a scope is, whatever the user calls it; empty if it is none."""
+    """Return the kind of part that a scope is, whatever name the user gave it; empty if it is none."""
     label = scope.label or scope.name
     return label.partition("@")[0] if scope.kind == ScopeKind.PART else part_of(label)

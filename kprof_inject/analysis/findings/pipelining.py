@@ -1,4 +1,4 @@
-"""Loops that ask for their data too late."""
+"""Loops that request their data too late."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from kprof_inject.capture.resources import limits_of
 from kprof_inject.quantities import counted, percent, size_text
 from kprof_inject.ttgir.copy_groups import CopyPipeline, copy_pipelines
 
-# A loop that is nearer to its roof has little to win by earlier loads.
+# A loop that is closer to its roof gains little from earlier loads.
 _AT_ROOF = 0.75
-# Of a loop's time in waits for what it copies: what is less is how waits for data that is there come out.
-_LEAST_WAITING = 0.10
-_LEAST_SHARE = 0.05
-# A load of fewer bytes is no operand of a dot.
-_LEAST_BYTES = 1024
+# Part of a loop's time in waits for copies. Waits for data that has already arrived take up to as much.
+_MIN_WAITING = 0.10
+_MIN_SHARE = 0.05
+# A smaller load is not an operand of a dot.
+_MIN_LOAD_BYTES = 1024
 
 
 def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
-    """Loops with dots whose operands are loaded in the iteration that needs them."""
+    """Yield loops with dots whose operands are loaded in the iteration that needs them."""
     if evidence.ran is None or evidence.dram_part > _AT_ROOF:
         return
     pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.ran.module)}
-    for loop in (one for one in evidence.ran.module.walk() if one.traits.is_loop):
+    for loop in evidence.ran.module.walk():
+        if not loop.traits.is_loop:
+            continue
         inside = evidence.ran.of_loop(loop)
         if not any(one.operation.traits.is_dot for one in inside):
             continue
@@ -48,21 +50,21 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         if roof is None or not (loads or waits_for_its_own):
             continue
         if loads and not any(conflict_cycles(one.operation, evidence.ran.module.aliases) for one in inside):
-            # A copy spares shared memory and the L1 most of their work: threads neither load its data nor store it. But
-            # it would meet the same conflicts in the banks.
+            # Copies relieve shared memory and the L1 of most of their work, as threads neither load the data nor store
+            # it. Bank conflicts, however, would remain.
             roof = roof.without(SHARED)
         if roof.part > _AT_ROOF:
             continue
         share = (1 - roof.part) * evidence.share_of(roof)
-        if share >= _LEAST_SHARE:
-            yield _of_loads(evidence, roof, share, loads) if loads else _of_copies(evidence, roof, share)
+        if share >= _MIN_SHARE:
+            yield _loads_finding(evidence, roof, share, loads) if loads else _copies_finding(evidence, roof, share)
 
 
 def _is_large_load(access: Access) -> bool:
-    return access.form.reads and access.form.by_registers and access.whole_bytes >= _LEAST_BYTES
+    return access.form.reads and access.form.by_registers and access.whole_bytes >= _MIN_LOAD_BYTES
 
 
-def _of_loads(evidence: Evidence, roof: Roof, share: float, loads: Sequence[tuple[int, Access]]) -> Finding:
+def _loads_finding(evidence: Evidence, roof: Roof, share: float, loads: Sequence[tuple[int, Access]]) -> Finding:
     moved = sum(access.whole_bytes for _, access in loads)
     lines = ", ".join(str(line) for line, _ in loads)
     return Finding(
@@ -79,7 +81,7 @@ def _of_loads(evidence: Evidence, roof: Roof, share: float, loads: Sequence[tupl
     )
 
 
-def _of_copies(evidence: Evidence, roof: Roof, share: float) -> Finding:
+def _copies_finding(evidence: Evidence, roof: Roof, share: float) -> Finding:
     return Finding(
         rule="not-pipelined",
         scope=roof.scope,
@@ -93,8 +95,12 @@ def _of_copies(evidence: Evidence, roof: Roof, share: float) -> Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A copy takes as long as ``iterations_of_copy`` that do not wait, and a CTA's shared memory has ``room_bytes``."""
+class _MissingStages:
+    """The stages that a loop lacks.
+
+    A copy takes as long as ``iterations_of_copy`` iterations that do not wait; ``room_bytes`` of a CTA's shared memory
+    are free.
+    """
 
     copies: CopiedAhead
     iterations_of_copy: float
@@ -102,7 +108,7 @@ class _Wanted:
 
     @property
     def more(self) -> int:
-        """As many stages as it takes for no iteration to wait, or as there is room for."""
+        """Number of stages to add until no iteration waits, limited by shared memory."""
         missing = math.ceil(self.iterations_of_copy) - self.copies.depth
         return min(missing, self.room_bytes // max(self.copies.stage_bytes, 1))
 
@@ -122,7 +128,7 @@ class _Wanted:
 
 
 def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
-    """Pipelined loops whose waits for copies still block. Needs records of these waits."""
+    """Yield pipelined loops that still wait for their copies; needs records of these waits."""
     if evidence.ran is None or evidence.scope_map is None or evidence.dram_part > _AT_ROOF:
         return
     for pipeline in copy_pipelines(evidence.ran.module):
@@ -130,11 +136,11 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         if roof is None or pipeline.depth == 0 or roof.part > _AT_ROOF:
             continue
         waited = _waited(evidence, evidence.scope_map, pipeline)
-        if waited is None or waited < _LEAST_WAITING:
+        if waited is None or waited < _MIN_WAITING:
             continue
         wanted = _wanted(evidence, evidence.ran, pipeline, max(1 - waited, roof.part))
         share = waited * evidence.share_of(roof)
-        if share >= _LEAST_SHARE:
+        if share >= _MIN_SHARE:
             yield Finding(
                 rule="too-few-stages",
                 scope=roof.scope,
@@ -154,12 +160,15 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             )
 
 
-def _wanted(evidence: Evidence, ran: ExecutedKernel, pipeline: CopyPipeline, busy: float) -> _Wanted:
-    """``busy`` is which part of its time the loop needs at least: all but the waits, and no less than its busiest unit.
-    A copy is issued ``depth`` iterations ahead, and there when the wait for it ends."""
+def _wanted(evidence: Evidence, ran: ExecutedKernel, pipeline: CopyPipeline, busy: float) -> _MissingStages:
+    """Return the stages that a loop lacks.
+
+    ``busy`` is a lower bound of the part of the loop's time that is not waiting: at least that of its busiest unit. A
+    copy is issued ``depth`` iterations ahead, and has arrived when the wait for it ends.
+    """
     kernel = evidence.timeline.launch.kernel
     room_bytes = limits_of(kernel.target).cta_shared_bytes - (kernel.clean.shared_bytes or 0)
-    return _Wanted(copied_ahead(ran, kernel, pipeline), pipeline.depth / busy, max(room_bytes, 0))
+    return _MissingStages(copied_ahead(ran, kernel, pipeline), pipeline.depth / busy, max(room_bytes, 0))
 
 
 def _waited(evidence: Evidence, scope_map: ScopeMap, pipeline: CopyPipeline) -> float | None:

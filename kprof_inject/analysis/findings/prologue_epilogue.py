@@ -1,4 +1,4 @@
-"""CTAs that take long to come to their first loop, or after their last."""
+"""CTAs that take long before their first loop, or after their last."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ from kprof_inject.quantities import percent, short_time
 from kprof_inject.timeline.phases import Phases
 from kprof_inject.timeline.timeline import Timeline
 
-# Every CTA reckons addresses and waits for its first data, and in the end converts and stores its tile: of a matmul
-# with 16 iterations, which is short, that is 8 % and 7 % of its time (H200, the capture of the demo). A fifth is more
-# than that needs.
-_LEAST_SHARE = 0.20
-# What stands around the main loop is what a CTA does beside its work. Of a kernel whose loops all go round once or
-# twice it may be the work itself, and nothing tells which.
-_LEAST_ITERATIONS = 3
-# Of a phase that is recorded by less than this, most is still to be found.
-_MOST = 0.5
+# Every CTA computes addresses and waits for its first data, and at the end converts and stores its tile: in a matmul
+# with only 16 iterations, these take 8 % and 7 % of its time (H200, the capture of the demo).
+_MIN_SHARE = 0.20
+# If all loops of a kernel run once or twice, the code around them may be its main work.
+_MIN_ITERATIONS = 3
+# If recorded scopes cover less of a phase, most of it is still unexplained.
+_MAJORITY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """The time before or after a loop, of all warps that ran one, and the scope that takes most of it."""
+    """The time before or after a loop, of all warps that ran one, with the scope that takes most of it."""
 
     rule: str
     loop: int
@@ -39,6 +37,7 @@ class _Phase:
 
 
 def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+    """Yield a long phase before the first loop."""
     phases = summary.phases
     if phases is None:
         yield from _unjudged(timeline)
@@ -61,6 +60,7 @@ def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
 
 
 def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+    """Yield a long phase after the last loop."""
     phases = summary.phases
     if phases is None:
         yield from _unjudged(timeline)
@@ -83,7 +83,7 @@ def _judged(
     timeline: Timeline, summary: LaunchSummary, phases: Phases, phase: _Phase, passes: str, advice: str
 ) -> Iterator[Finding | Unjudged]:
     share = _share(timeline, summary, phase)
-    if share < _LEAST_SHARE:
+    if share < _MIN_SHARE:
         yield from _unjudged(timeline)
         return
     yield Finding(
@@ -107,10 +107,10 @@ def _unrecorded_body(table: ScopeTable) -> Unjudged | None:
 
 
 def _share(timeline: Timeline, summary: LaunchSummary, phase: _Phase) -> float:
-    """Of the launch's time; 0 if the loops are none that a phase could be told from."""
+    """Return the phase's part of the launch's time; 0 if the loops run too few iterations to distinguish phases."""
     iterations = [scope.iterations.median for scope in summary.scopes if scope.iterations is not None]
     iterations += [0 for scope in summary.scopes if scope.kind == ScopeKind.ITERATION and not scope.count]
-    if iterations and max(iterations) < _LEAST_ITERATIONS:
+    if iterations and max(iterations) < _MIN_ITERATIONS:
         return 0.0
     return min(phase.time_ns / max(timeline.warp_time_ns, 1), 1.0)
 
@@ -127,7 +127,7 @@ def _look(summary: LaunchSummary, phase: _Phase) -> str:
     scope, part = summary.scopes[phase.scope], phase.scope_ns / phase.time_ns
     where = scope.source or "its source line is unknown"
     look = f"look at {scope.distinct_name} ({where}), which takes {percent(part)} of it"
-    return look if part >= _MOST else f"{look}, and record what else runs {phase.where}"
+    return look if part >= _MAJORITY else f"{look}, and record what else runs {phase.where}"
 
 
 def _figures(summary: LaunchSummary, phases: Phases, phase: _Phase) -> Figures:

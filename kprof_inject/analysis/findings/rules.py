@@ -1,4 +1,4 @@
-"""All rules, and what each says of a launch: that it found something, that it did not, or that it could not judge."""
+"""The rules, and the result of each for a launch: it found something, found nothing, or could not judge."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from kprof_inject.timeline.timeline import Timeline
 
 RuleResults = Iterator[Finding | Unjudged]
 Rule = Callable[[Evidence], RuleResults]
-"""Yields what it finds; and where what it lacks may hide something, why it could not judge. Nothing of either says that
+"""Yields its findings and, if missing data may hide some, the reason why it could not judge. If it yields neither,
 there is nothing to find."""
 
 
 def _by_records(rule: Callable[[Timeline, LaunchSummary], RuleResults]) -> Rule:
-    """A rule that asks for nothing but what was recorded."""
+    """Return a rule that needs nothing but what was recorded."""
     return lambda evidence: rule(evidence.timeline, evidence.summary)
 
 
@@ -71,7 +71,8 @@ RULES: dict[str, Rule] = {
 }
 
 _WITHOUT_RECORDS = ("low-fill", "late-start", "between-ctas", "tail", "uneven-ctas", "throttled")
-"""What they find rests on the headers of CTAs and on the clock: no record that is missing makes it doubtful."""
+"""Rules that use only the headers of CTAs and the clock, so that missing records do not make their findings
+doubtful."""
 
 _OF_SAME_WORK = (
     "imbalanced-warps",
@@ -81,16 +82,18 @@ _OF_SAME_WORK = (
     "last-iteration",
     "waiting",
 )
-"""What they find costs time while the kernel does what it has to do anyway: a unit that this keeps busy for a part of
-the time leaves no more than the rest to be won."""
+"""Rules on time that is lost while the kernel does its necessary work: the gain is limited to the time in which the
+busiest unit is idle."""
 
 RULES_ON_EXPERIMENTS: dict[str, Rule] = {"pace": pace}
-"""They judge launches whose kernels were delayed; of others, they are not asked."""
+"""Rules that run only if there is a causal experiment."""
 
 _NO_CTA = Unjudged("no CTA ran", "")
 
 
 class Outcome(Enum):
+    """Conclusion of a rule."""
+
     FOUND = "found"
     NOT_FOUND = "not found"
     UNJUDGED = "could not judge"
@@ -98,7 +101,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What one rule says of a launch. It has findings, or is ``unjudged``, or neither: there is nothing to find."""
+    """Result of a rule for a launch: findings, or ``unjudged``, or neither if there is nothing to find."""
 
     rule: str
     findings: tuple[Finding, ...]
@@ -106,11 +109,13 @@ class Judgement:
 
     @property
     def outcome(self) -> Outcome:
+        """The kind of result."""
         if self.findings:
             return Outcome.FOUND
         return Outcome.UNJUDGED if self.unjudged else Outcome.NOT_FOUND
 
     def to_json(self) -> dict[str, Any]:
+        """Return the outcome as JSON values; the findings are not included."""
         return {
             "rule": self.rule,
             "outcome": self.outcome.value,
@@ -120,44 +125,43 @@ class Judgement:
 
 
 def judge_by_rules(evidence: Evidence) -> tuple[Judgement, ...]:
-    """What each of the rules says, in their order."""
+    """Return the result of each rule, in the order of the rules."""
     rules = RULES if evidence.slopes is None else {**RULES, **RULES_ON_EXPERIMENTS}
     if not evidence.summary.ctas:
         return tuple(Judgement(rule, (), _NO_CTA) for rule in rules)
     timeline = evidence.timeline
     missing = missing_records(timeline) or unpaired_records(timeline)
     judgements = tuple(
-        _judgement(name, _within_reach(name, rule(evidence), evidence), None if name in _WITHOUT_RECORDS else missing)
+        _judgement(
+            name, [*_limited_by_unit(name, rule(evidence), evidence)], None if name in _WITHOUT_RECORDS else missing
+        )
         for name, rule in rules.items()
     )
     return tuple(map(_without_remedy, judgements)) if evidence.summary.is_foreign else judgements
 
 
-def _within_reach(rule: str, said: RuleResults, evidence: Evidence) -> list[Finding | Unjudged]:
-    """With no more to be won than the launch's busiest unit leaves."""
+def _limited_by_unit(rule: str, results: RuleResults, evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Limit each finding's gain to the time in which the launch's busiest unit is idle."""
     unit, part = evidence.busiest
     rest = 1 - part
-    return [
-        replace(
-            one, share=rest, text=f"{one.text}; {percent(rest)} can be won at most ({unit}: {percent(part)} of peak)"
-        )
-        if isinstance(one, Finding) and rule in _OF_SAME_WORK and one.share > rest
-        else one
-        for one in said
-    ]
+    for result in results:
+        if isinstance(result, Finding) and rule in _OF_SAME_WORK and result.share > rest:
+            limit = f"{percent(rest)} can be won at most ({unit}: {percent(part)} of peak)"
+            result = replace(result, share=rest, text=f"{result.text}; {limit}")
+        yield result
 
 
 def _without_remedy(judgement: Judgement) -> Judgement:
-    """What helps where we record helps with nobody else's buffer."""
+    """Remove the remedy, which does not apply to buffers of other profilers."""
     if judgement.unjudged is None:
         return judgement
     return replace(judgement, unjudged=replace(judgement.unjudged, remedy=""))
 
 
-def _judgement(rule: str, said: Sequence[Finding | Unjudged], missing: Unjudged | None) -> Judgement:
-    """``missing`` is what makes its findings doubtful."""
+def _judgement(rule: str, results: Sequence[Finding | Unjudged], missing: Unjudged | None) -> Judgement:
+    """Return a rule's judgement; ``missing`` makes its findings doubtful."""
     doubt = missing.reason if missing else ""
-    findings = tuple(replace(one, doubt=doubt) for one in said if isinstance(one, Finding))
-    unjudged = next((one for one in said if isinstance(one, Unjudged)), None)
-    # What was found is there, whatever else may be.
+    findings = tuple(replace(result, doubt=doubt) for result in results if isinstance(result, Finding))
+    unjudged = next((result for result in results if isinstance(result, Unjudged)), None)
+    # Findings are valid even if the rule could not judge everything.
     return Judgement(rule, findings, None if findings else unjudged)

@@ -1,4 +1,4 @@
-"""CTAs that share an SM, and get hardly more done than one alone."""
+"""CTAs that share an SM but get hardly more done than one alone."""
 
 from __future__ import annotations
 
@@ -9,29 +9,33 @@ from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import percent, short_time
 
-# Without the others, eleven kernels of twelve lost less on an H200 than the capture says; the other, of which it says
-# 51 %, lost 80.
-_LITTLE = 0.15
-# At its roof, a loop has no use for more CTAs; the launch's limit says so.
+# The gain in a capture is mostly an upper bound: limited to one CTA per SM on an H200, eleven of twelve kernels lost
+# less than their capture says; the other lost 80 % instead of 51 %.
+_MAX_GAIN = 0.15
+# A loop at its roof cannot use more CTAs, and the launch's limit already says so.
 _AT_ROOF = 0.8
-# Records take turns, too: where they take more of the warps' time, they may be what fills the SM.
-_MOST_FOR_RECORDS = 0.10
+# CTAs that share an SM also alternate in writing records, so with a larger part of the warps' time, records may be what
+# fills the SM.
+_MAX_RECORDS_SHARE = 0.10
 
 
 def second_cta(evidence: Evidence) -> Iterator[Finding | Unjudged]:
-    """Most launches do not tell: their SMs have as many CTAs at all times, or one."""
+    """Yield loops that gain little from a second CTA on an SM.
+
+    Most launches do not show it: their SMs have the same number of CTAs all the time, or one.
+    """
     summary = evidence.summary
     if not any(scope.kind == ScopeKind.ITERATION for scope in summary.scopes):
         return
     if missing := missing_ctas(evidence.timeline, summary):
         yield missing
         return
-    if summary.subtracted_ns > _MOST_FOR_RECORDS * summary.warp_time_ns:
+    if summary.subtracted_ns > _MAX_RECORDS_SHARE * summary.warp_time_ns:
         return
     roofs = {roof.index: roof.part for roof in evidence.light.roofs}
     for scope in summary.scopes:
         sharing = scope.sharing
-        if sharing is None or sharing.gain >= _LITTLE or roofs.get(scope.index, 0.0) >= _AT_ROOF:
+        if sharing is None or sharing.gain >= _MAX_GAIN or roofs.get(scope.index, 0.0) >= _AT_ROOF:
             continue
         gain = max(sharing.gain, 0.0)
         yield Finding(

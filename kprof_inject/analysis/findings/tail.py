@@ -1,4 +1,4 @@
-"""SMs that idle at the end because others were given more CTAs: the last wave does not fill them."""
+"""SMs that idle at the end because others got more CTAs: the last wave does not fill them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kprof_inject.timeline.waves import Ending, Waves
 
 
 def tail(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+    """Yield a last wave that leaves SMs idle."""
     waves, ending = summary.waves, summary.ending
     if waves is None or ending is None or ending.count_share < MIN_SHARE:
         return

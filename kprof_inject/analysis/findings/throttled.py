@@ -10,19 +10,19 @@ from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import percent
 from kprof_inject.timeline.clock import ClockSource
 
-# The rate follows the load; a tenth less is how any busy device runs.
-_LEAST_SHARE = 0.10
-# Of a unit that takes much power: its rate over the launch.
+# The clock rate follows the load; any busy device runs up to 10 % below nominal.
+_MIN_SHARE = 0.10
+# Units that draw much power, with the utilization over the launch from which they do.
 _POWER_HUNGRY = {TENSOR: 0.3, FP32: 0.5}
 
 
 def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:
-    """A measured clock alone tells, and the device's nominal one must be known."""
+    """Yield a clock well below nominal; needs a measured clock and the device's nominal one."""
     summary = evidence.summary
     if summary.clock_source != ClockSource.FITTED or summary.nominal_mhz is None:
         return
     share = 1 - summary.clock_mhz / summary.nominal_mhz
-    if share - summary.clock_error < _LEAST_SHARE:
+    if share - summary.clock_error < _MIN_SHARE:
         return
     roofs = evidence.light.roofs
     hungry = any(roof.parts.get(unit, 0) >= least for roof in roofs[:1] for unit, least in _POWER_HUNGRY.items())

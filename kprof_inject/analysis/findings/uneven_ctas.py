@@ -1,4 +1,4 @@
-"""SMs that idle at the end because CTAs take longer than others."""
+"""SMs that idle at the end because some CTAs take longer than others."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.quantities import percent, ratio, short_time
 from kprof_inject.timeline.timeline import Timeline
 
-# The last CTA to end must have been a long one: a quarter more than the median. That it only began late says nothing
-# of its work.
+# The last CTA to end must take 25 % longer than the median: if it only began late, it need not have more work.
 _NOTABLE = 1.25
 
 
 def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+    """Yield a long last CTA that leaves SMs idle."""
     ending = summary.ending
-    # Times of CTAs and of their ends are known to a step of the timer.
+    # Times of CTAs and of their ends are accurate to one step of the timer.
     step_ns = timeline.clock.timer_step_ns
     if ending is None or ending.uneven_share - step_ns / max(summary.duration_ns, 1) < MIN_SHARE:
         return

@@ -1,4 +1,4 @@
-"""Loops in which the warps that do the work wait for much of the time."""
+"""Loops in which the warps that do the work wait much of the time."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ from kprof_inject.quantities import numbered, percent
 from kprof_inject.timeline.phases import outermost_loops
 from kprof_inject.timeline.timeline import Timeline
 
-# Where loads are asked for early enough, a wait finds its data there: what is left of it is a few instructions. Some
-# iterations are late in any kernel; a quarter of the loop is more than some.
-_LEAST_OF_LOOP = 0.25
+# If loads are issued early enough, a wait finds its data there and takes a few instructions. Some iterations are late
+# in any kernel; a quarter of the loop's time is more than that.
+_MIN_LOOP_SHARE = 0.25
 
 
 def waiting(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
-    """Of what one warp waits longer than others the others' waits tell nothing: only what all of them wait counts."""
+    """Yield loops whose warps wait long; only the time that all warps wait counts.
+
+    If one warp waits longer than the others, their waits do not show why.
+    """
     if missing := _missing(timeline):
         yield missing
         return
@@ -39,7 +42,7 @@ def waiting(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Un
         if loop < 0:
             continue
         if _works(timeline, summary, np.flatnonzero(loops == loop)):
-            yield from _of_loop(timeline, summary, loop, [index for index in waits if loops[index] == loop])
+            yield from _loop_finding(timeline, summary, loop, [index for index in waits if loops[index] == loop])
         elif not any(map(is_of_dot, timeline.table.scopes)):
             name = summary.scopes[loop].distinct_name
             unknown = Unjudged(f"it is not known whether the warps of {name} only load", "add --at 'op(*dot*)'")
@@ -49,7 +52,7 @@ def waiting(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Un
 
 
 def _missing(timeline: Timeline) -> Unjudged | None:
-    """Why waits may take time that cannot be found."""
+    """Return why lost waits may not have been found; None if nothing is missing."""
     kernel = timeline.launch.kernel
     recorded = lost_waits(timeline.table, kernel)
     if has_no_loop(timeline) or not (recorded or may_lose_time(kernel)):
@@ -58,40 +61,47 @@ def _missing(timeline: Timeline) -> Unjudged | None:
 
 
 def _no_wait(timeline: Timeline) -> Unjudged:
-    others = any(map(is_wait, timeline.table.scopes))
-    what = "only waits for dots were recorded" if others else "no wait was recorded"
+    has_waits = any(map(is_wait, timeline.table.scopes))
+    what = "only waits for dots were recorded" if has_waits else "no wait was recorded"
     return Unjudged(what, "add --at 'op(*wait*)'")
 
 
 def _works(timeline: Timeline, summary: LaunchSummary, scopes: NDArray[np.int64]) -> bool:
-    """Whether the warps of a loop, which has these ``scopes``, do the kernel's work. In a warp specialised kernel those
-    that load may wait as long as they like, and how many of each there are tells nothing."""
+    """Return True if the warps of a loop with these ``scopes`` do the kernel's work.
+
+    In a warp-specialized kernel, warps that only load may wait without loss, and the number of warps does not
+    distinguish them.
+    """
     all_run_it = len(summary.scopes[scopes[0]].warps.ids) == timeline.launch.kernel.num_warps
     return all_run_it or any(is_of_dot(timeline.table.scopes[i]) and summary.scopes[i].count for i in scopes)
 
 
-def _of_loop(timeline: Timeline, summary: LaunchSummary, loop: int, waits: list[int]) -> Iterator[Finding]:
+def _loop_finding(timeline: Timeline, summary: LaunchSummary, loop: int, waits: list[int]) -> Iterator[Finding]:
     inside = summary.scopes[loop]
     warps = inside.warps.ids
     if not warps.size:
-        return  # of damaged records, some of the waits may be left and none of the loop
+        return  # damaged records may have left some waits but nothing of the loop
     waited_ns = np.sum([_times_of(summary, index, warps) for index in waits], axis=0)
     loop_ns = _times_of(summary, loop, warps)
     least = float((waited_ns / np.maximum(loop_ns, 1)).min())
     share = min(float(waited_ns.min()) / time_of_a_warp_ns(timeline, summary), 1.0)
-    if least < _LEAST_OF_LOOP or share < MIN_SHARE:
+    if least < _MIN_LOOP_SHARE or share < MIN_SHARE:
         return
     worst = max(waits, key=lambda index: summary.scopes[index].warps.totals_ns.sum())
     wait = summary.scopes[worst]
     where = wait.distinct_name
-    others = f" and {len(waits) - 1} other waits" if len(waits) > 2 else " and 1 other wait" if len(waits) == 2 else ""
+    other_waits = ""
+    if len(waits) == 2:
+        other_waits = " and 1 other wait"
+    elif len(waits) > 2:
+        other_waits = f" and {len(waits) - 1} other waits"
     who = _who(warps.tolist(), timeline.launch.kernel.num_warps)
     yield Finding(
         rule="waiting",
         scope=wait.scope,
         index=worst,
         share=share,
-        text=f"{who} at least {percent(least)} of {inside.distinct_name} in {where}{others}",
+        text=f"{who} at least {percent(least)} of {inside.distinct_name} in {where}{other_waits}",
         advice=f"see what {where} waits for ({wait.source or 'source line unknown'}): issue it "
         "earlier (num_stages), move fewer bytes, or give the warps other work in the meantime",
         figures={
@@ -110,7 +120,7 @@ def _who(warps: list[int], all_warps: int) -> str:
 
 
 def _times_of(summary: LaunchSummary, index: int, warps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What a scope took in each of some warps; 0 where it did not run."""
+    """Return the time of a scope in each of these warps, in nanoseconds; 0 where it did not run."""
     groups = summary.scopes[index].warps
     times_ns: NDArray[np.int64] = np.where(groups.ids == warps[:, None], groups.totals_ns, 0).sum(axis=1)
     return times_ns

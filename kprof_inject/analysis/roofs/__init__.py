@@ -1,1 +1,1 @@
-"""How fast a launch could be: the work of its operations, the rates of the units, and what limits it."""
+"""Upper bounds of a launch's speed: the work of its operations, the rates of the units, and what limits it."""

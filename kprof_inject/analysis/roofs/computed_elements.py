@@ -1,12 +1,12 @@
-"""What part of an operation's elements the machine code certainly computes.
+"""Part of an operation's elements that the machine code certainly computes.
 
-An operation of TTGIR computes each element of a tensor; LLVM (InstCombine) and ptxas leave some of them out, or compute
-two by one instruction. ``tests/compiler/test_machine_code.py`` compiles kernels and compares.
+An operation of TTGIR computes each element of a tensor; LLVM (InstCombine) and ptxas omit some of them, or compute two
+by one instruction. ``tests/compiler/test_machine_code.py`` compiles kernels and compares.
 
-* Elements that are equal by how they are made (a splat, a broadcast) are computed once for each thread.
-* What is computed of 16 bits, and only used in 16 bits, is computed in pairs.
-* What a select takes is computed under a predicate, which may be false for all lanes of a warp.
-* What only a branch uses is computed in the branch.
+* Elements that are equal by construction (a splat, a broadcast) are computed once for each thread.
+* Values of 16 bits that are only used in 16 bits are computed in pairs.
+* Operands of a select are computed under a predicate, which may be false for all lanes of a warp.
+* Values that only a branch uses are computed in the branch.
 * A comparison, a bound or a conversion merges with its neighbours: see ``_RULES``.
 """
 
@@ -29,16 +29,16 @@ _ARITHMETIC = ("arith.mulf", "arith.addf", "arith.subf", "math.fma")
 _BOUNDS = ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "tt.clampf")
 _COMPARISON, _SELECT, _NARROWING, _WIDENING = "arith.cmpf", "arith.select", "arith.truncf", "arith.extf"
 _FROM_INTEGERS = ("arith.sitofp", "arith.uitofp")
-# A remainder needs the quotient.
+# A remainder is computed from the quotient.
 _QUOTIENTS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui")
 _DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
-# What gives values of 16 bits if it takes such.
+# Operations whose result has 16 bits if their operands do.
 _KEEPS_WIDTH = (*_BOUNDS, _SELECT, "arith.negf", "math.absf")
 _HALF_BITS = 16
 
 
 def computed_shares(module: Module) -> Mapping[Operation, float]:
-    """The part of each operation of which not all elements are certain."""
+    """Return the part that is certain, for each operation of which not all elements are."""
     shares: dict[Operation, float] = {}
     for function in module.walk():
         if function.name == FUNCTION:
@@ -51,7 +51,7 @@ class _ComputedFunction:
         self._graph = graph
         self._leaf_of = {leaf.node: leaf for leaf in graph.leaves}
         self._combined = [(one, nodes) for one, nodes in graph.results if one.traits.combines_elements]
-        self._of_data, self._of_index = self._varying()
+        self._data_dims, self._index_dims = self._varying()
 
     def shares(self) -> dict[Operation, float]:
         found: dict[Operation, float] = {}
@@ -77,21 +77,27 @@ class _ComputedFunction:
         return distinct * (rule(self, leaf) if rule else 1.0)
 
     def _combined_share(self, operation: Operation, nodes: Sequence[int]) -> float:
-        """Nothing is certain if some of what is combined does not vary, as the weights of a mean; bounds of values of
-        16 bits are computed in pairs."""
+        """Return the part of a reduction, scan or map that is certain.
+
+        It is 0 if some of the combined values do not vary, such as the weights of a mean. Bounds of values of 16 bits
+        are computed in pairs.
+        """
         taken = types_of(operation)[:1]
         values = [one for node in nodes for one in self._graph.operands[node]]
         if not taken or not values:
             return 1.0
-        if not all(_covers(self._of_data[value] | self._of_index[value], taken[0].shape) for value in values):
+        if not all(_covers(self._data_dims[value] | self._index_dims[value], taken[0].shape) for value in values):
             return 0.0
         return _PAIRED if any(self._is_narrow(value) for value in values) else 1.0
 
     # ---- which elements differ ---------------------------------------------------------------------------------
 
     def _varying(self) -> tuple[list[int], list[int]]:
-        """Along which dimensions the elements of each node differ, as bits: because they come from data, or because
-        they are computed from the element's place. In loops, until nothing changes."""
+        """Return the dimensions along which the elements of each node differ, as bits.
+
+        The first list has those that differ because they come from data, the second those computed from an element's
+        index. Because of loops, this is repeated until nothing changes.
+        """
         size = len(self._graph.operands)
         data, index = [0] * size, [0] * size
         axes = {node: one for one, nodes in self._combined for node in nodes}
@@ -112,39 +118,41 @@ class _ComputedFunction:
         operands = leaf.values if leaf else self._graph.operands[node]
         if leaf is None and not operands:
             return _ALL_DIMENSIONS, 0
-        of_data = _joined(data[one] for one in operands)
-        of_index = _joined(index[one] for one in operands)
+        data_dims = _joined(data[one] for one in operands)
+        index_dims = _joined(index[one] for one in operands)
         if leaf is None:
             axis = _AXIS.search(combined.tail) if combined is not None and combined.name == "tt.reduce" else None
-            return (_without(of_data, int(axis[1])), _without(of_index, int(axis[1]))) if axis else (of_data, of_index)
+            if axis is None:
+                return data_dims, index_dims
+            return _without(data_dims, int(axis[1])), _without(index_dims, int(axis[1]))
         operation = leaf.operation
         name, traits = operation.name, operation.traits
         if traits.is_constant or name == "tt.splat":
             return 0, 0
         if name == "tt.make_range":
             return 0, 1
-        if name in _OF_PLACE:
-            return _OF_PLACE[name](operation, of_data), _OF_PLACE[name](operation, of_index)
+        if name in _RESULT_DIMS:
+            return _RESULT_DIMS[name](operation, data_dims), _RESULT_DIMS[name](operation, index_dims)
         if name in ("arith.cmpi", _COMPARISON):
-            # Comparisons of neighbouring places mostly agree.
-            return of_data, 0
+            # Comparisons of neighbouring indices mostly give the same result.
+            return data_dims, 0
         if name in _FROM_INTEGERS and _is_bit(types_of(operation)[:1]):
-            return of_data, 0
+            return data_dims, 0
         if name == _SELECT:
-            return of_data, _joined(index[one] for one in operands[1:])
+            return data_dims, _joined(index[one] for one in operands[1:])
         if traits.is_random:
-            return of_data | of_index, of_index
+            return data_dims | index_dims, index_dims
         if traits.is_arithmetic or traits.is_foreign or name in ("tt.addptr", "tt.bitcast"):
-            return of_data, of_index
+            return data_dims, index_dims
         return _ALL_DIMENSIONS, 0
 
     def _distinct(self, leaf: Leaf) -> float:
         types = types_of(leaf.operation)
         if not types:
             return 1.0
-        # Of a division, the reciprocal counts.
+        # A division counts as the reciprocal of its divisor.
         taken = leaf.values[1:] if leaf.operation.name in _DIVISIONS else leaf.values
-        varying = _joined(self._of_data[one] | self._of_index[one] for one in taken or [leaf.node])
+        varying = _joined(self._data_dims[one] | self._index_dims[one] for one in taken or [leaf.node])
         share = 1.0
         for dimension, size in enumerate(types[-1].shape):
             share /= 1 if varying >> dimension & 1 else size
@@ -153,7 +161,7 @@ class _ComputedFunction:
     # ---- what uses a value -------------------------------------------------------------------------------------
 
     def _users(self, node: int) -> list[Leaf] | None:
-        """The operations that use a value, however it is laid out; None if it leaves its block otherwise."""
+        """Return the operations that use a value in any layout; None if it leaves its block in another way."""
         users: list[Leaf] = []
         for use in self._graph.uses[node]:
             leaf = self._leaf_of.get(use)
@@ -187,8 +195,11 @@ class _ComputedFunction:
         return bool(users) and all(user.operation.name in names for user in users or ())
 
     def _key(self, leaf: Leaf) -> tuple[object, ...] | None:
-        """The same for operations that one instruction may do: the same of the same, in another layout; a comparison
-        and its opposite; the reciprocal of a divisor."""
+        """Return a key that operations share if one instruction may do all of them; None if there is none.
+
+        These are the same operation on the same operands in another layout, a comparison and its opposite, and
+        reciprocals of the same divisor.
+        """
         operation = leaf.operation
         operands = [self._origin(value) for value in leaf.values]
         if operation.name in _DIVISIONS and len(operands) > 1:
@@ -203,7 +214,7 @@ class _ComputedFunction:
         return (operation.name, *operands, types[-1].element, types[-1].shape, id(operation.block))
 
     def _origin(self, node: int) -> int:
-        """Of a value that was laid out otherwise, the one that was computed."""
+        """Return the value that was computed, for one that only has another layout."""
         while (leaf := self._leaf_of.get(node)) is not None and leaf.values:
             if not leaf.operation.traits.keeps_elements and leaf.operation.name != "tt.splat":
                 break
@@ -216,7 +227,7 @@ class _ComputedFunction:
     # ---- what neighbours do to an operation --------------------------------------------------------------------
 
     def _is_narrow(self, node: int, depth: int = 8) -> bool:
-        """Whether a value has 16 bits, whatever its type."""
+        """Return True if a value has 16 bits, whatever its type."""
         made = self._made_by(node)
         if made is None or not depth:
             return False
@@ -243,7 +254,10 @@ class _ComputedFunction:
         return made is not None and made.operation.name in _FROM_INTEGERS
 
     def arithmetic(self, leaf: Leaf) -> float:
-        """With 1 or 0, it may be none; of integers, it may be done before they are converted."""
+        """Return 0 if the compiler may remove the operation, 0.5 if it is computed in pairs, else 1.
+
+        It is removed for a neutral operand, and for integers, which may be computed before their conversion.
+        """
         neutral = _ONE if leaf.operation.name == "arith.mulf" else _ZERO
         if leaf.operation.name != "math.fma" and self._has_constant(leaf, neutral):
             return 0.0
@@ -252,7 +266,11 @@ class _ComputedFunction:
         return _PAIRED if self._all_narrow(leaf) and self._is_used_by(leaf, _NARROWING) else 1.0
 
     def bound(self, leaf: Leaf) -> float:
-        """Several are one instruction on newer devices; one at 0 or 1 may be part of arithmetic or of a conversion."""
+        """Return 0 if the bound may merge with others, 0.5 if it is computed in pairs, else 1.
+
+        Newer devices compute several bounds by one instruction; a bound at 0 or 1 may be part of arithmetic or of a
+        conversion.
+        """
         if self._is_used_by(leaf, *_BOUNDS) or (
             self._has_constant(leaf, _END)
             and (leaf.operation.name == "tt.clampf" or self._is_used_by(leaf, _NARROWING))
@@ -264,13 +282,13 @@ class _ComputedFunction:
         return _PAIRED if self._all_narrow(leaf) else 1.0
 
     def comparison(self, leaf: Leaf) -> float:
-        """Of what was an integer, it is one of integers."""
+        """Return 0 if integers may be compared before their conversion, 0.5 for pairs, else 1."""
         if any(map(self._is_from_integers, leaf.values)):
             return 0.0
         return _PAIRED if self._all_narrow(leaf) else 1.0
 
     def widening(self, leaf: Leaf) -> float:
-        """None where all is done in 16 bits."""
+        """Return 0 if everything that uses the value is done in 16 bits, else 1."""
         users = self._users(leaf.node)
         narrow = users and all(
             user.operation.name in (_SELECT, _NARROWING)
@@ -281,7 +299,7 @@ class _ComputedFunction:
         return 0.0 if narrow else 1.0
 
     def from_integers(self, leaf: Leaf) -> float:
-        """Of a bit, it is a choice; and arithmetic may be done before."""
+        """Return 0 if the conversion may become a select (of a bit) or follow the arithmetic, else 1."""
         types = types_of(leaf.operation)
         made = self._made_by(leaf.values[0]) if leaf.values else None
         was_extended = made is not None and made.operation.name in ("arith.extui", "arith.extsi")
@@ -342,7 +360,7 @@ def _transposed(operation: Operation, bits: int) -> int:
 
 
 def _reshaped(operation: Operation, bits: int) -> int:
-    """All or nothing: which elements are equal is not followed."""
+    """Return all dimensions or none: which elements are equal is not tracked."""
     types = types_of(operation)
     return _ALL_DIMENSIONS if types and _covers(bits, types[0].shape) else 0
 
@@ -351,8 +369,8 @@ def _kept(_: Operation, bits: int) -> int:
     return bits
 
 
-# Along which dimensions what an operation gives differs, by those of what it takes.
-_OF_PLACE: Mapping[str, Callable[[Operation, int], int]] = {
+# The dimensions along which a result varies, from those of the operand.
+_RESULT_DIMS: Mapping[str, Callable[[Operation, int], int]] = {
     "tt.expand_dims": _expanded,
     "tt.broadcast": _kept,
     "ttg.convert_layout": _kept,

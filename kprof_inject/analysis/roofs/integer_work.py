@@ -1,11 +1,10 @@
-"""What the integer arithmetic of a kernel has to do at least, as far as it is on data: what was loaded, computed of
-floats, or made of random numbers.
+"""Lower bound of a kernel's integer work on data: values that were loaded, computed from floats, or are random.
 
-Addresses and masks are not in it: much of them the compiler computes once for several elements. Of the rest it merges
-what one instruction does: three operands in bitwise logic, a test of bits, a sum and its minimum, a product and a sum,
-a shift and a sum, the two shifts of a rotation; it takes bits out of a word by one, and lets a predicate choose. So of
-operations that may be merged, one is counted, and of words of 64 bits one half. What they become was read from the
-machine code that Triton makes for sm_90 (``tests/compiler/test_machine_code.py``).
+Addresses and masks do not count, because the compiler computes many of them once for several elements. In the rest it
+merges what one instruction does: three operands of bitwise logic, a test of bits, a sum and its minimum, a product and
+a sum, a shift and a sum, the two shifts of a rotation. It extracts bits from a word by one instruction, and replaces
+selects by predicates. So one of the operations that may be merged counts, and one half of a 64-bit word. The rules come
+from the machine code that Triton makes for sm_90 (``tests/compiler/test_machine_code.py``).
 """
 
 from __future__ import annotations
@@ -29,26 +28,26 @@ _BITWISE = ("arith.andi", "arith.ori", "arith.xori")
 _BOUNDS = ("arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui")
 _RIGHT_SHIFTS = ("arith.shrsi", "arith.shrui")
 _SHIFTS = ("arith.shli", *_RIGHT_SHIFTS)
-# All bits, a half or a byte of a word.
+# Masks of all bits, of a half or of a byte of a word.
 _SIMPLE = (-1, 0xFF, 0xFFFF, 0xFF00, 0xFF0000, -0x1000000, -0x10000)
 _DIVISIONS = (
     *("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"),
     *("arith.ceildivsi", "arith.ceildivui", "arith.floordivsi"),
 )
-# What a single use of a result can be merged with.
+# Operations that may merge with an operation whose result only they use.
 _MERGED_BY: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_BITWISE, _BITWISE),
     **dict.fromkeys(_BOUNDS, _BOUNDS),
-    # A range is one comparison; and bits are tested by what combines them.
+    # A test of a range is one comparison, and what combines bits also tests them.
     "arith.cmpi": _BITWISE,
-    # Bits are taken from their place.
+    # Bits are extracted without a shift.
     **dict.fromkeys(_RIGHT_SHIFTS, ("arith.cmpi", "arith.trunci")),
 }
 
 
 @lru_cache(maxsize=4)  # the launches of a kernel come together
 def work_with_integers(module: Module) -> Mapping[Operation, Work]:
-    """Of one execution by a CTA, of each operation on integers that does any."""
+    """Return the work of one execution by a CTA, for each operation on integers that does any."""
     found: dict[Operation, Work] = {}
     for function in module.walk():
         if function.name == FUNCTION and (on_data := integer_work(module, function)):
@@ -68,8 +67,10 @@ class _IntegerFunction:
         self._combined = {node for one, nodes in graph.results if one.traits.combines_elements for node in nodes}
 
     def work(self, leaf: Leaf) -> Work:
-        """By the size of its operands: bits are free, for they are predicates, and what is narrower than a word may be
-        packed."""
+        """Return an operation's work, in proportion to the size of its elements.
+
+        Bits are free, because they are predicates; elements narrower than a word may be packed.
+        """
         count = _COUNTS.get(leaf.operation.name)
         types = types_of(leaf.operation)
         if count is None or not types or not leaf.values:
@@ -81,7 +82,7 @@ class _IntegerFunction:
         return count(self, leaf) * (computed.elements * bits / _WORD_BITS)
 
     def _significant_bits(self, leaf: Leaf) -> int:
-        """The size of what the operands were extended from: narrow integers may be computed in pairs."""
+        """Return the size that the operands were extended from, as narrow integers may be computed in pairs."""
         made = [one for one in map(self._made_by, leaf.values) if not (one and one.operation.traits.is_constant)]
         sizes = [
             types_of(one.operation)[0].bits if one and one.operation.name in _EXTENSIONS else _WORD_BITS for one in made
@@ -89,9 +90,12 @@ class _IntegerFunction:
         return max(sizes, default=_WORD_BITS)
 
     def bitwise(self, leaf: Leaf) -> Work:
-        """None where a word is rotated, or bits are taken from a known place; and what a reduction combined may be
-        undone. Whole bytes can be taken from where they are, a complement is part of what uses it, and bits behind
-        others may be joined by a sum."""
+        """Return the work of bitwise logic, which is none if other instructions may include it.
+
+        These are rotations, bits taken from a known place, results of a reduction (the compiler may undo it), whole
+        bytes (which are read in place), a complement (part of the instruction that uses it), and bits appended to
+        others (by a sum).
+        """
         shifts = [one for value in leaf.values if (one := self._made_by(value)) and one.operation.name in _SHIFTS]
         is_rotation = len(shifts) == len(leaf.values)
         takes_bits = leaf.operation.name == "arith.andi" and any(self._constant(one.values[-1]) for one in shifts)
@@ -105,12 +109,15 @@ class _IntegerFunction:
         return NO_WORK if self._is_merged(leaf) else _LOGIC
 
     def shift(self, leaf: Leaf) -> Work:
-        """Of whole bytes, none: they can be taken from where they are."""
+        """Return the work of a shift, which is none by whole bytes: these are read in place."""
         by = self._constant(leaf.values[-1])
         return NO_WORK if (by is not None and by % 8 == 0) or self._is_merged(leaf) else _LOGIC
 
     def product(self, leaf: Leaf) -> Work:
-        """By a constant of a few bits, it may be shifts and sums; of a single bit, a choice."""
+        """Return the work of a product.
+
+        By a constant of a few bits it may be shifts and sums; by a single bit, a select.
+        """
         made = [one for one in map(self._made_by, leaf.values) if one and one.operation.name == "arith.andi"]
         is_bit = any(_is_power_of_two(self._constant(value)) for one in made for value in one.values)
         return NO_WORK if is_bit or any(map(_has_few_bits, map(self._constant, leaf.values))) else _PRODUCT
@@ -122,7 +129,7 @@ class _IntegerFunction:
         return NO_WORK if _is_power_of_two(self._constant(leaf.values[-1])) else _PRODUCT
 
     def comparison(self, leaf: Leaf) -> Work:
-        """Of what was a predicate, or of bits that were combined, none."""
+        """Return the work of a comparison, which is none of a former predicate or of combined bits."""
         made = [one.operation.name for one in map(self._made_by, leaf.values) if one]
         is_part = any(name in (*_EXTENSIONS, *_BITWISE, *_SHIFTS) for name in made)
         return NO_WORK if is_part or self._is_merged(leaf) else _LOGIC
@@ -133,7 +140,7 @@ class _IntegerFunction:
         return user is not None and user.operation.name in _MERGED_BY[leaf.operation.name]
 
     def _origin(self, node: int) -> int:
-        """Of a value that was handed on, the one that was computed."""
+        """Return the value that was computed, for one that was only passed on."""
         while (leaf := self._leaf_of.get(node)) is not None and leaf.operation.traits.keeps_elements:
             if not leaf.values:
                 break
@@ -141,7 +148,7 @@ class _IntegerFunction:
         return node
 
     def _made_by(self, node: int) -> Leaf | None:
-        """None for an argument, and for what an operation with regions gives."""
+        """Return what made a value; None for an argument and for results of operations with regions."""
         return self._leaf_of.get(self._origin(node))
 
     def _constant(self, node: int) -> int | None:
@@ -150,7 +157,7 @@ class _IntegerFunction:
 
 
 def _has_few_bits(number: int | None) -> bool:
-    """Whether a number is a sum or a difference of two powers of two."""
+    """Return True for a sum or a difference of two powers of two."""
     return number is not None and (number ^ 3 * number).bit_count() <= 2
 
 

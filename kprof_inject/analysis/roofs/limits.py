@@ -1,4 +1,4 @@
-"""What limits a launch, in one sentence: the unit that is busiest, or that none is."""
+"""The limit of a launch, in one sentence: the unit that is busiest, or another cause if none is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from kprof_inject.analysis.roofs.operation_work import Work
-from kprof_inject.analysis.roofs.speed_of_light import MOST_POSSIBLE, Roof, SpeedOfLight
+from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
@@ -16,70 +16,77 @@ from kprof_inject.timeline.trust import Overhead
 
 DRAM = "DRAM"
 
-# From here on, Nsight Compute calls a unit well used, and anything below it latency's affair (Kernel Profiling Guide,
-# "GPU Speed of Light Throughput").
+# Nsight Compute's threshold for a well-utilized unit; below it, latency dominates (Kernel Profiling Guide, "GPU Speed
+# of Light Throughput").
 _LIMITING = 0.6
-# Of what is no bound, but can be.
+# Threshold for upper bounds.
 _POSSIBLE = 0.5
-# A verdict does not trust durations that are off by more.
+# Overhead of records from which the verdict on a kernel does not trust durations.
 _NOTABLE_COST_PERCENT = 5.0
-# Less would not hide what limits a launch.
+# Smaller exchanges cannot hide what limits a launch.
 _NOTABLE_EXCHANGES = 0.3
-# Two units that take turns leave no more than this.
+# Combined utilization from which two alternating units limit a launch.
 _TAKEN_TOGETHER = 0.75
-# What takes less is not worth a word.
+# Smaller parts are not reported.
 _NOTABLE = 0.1
-# Less rounds to nothing.
-_LEAST_TOLD = 0.001
-# Which of two units is busier is no matter if they differ by less.
+# A smaller part would be rounded to 0 %.
+_MIN_SHOWN = 0.001
+# Units within this margin count as equally busy.
 _NEAR = 0.1
-# A grid on fewer of the SMs is the first thing to change, and so is one that has work for fewer on the average.
-_LEAST_SMS = 0.6
+# A grid that uses a smaller part of the SMs, or has work for fewer on average, is the first thing to change.
+_MIN_SMS = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """``units`` are those that limit the launch; none if it waits, or if that is not known. ``name`` says it in a word
-    or two. ``parts`` are what each unit needs of its time at least."""
+    """The limit of a launch."""
 
     name: str
+    """The limit in a word or two."""
     units: tuple[str, ...]
+    """The units that limit the launch; empty if it waits, or if the limit is unknown."""
     text: str
     parts: Mapping[str, float]
+    """Lower bound of the part of the launch's time that each unit needs."""
     is_known: bool = True
 
     @property
     def answer(self) -> str:
-        """The text, where it stands behind the word *limit*."""
+        """``text`` as shown after the word *limit*."""
         return self.text if self.is_known else f"{_NOT_KNOWN}: {self.text}"
 
     @property
     def sentence(self) -> str:
+        """``text`` as a sentence of its own."""
         return f"limited by {self.text}" if self.is_known else f"limit not known: {self.text}"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the limit as JSON values."""
         return {**asdict(self), "sentence": self.sentence}
 
 
 def limit_of(
     summary: LaunchSummary, light: SpeedOfLight, device_sms: int | None, overhead: Overhead | None = None
 ) -> Limit:
-    """Of a launch. ``device_sms`` are all that the device has; ``overhead`` is what the records cost, if that was
-    measured: where it is certain, the launch is judged by the time that it takes without them."""
+    """Determine what limits a launch.
+
+    ``device_sms`` is the number of the device's SMs. ``overhead`` is the measured cost of the records, if any: where it
+    is certain, the launch is judged by its time without them.
+    """
     whole = next((roof for roof in light.roofs if _kind_of(summary, roof) == ScopeKind.FUNCTION), None)
     if whole is None or (light.missing and light.has_unknown):
         why = str(light.missing) if light.missing else "the kernel's function was not recorded; add --at func"
         if idle := _without_work(summary, device_sms):
             return Limit(_IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
         return Limit(_NOT_KNOWN, (), why, {}, is_known=False)
-    longer = _longer(overhead)
-    if longer < 1:
-        light = replace(light, roofs=tuple(roof.slowed(longer) for roof in light.roofs))
-    if longer != 1 and light.resident_cycles > whole.sm_cycles:
-        # What records cost is of the time in which CTAs are on the SMs, and they write out their records in it, too.
-        whole = whole.slowed(whole.sm_cycles / light.resident_cycles)
-    parts = {unit: min(longer * part, 1.0) for unit, part in {**whole.parts, **_of_dram(summary, light)}.items()}
-    judged = _Judged(summary, light, whole, parts, device_sms, longer)
+    slowdown = _slowdown(overhead)
+    if slowdown < 1:
+        light = replace(light, roofs=tuple(roof.without_slowdown(slowdown) for roof in light.roofs))
+    if slowdown != 1 and light.resident_cycles > whole.sm_cycles:
+        # The overhead is relative to the time in which CTAs are on the SMs, which includes writing out their records.
+        whole = whole.without_slowdown(whole.sm_cycles / light.resident_cycles)
+    parts = {unit: min(slowdown * part, 1.0) for unit, part in {**whole.parts, **_dram_part(summary, light)}.items()}
+    judged = _Judged(summary, light, whole, parts, device_sms, slowdown)
     return judged.without_records(_limit(judged))
 
 
@@ -101,13 +108,13 @@ class _Judged:
     whole: Roof
     parts: Mapping[str, float]
     device_sms: int | None
-    longer: float
-    """How many times as long as without records the launch takes, at least; 1 where that is little, or not known. Less
-    than 1 if records make it faster, as they may where they change the order in which CTAs come to the L2."""
+    slowdown: float
+    """Lower bound of the ratio of the durations with and without records; 1 if the difference is small or unknown. Less
+    than 1 if records make the launch faster, as they may where they change the order in which CTAs reach the L2."""
 
     @property
     def busiest(self) -> list[str]:
-        """The busiest unit first."""
+        """The units, the busiest first."""
         return sorted(self.parts, key=lambda unit: -self.parts[unit])
 
     def name_of(self, roof: Roof) -> str:
@@ -120,21 +127,21 @@ class _Judged:
         return Limit(_NOT_KNOWN, (), text, self.parts, is_known=False)
 
     def without_records(self, limit: Limit) -> Limit:
-        """Says so, where parts are of the time without records."""
-        if self.longer == 1:
+        """Return the limit with a note if the parts refer to the time without records."""
+        if self.slowdown == 1:
             return limit
-        if self.longer < 1:
-            if self.longer > 1 - _NOTABLE_COST_PERCENT / 100:
+        if self.slowdown < 1:
+            if self.slowdown > 1 - _NOTABLE_COST_PERCENT / 100:
                 return limit
-            gain = percent(1 / self.longer - 1)
+            gain = percent(1 / self.slowdown - 1)
             text = f"{limit.text}; without records the launch takes up to {gain} longer, which is taken into account"
             return replace(limit, text=text)
-        cost = f"the {percent(self.longer - 1)} that recording adds, at least, are left out"
+        cost = f"the {percent(self.slowdown - 1)} that recording adds, at least, are left out"
         return replace(limit, text=f"{limit.text}; {cost}")
 
 
-def _longer(overhead: Overhead | None) -> float:
-    """Parts are lower bounds: so of the interval, it is the lower end."""
+def _slowdown(overhead: Overhead | None) -> float:
+    """Return the slowdown by the records: the lower end of its interval, as parts are lower bounds."""
     if overhead is None:
         return 1.0
     is_faster = overhead.is_measurable and overhead.percent < 0
@@ -142,10 +149,10 @@ def _longer(overhead: Overhead | None) -> float:
     return max(1 + overhead.low_percent / 100, 0.0) if is_faster or is_slower else 1.0
 
 
-def _of_dram(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
-    """Nothing where it would need more than all of the time: the L2 had some of it, and nobody knows how much."""
-    part = light.dram.least_part(summary.duration_ns) if light.dram else 0.0
-    return {DRAM: min(part, 1.0)} if 0 < part <= MOST_POSSIBLE else {}
+def _dram_part(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
+    """Return DRAM's part; empty if it exceeds all of the time, as then an unknown part of the bytes hit the L2."""
+    part = light.dram.min_part(summary.duration_ns) if light.dram else 0.0
+    return {DRAM: min(part, 1.0)} if 0 < part <= MAX_POSSIBLE else {}
 
 
 def _kind_of(summary: LaunchSummary, roof: Roof) -> str:
@@ -177,22 +184,25 @@ def _at_roof(judged: _Judged) -> Limit | None:
 
 
 def _named(units: Sequence[str], parts: Mapping[str, float]) -> str:
-    """``tensor cores 75 %``."""
+    """Return units with the part of the first, such as ``tensor cores 75 %``."""
     return f"{' and '.join(units)} {100 * parts[units[0]]:.0f} %"
 
 
 def _as_busy(parts: Mapping[str, float]) -> list[str]:
-    """The busiest unit, and those that are nearly as busy."""
+    """Return the busiest unit, and those that are nearly as busy."""
     most = max(parts.values())
     found = [unit for unit, part in parts.items() if part >= max(most - _NEAR, _POSSIBLE)]
     return sorted(found, key=lambda unit: -parts[unit])
 
 
 def _with_parts(units: Sequence[str], parts: Mapping[str, float], work: Work, more: str = "") -> str:
-    """``the tensor cores (at least 64.1 % of peak)``. ``more`` is said of the first."""
+    """Return units with their parts, such as ``the tensor cores (at least 64.1 % of peak)``.
+
+    ``more`` is added to the first.
+    """
     first, *others = (f"{percent(parts[unit])} of peak" for unit in units)
-    told = [f"at least {first}{more}", *others]
-    return " and ".join(f"{_name(unit, work)} ({said})" for unit, said in zip(units, told, strict=True))
+    shares = [f"at least {first}{more}", *others]
+    return " and ".join(f"{_name(unit, work)} ({share})" for unit, share in zip(units, shares, strict=True))
 
 
 def _name(unit: str, work: Work) -> str:
@@ -202,17 +212,20 @@ def _name(unit: str, work: Work) -> str:
 
 
 def _memory(judged: _Judged) -> Limit | None:
-    """Memory that is touched again may be in the L2 still, or not; and of a gather, nobody knows what it touches."""
+    """Judge DRAM by its upper bound.
+
+    Memory that is accessed again may or may not hit the L2, and the addresses of a gather are unknown.
+    """
     dram = judged.light.dram
     if dram is None or dram.streamed_bytes is None or (dram.fits_l2 and not dram.unknown):
         return None
     most, elsewhere = (
-        judged.longer * 1e9 * size_bytes / dram.bytes_per_s / max(judged.summary.duration_ns, 1)
+        judged.slowdown * 1e9 * size_bytes / dram.bytes_per_s / max(judged.summary.duration_ns, 1)
         for size_bytes in (dram.streamed_bytes, dram.streamed_bytes - dram.unknown_bytes)
     )
     least = judged.parts.get(DRAM, 0.0)
-    others = [part for unit, part in judged.parts.items() if unit != DRAM]
-    if most < _LIMITING or max(others) > _POSSIBLE:
+    other_parts = [part for unit, part in judged.parts.items() if unit != DRAM]
+    if most < _LIMITING or max(other_parts) > _POSSIBLE:
         return None
     if dram.unknown and most > 1:
         return judged.not_known(
@@ -231,10 +244,10 @@ def _memory(judged: _Judged) -> Limit | None:
 
 def _few_sms(judged: _Judged) -> Limit | None:
     waves = judged.summary.waves
-    if waves is None or not judged.device_sms or waves.sms >= _LEAST_SMS * judged.device_sms:
+    if waves is None or not judged.device_sms or waves.sms >= _MIN_SMS * judged.device_sms:
         return None
     if waves.ctas >= judged.device_sms:
-        # There is a CTA for each: something else keeps it from them.
+        # The grid has a CTA for each SM, so it is not the reason.
         return None
     text = f"the grid: {counted(waves.ctas, 'CTA')} on {waves.sms} of {judged.device_sms} SMs; on these, "
     text += _nearest(judged)
@@ -242,7 +255,7 @@ def _few_sms(judged: _Judged) -> Limit | None:
 
 
 def _idle(judged: _Judged) -> Limit | None:
-    """Those that have work may keep DRAM busy all the same: it serves all of them."""
+    """Judge SMs without work, unless the others keep DRAM busy, which serves all of them."""
     idle = _without_work(judged.summary, judged.device_sms)
     if idle is None or judged.parts.get(DRAM, 0.0) >= _LIMITING:
         return None
@@ -250,13 +263,13 @@ def _idle(judged: _Judged) -> Limit | None:
 
 
 def _without_work(summary: LaunchSummary, device_sms: int | None) -> str | None:
-    """How many SMs have a CTA on the average, and what the others do; None if enough have one."""
+    """Return how many SMs have a CTA on average, and what the others do; None if enough have one."""
     idle = summary.idle
     if idle is None:
         return None
     sms = max(device_sms or 0, idle.sms)
     used = idle.sms / sms
-    if idle.work_share * used >= _LEAST_SMS:
+    if idle.work_share * used >= _MIN_SMS:
         return None
     others = {
         "never get one": 1 - used,
@@ -264,9 +277,9 @@ def _without_work(summary: LaunchSummary, device_sms: int | None) -> str | None:
         "have none between two": used * idle.between_share,
         "are done": used * idle.after_share,
     }
-    told = [f"{what} ({percent(share)})" for what, share in others.items() if share >= _NOTABLE]
+    reasons = [f"{what} ({percent(share)})" for what, share in others.items() if share >= _NOTABLE]
     average = idle.work_share * idle.sms
-    return f"SMs without work: on average, {average:.1f} of {sms} SMs have a CTA; the others {' or '.join(told)}"
+    return f"SMs without work: on average, {average:.1f} of {sms} SMs have a CTA; the others {' or '.join(reasons)}"
 
 
 def _at_roof_in_a_loop(judged: _Judged) -> Limit | None:
@@ -284,7 +297,7 @@ def _at_roof_in_a_loop(judged: _Judged) -> Limit | None:
 
 
 def _two_units(judged: _Judged) -> Limit | None:
-    """Those of one warp's instructions, one after the other."""
+    """Judge two units that alternate, as the instructions of one warp use them one after the other."""
     first, second = [unit for unit in judged.busiest if unit in (TENSOR, SPECIAL, FP32)][:2]
     together = judged.parts[first] + judged.parts[second]
     if together < _TAKEN_TOGETHER or judged.parts[second] < _NOTABLE:
@@ -295,7 +308,7 @@ def _two_units(judged: _Judged) -> Limit | None:
 
 
 def _impossible(judged: _Judged) -> Limit:
-    """How busy such a unit is nobody knows: it may be what limits the launch, if no other one does."""
+    """Return that the limit is unknown: a unit with impossible counts may be the limit, if no other one is."""
     return judged.not_known(
         f"by the counts, {_would_be_busy(judged.whole)} of the time, which is impossible: the counts or the cycles are "
         f"wrong; of the others, {_nearest(judged)}"
@@ -312,7 +325,7 @@ def _would_be_busy(whole: Roof) -> str:
 
 
 def _exchanges(judged: _Judged) -> Limit | None:
-    """Between threads, of which the types do not tell how many bytes go through shared memory."""
+    """Judge exchanges between threads: types do not show how many of their bytes go through shared memory."""
     possible = judged.light.exchanges
     if possible < _NOTABLE_EXCHANGES or possible < max(judged.parts.values()):
         return None
@@ -325,7 +338,7 @@ def _exchanges(judged: _Judged) -> Limit | None:
 
 
 def _unknown_accesses(judged: _Judged) -> Limit | None:
-    """To memory: without their number, there is no most that they could move."""
+    """Judge accesses to memory of unknown number, for which there is no upper bound of bytes."""
     dram = judged.light.dram
     if dram is None or dram.streamed_bytes is not None:
         return None
@@ -342,7 +355,7 @@ _LATENCY_OF_ATOMICS = "latency (perhaps of its atomic operations), or instructio
 
 
 def _waits(judged: _Judged) -> Limit:
-    """Of instructions, TTGIR shows a part."""
+    """Return latency as the limit, or instructions that TTGIR does not show."""
     cause = _LATENCY_OF_ATOMICS if judged.light.atomics else _LATENCY
     text = f"{cause}: {_nearest(judged)}"
     dram = judged.light.dram
@@ -355,11 +368,9 @@ def _nearest(judged: _Judged) -> str:
     notable = [unit for unit in judged.busiest if judged.parts[unit] >= _NOTABLE][:2]
     if not notable:
         most = judged.parts[judged.busiest[0]]
-        return (
-            f"no unit is busy for more than {percent(most)} of the time" if most >= _LEAST_TOLD else "no unit is busy"
-        )
-    told = " and ".join(f"{_NAMES[unit]} ({percent(judged.parts[unit])})" for unit in notable)
-    return f"the busiest {'units are' if len(notable) > 1 else 'unit is'} {told}"
+        return f"no unit is busy for more than {percent(most)} of the time" if most >= _MIN_SHOWN else "no unit is busy"
+    names = " and ".join(f"{_NAMES[unit]} ({percent(judged.parts[unit])})" for unit in notable)
+    return f"the busiest {'units are' if len(notable) > 1 else 'unit is'} {names}"
 
 
 def _loops(judged: _Judged) -> Iterator[Roof]:

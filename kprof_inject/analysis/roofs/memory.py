@@ -1,4 +1,4 @@
-"""The bytes that a launch has to move: from the L2 to its SMs, and from and to DRAM."""
+"""Bounds of the bytes that a launch moves: from the L2 to its SMs, and from and to DRAM."""
 
 from __future__ import annotations
 
@@ -23,43 +23,45 @@ from kprof_inject.ttgir.types import types_of
 
 @dataclass(frozen=True, slots=True)
 class DramBound:
-    """What a launch has to move at least. ``least_bytes`` is that of DRAM: all that it reads, once, and of what it
-    writes that for which the L2 has no room. All of it is of a launch that finds nothing in the L2."""
+    """Bounds of the bytes that a launch moves from and to DRAM if it finds nothing in the L2."""
 
     read_bytes: int
     written_bytes: int
     least_bytes: int
+    """Lower bound: everything that the launch reads, once, and of what it writes, the part for which the L2 has no
+    room."""
     streamed_bytes: int | None
-    """What moves at most if nothing that one operation reads is in the L2 when another reads it, and nothing that is
-    read at an unknown address; None where nobody knows how often an operation was executed."""
+    """Upper bound: no operation finds in the L2 what another one read, nor anything read at an unknown address. None if
+    the number of executions of any operation is unknown."""
     fits_l2: bool
-    """What it reads and writes may lie in the L2 when the launch begins."""
+    """True if everything that the launch reads and writes may be in the L2 when it begins."""
     unknown: int
-    """How many operations access memory that is not in these."""
+    """Number of operations that access memory at unknown addresses, which the bounds do not include."""
     unknown_bytes: int
-    """Of ``streamed_bytes``, what is accessed at unknown addresses."""
+    """Part of ``streamed_bytes`` at unknown addresses."""
     bytes_per_s: float
-    """Of the device."""
+    """Bandwidth of the device's DRAM."""
 
     @property
     def least_ns(self) -> float:
-        """No launch is faster that finds nothing in the L2."""
+        """Shortest possible duration of a launch that finds nothing in the L2."""
         return 1e9 * self.least_bytes / self.bytes_per_s
 
-    def least_part(self, duration_ns: float) -> float:
-        """Of the peak, in a launch that took so long. Where all of it may lie in the L2, nothing has to move."""
+    def min_part(self, duration_ns: float) -> float:
+        """Return a lower bound of DRAM's utilization in a launch of this duration; 0 if all data may be in the L2."""
         return 0.0 if self.fits_l2 or not duration_ns else self.least_ns / duration_ns
 
 
-# One sector of the L2. Scalars wait for each other, if they do anything: locks, ends of loops, what points elsewhere.
+# A sector of the L2. Smaller accesses of unknown number are scalars such as locks, ends of loops and pointers, which
+# wait for each other and so move next to nothing.
 _SECTOR_BYTES = 32
 
 
 class Traffic:
-    """Of a launch; each operation is asked once for the bytes that it touches."""
+    """Memory traffic of a launch; the bytes that an operation touches are computed once."""
 
     def __init__(self, operations: Sequence[CountedOperation], timeline: Timeline, aliases: Mapping[str, str]) -> None:
-        """Of all operations of its kernel, in the order of the text. ``aliases`` are the module's."""
+        """Take all operations of the launch's kernel, in the order of the text, and the module's aliases."""
         self._accesses = [(one.times, one.access) for one in operations if one.access is not None]
         self.lines = [one.line for one in operations if one.access is not None]
         """The first line of each operation that accesses memory, ascending."""
@@ -70,7 +72,7 @@ class Traffic:
 
     @cached_property
     def _sm_of_cta(self) -> AxisArray | None:
-        """None unless it is known of all."""
+        """SM of each CTA; None unless all are known."""
         ctas = self._timeline.ctas
         if len(ctas) != prod(self._timeline.launch.grid):
             return None
@@ -78,10 +80,10 @@ class Traffic:
 
     @cached_property
     def _unknown(self) -> list[int]:
-        """The accesses at unknown addresses, or under an unknown mask."""
-        return [number for number in range(len(self._accesses)) if self._of(number, by_sm=False) is None]
+        """Accesses at unknown addresses, or under an unknown mask."""
+        return [number for number in range(len(self._accesses)) if self._ranges(number, by_sm=False) is None]
 
-    def _of(self, number: int, by_sm: bool) -> Ranges | None:
+    def _ranges(self, number: int, by_sm: bool) -> Ranges | None:
         key = (number, by_sm)
         if key not in self._touched:
             self._touched[key] = self._accesses[number][1].touched(self._sm_of_cta if by_sm else None)
@@ -91,7 +93,8 @@ class Traffic:
         """Return a lower bound of the bytes that some accesses move from the L2 to the SMs.
 
         ``accesses`` are places in ``lines``. What bypasses an SM's L1 counts in each execution; what is kept there,
-        once for each SM that reads it."""
+        once for each SM that reads it.
+        """
         passing = sum(
             self._distinct_bytes[number]
             for number in accesses
@@ -102,7 +105,8 @@ class Traffic:
     def l1_bytes(self, accesses: range) -> int:
         """Return the bytes that some accesses move between the L1 and registers.
 
-        ``accesses`` are places in ``lines``."""
+        ``accesses`` are places in ``lines``.
+        """
         return sum(self._distinct_bytes[number] for number in accesses if self._accesses[number][1].form.by_registers)
 
     @cached_property
@@ -116,17 +120,20 @@ class Traffic:
 
     def _kept(self, count: int) -> int:
         """Return the bytes that the L1s of all SMs have read when the first ``count`` accesses are done."""
-        ranges = (self._of(number, by_sm=True) for number in range(count) if self._is_kept(number))
+        ranges = (self._ranges(number, by_sm=True) for number in range(count) if self._is_kept(number))
         return union(one for one in ranges if one is not None).size_bytes
 
     def _is_kept(self, number: int) -> bool:
-        """Whether what is read may stay in an SM's L1."""
+        """Return True if an SM's L1 may keep what is read."""
         form = self._accesses[number][1].form
         is_copy = self._accesses[number][1].operation.name == _COPY
         return form.reads and (form.by_registers or is_copy) and not form.writes and number not in self._passing
 
     def dram_bound(self, l1_bytes: int) -> DramBound | None:
-        """None where the device's memory is unknown. ``l1_bytes`` is the size of an SM's L1 and shared memory."""
+        """Return the bounds for DRAM; None if the device's memory is unknown.
+
+        ``l1_bytes`` is the size of an SM's L1 and shared memory.
+        """
         kernel = self._timeline.launch.kernel
         if kernel.dram_bytes_per_s is None or kernel.l2_bytes is None:
             return None
@@ -145,22 +152,22 @@ class Traffic:
 
     def _streamed_bytes(self, l1_bytes: int) -> int | None:
         found = [self._streamed(number) for number in range(len(self._accesses))]
-        again = [
+        kept = [
             number
             for number in range(len(self._accesses))
-            if self._is_kept(number) and self._of(number, by_sm=False) is not None
+            if self._is_kept(number) and self._ranges(number, by_sm=False) is not None
         ]
         if None in found:
             return None
         total = sum(one for one in found if one is not None)
-        if self._fit(l1_bytes):
-            total -= sum(found[number] or 0 for number in again)
-            total += union(ranges for number in again if (ranges := self._of(number, by_sm=False))).size_bytes
+        if self._fits_l1(l1_bytes):
+            total -= sum(found[number] or 0 for number in kept)
+            total += union(ranges for number in kept if (ranges := self._ranges(number, by_sm=False))).size_bytes
         return total
 
     def _streamed(self, number: int) -> int | None:
         times, one = self._accesses[number]
-        ranges = self._of(number, by_sm=False)
+        ranges = self._ranges(number, by_sm=False)
         if ranges is not None:
             return ranges.size_bytes
         if times is None and one.whole_bytes <= _SECTOR_BYTES:
@@ -168,28 +175,31 @@ class Traffic:
         requested_bytes = one.requested_bytes(times)
         return one.max_bytes(times) if requested_bytes is None else requested_bytes
 
-    def _fit(self, l1_bytes: int) -> bool:
-        """Whether what the CTAs of an SM read by its L1 has room there, so that they find it again."""
+    def _fits_l1(self, l1_bytes: int) -> bool:
+        """Return True if an SM's L1 has room for what its CTAs read through it, so that they hit it again."""
         resources = self._timeline.launch.kernel.with_records
         ctas = resources.ctas_per_sm or 1
         kept = self._kept(len(self._accesses)) / prod(self._timeline.launch.grid) + (resources.shared_bytes or 0)
         return ctas * kept <= l1_bytes
 
     def _union(self, chosen: Iterator[bool]) -> Ranges:
-        ranges = (self._of(number, by_sm=False) for number, is_chosen in enumerate(chosen) if is_chosen)
+        ranges = (self._ranges(number, by_sm=False) for number, is_chosen in enumerate(chosen) if is_chosen)
         return union(one for one in ranges if one is not None)
 
 
 _COPY = "ttg.async_copy_global_to_local"
 _CONTIGUITY = re.compile(r"\bcontiguity = (\d+)")
-# ``cp.async`` passes by the L1 where a thread copies 16 bytes; fewer it can only copy through it (PTX ISA, "cp.async").
+# ``cp.async`` bypasses the L1 if a thread copies 16 bytes; smaller copies go through it (PTX ISA, "cp.async").
 _BYPASS_BITS = 128
 _UNALIGNED = re.compile(r"%[\w$.-]+: i\d+\b(?! *\{[^}]*tt\.divisibility)")
 
 
 def passes_by_l1(access: Access, aliases: Mapping[str, str]) -> bool:
-    """Whether what is read certainly comes from the L2. What a thread copies at once stands in the module, or is what
-    its layout says if all integers that an address may be made of are aligned."""
+    """Return True if what is read certainly comes from the L2.
+
+    The module has the bytes that a thread copies at once. Otherwise they follow from the layout, provided that all
+    integers that may be part of an address are aligned.
+    """
     copy = access.operation
     if not access.form.passes_by_l1 or copy.name != _COPY:
         return access.form.passes_by_l1
@@ -202,13 +212,17 @@ def passes_by_l1(access: Access, aliases: Mapping[str, str]) -> bool:
     return is_aligned and bool(types) and (access_bits(types[0], aliases) or 0) >= _BYPASS_BITS
 
 
-# The L2 gets a request for each quarter of a warp, whose lanes copy 128 bytes: of two that copy the same, both are
-# requested (int4 weights, of which eight rows copy the same words: Nsight Compute counts all of them on an H100).
+# The L2 gets a request for each quarter of a warp, whose lanes copy 128 bytes. Two quarters that copy the same bytes
+# request them twice: for int4 weights, of which eight rows copy the same words, Nsight Compute counts all requests on
+# an H100.
 _LANES_AT_ONCE = 8
 
 
 def _copied_bytes(copy: Access, times: int | None, aliases: Mapping[str, str]) -> int:
-    """What copies that pass by the L1 ask the L2 for. If their addresses are unknown, those in a row are different."""
+    """Return the bytes that copies around the L1 request from the L2.
+
+    If their addresses are unknown, those along a row are assumed to differ.
+    """
     copied = types_of(copy.operation)[0]
     row = lanes_dimension(copied, aliases)
     lanes = lanes_and_warps_along(copied, row, aliases) if row is not None else None

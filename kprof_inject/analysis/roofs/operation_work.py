@@ -1,6 +1,7 @@
-"""Work of an operation of TTGIR, from the types that it is printed with, and how long the units of an SM take for it.
+"""Work of a TTGIR operation for the units of an SM, from the types that it is printed with.
 
-Everything here is a least: what a layout makes several threads do, and what the compiler adds, comes on top of it."""
+All figures are lower bounds: a layout may make several threads do the same, and the compiler adds instructions.
+"""
 
 from __future__ import annotations
 
@@ -20,29 +21,34 @@ from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, types_of
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Of one CTA, or of all: ``tensor_flops`` by the operands' type (all of 8 bits are ``f8``), and elements that are
-    multiplied, added, or put through a special function, as floats of 32 bits; and bytes that are moved."""
+    """Work of one CTA, or of all.
+
+    Elements count as floats of 32 bits unless a field says otherwise.
+    """
 
     tensor_flops: Mapping[str, float] = field(default_factory=dict)
+    """Operations of the tensor cores by the operands' type; all types of 8 bits are ``f8``."""
     special: float = 0
+    """Elements that go through a special function."""
     multiplications: float = 0
     additions: float = 0
     logic: float = 0
-    """Elements of 32 bits, integers and floats, that are compared, chosen or bounded; and integers that are shifted, or
-    combined bit by bit."""
+    """Elements of 32 bits, integers and floats, that are compared, selected or bounded, and integers that are shifted
+    or combined by bitwise logic."""
     integer_multiplications: float = 0
     upper_halves: float = 0
-    """Of these, those that give the upper half of the product."""
+    """The integer multiplications that give the upper half of the product."""
     conversions: float = 0
-    """Elements that become floats of 32 bits."""
+    """Elements that are converted to floats of 32 bits."""
     shared_bytes: float = 0
-    """That go between shared memory, or the L1, and registers or tensor cores."""
+    """Bytes between shared memory, or the L1, and registers or tensor cores."""
     conflict_cycles: float = 0
-    """That shared memory takes beyond those that its bytes need."""
+    """Cycles of shared memory beyond those that the bytes need."""
     l2_bytes: float = 0
-    """That come from the L2 to the SM."""
+    """Bytes from the L2 to the SM."""
 
     def __add__(self, other: Work) -> Work:
+        """Return the sum of both."""
         elements = dict.fromkeys((*self.tensor_flops, *other.tensor_flops))
         return Work(
             {one: self.tensor_flops.get(one, 0) + other.tensor_flops.get(one, 0) for one in elements},
@@ -59,6 +65,7 @@ class Work:
         )
 
     def __mul__(self, times: float) -> Work:
+        """Return the work of ``times`` executions."""
         return Work(
             {element: times * flops for element, flops in self.tensor_flops.items()},
             times * self.special,
@@ -77,13 +84,12 @@ class Work:
 NO_WORK = Work()
 
 
-# Each element takes one instruction of the special function unit, whatever else it takes: PTX ISA, "Floating Point
-# Instructions" (ex2.approx, lg2.approx, rsqrt.approx, sqrt.approx, and the reciprocal in a division), to which Triton
-# lowers these of f32.
-# Logarithms are polynomials.
+# Each element takes one instruction of the special function unit, among others: Triton lowers these functions of f32 to
+# ex2.approx, lg2.approx, rsqrt.approx, sqrt.approx, and the reciprocal in a division (PTX ISA, "Floating Point
+# Instructions"). Logarithms are polynomials.
 _SPECIAL = "math.exp math.exp2 math.rsqrt math.sqrt tt.precise_sqrt"
 _BOUND = Work(logic=1)
-_OF_ELEMENT = {
+_WORK_OF_ELEMENT = {
     **dict.fromkeys(_SPECIAL.split(), Work(special=1)),
     "arith.mulf": Work(multiplications=1),
     "arith.addf": Work(additions=1),
@@ -100,31 +106,34 @@ _OF_ELEMENT = {
 
 @if_misfit(NO_WORK)
 def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
-    """Of one execution by a CTA. ``aliases`` are the module's. No work if an operation's types do not fit it."""
-    if operation.name in _OF_ELEMENT:
+    """Return the work of one execution by a CTA; none if an operation's types do not fit it.
+
+    ``aliases`` are the module's.
+    """
+    if operation.name in _WORK_OF_ELEMENT:
         result = next(reversed(types_of(operation)), None)
-        # Each thread computes a scalar, which is next to nothing.
-        return _OF_ELEMENT[operation.name] * result.elements if result and _is_f32_tensor(result) else NO_WORK
+        # Each thread computes a scalar itself, which is negligible.
+        return _WORK_OF_ELEMENT[operation.name] * result.elements if result and _is_f32_tensor(result) else NO_WORK
     if operation.name in _DIVISIONS:
-        return _of_division(operation)
+        return _division_work(operation)
     if operation.traits.is_dot:
-        return _of_dot(operation, aliases) + _of_operands(operation)
+        return _dot_work(operation, aliases) + _operands_work(operation)
     if operation.name in SIDES:
-        return _of_shared(operation) + Work(conflict_cycles=conflict_cycles(operation, aliases))
-    return _of_combination(operation, aliases) if operation.traits.combines_elements else NO_WORK
+        return _shared_work(operation) + Work(conflict_cycles=conflict_cycles(operation, aliases))
+    return _combination_work(operation, aliases) if operation.traits.combines_elements else NO_WORK
 
 
 def _is_f32_tensor(result: PrintedType) -> bool:
     return result.element == "f32" and bool(result.shape)
 
 
-# The reciprocal in a division is one. Of what several elements are divided by, it is computed once; not of what is
-# combined.
+# A division takes one special function, for the reciprocal. It is computed once for a divisor that elements share, but
+# not where a region combines elements.
 _DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
-_OF_COMBINED = {**_OF_ELEMENT, **dict.fromkeys(_DIVISIONS, Work(special=1))}
+_WORK_OF_COMBINED = {**_WORK_OF_ELEMENT, **dict.fromkeys(_DIVISIONS, Work(special=1))}
 
 
-def _of_division(operation: Operation) -> Work:
+def _division_work(operation: Operation) -> Work:
     types = types_of(operation)
     if not types or not _is_f32_tensor(types[-1]):
         return NO_WORK
@@ -139,9 +148,12 @@ def _of_division(operation: Operation) -> Work:
     return Work(special=divisors)
 
 
-def _of_shared(operation: Operation) -> Work:
-    """An allocation stores what it is given; without that, nothing. What threads copy without registers counts as what
-    comes from the L2."""
+def _shared_work(operation: Operation) -> Work:
+    """Return the bytes between registers and shared memory.
+
+    An allocation stores its initial value, if it has one. What threads copy without registers counts as bytes from the
+    L2.
+    """
     types = types_of(operation)
     moved = types[SIDES[operation.name][0]] if types else None
     if moved is None or moved.kind != "tensor" or operation.traits.starts_async:
@@ -149,13 +161,13 @@ def _of_shared(operation: Operation) -> Work:
     return Work(shared_bytes=moved.elements * moved.bits / 8)
 
 
-# Rows that tensor cores multiply by one reading of the other operand: PTX ISA, "wgmma.mma_async" (m64), "tcgen05.mma"
-# (256 by a pair of CTAs).
+# Rows that tensor cores multiply per read of the other operand: PTX ISA, "wgmma.mma_async" (m64), "tcgen05.mma" (256 by
+# a pair of CTAs).
 _ROWS_AT_ONCE = {"ttng.warp_group_dot": 64, "ttng.tc_gen5_mma": 256, "ttng.tc_gen5_mma_scaled": 256}
 
 
-def _of_operands(operation: Operation) -> Work:
-    """Those that the tensor cores take from shared memory themselves."""
+def _operands_work(operation: Operation) -> Work:
+    """Return the bytes of the operands that tensor cores read from shared memory."""
     types = types_of(operation)
     rows = _ROWS_AT_ONCE.get(operation.name)
     if rows is None or len(types) < 3:
@@ -170,14 +182,17 @@ def _is_shared(one: PrintedType) -> bool:
     return one.kind == "memdesc" and "tensor_memory" not in one.rest
 
 
-def _of_combination(operation: Operation, aliases: Mapping[str, str]) -> Work:
-    """A reduction does what its region says for each element that it takes, less those that it leaves; a scan does no
-    less than that, and a map for each that it gives."""
+def _combination_work(operation: Operation, aliases: Mapping[str, str]) -> Work:
+    """Return the work of a reduction, scan or map.
+
+    A reduction executes its region for each element that it takes, less those that it returns; a scan at least as
+    often; a map for each result.
+    """
     types = types_of(operation)
     if len(types) < 2 or not _is_f32_tensor(types[0]):
         return NO_WORK
     walked = (inner.name for region in operation.regions for inner in region.walk())
-    inside = [_OF_COMBINED[name] for name in walked if name in _OF_COMBINED]
+    inside = [_WORK_OF_COMBINED[name] for name in walked if name in _WORK_OF_COMBINED]
     times = types[0].elements - types[-1].elements or types[-1].elements
     if operation.name == "tt.reduce" and inside != [_BOUND]:
         times = max(times, _combinations(operation, types[0], aliases))
@@ -188,9 +203,11 @@ _AXIS = re.compile(r"\baxis = (\d+)")
 
 
 def _combinations(operation: Operation, taken: PrintedType, aliases: Mapping[str, str]) -> int:
-    """Of elements in a reduction, as far as the layout tells: each thread combines what it has, and then exchanges the
-    result with other lanes, all of which combine it. (A bound alone may be one instruction for all lanes: PTX ISA,
-    "redux.sync".)"""
+    """Return how often a reduction combines elements, as far as the layout shows; 0 if it does not.
+
+    Each thread combines its own elements, then exchanges the result with other lanes, all of which combine it. (A bound
+    alone may be one instruction for all lanes: PTX ISA, "redux.sync".)
+    """
     found = _AXIS.search(operation.tail)
     spread = lanes_and_warps_along(taken, int(found[1]), aliases) if found else None
     if found is None or spread is None:
@@ -202,8 +219,8 @@ def _combinations(operation: Operation, taken: PrintedType, aliases: Mapping[str
 
 
 _PRECISION = re.compile(r"\binputPrecision\s*=\s*(\w+)")
-# Triton's ``InputPrecision``, which some operations print as a number: as what the tensor cores take operands of f32,
-# and how often.
+# Triton's ``InputPrecision``, which some operations print as a number: the type in which the tensor cores take operands
+# of f32, and the number of passes.
 _PASSES = {
     **dict.fromkeys(("0", "tf32"), ("tf32", 1)),
     **dict.fromkeys(("1", "tf32x3"), ("tf32", 3)),
@@ -211,16 +228,16 @@ _PASSES = {
     **dict.fromkeys(("3", "bf16x3"), ("bf16", 3)),
     **dict.fromkeys(("4", "bf16x6"), ("bf16", 6)),
 }
-# What is not printed: of others, f32 in tensor cores is tf32.
+# The default is not printed. For other operations, f32 in tensor cores is tf32.
 _DEFAULT_PRECISION = {"tt.dot": "ieee"}
 _PACKED_BY_ROWS = "lhs_k_pack = false"
 _TENSOR_LAYOUT = re.compile(r"mma|mfma")
 _ALIAS = re.compile(r"#\w+")
-# The layout of an operand names that of the dot, which may be a slice's.
-_MOST_NESTED = 4
+# The layout of an operand names that of the dot, which may be that of a slice.
+_MAX_NESTING = 4
 
 
-def _of_dot(operation: Operation, aliases: Mapping[str, str]) -> Work:
+def _dot_work(operation: Operation, aliases: Mapping[str, str]) -> Work:
     types = types_of(operation)
     if len(types) < 3 or min(len(types[0].shape), len(types[1].shape)) < 2:
         return NO_WORK
@@ -243,7 +260,7 @@ def _of_dot(operation: Operation, aliases: Mapping[str, str]) -> Work:
     return Work({family: flops * passes})
 
 
-# Their integers of eight bits are two floats of four, which are computed at the rate of the other operand's type.
+# Scaled dots pack two floats of four bits into an integer of eight, and run at the rate of the other operand's type.
 _SCALED = ("tt.dot_scaled", "ttng.tc_gen5_mma_scaled")
 _PACKED = "i8"
 
@@ -257,19 +274,21 @@ def _is_of_tensor_cores(result: PrintedType, aliases: Mapping[str, str]) -> bool
 
 
 def _resolved(layout: str, aliases: Mapping[str, str]) -> str:
-    for _ in range(_MOST_NESTED):
+    for _ in range(_MAX_NESTING):
         layout = _ALIAS.sub(lambda found: aliases.get(found[0], found[0]), layout)
     return layout
 
 
-# How many lanes of a warp have parts of what a reduction makes one of, at least in the layouts of tensor cores.
+# Lanes of a warp with parts of one result of a reduction: a lower bound for the layouts of tensor cores.
 _LANES = 4
 
 
 @if_misfit(0)
 def exchanged_bytes(operation: Operation, aliases: Mapping[str, str]) -> float:
-    """What threads would put into shared memory and take out of it, if all of it went that way that may: to change a
-    layout, or to combine elements of several threads."""
+    """Return the bytes to and from shared memory if all exchanges between threads that may use it do.
+
+    Threads exchange elements to change a layout, or to combine elements of several threads.
+    """
     types = types_of(operation)
     if not types or not types[0].shape:
         return 0
@@ -281,8 +300,8 @@ def exchanged_bytes(operation: Operation, aliases: Mapping[str, str]) -> float:
     if operation.name == "tt.reduce":
         return 2 * last.elements * min(first.elements // last.elements, _LANES) * first.bits / 8
     if operation.traits.is_dot:
-        # Without tensor cores, each thread takes operands of a tile of its own: of 4 x 4, two bytes a multiplication.
-        return 2 * _of_dot(operation, aliases).multiplications
+        # Without tensor cores, each thread reads the operands of its own tile: for 4 x 4, two bytes a multiplication.
+        return 2 * _dot_work(operation, aliases).multiplications
     return 0
 
 
@@ -300,12 +319,12 @@ _WARP_LANES = 32
 def work_of_histograms(module: Module, target: str, triton_version: str) -> Mapping[Operation, Work]:
     """Return the work of one execution by a CTA of each histogram, as far as it is certain.
 
-    For NVIDIA, Triton up to 3.7 has the lanes of a warp vote on each bit of an element's bin. Then, for each element
-    that it has, a lane combines the votes for each of its bins, and counts them: a lane has every 32nd bin. This was
+    For NVIDIA, Triton up to 3.7 lets the lanes of a warp vote on each bit of an element's bin. Then, for each element
+    that it has, a lane combines the votes for each of its bins and counts them: a lane has every 32nd bin. This was
     read from the PTX that Triton 3.5.1, 3.6.0 and 3.7.1 make: for 1024 elements on 128 threads, 8 ``popc`` in each
     thread with up to 32 bins, 64 with 256, 256 with 1024. Triton 3.8 adds each element in shared memory, unless it is
-    in no bin: of that, nothing is certain. Population counts are done by the special function units: CUDA C++
-    Programming Guide, "Throughput of Native Arithmetic Instructions".
+    in no bin, so no work is certain. The special function units count bits: CUDA C++ Programming Guide, "Throughput of
+    Native Arithmetic Instructions".
     """
     version = _VERSION.match(triton_version)
     votes = version is not None and (int(version[1]), int(version[2])) < _FIRST_WITHOUT_VOTES

@@ -1,7 +1,7 @@
-"""The speed of light: what part of its time each scope would take if a unit of the SM did nothing but its work.
+"""The speed of light: the part of its time that each scope would take if a unit of the SM did only its work.
 
-Work comes from the module's types, how often it is done from the records, and the cycles from the SM's own counter: so
-no clock's rate is in it. CTAs that share an SM share its units. All work is a least, and so is each part.
+Work comes from the module's types, the number of executions from the records, and cycles from the SM's own counter, so
+that no clock rate is needed. CTAs that share an SM share its units. All work is a lower bound, and so is each part.
 """
 
 from __future__ import annotations
@@ -26,33 +26,35 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.sm_cycles import cycles_with_ctas
 from kprof_inject.timeline.timeline import Timeline
 
-# Roofs of kernels that keep a unit busy are up to 4.8 points above the share that Nsight Compute tells (H200), which is
-# 100 % at most.
-MOST_POSSIBLE = 1.05
+# Roofs of kernels that keep a unit busy are up to 4.8 points above Nsight Compute's figure, which is at most 100 %
+# (H200).
+MAX_POSSIBLE = 1.05
 
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """One scope of a launch. ``sm_cycles`` is the time in which any warp ran it, on each SM, summed over the SMs;
-    ``parts`` what each unit needs of that at least, from 0 to 1, by the unit's name. ``impossible`` has the units that
-    would need more than all of it, of which ``parts`` therefore says nothing, 0: the work or the cycles are not the
-    scope's."""
+    """Lower bounds of the utilization of the units by one scope of a launch."""
 
     index: int
-    """The scope's, in the scope table."""
+    """The scope's index in the scope table."""
     scope: str
-    """Its name, which others may have."""
+    """The scope's name, which need not be unique."""
     executions: int
-    """By CTAs."""
+    """Number of executions by CTAs."""
     sm_cycles: int
+    """Cycles in which any warp ran the scope, on each SM, summed over the SMs."""
     work: Work
     parts: Mapping[str, float]
+    """Lower bound of the part of ``sm_cycles`` that each unit needs, from 0 to 1, by the unit's name."""
     impossible: Mapping[str, float] = field(default_factory=dict)
+    """Units that would need more than all cycles, with that part; their ``parts`` are 0, because the work or the cycles
+    are not the scope's."""
 
     @classmethod
     def of(cls, index: int, scope: str, executions: int, sm_cycles: int, work: Work, rates: UnitRates) -> Roof:
+        """Compute the roof of a scope from its work and cycles."""
         needed = {unit: cycles / sm_cycles for unit, cycles in rates.cycles(work).items()}
-        impossible = {unit: part for unit, part in needed.items() if part > MOST_POSSIBLE}
+        impossible = {unit: part for unit, part in needed.items() if part > MAX_POSSIBLE}
         parts = {unit: 0.0 if unit in impossible else min(part, 1.0) for unit, part in needed.items()}
         return cls(index, scope, executions, sm_cycles, work, parts, impossible)
 
@@ -63,43 +65,48 @@ class Roof:
 
     @property
     def part(self) -> float:
+        """Part of the unit that needs most."""
         return self.parts[self.unit]
 
-    def slowed(self, longer: float) -> Roof:
-        """The same in a launch of which this one takes ``longer`` times the time."""
-        return replace(self, parts={unit: longer * part for unit, part in self.parts.items()})
+    def without_slowdown(self, slowdown: float) -> Roof:
+        """Return the roof in a launch that took the time of this one divided by ``slowdown``."""
+        return replace(self, parts={unit: slowdown * part for unit, part in self.parts.items()})
 
     def without(self, unit: str) -> Roof:
-        """As if the unit had nothing to do."""
+        """Return the roof as if the unit had nothing to do."""
         return replace(self, parts={**self.parts, unit: 0.0})
 
     def to_json(self) -> dict[str, Any]:
+        """Return the roof as JSON values."""
         return {**asdict(self), "unit": self.unit}
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedOfLight:
-    """The roofs of a launch's scopes, in the order of the table. ``missing`` says why there are none, or only that of
-    the whole kernel. ``unknown`` operations do work that is not in them: nobody knows how often they were executed.
-    ``dram`` is the whole launch's, None where nothing is known of the device's memory."""
+    """The roofs of a launch's scopes."""
 
     roofs: tuple[Roof, ...]
+    """In the order of the scope table."""
     unknown: int = 0
+    """Number of operations whose work is not included, because the number of their executions is unknown."""
     missing: Unjudged | None = None
+    """Why there are no roofs, or only that of the whole kernel."""
     dram: DramBound | None = None
+    """The bounds for the whole launch; None if nothing is known about the device's memory."""
     atomics: int = 0
-    """How many operations of the module are atomic."""
+    """Number of atomic operations in the module."""
     resident_cycles: int = 0
-    """In how many cycles CTAs were on the SMs, with those in which they write out records; 0 where no timer tells."""
+    """Cycles in which CTAs were on the SMs, including those in which they write out records; 0 without a timer."""
     exchanges: float = 0
-    """What part of the launch shared memory would be busy for if all that threads exchange went through it."""
+    """Part of the launch's time that shared memory would be busy if all exchanges between threads used it."""
 
     @property
     def has_unknown(self) -> bool:
-        """Whether there is work of which nobody knows how much it is."""
+        """True if an unknown amount of work is not included."""
         return bool(self.unknown or (self.dram and self.dram.streamed_bytes is None))
 
     def to_json(self) -> dict[str, Any]:
+        """Return the roofs as JSON values."""
         return {
             "scopes": [roof.to_json() for roof in self.roofs],
             "unknown_operations": self.unknown,
@@ -110,7 +117,10 @@ class SpeedOfLight:
 
 
 def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged) -> SpeedOfLight:
-    """Of one launch. ``ran`` is what it executed, or why nobody knows."""
+    """Compute the roofs of a launch.
+
+    ``ran`` is what the launch executed, or why that is unknown.
+    """
     if summary.is_foreign:
         return SpeedOfLight((), missing=Unjudged("another profiler's buffer does not say what the kernel does", ""))
     target = timeline.launch.kernel.target or "an unknown device"
@@ -138,14 +148,14 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
 
 @dataclass(frozen=True, slots=True)
 class _Time:
-    """Of a scope, as ``Roof`` has it."""
+    """Executions and cycles of a scope, as in ``Roof``."""
 
     executions: int
     sm_cycles: int
 
 
 def _by_records(timeline: Timeline, summary: LaunchSummary) -> dict[int, _Time]:
-    """By the scope's number: of those that ran."""
+    """Return the executions and cycles of the recorded scopes by index."""
     return {
         index: _Time(by_ctas(summary, index), summary.scopes[index].sm_cycles)
         for index, scope in enumerate(timeline.table.scopes)
@@ -154,12 +164,14 @@ def _by_records(timeline: Timeline, summary: LaunchSummary) -> dict[int, _Time]:
 
 
 def _by_timer(timeline: Timeline) -> dict[int, _Time]:
-    """Where records were lost, the CTAs' timers still tell the time of the whole kernel; empty if they do not, or if
-    something else is missing."""
-    is_told = (
+    """Return the time of the whole kernel by the CTAs' timers, for launches that lost records.
+
+    Empty if the timers do not show it, or if something else is missing.
+    """
+    is_timed = (
         timeline.records_lost and not timeline.records_damaged and len(timeline.ctas) == prod(timeline.launch.grid)
     )
-    if not is_told or timeline.clock.source != ClockSource.FITTED:
+    if not is_timed or timeline.clock.source != ClockSource.FITTED:
         return {}
     found = _Time(len(timeline.ctas), cycles_with_ctas(timeline.ctas, timeline.clock.clock_hz))
     scopes = enumerate(timeline.table.scopes)
@@ -220,5 +232,5 @@ def _roofs(
 
 
 def _is_whole(scope: ScopeInfo) -> bool:
-    """Whether the scope has all the time of what is in it: other operations only issue what ends later."""
+    """Return True if the scope has all the time of what is in it: operations may only issue what ends later."""
     return scope.kind in (ScopeKind.FUNCTION, ScopeKind.LOOP, ScopeKind.ITERATION)

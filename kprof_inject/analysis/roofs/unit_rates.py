@@ -1,8 +1,8 @@
-"""What an SM (or CU) can do in a cycle at most, by its units.
+"""Peak rates of the units of an SM (or CU), in a cycle.
 
 Sources. NVIDIA: CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" of each compute capability
-(floats of 32 bits, integers, special functions); of integers on sm_100 and sm_120, all that can be issued. The
-architectures' white papers give dense tensor rates of a device, which are divided by its SMs and its boost clock. Of
+(floats of 32 bits, integers, special functions); for integers on sm_100 and sm_120, all that can be issued. The
+architectures' white papers give dense tensor rates of a device, which are divided by its SMs and its boost clock. For
 fp16: A100, 312 TFLOPS on 108 SMs at 1.41 GHz are 2048 a cycle; RTX 4090, 330 on 128 at 2.52 GHz 1024; H100 SXM, 989.4
 on 132 at 1.83 GHz 4096; B200, 2250 on 148 at 1.85 GHz 8192. AMD: data sheets of MI300X (1307.4 TFLOPS on 304 CUs at 2.1
 GHz: 2048) and MI355X (2516 on 256 at 2.4 GHz: 4096); special functions by the CDNA 3 ISA guide, at a quarter of the
@@ -31,26 +31,36 @@ L2 = "L2 to SM"
 
 @dataclass(frozen=True, slots=True)
 class UnitRates:
-    """Of one SM in one cycle: ``tensor_flops`` by the operands' type, dense; ``special`` and ``fp32`` in instructions,
-    each of one element; ``integers`` are those of the ALU, and multiplications of integers, which the fp32 units do as
-    fast; ``issue`` those of all kinds. A multiplication and an addition may be one instruction.
-    ``shared_bytes`` go to or from shared memory and L1, ``l2_bytes`` come from the L2."""
+    """Peak rates of one SM in one cycle.
+
+    A multiplication and an addition may be one instruction.
+    """
 
     tensor_flops: Mapping[str, int]
+    """Dense rates by the operands' type."""
     special: int
+    """Instructions of the special function units, each for one element."""
     fp32: int
+    """Instructions of the fp32 units, each for one element; they multiply integers at the same rate."""
     integers: int = 64
+    """Instructions of the ALU, each for one element."""
     shared_bytes: int = 128
+    """Bytes to or from shared memory and L1."""
     l2_bytes: int = 64
+    """Bytes from the L2."""
     issue: int = 128
+    """Instructions of all kinds."""
     packed_floats: int = 1
-    """How many floats of 32 bits an instruction may add or multiply: PTX ISA, "add.f32x2", from sm_100 on."""
+    """Maximum number of floats of 32 bits that an instruction adds or multiplies: PTX ISA, "add.f32x2", from sm_100
+    on."""
     l1_bytes: int = 0
-    """The size of an SM's L1 and shared memory together."""
+    """Size of an SM's L1 and shared memory together."""
 
     def cycles(self, work: Work) -> dict[str, float]:
-        """How many cycles of one SM each unit needs for it at least, by the name of the unit. Work of a type that is
-        not known counts for nothing."""
+        """Return a lower bound of the cycles of one SM that each unit needs for some work, by the unit's name.
+
+        Work of an unknown type is ignored.
+        """
         tensor = (
             flops / self.tensor_flops[element]
             for element, flops in work.tensor_flops.items()
@@ -62,8 +72,8 @@ class UnitRates:
         return {
             TENSOR: sum(tensor),
             SPECIAL: work.special / self.special,
-            # An upper half takes two turns: of random numbers, Nsight Compute says on an H200 that the "fmaheavy" pipe
-            # was active for 93 % of the time, and these are 91.
+            # An upper half takes two passes: for random numbers on an H200, Nsight Compute reports that the "fmaheavy"
+            # pipe is active 93 % of the time, and this gives 91 %.
             FP32: max(fp32 / self.fp32, (work.integer_multiplications + work.upper_halves) / self.integers),
             ALU: work.logic / self.integers,
             ISSUE: (floats / self.packed_floats + others) / self.issue,
@@ -91,5 +101,5 @@ _RATES = {
 
 
 def rates_of(target: str) -> UnitRates | None:
-    """Of a target such as ``cuda:90``; None for one that the table does not have."""
+    """Return the rates of a target such as ``cuda:90``; None if the table does not have it."""
     return _RATES.get(target)

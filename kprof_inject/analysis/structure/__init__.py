@@ -1,0 +1,1 @@
+"""Structure of a module: what the compiler made of each source line, and how two modules differ."""

@@ -1,9 +1,9 @@
-"""How often the banks of shared memory take turns for an access, as the layouts on both sides tell.
+"""Bank conflicts of an access to shared memory, from the layouts on both sides.
 
 NVIDIA's shared memory gives each of its 32 banks one word of 4 bytes in a cycle (CUDA C++ Programming Guide, "Shared
-Memory"). So an instruction of a warp takes at least as many cycles as the words that it wants of one bank, whatever the
-order. Layouts are as ``TritonGPUAttrDefs.td`` describes them; Triton's own count (Gluon's ``bank_conflicts``) judges
-this one in the tests.
+Memory"). So an instruction of a warp takes at least as many cycles as the words that it needs from one bank, in any
+order. ``TritonGPUAttrDefs.td`` describes the layouts; the tests compare with Triton's own count (Gluon's
+``bank_conflicts``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.structure.tensor_layouts import MOST_ACCESS_BITS, Blocked, blocked_of, layout_of
+from kprof_inject.analysis.structure.tensor_layouts import MAX_ACCESS_BITS, Blocked, blocked_of, layout_of
 from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import PrintedType, types_of
@@ -27,12 +27,12 @@ BANKS = 32
 _WORD_BYTES = 4
 _LANES = 32
 _CYCLE_BYTES = BANKS * _WORD_BYTES
-# Of a larger tensor, nobody asks.
+# Larger tensors are not evaluated, to bound time and memory.
 _MAX_ELEMENTS = 1 << 18
 
 _ALLOCATED = re.compile(r", (\d+(?:x\d+)+)$")
 
-# Of an operation's types, that of the tensor that threads have, or of pointers to its elements, and that of the memory.
+# Places among an operation's types: the tensor of the threads, or of pointers to its elements, and the memory.
 SIDES: dict[str, tuple[int, int]] = {
     "ttg.local_load": (-1, 0),
     "ttg.local_store": (0, 1),
@@ -43,9 +43,11 @@ SIDES: dict[str, tuple[int, int]] = {
 
 @if_misfit(0)
 def conflict_cycles(operation: Operation, aliases: Mapping[str, str]) -> int:
-    """How many cycles more than its bytes need shared memory takes for an access by all warps of a CTA: accesses of a
-    warp want words of the same bank, or are narrower than the banks. 0 where that does not show: of layouts for other
-    warps than NVIDIA's, or of tensor cores, whose data may move as matrices."""
+    """Return the cycles that an access by all warps of a CTA takes beyond those that its bytes need.
+
+    Accesses of a warp conflict if they need words of the same bank, or are narrower than the banks. 0 where the layouts
+    do not show it: those for warps other than NVIDIA's, and those of tensor cores, whose data may move as matrices.
+    """
     types = types_of(operation)
     if operation.name not in SIDES or len(types) < 2:
         return 0
@@ -56,7 +58,7 @@ def conflict_cycles(operation: Operation, aliases: Mapping[str, str]) -> int:
     if max(memory.elements, prod(blocked.elements) * _LANES * prod(blocked.warps)) > _MAX_ELEMENTS:
         return 0
     if (allocated := _ALLOCATED.search(memory.rest)) and not f"x{allocated[1]}".endswith(_sizes(memory)):
-        return 0  # a part of something larger, whose rows are as long as that
+        return 0  # a part of a larger allocation, which has longer rows
     return _conflict_cycles(blocked, layout_of(memory, aliases), memory.shape, memory.bits // 8)
 
 
@@ -65,15 +67,15 @@ def _sizes(memory: PrintedType) -> str:
 
 
 @if_misfit(0)
-def least_cycles(operation: Operation) -> int:
-    """That the bytes of such an access need."""
+def min_cycles(operation: Operation) -> int:
+    """Return the cycles that the bytes of such an access need."""
     memory = types_of(operation)[SIDES[operation.name][1]]
-    return _least_cycles(memory.shape, memory.bits // 8)
+    return _min_cycles(memory.shape, memory.bits // 8)
 
 
 @if_misfit(False)
-def turns_around(operation: Operation, aliases: Mapping[str, str]) -> bool:
-    """Whether neighbours in the threads' tensor are none in memory, and the other way round."""
+def is_transposed(operation: Operation, aliases: Mapping[str, str]) -> bool:
+    """Return True if neighbours in the threads' tensor are not neighbours in memory, and vice versa."""
     types = types_of(operation)
     threads, memory = (types[place] for place in SIDES[operation.name])
     blocked = blocked_of(layout_of(threads, aliases))
@@ -88,21 +90,23 @@ def _conflict_cycles(blocked: Blocked, memory: str, shape: tuple[int, ...], elem
     offsets = _offsets(memory, shape, _coordinates(blocked, shape), element_bytes)
     if offsets is None:
         return 0
-    return max(_cycles(_words(offsets, element_bytes)) - _least_cycles(shape, element_bytes), 0)
+    return max(_cycles(_words(offsets, element_bytes)) - _min_cycles(shape, element_bytes), 0)
 
 
-def _least_cycles(shape: Sequence[int], element_bytes: int) -> int:
+def _min_cycles(shape: Sequence[int], element_bytes: int) -> int:
     return -(-prod(shape) * element_bytes // _CYCLE_BYTES)
 
 
 def _may_be_matrices(blocked: Blocked, element_bytes: int) -> bool:
-    """Whether threads have two elements of 16 bits in a row, as instructions for whole matrices want them: PTX ISA,
-    "ldmatrix"."""
+    """Return True if threads have two elements of 16 bits in a row.
+
+    Instructions for whole matrices need that: PTX ISA, "ldmatrix".
+    """
     return element_bytes == 2 and blocked.elements[blocked.order[0]] == 2
 
 
 def _coordinates(blocked: Blocked, shape: Sequence[int]) -> list[_Offsets]:
-    """Of each dimension, by a thread's elements, lanes and warps."""
+    """Return the coordinates in each dimension, by a thread's elements, lanes and warps."""
     found = []
     for dim, size in enumerate(shape):
         elements, lanes, warps = blocked.elements[dim], blocked.lanes[dim], blocked.warps[dim]
@@ -117,9 +121,12 @@ def _coordinates(blocked: Blocked, shape: Sequence[int]) -> list[_Offsets]:
 
 
 def _words(offsets: _Offsets, element_bytes: int) -> _Offsets:
-    """Which words each instruction of a warp accesses: the elements that each thread has in a row, up to the widest
-    access. None of those that only repeat another one's."""
-    vector_bytes = MOST_ACCESS_BITS // 8
+    """Return the words that each instruction of a warp accesses.
+
+    An instruction accesses the elements that each thread has in a row, up to the widest access. Instructions that only
+    repeat another one's words are left out.
+    """
+    vector_bytes = MAX_ACCESS_BITS // 8
     while vector_bytes > element_bytes and not _is_in_rows(offsets, vector_bytes, element_bytes):
         vector_bytes //= 2
     starts = _starts(offsets, vector_bytes).transpose(0, 2, 1).reshape(-1, _LANES)
@@ -130,7 +137,7 @@ def _words(offsets: _Offsets, element_bytes: int) -> _Offsets:
 
 
 def _is_in_rows(offsets: _Offsets, vector_bytes: int, element_bytes: int) -> bool:
-    """Whether the elements of each thread fill rows of as many bytes, the same elements in all threads."""
+    """Return True if the elements of each thread fill rows of this many bytes, the same elements in all threads."""
     first = np.unique(offsets[:, 0, 0])
     rows, counts = np.unique(first // vector_bytes, return_counts=True)
     fills = len(rows) * vector_bytes == len(first) * element_bytes and len({*counts.tolist()}) == 1
@@ -138,13 +145,13 @@ def _is_in_rows(offsets: _Offsets, vector_bytes: int, element_bytes: int) -> boo
 
 
 def _starts(offsets: _Offsets, vector_bytes: int) -> _Offsets:
-    """Of the rows, by threads: where the first thread's begin, so do all others'."""
+    """Return the offsets of the rows, by threads: rows of all threads begin where those of the first do."""
     starts: _Offsets = offsets[offsets[:, 0, 0] % vector_bytes == 0]
     return starts
 
 
 def _cycles(words: _Offsets) -> int:
-    """At least, for rows of words in ascending order: those of an instruction each."""
+    """Return a lower bound of the cycles for rows of words in ascending order, one row for each instruction."""
     is_new = np.ones(words.shape, dtype=bool)
     is_new[:, 1:] = words[:, 1:] != words[:, :-1]
     bank = np.arange(len(words))[:, None] * BANKS + words % BANKS
@@ -153,10 +160,10 @@ def _cycles(words: _Offsets) -> int:
 
 
 def _offsets(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element_bytes: int) -> _Offsets | None:
-    """In bytes; None if the layout does not tell."""
+    """Return offsets in bytes; None if they do not follow from the layout."""
     if memory.startswith("#ttg.swizzled_shared"):
-        return _swizzled(memory, shape, at, element_bytes)
-    return _of_matrices(memory, shape, at, element_bytes) if memory.startswith("#ttg.nvmma_shared") else None
+        return _swizzled_offsets(memory, shape, at, element_bytes)
+    return _matrix_offsets(memory, shape, at, element_bytes) if memory.startswith("#ttg.nvmma_shared") else None
 
 
 _NUMBER = re.compile(r"\b(vec|perPhase|maxPhase|swizzlingByteWidth|elementBitWidth) = (\d+)")
@@ -165,19 +172,19 @@ _TRANSPOSED = "transposed = true"
 _CHUNK_BYTES = 16
 _WIDEST_BYTES = 128
 _WIDTHS_BYTES = (32, 64, _WIDEST_BYTES)
-# Split between CTAs, or with a layout of its own for 4 bits.
+# Layouts that are split between CTAs, or special ones for 4 bits.
 _OTHER = re.compile(r"\b(?:CTA|CGA)\w* = |fp4Padded = true")
 
 
 def _fastest_dimension(memory: str) -> int | None:
-    """Along which neighbours lie; None if the layout does not tell."""
+    """Return the dimension that is contiguous in memory; None if it does not follow from the layout."""
     if memory.startswith("#ttg.nvmma_shared"):
         return 0 if _TRANSPOSED in memory else 1
     order = _ORDER.search(memory)
     return int(order[1].split(",")[0]) if order else None
 
 
-def _swizzled(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element_bytes: int) -> _Offsets | None:
+def _swizzled_offsets(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element_bytes: int) -> _Offsets | None:
     numbers, order = {name: int(number) for name, number in _NUMBER.findall(memory)}, _ORDER.search(memory)
     if order is None or _OTHER.search(memory) or not all(numbers.get(name) for name in ("vec", "perPhase", "maxPhase")):
         return None
@@ -195,9 +202,11 @@ def _swizzled(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element
     return place * element_bytes
 
 
-def _of_matrices(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element_bytes: int) -> _Offsets | None:
-    """Rows of up to 128 bytes, whose chunks of 16 are exchanged from row to row: PTX ISA, "Shared Memory Matrix
-    Layout". Wider tensors lie in pieces behind each other."""
+def _matrix_offsets(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element_bytes: int) -> _Offsets | None:
+    """Return the offsets in rows of up to 128 bytes, whose chunks of 16 bytes are permuted from row to row.
+
+    Source: PTX ISA, "Shared Memory Matrix Layout". Wider tensors consist of pieces, one after the other.
+    """
     width_bytes = next((int(number) for name, number in _NUMBER.findall(memory) if name == "swizzlingByteWidth"), 0)
     if len(shape) != 2 or width_bytes not in _WIDTHS_BYTES or _OTHER.search(memory):
         return None

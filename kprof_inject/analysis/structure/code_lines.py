@@ -1,6 +1,6 @@
-"""Count the operations in which two modules differ, whatever a comparison looks for.
+"""Count the operations in which two modules differ, regardless of their kind.
 
-Locations, comments, records, and the names of values and layouts are no code and do not count.
+Locations, comments, records, and the names of values and layouts do not count as code.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ from kprof_inject.ttgir.nodes import Module
 
 @dataclass(frozen=True, slots=True)
 class DifferingLines:
-    """Lines of code that are not the same; none only if all are, and name the same values.
-
-    They have the numbers of ``Module.line_numbers``. ``count`` counts a line and the one that replaced it as one, and
-    all lines that differ in a layout alone as one if that has become another one throughout."""
+    """Lines of code that differ; there are none only if all lines are equal and name the same values."""
 
     count: int
+    """A line and the one that replaces it count as one, and so do all lines that differ only in a layout that became
+    another one throughout."""
     lines_a: tuple[int, ...]
+    """Numbers as in ``Module.line_numbers``."""
     lines_b: tuple[int, ...]
 
 
 def differing_lines(a: Module, b: Module) -> DifferingLines:
-    """Compare two modules. The result is the same from either side, and takes n log n steps for n lines."""
+    """Compare two modules, in n log n steps for n lines.
+
+    The result is the same from either side.
+    """
     lines_a, lines_b = _lines_of(with_current_names(a), with_current_names(b))
-    # Several alignments may be equally good: which is found must not depend on the direction.
+    # Several alignments may be equally good: the choice must not depend on the direction.
     if [line.text for line in lines_b] < [line.text for line in lines_a]:
-        found = _fewest(lines_b, lines_a)
+        found = _best_comparison(lines_b, lines_a)
         return DifferingLines(found.count, found.lines_b, found.lines_a)
-    return _fewest(lines_a, lines_b)
+    return _best_comparison(lines_a, lines_b)
 
 
 _Lines = Sequence[CodeLine]
@@ -49,9 +52,11 @@ def _lines_of(a: Module, b: Module) -> tuple[_Lines, _Lines]:
     return code_lines(a, list(pieces_of(a))), code_lines(b, list(pieces_of(b)))
 
 
-def _fewest(a: _Lines, b: _Lines) -> DifferingLines:
-    """Compare line by line and aligned, and return the result with fewer differences: where many lines have the same
-    text, one may be taken for another."""
+def _best_comparison(a: _Lines, b: _Lines) -> DifferingLines:
+    """Compare line by line and aligned, and return the result with fewer differences.
+
+    Where many lines have the same text, an alignment may pair the wrong ones.
+    """
     found = []
     if len(a) == len(b):
         found.append(_differing(a, b, (([one], [other]) for one, other in zip(a, b, strict=True))))
@@ -66,19 +71,19 @@ def _differing(a: _Lines, b: _Lines, parts: Iterable[tuple[_Lines, _Lines]]) -> 
     count = 0
     lines_a: list[int] = []
     lines_b: list[int] = []
-    for mine, theirs in parts:
-        if [line.text for line in mine] == [line.text for line in theirs]:
-            pairs = [*zip(mine, theirs, strict=True)]
-            # Not lazily: each pair is to be known.
+    for part_a, part_b in parts:
+        if [line.text for line in part_a] == [line.text for line in part_b]:
+            pairs = [*zip(part_a, part_b, strict=True)]
+            # Not lazily: both must see each pair.
             differ = [[values.differ(*pair), layouts.differ(*pair)] for pair in pairs]
             pairs = [pair for pair, found in zip(pairs, differ, strict=True) if any(found)]
             count += len(pairs)
-            mine, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+            part_a, part_b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         else:
-            count += max(len(mine), len(theirs))
-            values.forget(mine, theirs)
-        lines_a += [line.number for line in mine]
-        lines_b += [line.number for line in theirs]
+            count += max(len(part_a), len(part_b))
+            values.forget(part_a, part_b)
+        lines_a += [line.number for line in part_a]
+        lines_b += [line.number for line in part_b]
     # Lines that differ in a layout alone count together.
     count += len(layouts.changed)
     lines_a += [line.number for line, _ in layouts.lines]
@@ -87,7 +92,7 @@ def _differing(a: _Lines, b: _Lines, parts: Iterable[tuple[_Lines, _Lines]]) -> 
 
 
 def records_differ(a: Module, b: Module) -> bool:
-    """Whether one has other records than the other."""
+    """Return True if the modules have different records."""
     return list(map(str.strip, _records(a))) != list(map(str.strip, _records(b)))
 
 
@@ -96,21 +101,23 @@ def _records(module: Module) -> Iterator[str]:
 
 
 class _Values:
-    """Which value of A is which of B, as far as the lines say that were read."""
+    """Values of A and B that correspond, as far as the lines read so far show."""
 
     def __init__(self) -> None:
         self._b_of: dict[str, str] = {}
         self._a_of: dict[str, str] = {}
 
     def differ(self, a: CodeLine, b: CodeLine) -> bool:
-        """Return whether two lines of one text name different values. What nothing is known of yet is the same from
-        here on."""
-        # Other regions and functions give the same names again.
+        """Return True if two lines with the same text name different values.
+
+        Values seen for the first time are taken as the same from then on.
+        """
+        # Other regions and functions reuse names.
         self.forget([a], [b])
         pairs = list(zip(a.names, b.names, strict=True))
-        # Not lazily: each pair is to be known.
-        agree = [self._b_of.setdefault(mine, theirs) == theirs for mine, theirs in pairs]
-        agree += [self._a_of.setdefault(theirs, mine) == mine for mine, theirs in pairs]
+        # Not lazily: both must see each pair.
+        agree = [self._b_of.setdefault(name_a, name_b) == name_b for name_a, name_b in pairs]
+        agree += [self._a_of.setdefault(name_b, name_a) == name_a for name_a, name_b in pairs]
         return not all(agree)
 
     def forget(self, a: Sequence[CodeLine], b: Sequence[CodeLine]) -> None:
@@ -122,7 +129,7 @@ class _Values:
 
 @dataclass(slots=True)
 class _LineLayouts:
-    """The layouts of A alone that became layouts of B alone (``changed``), and the pairs of ``lines`` that use them."""
+    """Layouts only in A that became layouts only in B (``changed``), and the pairs of ``lines`` that use them."""
 
     only_a: frozenset[str]
     only_b: frozenset[str]
@@ -137,14 +144,17 @@ class _LineLayouts:
         return cls(in_a - in_b, in_b - in_a)
 
     def differ(self, a: CodeLine, b: CodeLine) -> bool:
-        """Return whether two lines of one text have different layouts, of which one has not become the other."""
+        """Return True if two lines with the same text have different layouts that are not such a change."""
         if len(a.layouts) != len(b.layouts):
             return True
         pairs = {pair for pair in zip(a.layouts, b.layouts, strict=True) if pair[0] != pair[1]}
-        for mine, theirs in pairs:
-            if mine not in self.only_a or theirs not in self.only_b:
+        for layout_a, layout_b in pairs:
+            if layout_a not in self.only_a or layout_b not in self.only_b:
                 return True
-            if self._b_of.setdefault(mine, theirs) != theirs or self._a_of.setdefault(theirs, mine) != mine:
+            if (
+                self._b_of.setdefault(layout_a, layout_b) != layout_b
+                or self._a_of.setdefault(layout_b, layout_a) != layout_a
+            ):
                 return True
         if pairs:
             self.changed |= pairs
@@ -154,12 +164,12 @@ class _LineLayouts:
 
 Pair = tuple[int, int]
 
-# Each round looks for unique elements between those of the round before. Real modules need three or four.
+# Each round looks for unique elements between those of the previous one. Real modules need three or four rounds.
 _MAX_ROUNDS = 12
 
 
 def aligned(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Pair]:
-    """Return the places of the elements that are matched, in order. Takes n log n steps.
+    """Return the places of the elements that are matched, in order, in n log n steps.
 
     Python's ``difflib`` takes time that grows with the square of the length. This is patience diff, as in Bazaar and
     Git ("git diff --patience"): elements that occur once on both sides are matched first, then those between them.
@@ -179,12 +189,12 @@ def aligned(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Pair]:
         gap = range(a_begin, a_end), range(b_begin, b_end)
         anchors = _longest_increasing(_unique(a, b, *gap)) if rounds < _MAX_ROUNDS else []
         if not anchors:
-            pairs += _longest_increasing(_in_turn(a, b, *gap))
+            pairs += _longest_increasing(_paired_in_order(a, b, *gap))
             continue
         pairs += anchors
         edges = [(a_begin - 1, b_begin - 1), *anchors, (a_end, b_end)]
-        for (a_before, b_before), (a_behind, b_behind) in pairwise(edges):
-            waiting.append((a_before + 1, a_behind, b_before + 1, b_behind, rounds + 1))
+        for (a_before, b_before), (a_after, b_after) in pairwise(edges):
+            waiting.append((a_before + 1, a_after, b_before + 1, b_after, rounds + 1))
     return sorted(pairs)
 
 
@@ -195,7 +205,7 @@ def _unique(a: Sequence[Hashable], b: Sequence[Hashable], in_a: range, in_b: ran
     return [(at, places[a[at]]) for at in in_a if times_a[a[at]] == 1 and a[at] in places]
 
 
-def _in_turn(a: Sequence[Hashable], b: Sequence[Hashable], in_a: range, in_b: range) -> list[Pair]:
+def _paired_in_order(a: Sequence[Hashable], b: Sequence[Hashable], in_a: range, in_b: range) -> list[Pair]:
     """Return the places of equal elements, the first with the first and so on."""
     places: dict[Hashable, list[int]] = {}
     for at in reversed(in_b):
@@ -204,9 +214,9 @@ def _in_turn(a: Sequence[Hashable], b: Sequence[Hashable], in_a: range, in_b: ra
 
 
 def _longest_increasing(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return as many pairs as increase on both sides; ``pairs`` increase on the first."""
-    last: list[int] = []  # of the chains of each length, the smallest second place that one ends with
-    ends: list[int] = []  # and the pair that has it
+    """Return the longest sequence of pairs that increases on both sides; ``pairs`` increase on the first."""
+    last: list[int] = []  # by the length of a chain, the smallest second place that ends one
+    ends: list[int] = []  # and the pair with this place
     before: list[int] = []
     for index, (_, place) in enumerate(pairs):
         length = bisect_left(last, place)

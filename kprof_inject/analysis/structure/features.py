@@ -1,8 +1,8 @@
-"""What a compiler made of each source line: how its loads reach the SM and how far ahead, which instruction its dots
-are, where layouts are converted, what goes through shared memory.
+"""Features of each source line in the compiled kernel: its loads, dots, layout conversions and shared memory.
 
-A pipelined operation stands in the text several times: in front of its loop, in it, and behind it. One feature stands
-for all of them, and has the facts of those that run most often: the ones in the innermost loop.
+They say how loads reach the SM and how far ahead, and which instruction a dot is. A pipelined operation occurs several
+times in the text: before its loop, in it, and after it. One feature represents all of them, with the facts of those
+that run most often: the ones in the innermost loop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kprof_inject.ttgir.types import PrintedType, factors_of, types_of
 
 
 class Kind(StrEnum):
-    """What a source line may do that costs time, in the order in which changes are told."""
+    """Things in a source line that may cost time, in the order in which changes are reported."""
 
     LOAD = "load"
     STORE = "store"
@@ -46,17 +46,20 @@ Fact = str | int
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """``operand`` is the type that it moves or computes, without its layout. ``facts`` are by their names in ``FACTS``;
-    what is not known is not there. ``operations`` are all of its occurrences; ``times`` is how many of them stand in
-    ``loop`` (the selector of the innermost loop, empty outside of any)."""
+    """A source line's work of one kind on one type of operand."""
 
     kind: Kind
     line: Line
     operand: str
+    """The type that it moves or computes, without its layout."""
     loop: str
+    """Selector of the innermost loop around it; empty outside of any."""
     times: int
+    """Number of ``operations`` in ``loop``."""
     facts: Mapping[str, Fact]
+    """Properties by their names (``WAY``, ``AHEAD`` and so on), without those that are unknown."""
     operations: tuple[Operation, ...] = field(compare=False)
+    """All its occurrences."""
 
 
 WAY, AHEAD, BITS, INSTRUCTION, PREDICATED = "way", "ahead", "bits", "instruction", "predicated"
@@ -102,7 +105,8 @@ _FENCE = "ttng.fence_async_shared"
 def features_of(module: Module, code_of: CodeOf, *, by_line: bool = True) -> list[Feature]:
     """Return the features of all functions of a module, in the order of the text.
 
-    Without ``by_line``, operations are identified by their places among those like them, not by their source lines."""
+    Without ``by_line``, operations are identified by their places among those like them, not by their source lines.
+    """
     found: list[Feature] = []
     for function in functions_of(module, LocationTable(module)):
         found += _FunctionFeatures(module, function, code_of, by_line).features()
@@ -110,7 +114,7 @@ def features_of(module: Module, code_of: CodeOf, *, by_line: bool = True) -> lis
 
 
 def kind_of(operation: Operation) -> Kind | None:
-    """What an operation does of these; None if none of them."""
+    """Return the kind of an operation; None if it has none of these."""
     traits, name = operation.traits, operation.name
     if traits.is_dot:
         return Kind.DOT
@@ -160,7 +164,7 @@ class _FunctionFeatures:
         self._by_line = by_line
         self._loops: dict[Operation | None, str] = {None: ""}
         self._loops |= {loop.operation: f"loop{loop.subscript}" for loop in function.loops()}
-        # A kernel may be renamed; a helper's name goes on with the types that it is called with.
+        # A kernel may be renamed; a helper's name continues with the types of its arguments.
         self._owner = "" if function.is_public else function.symbol.partition("__")[0]
 
     def features(self) -> Iterator[Feature]:
@@ -182,7 +186,9 @@ class _FunctionFeatures:
 
     def _places(self, found: Sequence[_FoundOperation]) -> dict[_FoundOperation, str]:
         """Return each operation's place: its innermost loop, and how many operations like it precede it there.
-        Operations peeled off a loop get, in turn, the places of those in it that they are copies of."""
+
+        Operations peeled off a loop get, in turn, the places of the ones in it that they are copies of.
+        """
         alike: dict[tuple[Kind, str], list[_FoundOperation]] = {}
         for one in found:
             alike.setdefault((one.kind, one.operand), []).append(one)
@@ -207,16 +213,16 @@ class _FunctionFeatures:
             if one in places:
                 originals.setdefault(self._facts(one), []).append(one)
                 in_loop.setdefault((self._facts(one), one.loop), []).append(places[one])
-        turns: Counter[tuple[str, Operation | None]] = Counter()
+        copies_seen: Counter[tuple[str, Operation | None]] = Counter()
         for one in copies:
             facts = self._facts(one)
             alike = originals.get(facts, [])
-            behind = bisect_right(alike, one.operation.start, key=lambda other: other.operation.start)
-            loop = alike[min(behind, len(alike) - 1)].loop if alike else None
+            following = bisect_right(alike, one.operation.start, key=lambda other: other.operation.start)
+            loop = alike[min(following, len(alike) - 1)].loop if alike else None
             there = in_loop.get((facts, loop), [])
-            turn = turns[self._loops[one.loop], loop]
-            turns[self._loops[one.loop], loop] += 1
-            yield one, there[turn % len(there)] if there else f"{self._loops[one.loop]}#{turn}"
+            number = copies_seen[self._loops[one.loop], loop]
+            copies_seen[self._loops[one.loop], loop] += 1
+            yield one, there[number % len(there)] if there else f"{self._loops[one.loop]}#{number}"
 
     def _depth(self, one: _FoundOperation) -> int:
         return 0 if one.loop is None else self._loops[one.loop].count(".") + 1
@@ -264,7 +270,8 @@ def _moved(kind: Kind, operation: Operation) -> PrintedType | None:
     """Return the type of what an operation moves or computes.
 
     The generic form also prints the types of offsets and masks: before the result's, and after those of the values to
-    store and of the memory to copy to."""
+    store and of the memory to copy to.
+    """
     types = types_of(operation)
     shaped = [one for one in types if one.shape] or list(types)
     if kind == Kind.LOAD:
@@ -287,8 +294,8 @@ def _access(kind: Kind, module: Module, operation: Operation) -> _MutableFacts:
         moved = _moved(kind, operation)
         first = moved if moved is not None and moved.kind == "tensor" else tensors[0]
         one = next((tensor for tensor in tensors if tensor.is_pointer), first)
-        told = {BITS: access_bits(one, module.aliases), LANES: lanes_dimension(one, module.aliases)}
-        facts |= {name: fact for name, fact in told.items() if fact is not None}
+        known = {BITS: access_bits(one, module.aliases), LANES: lanes_dimension(one, module.aliases)}
+        facts |= {name: fact for name, fact in known.items() if fact is not None}
     return facts
 
 
@@ -326,29 +333,34 @@ def _facts_of(kind: Kind, module: Module, operation: Operation) -> _MutableFacts
 
 
 CodeOf = Callable[[SourcePoint], str]
-"""What a source line says; empty if that is not known."""
+"""Returns the text of a source line; empty if it is unknown."""
 
-# Where USE_IR_LOC is set, Triton's locations are lines of its own dumps; so are those of what was printed without
-# locations and read again. They shift with every edit, and are different ones in each stage.
-_OF_COMPILER = (".ttir", ".ttgir", ".mlir")
+# If USE_IR_LOC is set, Triton's locations are lines of its own dumps; so are those of modules printed without locations
+# and read again. They change with every edit, and from stage to stage.
+_COMPILER_SUFFIXES = (".ttir", ".ttgir", ".mlir")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A source line, as it is called in a report, and its identity: its text and that of the lines that call it where
-    they are known, else their numbers."""
+    """A source line as named in a report, with its identity.
+
+    The identity is its text and that of the lines that call it, if known, else their numbers.
+    """
 
     source: SourcePoint | None
     identity: tuple[str, ...]
 
     @property
     def own(self) -> tuple[str, ...]:
-        """The same without the lines that call it: of a call over several lines, compilers name different ones."""
+        """Identity without the lines that call it.
+
+        For a call that spans several lines, compilers name different ones.
+        """
         return self.identity[:2]
 
 
 def has_source_lines(module: Module) -> bool:
-    """Return whether any operation's location is a line of the program."""
+    """Return True if any operation's location is a line of the program."""
     return any(
         _users_lines(function.source_of(operation))
         for function in functions_of(module, LocationTable(module))
@@ -357,7 +369,10 @@ def has_source_lines(module: Module) -> bool:
 
 
 def line_of(chain: Chain, owner: str, code_of: CodeOf, place: str | None) -> Line:
-    """Return the line of an operation in the function ``owner``. ``place`` is its identity, if the line is not."""
+    """Return the line of an operation in the function ``owner``.
+
+    ``place`` replaces the line as its identity, if given.
+    """
     users = _users_lines(chain)
     source = next(iter(users or chain), None)
     if place is not None:
@@ -366,7 +381,7 @@ def line_of(chain: Chain, owner: str, code_of: CodeOf, place: str | None) -> Lin
 
 
 def _users_lines(chain: Chain) -> Chain:
-    """Return the program's lines: without Triton's own library, whose lines are the same for all who call it."""
-    chain = tuple(point for point in chain if not point.file.endswith(_OF_COMPILER))
+    """Return the program's lines, without Triton's own library, whose lines are the same for all callers."""
+    chain = tuple(point for point in chain if not point.file.endswith(_COMPILER_SUFFIXES))
     own = next((depth for depth, point in enumerate(chain) if not is_library(point.file)), 0)
     return chain[own:]

@@ -1,4 +1,4 @@
-"""How many iterations ahead of its use a loop asks for what it loads."""
+"""Number of iterations by which a loop requests its loads ahead of their use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ _READ, _STORE = "ttg.local_load", "ttg.local_store"
 
 
 def iterations_ahead(loop: Operation, load: Operation, occurrences: Sequence[Operation]) -> int | None:
-    """0 if an iteration waits for what it asks for itself. None if that cannot be told: another partition waits for it.
+    """Return how many iterations before its use a load is issued.
 
-    Where copies are committed in groups, the loop's wait tells. Elsewhere it is how many iterations' loads stand in
-    front of the loop, for the compiler has peeled as many off; ``occurrences`` are all of the load's line."""
+    0 if an iteration waits for its own load; None if unknown, because another partition waits for it. If copies are
+    committed in groups, the loop's wait shows it. Otherwise it is the number of iterations whose loads precede the
+    loop, because the compiler has peeled them off; ``occurrences`` are all operations of the load's line.
+    """
     pipeline = pipeline_of(loop) if load.traits.starts_async else None
     if pipeline is not None and (waits := pipeline.waits_for(load)):
         return min(iterations + _is_for_the_next(wait, loop) for wait, iterations in waits)
@@ -27,8 +29,11 @@ def iterations_ahead(loop: Operation, load: Operation, occurrences: Sequence[Ope
 
 
 def is_used_at_once(loop: Operation, load: Operation) -> bool:
-    """Whether a dot of the iteration that loads takes what is made of it. Else a later iteration does, as where the
-    compiler has threads load into registers, and store these to shared memory behind the dots."""
+    """Return True if a dot in the same iteration depends on what is loaded.
+
+    Otherwise a later iteration uses it, for instance if threads load into registers and store to shared memory after
+    the dots.
+    """
     made = {*result_names(load)}
     for operation in (one for block in loop.regions[-1].blocks for one in block.operations if one.start > load.start):
         taken = [name for one in operation.walk() for name in operand_names(one)]
@@ -36,14 +41,16 @@ def is_used_at_once(loop: Operation, load: Operation) -> bool:
             continue
         if any(one.traits.is_dot for one in operation.walk()):
             return True
-        # A store gives its data to memory, which a later load may read.
+        # A store puts its data into memory, which a later load may read.
         made.update(taken if operation.name == _STORE else result_names(operation))
     return False
 
 
 def _is_for_the_next(wait: Operation, loop: Operation) -> bool:
-    """Whether all that is read behind a wait is used by the next iteration alone, as where the compiler reads a part of
-    the next tiles at an iteration's end."""
+    """Return True if only the next iteration uses what is read after a wait.
+
+    The compiler may read a part of the next tiles at the end of an iteration.
+    """
     body = [one for block in loop.regions[-1].blocks for one in block.operations]
     reads = [one for one in body if one.name == _READ and _result(wait) in operand_names(one)]
     results = {_result(one) for one in reads}
@@ -56,8 +63,10 @@ def _result(operation: Operation) -> str:
 
 
 def _is_peeled_off(loop: Operation, one: Operation) -> bool:
-    """Whether it stands in front of the loop, in the same block or under a condition there; and behind any loop that
-    comes before it."""
+    """Return True if an operation precedes the loop, in the same block or under a condition there.
+
+    It must also follow any loop before that one.
+    """
     block = loop.block
     if block is None or one.start >= loop.start:
         return False

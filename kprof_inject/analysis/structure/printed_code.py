@@ -1,4 +1,4 @@
-"""Turn a module's code into lines that can be compared, whatever names its values and layouts have."""
+"""Text of a module's operations for comparison, independent of the names of its values and layouts."""
 
 from __future__ import annotations
 
@@ -20,22 +20,26 @@ _RESULTS = re.compile(r"%[\w$.-]+(?::\d+)?(?:\s*,\s*%[\w$.-]+(?::\d+)?)*\s*=")
 _BOUND = re.compile(r"\s*=(?!=)")
 _TAKES_ARGUMENTS = re.compile(r"(?:tt\.)?func\b|\^|\}?\s*partition\d+\(")
 
-# Of what an attribute consists of, at most. Real layouts nest four deep; a file of a stranger may double at each level.
+# Bounds of an attribute's nesting and number of parts. Real layouts nest four deep; in a hostile file they may double
+# at each level.
 _MAX_DEPTH = 32
 _MAX_PARTS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
-    """An operation up to its first region, or the text between its regions or after them, which begins in line
-    ``number``. ``text`` is without names of values and layouts: these are in ``names``, the results and arguments among
-    them in ``given``, and the texts of the layouts in ``layouts``."""
+    """An operation up to its first region, or the text between its regions or after them."""
 
     number: int
+    """Number of its first line."""
     text: str
+    """Text without the names of values and layouts."""
     names: tuple[str, ...]
+    """Names of its values."""
     given: frozenset[str]
+    """Results and arguments among ``names``."""
     layouts: tuple[str, ...]
+    """Texts of its layouts."""
 
 
 def code_lines(module: Module, pieces: Sequence[tuple[int, str]]) -> list[CodeLine]:
@@ -46,7 +50,7 @@ def code_lines(module: Module, pieces: Sequence[tuple[int, str]]) -> list[CodeLi
 
 
 def printed_pieces(module: Module) -> Iterator[tuple[int, str]]:
-    """Yield the offset and the text of each operation but records, without what is in its regions."""
+    """Yield the offset and the text of each operation except records, without what is in its regions."""
     text = module.text
     waiting: list[Operation | tuple[int, str]] = list(reversed(module.operations))
     while waiting:
@@ -103,7 +107,7 @@ def without_locations(text: str) -> str:
 
 
 class _PrintedLayouts:
-    """The attributes of a module, by what stands in the text: a name, or all of one."""
+    """Attributes of a module by their text: a name, or a whole attribute."""
 
     def __init__(self, aliases: Mapping[str, str]) -> None:
         self._aliases = aliases
@@ -111,8 +115,10 @@ class _PrintedLayouts:
         self._depth = 0
 
     def take(self, text: str) -> tuple[str, tuple[str, ...]]:
-        """Return the text with a ``#`` for each attribute, and the attributes: each without those in it, and then
-        these."""
+        """Return the text with a ``#`` for each attribute, and the attributes.
+
+        Each is without the attributes in it, which follow it.
+        """
         found: list[str] = []
 
         def put_away(attribute: str) -> str:
@@ -124,7 +130,7 @@ class _PrintedLayouts:
     def _whole(self, attribute: str) -> tuple[str, ...]:
         if attribute not in self._known:
             body = self._aliases.get(attribute)
-            self._known[attribute] = (attribute,)  # one that refers to itself stays as it is
+            self._known[attribute] = (attribute,)  # an attribute that refers to itself is left unchanged
             if self._depth < _MAX_DEPTH:
                 self._depth += 1
                 own, inner = self.take(attribute[1:] if body is None else without_locations(body))
@@ -164,8 +170,8 @@ _FORMER = re.compile("|".join(rf"(?<![\w.]){re.escape(name)}" for name in _CURRE
 def with_current_names(module: Module) -> Module:
     """Return the module with today's names for what Triton has renamed; its lines keep their numbers.
 
-    Up to Triton 3.2 its GPU dialects were ``triton_gpu`` and ``triton_nvidia_gpu``, and up to 3.5 AMD's was ``amdgpu``;
-    ``!tt.memdesc``, ``#triton_gpu.shared`` and ``tt.experimental_descriptor_load`` are of the same age.
+    Up to Triton 3.2, its GPU dialects were ``triton_gpu`` and ``triton_nvidia_gpu``; up to 3.5, AMD's was ``amdgpu``.
+    ``!tt.memdesc``, ``#triton_gpu.shared`` and ``tt.experimental_descriptor_load`` date from the same time.
     """
     if not any(name in module.text for name in _CURRENT):
         return module

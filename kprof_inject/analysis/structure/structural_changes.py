@@ -1,6 +1,6 @@
-"""What a compiler made of a kernel in A and of the same kernel in B: which of the two differ, line by line.
+"""Compare what a compiler made of a kernel in A and in B, line by line.
 
-Lines are matched by what they say, so that an edited file, or another version of the compiler, is no change by itself.
+Lines are matched by their text, so that an edited file or another version of the compiler is not a change by itself.
 """
 
 from __future__ import annotations
@@ -39,25 +39,32 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class StructuralChange:
-    """One thing that is not the same. ``id`` is one word for programs; ``text`` says what changed, without the place.
-    ``kind`` and ``line`` are of what it is about, None if that is the whole kernel or a loop; ``line`` is B's if B has
-    one. ``operations_a`` and ``operations_b`` are those that it is about."""
+    """A difference between A and B."""
 
     id: str
+    """One word for programs."""
     text: str
+    """What changed, without the place."""
     kind: Kind | None = None
+    """Like ``line``, None if the change is about the whole kernel or a loop."""
     line: Line | None = None
+    """B's line, if B has one."""
     loop: str = ""
     operations_a: tuple[Operation, ...] = ()
+    """The operations concerned, as in ``operations_b``."""
     operations_b: tuple[Operation, ...] = ()
 
     @property
     def source(self) -> SourcePoint | None:
+        """The source line, if known."""
         return self.line.source if self.line else None
 
 
 def structural_changes(a: Module, b: Module, code_a: CodeOf, code_b: CodeOf) -> list[StructuralChange]:
-    """What changed from A to B: first of the kernels as a whole, then by kind, in the order of B's text."""
+    """Return what changed from A to B.
+
+    First the changes of the kernel as a whole, then by kind, in the order of B's text.
+    """
     a, b = with_current_names(a), with_current_names(b)
     whole = [StructuralChange(id_, text) for id_, text in module_changes(a, b)]
     by_line = has_source_lines(a) and has_source_lines(b)
@@ -66,15 +73,15 @@ def structural_changes(a: Module, b: Module, code_a: CodeOf, code_b: CodeOf) -> 
 
 
 def feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[StructuralChange]:
-    """The same of features alone."""
+    """Return what changed from A to B in features."""
     pairs, only_a, only_b = _matched(a, b)
     moved = [pair for pair in pairs if bool(pair[0].loop) != bool(pair[1].loop)]
     kept = [*_loop_changes(moved)]
     same = _totals(a) & _totals(b)
-    for mine, theirs in pairs:
-        if (mine, theirs) not in moved and (theirs.times == mine.times or not _is_in(same, theirs)):
-            kept += _count_changes(mine, theirs)
-        kept += _fact_changes(mine, theirs)
+    for feature_a, feature_b in pairs:
+        if (feature_a, feature_b) not in moved and (feature_b.times == feature_a.times or not _is_in(same, feature_b)):
+            kept += _count_changes(feature_a, feature_b)
+        kept += _fact_changes(feature_a, feature_b)
     kept += [_appeared(feature) for feature in only_b if not _is_in(same, feature)]
     kept += [_gone(feature) for feature in only_a if not _is_in(same, feature)]
     return [change for change in kept if not _follows(change, kept)]
@@ -84,7 +91,7 @@ _Total = tuple[Kind, str, str, int]
 
 
 def _totals(features: Sequence[Feature]) -> set[_Total]:
-    """How often a loop does what, whatever lines that is said to come from."""
+    """Return how often each loop does what, regardless of source lines."""
     times: Counter[tuple[Kind, str, str]] = Counter()
     for one in features:
         times[one.kind, one.loop, one.operand] += one.times
@@ -96,7 +103,7 @@ def _is_in(totals: set[_Total], feature: Feature) -> bool:
 
 
 def _follows(change: StructuralChange, changes: Sequence[StructuralChange]) -> bool:
-    """Whether it only shows what another change brings: shared memory is passed through for a load or a dot."""
+    """Return True if another change causes this one: loads and dots pass data through shared memory."""
     causes = {(other.id, other.kind, other.loop) for other in changes}
     return change.kind == Kind.SHARED and not causes.isdisjoint(
         {(WAY, Kind.LOAD, change.loop), (_COUNT, Kind.DOT, change.loop)}
@@ -111,7 +118,7 @@ _EXACT: tuple[Callable[[Feature], Hashable], ...] = (
     lambda one: (one.kind, one.loop, one.operand),
     lambda one: (one.kind, one.operand),
 )
-# The compiler moves these from line to line: what counts is how many a loop has.
+# The compiler moves these from line to line, so only their number in a loop matters.
 _MOVABLE: tuple[Callable[[Feature], Hashable], ...] = (
     lambda one: (one.kind, one.line.identity, one.operand),
     lambda one: (one.kind, one.line.own, one.loop, one.operand),
@@ -126,7 +133,7 @@ _KEYS = dict.fromkeys((Kind.CONVERSION, Kind.SHARED, Kind.FENCE), _MOVABLE)
 def _matched(
     a: Sequence[Feature], b: Sequence[Feature]
 ) -> tuple[list[tuple[Feature, Feature]], list[Feature], list[Feature]]:
-    """The pairs in B's order, and what is of one side alone."""
+    """Return pairs of features in B's order, and those only in A and only in B."""
     pairs: list[tuple[Feature, Feature]] = []
     only_a: list[Feature] = []
     only_b: list[Feature] = []
@@ -147,11 +154,11 @@ def _matched(
 def _alike(
     a: Sequence[Feature], b: Sequence[Feature], key: Callable[[Feature], Hashable]
 ) -> Iterator[tuple[Feature, Feature]]:
-    """Those of which the keys are equal, in their order, where both sides have as many."""
+    """Yield pairs of features with equal keys, in order, if both sides have the same number of them."""
     groups_a, groups_b = _grouped(a, key), _grouped(b, key)
-    for value, mine in groups_a.items():
-        if len(mine) == len(groups_b.get(value, ())):
-            yield from zip(mine, groups_b[value], strict=True)
+    for value, group_a in groups_a.items():
+        if len(group_a) == len(groups_b.get(value, ())):
+            yield from zip(group_a, groups_b[value], strict=True)
 
 
 def _grouped(found: Iterable[_T], key: Callable[[_T], Hashable]) -> dict[Hashable, list[_T]]:
@@ -165,9 +172,9 @@ _COUNT = "count"
 
 
 def _loop_changes(moved: Sequence[tuple[Feature, Feature]]) -> Iterator[StructuralChange]:
-    """One change for all that a loop gained or lost together, as where the compiler unrolls it."""
+    """Yield one change for everything that a loop gained or lost together, for instance if the compiler unrolls it."""
     for loop, pairs in _grouped(moved, lambda pair: pair[1].loop or pair[0].loop).items():
-        counts = Counter(str(theirs.kind) for _, theirs in pairs)
+        counts = Counter(str(feature_b.kind) for _, feature_b in pairs)
         parts = ", ".join(counted(count, kind) for kind, count in counts.items())
         into = bool(pairs[0][1].loop)
         yield StructuralChange(
@@ -175,8 +182,8 @@ def _loop_changes(moved: Sequence[tuple[Feature, Feature]]) -> Iterator[Structur
             f"now in {loop}: {parts}" if into else f"no longer in {loop}: {parts}",
             line=pairs[0][1].line,
             loop=str(loop) if into else "",
-            operations_a=tuple(one for mine, _ in pairs for one in mine.operations),
-            operations_b=tuple(one for _, theirs in pairs for one in theirs.operations),
+            operations_a=tuple(one for feature_a, _ in pairs for one in feature_a.operations),
+            operations_b=tuple(one for _, feature_b in pairs for one in feature_b.operations),
         )
 
 
@@ -188,15 +195,18 @@ def _count_changes(a: Feature, b: Feature) -> Iterator[StructuralChange]:
 
 
 def _fact_changes(a: Feature, b: Feature) -> Iterator[StructuralChange]:
-    for name, told in _TOLD.items():
+    for name, message in _MESSAGES.items():
         before, after = a.facts.get(name), b.facts.get(name)
         known = name == PREDICATED or (before is not None and after is not None)
         if known and before != after and not _says_less(before, after):
-            yield _change(name, told(before, after), a, b)
+            yield _change(name, message(before, after), a, b)
 
 
 def _says_less(before: Fact | None, after: Fact | None) -> bool:
-    """Older versions print fewer sizes of an instruction: ``mfma 32x32`` may be ``mfma 32x32x8``."""
+    """Return True if one instruction only lacks sizes that the other has.
+
+    Older versions print fewer: ``mfma 32x32`` may be ``mfma 32x32x8``.
+    """
     if not (isinstance(before, str) and isinstance(after, str)):
         return False
     return before.startswith(f"{after}x") or after.startswith(f"{before}x")
@@ -224,7 +234,7 @@ def _predicated(before: Fact | None, after: Fact | None) -> str:
     return "now under a condition" if after else "no longer under a condition"
 
 
-_TOLD: dict[str, Callable[[Fact | None, Fact | None], str]] = {
+_MESSAGES: dict[str, Callable[[Fact | None, Fact | None], str]] = {
     AHEAD: _ahead,
     WAY: lambda before, after: f"{before} → {after}",
     ADDRESSES: lambda before, after: f"{before} → {after}",
@@ -253,25 +263,25 @@ _ATTRIBUTES = {
     "CTAs in a cluster": ("num_ctas", "ttg.num-ctas"),
     "threads in a warp": ("warp_size", "ttg.threads-per-warp"),
 }
-"""By what it is called: the word for programs, and the attribute."""
-_MOST_REGISTERS = "ttg.maxnreg"
-"""Of the program's option ``maxnreg``; missing if there is no limit."""
+"""Labels in messages, with the word for programs and the attribute."""
+_MAX_REGISTERS = "ttg.maxnreg"
+"""Attribute for the program's option ``maxnreg``; missing if there is no limit."""
 _TARGET = re.compile(r'ttg\.target"?\s*=\s*"([^"]*)"')
 
 
 def module_changes(a: Module, b: Module) -> Iterator[tuple[str, str]]:
-    """A word for programs, and a sentence, for each that differs."""
+    """Yield a word for programs, and a sentence, for each attribute of the module that differs."""
     text_a, text_b = _attributes(a), _attributes(b)
     target_a, target_b = (_TARGET.search(text) for text in (text_a, text_b))
     if target_a and target_b and target_a[1] != target_b[1]:
         yield "target", f"compiled for {target_a[1]} → {target_b[1]}"
-    for called, (word, name) in _ATTRIBUTES.items():
+    for label, (word, name) in _ATTRIBUTES.items():
         before, after = _number(text_a, name), _number(text_b, name)
         if before is not None and after is not None and before != after:
-            yield word, f"{before} → {after} {called}"
-    most_a, most_b = (_number(text, _MOST_REGISTERS) for text in (text_a, text_b))
-    if most_a != most_b:
-        yield "maxnreg", f"registers per thread limited to {_limit(most_a)} → {_limit(most_b)}"
+            yield word, f"{before} → {after} {label}"
+    max_a, max_b = (_number(text, _MAX_REGISTERS) for text in (text_a, text_b))
+    if max_a != max_b:
+        yield "maxnreg", f"registers per thread limited to {_limit(max_a)} → {_limit(max_b)}"
     partitions_a, partitions_b = _partitions(a), _partitions(b)
     if partitions_a != partitions_b:
         yield "partitions", f"partitions: {', '.join(partitions_a) or 'none'} → {', '.join(partitions_b) or 'none'}"
@@ -282,7 +292,7 @@ def _limit(registers: int | None) -> str:
 
 
 def _attributes(module: Module) -> str:
-    # The generic form has them behind the region.
+    # The generic form prints them after the region.
     return next((f"{one.tail} {one.closing}" for one in module.operations if one.name in MODULES), "")
 
 

@@ -1,7 +1,8 @@
-"""What a tensor's layout tells: how wide one thread's accesses are, and which instruction a dot becomes.
+"""Facts from a tensor's layout: the width of a thread's accesses, and the instruction of a dot.
 
-Layout attributes as Triton prints them (``TritonGPUAttrDefs.td``): ``#ttg.blocked`` with ``sizePerThread`` and
-``order``, ``#ttg.linear`` with the bases of its registers, ``#ttg.slice`` of another, and those of dots' instructions.
+Layout attributes are as Triton prints them (``TritonGPUAttrDefs.td``): ``#ttg.blocked`` with ``sizePerThread`` and
+``order``, ``#ttg.linear`` with the bases of its registers, ``#ttg.slice`` of another layout, and the layouts of dots'
+instructions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from math import prod
 from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.types import PrintedType, bits_of, closing_bracket
 
-MOST_ACCESS_BITS = 128
+MAX_ACCESS_BITS = 128
 """The widest access of one thread: PTX ISA, "ld.global" with ``.v4.b32``; AMD CDNA3 ISA, ``global_load_dwordx4``."""
 
 _MAX_ELEMENTS = 1 << 20  # of a tensor: TRITON_MAX_TENSOR_NUMEL in triton/language/core.py
@@ -37,7 +38,7 @@ _SHAPE = re.compile(rf"\binstrShape = {_NUMBERS}")
 
 
 def layout_of(printed: PrintedType, aliases: Mapping[str, str]) -> str:
-    """The layout attribute of a tensor, its alias looked up; empty if it was printed without one."""
+    """Return the layout attribute of a tensor, with its alias resolved; empty if it was printed without one."""
     found = _ALIAS.search(printed.rest)
     if not found:
         return ""
@@ -50,8 +51,10 @@ def layout_of(printed: PrintedType, aliases: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A layout of tiles, one behind the other in each dimension: a thread's ``elements``, its warp's ``lanes``, and
-    the ``warps``. ``order`` has the dimension that varies fastest first."""
+    """A layout of tiles, one after the other in each dimension.
+
+    ``elements`` are a thread's, ``lanes`` its warp's; ``order`` has the dimension that varies fastest first.
+    """
 
     elements: tuple[int, ...]
     lanes: tuple[int, ...]
@@ -60,11 +63,15 @@ class Blocked:
 
     @property
     def rank(self) -> int:
+        """Number of dimensions."""
         return len(self.elements)
 
 
 def blocked_of(layout: str) -> Blocked | None:
-    """None of another layout, of one that is split between CTAs, and of one whose numbers are of no tiles."""
+    """Return a blocked layout.
+
+    None for other layouts, for one that is split between CTAs, and for one whose numbers do not describe tiles.
+    """
     found = [pattern.search(layout) for pattern in (_PER_THREAD, _PER_WARP, _WARPS, _ORDER)]
     if not layout.startswith("#ttg.blocked") or _SPLIT.search(layout):
         return None
@@ -81,15 +88,17 @@ def blocked_of(layout: str) -> Blocked | None:
 
 @if_misfit(None)
 def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
-    """How many bits of global memory a thread accesses at once, where a tensor (of pointers, or of what they lead to)
-    is spread by this layout; None if the layout does not tell. The addresses may allow less."""
+    """Return how many bits of global memory a thread accesses at once; None if unknown.
+
+    The tensor, of pointers or of what they point to, is distributed by this layout. The addresses may allow less.
+    """
     elements = _in_a_row(layout_of(printed, aliases), aliases)
     bits = bits_of(printed.pointee)
-    return min(elements * bits, MOST_ACCESS_BITS) if elements and bits else None
+    return min(elements * bits, MAX_ACCESS_BITS) if elements and bits else None
 
 
 def _in_a_row(layout: str, aliases: Mapping[str, str]) -> int | None:
-    """How many neighbouring elements a thread has, along the dimension that varies fastest in it."""
+    """Return how many contiguous elements a thread has, along the dimension that varies fastest in it."""
     if sliced := _SLICE.match(layout):
         parent = aliases.get(sliced[2], sliced[2])
         return _blocked_in_a_row(parent, without=int(sliced[1]))
@@ -108,7 +117,7 @@ def _blocked_in_a_row(layout: str, without: int | None) -> int | None:
 
 
 def _linear_in_a_row(layout: str) -> int | None:
-    """Of each dimension, register bases 1, 2, 4 and so on are neighbours."""
+    """Return the longest run of neighbours: in each dimension, register bases 1, 2, 4 and so on are neighbours."""
     bases = _REGISTER_BASES.search(layout)
     if bases is None:
         return None
@@ -125,8 +134,10 @@ def _linear_in_a_row(layout: str) -> int | None:
 
 @if_misfit(None)
 def lanes_dimension(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
-    """Along which dimension of a tensor the neighbouring threads of a warp lie: the addresses that a warp accesses at
-    once. None if it has no second dimension, or the layout does not tell."""
+    """Return the dimension of a tensor along which neighbouring threads of a warp access it at once.
+
+    None if there is no second dimension, or if it does not follow from the layout.
+    """
     layout = layout_of(printed, aliases)
     if sum(size > 1 for size in printed.shape) < 2:
         return None
@@ -141,8 +152,10 @@ def lanes_dimension(printed: PrintedType, aliases: Mapping[str, str]) -> int | N
 
 @if_misfit(None)
 def lanes_and_warps_along(printed: PrintedType, dim: int, aliases: Mapping[str, str]) -> tuple[int, int] | None:
-    """How many lanes of a warp, and how many warps, have elements that differ along a dimension alone. None if the
-    layout does not tell."""
+    """Return how many lanes of a warp, and how many warps, have elements that differ only along a dimension.
+
+    None if it does not follow from the layout.
+    """
     layout, size = layout_of(printed, aliases), printed.shape[dim]
     if sliced := _SLICE.match(layout):
         layout, dim = aliases.get(sliced[2], sliced[2]), dim + (dim >= int(sliced[1]))
@@ -155,7 +168,7 @@ def lanes_and_warps_along(printed: PrintedType, dim: int, aliases: Mapping[str, 
 
 
 def _threads_along(layout: str, dim: int) -> tuple[int, int, int] | None:
-    """Neighbouring elements of a thread, lanes, and warps."""
+    """Return the number of contiguous elements of a thread, of lanes, and of warps."""
     per_thread, per_warp, warps = (pattern.search(layout) for pattern in (_PER_THREAD, _PER_WARP, _WARPS))
     if layout.startswith("#ttg.blocked") and per_thread and per_warp and warps:
         return _number(per_thread[1], dim), _number(per_warp[1], dim), _number(warps[1], dim)
@@ -173,13 +186,15 @@ def _number(numbers: str, place: int) -> int:
 
 _NAMES = {"amd_mfma": "mfma", "amd_wmma": "wmma"}
 _WARP_GROUPS = 3
-# An instruction of a warp group takes four warps' rows.
+# An instruction of a warp group computes the rows of four warps.
 _WARPS_IN_GROUP = 4
 
 
 def dot_instruction(layout: str) -> str:
-    """The instruction that a dot with this result becomes: ``wgmma m64n128k16``, ``mma m16n8``, ``mfma 32x32x8``;
-    ``fma`` without tensor cores, and empty if the layout does not tell."""
+    """Return the instruction that a dot with this result becomes, such as ``wgmma m64n128k16`` or ``mfma 32x32x8``.
+
+    ``fma`` without tensor cores; empty if it does not follow from the layout.
+    """
     found = _INSTRUCTION.match(layout)
     if not found:
         return "fma" if layout.startswith(("#ttg.blocked", "#ttg.linear")) else ""

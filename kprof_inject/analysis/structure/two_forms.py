@@ -1,9 +1,9 @@
-"""The code of two modules of which one is printed in MLIR's generic form and the other is not, in terms of both.
+"""Code of two modules in terms of both, if only one of them is printed in MLIR's generic form.
 
-The generic form prints all operands, types and attributes of an operation. The custom form leaves out what has its
-default or follows from the rest, and has words for what the generic form numbers. So a line has what both print: the
-operation's name, its operands, strings, symbols and blocks; of its attributes those that the custom form puts in braces
-or the tables here have words for; and the types of constants, arguments and results where the custom form has an arrow.
+The generic form prints all operands, types and attributes of an operation. The custom form omits defaults and what
+follows from the rest, and has words for what the generic form numbers. So a line has what both print: the operation's
+name, its operands, strings, symbols and blocks; those attributes that the custom form puts in braces or the tables here
+have words for; and the types of constants, arguments and results if the custom form has an arrow.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _ARROW = re.compile(r"->| to ")
 _ARGUMENT_TYPE = re.compile(r"%[\w$.-]+: ([^\s,)]+)")
 _ARGUMENT_ATTRIBUTE = re.compile(r"\btt\.\w+ = [^,}\]]+")
 
-# The custom form leaves some of these out, and prints others.
+# Values that count as absent: the custom form omits some of them and prints others.
 _AS_GOOD_AS_NONE = frozenset({"-", "0", "false", "none", "ieee", "array<i32>"})
 
-# Attributes that are compared though a module in the custom form may not have them, as it does not have what is true.
-_BESIDES = ("boundaryCheck", "maxNumImpreciseAcc")
+# Attributes that are compared even if a module in the custom form does not have them, as it omits what is true.
+_ALWAYS_COMPARED = ("boundaryCheck", "maxNumImpreciseAcc")
 _DEFAULTS = {"contiguity": "1", "lhs_k_pack": "true", "rhs_k_pack": "true"}
 
-# The words of the custom form for the numbers of attributes, from 0 on: TritonAttrDefs.td, ArithBase.td.
+# Words of the custom form for the numbers of attributes, from 0 on: TritonAttrDefs.td, ArithBase.td.
 _ENUMERATIONS = {
     "axis": "x y z",
     "atomic_rmw_op": "- and or xor add fadd max min umax umin exch",
@@ -71,7 +71,7 @@ _PREDICATES = {
 }
 _GENERIC_NAME = {"cacheModifier": "cache", "evictionPolicy": "evict", "lhs": "a_elem_type", "rhs": "b_elem_type"}
 _GENERIC_FLAGS = {"fastmath": "fastmath", "overflow": "overflowFlags"}
-# What an operation's first words are.
+# Meaning of an operation's first words.
 _LEADING = {
     "tt.get_program_id": ("axis",),
     "tt.get_num_programs": ("axis",),
@@ -81,7 +81,7 @@ _LEADING = {
     "amdg.buffer_atomic_cas": ("sem", "scope"),
     **dict.fromkeys(_PREDICATES, ("predicate",)),
 }
-# The attribute of which the custom form prints the numbers alone.
+# The attribute of which the custom form prints only the numbers.
 _NUMBERS = {
     "ttg.memdesc_subslice": "offsets",
     "ttng.arrive_barrier": "count",
@@ -93,14 +93,15 @@ _NUMBERS = {
 
 
 def is_generic(module: Module) -> bool:
-    """Return whether a module is printed in the generic form."""
+    """Return True if a module is printed in the generic form."""
     return any(one.name in MODULES and one.tail.startswith("(") for one in module.operations)
 
 
 class TwoForms:
-    """What to take of a module in the custom form, and of one in the generic form, so that they can be compared."""
+    """The comparable parts of two modules, one in the custom and one in the generic form."""
 
     def __init__(self, custom: Module, generic: Module) -> None:
+        """Determine from both modules what is comparable."""
         self._in_braces: dict[str, set[str]] = {}
         self._with_strings: set[str] = set()
         with_type: set[str] = set()
@@ -114,9 +115,10 @@ class TwoForms:
         self._with_type = {one.name for one in generic.walk() if one.name in with_type and _gives_type(one)}
 
     def pieces(self, module: Module) -> Iterator[tuple[int, str]]:
-        """Yield what is comparable of each operation, and of where its regions begin and end, with its offset.
+        """Yield the comparable parts of each operation, and of where its regions begin and end, with their offsets.
 
-        The custom form leaves out empty regions, ``scf.yield`` of nothing, and what holds the partitions."""
+        The custom form omits empty regions, ``scf.yield`` of nothing, and the operation that holds the partitions.
+        """
         waiting: list[Operation | tuple[int, str]] = list(reversed(module.operations))
         while waiting:
             one = waiting.pop()
@@ -142,11 +144,11 @@ class TwoForms:
         operands = [*_VALUE.findall(_BOUND.sub("", parts.head)), *passed]
         if parts.is_generic and one.name in _REORDERED:
             operands = _REORDERED[one.name](parts.groups(operands))
-        attributes = {
-            name: value
-            for name, value in parts.attributes.items()
-            if name not in ("value", *_ENUMERATIONS) and (name in in_braces or name in _BESIDES or value == "true")
-        }
+        attributes: dict[str, str] = {}
+        for name, value in parts.attributes.items():
+            is_comparable = name in in_braces or name in _ALWAYS_COMPARED or value == "true"
+            if is_comparable and name not in ("value", *_ENUMERATIONS):
+                attributes[name] = value
         attributes |= _in_words(one.name, parts)
         words = sorted(f"{name} = {value}" for name, value in attributes.items() if not _is_default(name, value))
         words += [*_BLOCK.findall(parts.head), *_SYMBOL.findall(one.tail)]
@@ -170,7 +172,7 @@ def _is_default(name: str, value: str) -> bool:
 
 
 def _flat_names(text: str) -> str:
-    """Return the text with names that have no ``#``: one form prints several results as ``%x:2``, the other each."""
+    """Return the text without ``#`` in names: one form prints several results as ``%x:2``, the other each one."""
     return _STRING_OR_VALUE.sub(
         lambda found: found[0].replace("#", ".") if found[0].startswith("%") else found[0], text
     )
@@ -192,8 +194,11 @@ def _warps_of_partitions(module: Module, one: Operation) -> str:
 
 
 def _regions_of(one: Operation) -> tuple[list[Region], list[str]]:
-    """Return an operation's regions in the order of the generic form, and the operands of what holds some of them."""
-    # The printer of scf.index_switch puts its default, which is the first region, behind the cases.
+    """Return an operation's regions in the order of the generic form, and the operands of an operation within.
+
+    Of a warp specialization, these are the operands of the operation that holds the partitions.
+    """
+    # The printer of scf.index_switch puts its default, which is the first region, after the cases.
     regions = sorted(one.regions, key=lambda region: region.clause != "default")
     passed: list[str] = []
     if one.name == WARP_SPECIALIZE and len(regions) > 1:
@@ -219,13 +224,15 @@ def _arguments(module: Module, region: Region, number: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The text of an operation, without its regions: the attributes in braces, and the ``head``, which is the rest. Its
-    strings are in ``strings``, and empty in it."""
+    """Text of an operation without its regions."""
 
     is_generic: bool
     head: str
+    """The text without the attributes in braces, with empty strings."""
     attributes: dict[str, str]
+    """The attributes in braces."""
     strings: list[str]
+    """The strings in ``head``."""
 
     @classmethod
     def of(cls, one: Operation) -> _Parts:
@@ -234,7 +241,7 @@ class _Parts:
             printed = f"{printed.rstrip().removesuffix('{').removesuffix('(')} {one.closing.lstrip('})')}"
         strings: list[str] = []
 
-        # They may hold brackets.
+        # Strings may contain brackets.
         def put_away(found: re.Match[str]) -> str:
             strings.append(found[0])
             return f'"{len(strings) - 1}"'
@@ -323,7 +330,7 @@ def _flat(*groups: Sequence[str]) -> list[str]:
 
 
 def _with_barriers(groups: _Groups) -> list[str]:
-    """Of dots of the fifth generation, each barrier is printed with its predicate."""
+    """Return the operands of a fifth-generation dot, in which each barrier is printed with its predicate."""
     *others, barriers, predicates = groups
     return _flat(*others, *zip(barriers, predicates, strict=False))
 
@@ -340,4 +347,4 @@ _REORDERED: Mapping[str, Callable[[_Groups], list[str]]] = {
     "ttng.tc_gen5_mma": _with_barriers,
     "ttng.tc_gen5_mma_scaled": _with_barriers,
 }
-"""Of the operations whose operands the custom form prints in another order than the generic one: that order."""
+"""The order of the custom form, for operations whose operands it prints in another order than the generic form."""
