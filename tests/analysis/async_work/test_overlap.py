@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from async_launches import COMMIT, COPIES, LAST, WAIT, in_order, launched
 from buffers import Scope
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scratch import scratch_folder
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.async_work.overlap import Together, together
@@ -66,7 +66,7 @@ def test_it_is_what_counting_each_nanosecond_gives(a: list[Span], b: list[Span])
         return {(sm, at) for sm, _, begin, long in spans for at in range(begin, begin + long)}
 
     rows = [(scope, warp, sm, begin, long) for scope, spans in enumerate((a, b)) for sm, warp, begin, long in spans]
-    with TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         found = together(ran(Path(folder), *rows), None, [0], [1])
     if not (moments(a) and moments(b)):
         assert found is None
