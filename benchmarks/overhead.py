@@ -31,9 +31,9 @@ from triton.runtime import _allocation
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.ring_sizes import mode_of_kernel
 from kprof_inject.pipeline.insertion import insert_module, view_of
-from kprof_inject.runtime.compiler_process import without_false_alarms
-from kprof_inject.runtime.instrumentation import instrumented, shared_bytes_of
-from kprof_inject.select.record_bound import most_records
+from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
+from kprof_inject.runtime.compiling.instrumentation import instrumented, shared_bytes_of
+from kprof_inject.select.record_bound import max_records
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.style import Style
 
@@ -142,14 +142,14 @@ def compiled(launch: Seen, form: Form, folder: Path) -> Any:
     text, around = launch.kernel.asm["ttgir"], nullcontext()
     if form.selectors:
         view = view_of(text, "kernel.ttgir", {})
-        done = insert_module(view, parse_selectors(form.selectors), Style.of("never", form.iter_records))
+        done = insert_module(view, parse_selectors(form.selectors), Style.from_words("never", form.iter_records))
         mode = mode_of_kernel(
             form.mode,
             metadata.shared,
             metadata.num_warps,
             launch.kernel.n_regs,
             f"cuda:{metadata.target.arch}",
-            most_records(view, done.plan),
+            max_records(view, done.plan),
         )
         text, around = done.text, instrumented(metadata.target, mode, shared_bytes_of(metadata.target))
     path = Path(tempfile.mkdtemp(dir=folder), "kernel.ttgir")

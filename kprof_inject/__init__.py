@@ -35,5 +35,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The API, and nothing else."""
+    """List only the names of the API."""
     return sorted([*_PLACES, "__version__"])

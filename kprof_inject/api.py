@@ -1,4 +1,4 @@
-"""``kprof_inject.profile``: the whole way in one process, for notebooks and test suites."""
+"""``kprof_inject.profile``: dump, insert, run and decode in one process, for notebooks and test suites."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
 from kprof_inject.quantities import listed
 from kprof_inject.results import Results
-from kprof_inject.runtime.launching.launches import LaunchChoice, LaunchFilter, ReplayChoice, parse_launches
+from kprof_inject.runtime.launch.launch_choice import LaunchChoice, LaunchFilter, ReplayChoice, parse_launches
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class _Arguments(Struct, frozen=True):
-    """Those of ``profile`` that have no reader of their own: of which kinds they are, and in which bounds."""
+    """Types and bounds of the arguments of ``profile`` that have no parser of their own."""
 
     kernel: str
     mode: ModeRecord
@@ -47,13 +47,13 @@ class _Arguments(Struct, frozen=True):
     replay: Count | None
 
 
-_MOST_NAMES = 12
+_MAX_NAMES = 12
 
 _in_use = threading.Lock()
-"""Held while a profile runs: there is one compiler in a process."""
+"""Held while a profile runs, because a process has only one compiler."""
 
 _entered_for = ""
-"""The environment variable that a profile of this process was entered for; that one ends with the process."""
+"""The environment variable that started a profile of this process; that profile ends with the process."""
 
 
 def _in_use_error() -> KprofError:
@@ -66,15 +66,16 @@ def _in_use_error() -> KprofError:
 
 
 class Profile(Results):
-    """Records the kernels that are launched between ``with`` and its end, each when it is first compiled there.
+    """A profile of the kernels that are launched in a ``with`` block, each recorded from its first compilation there.
 
-    What was launched so far can be read at any time, in the context and after it. Kernels that Inductor compiled before
-    the context stay as they are.
+    The launches so far can be read at any time, in the block and after it. Kernels that Inductor compiled before the
+    block are not recorded.
     """
 
     def __init__(
         self, session: Session, launches: LaunchFilter, selectors: Sequence[Selector], style: Style, folder: Path
     ) -> None:
+        """Prepare a profile; ``profile`` and ``profile_as`` do this."""
         super().__init__()
         self._session = session
         self._launches = launches
@@ -86,6 +87,7 @@ class Profile(Results):
         self._enabled = True
 
     def __enter__(self) -> Profile:
+        """Start to record. Raises ``KprofError`` if another profile, or kprof-inject itself, runs in this process."""
         if os.environ.get(SESSION_VARIABLE):
             raise KprofError(
                 "kprof-inject is already running this program",
@@ -108,7 +110,7 @@ class Profile(Results):
         return self
 
     def entered_for(self, variable: str) -> Profile:
-        """Enter it for an environment variable that asks for that: whoever cannot enter another is told."""
+        """Start to record for an environment variable, which the error for any further profile names."""
         global _entered_for
         self.__enter__()
         _entered_for = variable
@@ -117,6 +119,7 @@ class Profile(Results):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Stop recording."""
         try:
             self._collect()
         finally:
@@ -126,7 +129,7 @@ class Profile(Results):
 
     @property
     def enabled(self) -> bool:
-        """Whether launches are recorded; those that are not go without records."""
+        """True if launches are recorded; otherwise they run without records."""
         return self._enabled
 
     @enabled.setter
@@ -137,13 +140,13 @@ class Profile(Results):
 
     @property
     def timelines(self) -> list[Timeline]:
-        """All launches that were kept, in the order of their making. Waits for the device."""
+        """The captured launches in the order in which they were made. Waits for the device."""
         self._collect()
         return list(self._timelines)
 
     @property
     def left_alone(self) -> dict[str, str]:
-        """The kernels that ran without records, by their names, and why."""
+        """The reasons why kernels ran without records, by the kernels' names."""
         kernels = read_reports(Path(self._session.reports)).kernels
         return {kernel.name: kernel.reason for kernel in kernels if kernel.state == "left alone"}
 
@@ -182,7 +185,7 @@ class Profile(Results):
         errors = read_reports(Path(self._session.reports)).errors
         reasons = "; ".join([*(f"{name}: {reason}" for name, reason in self.left_alone.items()), *errors])
         if not reasons and (others := self.passed_over):
-            reasons = f"no kernel matches {self._session.kernel!r}, but there are {listed(others, _MOST_NAMES)}"
+            reasons = f"no kernel matches {self._session.kernel!r}, but there are {listed(others, _MAX_NAMES)}"
         return KprofError(
             f"no launch was recorded{f': {reasons}' if reasons else ''}",
             hint="launch a Triton kernel inside the context, one that at= and kernel= select",
@@ -202,13 +205,13 @@ def profile(
     mode: Mode = Mode(),  # noqa: B008 (frozen)
     folder: str | Path | None = None,
 ) -> Profile:
-    """Profile what runs in a ``with`` block.
+    """Profile the launches in a ``with`` block.
 
-    The arguments mean what the options of ``kprof-inject profile`` do; ``at`` is one selector or several. ``replay``
-    None launches every kernel again to time it, for there is no run without records to compare with; 0 launches none.
-    ``folder`` keeps the dumped kernels and the raw buffers, and is for one block at a time; without it they live in a
-    temporary folder until the process ends. Raises ``KprofError`` for arguments that cannot be, and for a folder that
-    is in use.
+    The arguments have the meaning of the options of ``kprof-inject profile``; ``at`` is one selector or several.
+    ``replay`` None replays every kernel to time it, because there is no run without records to compare with; 0 replays
+    none. ``folder`` keeps the dumped kernels and the raw buffers, and serves one block at a time; without it they are
+    in a temporary folder until the process ends. Raises ``KprofError`` for invalid arguments, and for a folder that is
+    in use.
 
         with kprof_inject.profile(at=["func", "loop"]) as prof:
             kernel[grid](x, y)
@@ -219,7 +222,7 @@ def profile(
     converted(given, _Arguments, "profile", "help(kprof_inject.profile) says what it takes")
     return profile_as(
         parse_selectors((at,) if isinstance(at, str) else tuple(at)),
-        Style.of(split, iter_records),
+        Style.from_words(split, iter_records),
         LaunchChoice(parse_launches(str(launches)), kernel, max_launches, max_bytes, ReplayChoice.of(replay)),
         mode,
         # The program may change its own folder before it enters the block.
@@ -228,8 +231,10 @@ def profile(
 
 
 def profile_as(selectors: Sequence[Selector], style: Style, choice: LaunchChoice, mode: Mode, folder: Path) -> Profile:
-    """The same, of choices that have been read. Raises ``KprofError`` for a folder that is in use, and for choices that
-    exclude each other."""
+    """Profile with arguments that have been parsed.
+
+    Raises ``KprofError`` for a folder that is in use, and for choices that exclude each other.
+    """
     mode.require_tags_kept(any(selector.tags for selector in selectors))
     with held(folder, warnings.warn):
         workspace = Workspace.create(folder)

@@ -1,8 +1,8 @@
-"""Profiles programs that are started without us, where the environment has ``KPROF_INJECT``: servers, notebooks, and
-what launchers start.
+"""Profile programs started without ``kprof-inject`` (servers, notebooks and others) if ``KPROF_INJECT`` is set.
 
-``kprof_inject_autostart.pth``, which is installed beside the package, imports this in each Python process that has the
-variable. Nothing of ours is loaded before the program imports Triton. Its value is ``1``, or options of ``profile``.
+``kprof_inject_autostart.pth``, which is installed next to the package, imports this in each Python process that has
+the variable. Nothing else of ours is loaded before the program imports Triton. The value is ``1``, or options of
+``profile``.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 VARIABLE = "KPROF_INJECT"
 _NO_OPTIONS = "1"
 _OFF = ("", "0")
-# The name that stands in ``runtime.session``: to ask it would be to import it.
+# A copy of the name in ``runtime.session``, which must not be imported here.
 _SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 _FOLDER_VARIABLE = "KPROF_INJECT_FOLDER"
-"""Tells the processes that this one starts where a relative workspace is: the program may change its folder."""
+"""Tells child processes the folder that relative workspaces start at, because the program may change its own."""
 _folder = ""
-# Python may read the .pth file twice: a folder can be on its path by two names.
+# Python may read the .pth file twice, because a folder can be on its path under two names.
 _is_started = False
 
 
 def start() -> None:
-    """Profile this process from when it imports Triton, if it is to be profiled and no command does so already."""
+    """Profile this process from its import of Triton on, if the variable says so and no command profiles it already."""
     global _is_started, _folder
     if _is_started or os.environ.get(VARIABLE, "") in _OFF or os.environ.get(_SESSION_VARIABLE):
         return
@@ -45,7 +45,7 @@ def start() -> None:
     except OSError:  # the folder was removed, but the workspace may have an absolute path
         pass
     after_import({"triton": _begin})
-    # Before the program registers anything: it is called after all of that.
+    # Registered before anything of the program, so that it is called last.
     atexit.register(_end_of_process)
 
 
@@ -56,7 +56,7 @@ def _end_of_process() -> None:
 
 
 def _begin(triton: ModuleType) -> None:
-    """Never raises: whatever is wrong, the program goes on."""
+    """Start the profile. Never raises, because the program must go on whatever is wrong."""
     from kprof_inject.errors import KprofError
     from kprof_inject.runtime import faults, process_events
 
@@ -74,7 +74,7 @@ def _begin(triton: ModuleType) -> None:
 
 
 def _options() -> AutostartOptions:
-    """What the variable asks for. Raises ``KprofError`` if it cannot be read."""
+    """Parse the variable's options. Raises ``KprofError`` if that fails."""
     from kprof_inject.cli.autostart_options import read_options
 
     text = os.environ[VARIABLE]
@@ -82,8 +82,10 @@ def _options() -> AutostartOptions:
 
 
 def _entered(options: AutostartOptions) -> tuple[Profile, Path]:
-    """Of several processes, one has the workspace that was named; the others have their own beside it. Raises
-    ``KprofError`` if no workspace can be there."""
+    """Start a profile in the workspace that is named or, if another process has that, in one next to it.
+
+    Raises ``KprofError`` if no workspace can be made there.
+    """
     from pathlib import Path
 
     from kprof_inject.runtime import faults
@@ -114,10 +116,10 @@ def _own(workspace: Path) -> Path:
 
 
 def _end(profile: Profile, folder: Path) -> None:
-    """Say what was found; nothing where no kernel was launched."""
+    """Print the results; nothing if no kernel was launched."""
     from kprof_inject.errors import KprofError
     from kprof_inject.runtime import faults
-    from kprof_inject.workspace_paths import named
+    from kprof_inject.workspace_paths import workspace_argument
 
     try:
         profile.__exit__(None, None, None)
@@ -125,7 +127,8 @@ def _end(profile: Profile, folder: Path) -> None:
             faults.say(f"{name} ran without records: {reason}")
         if profile.timelines:
             faults.write_stderr(f"{profile.report()}\n".encode())
-            faults.say(f"more: kprof-inject report{named(folder)} -v; timeline: kprof-inject view{named(folder)}")
+            argument = workspace_argument(folder)
+            faults.say(f"more: kprof-inject report{argument} -v; timeline: kprof-inject view{argument}")
         elif others := profile.passed_over:
             faults.say(f"no launch was recorded: --kernel does not match {', '.join(others)}")
     except KprofError as error:

@@ -1,4 +1,4 @@
-"""The one family of errors that a user sees: what, where, and what to do next."""
+"""The only kind of error that a user sees: what happened, where, and what to do next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Position:
 
     @classmethod
     def at_offset(cls, file: str, text: str, offset: int) -> Position:
-        """The position of the character at ``offset``; an offset past the end means the last line's end."""
+        """Return the position of the character at ``offset``; an offset past the end means the last line's end."""
         offset = min(offset, len(text))
         start = text.rfind("\n", 0, offset) + 1
         end = text.find("\n", offset)
@@ -25,6 +25,7 @@ class Position:
         return cls(file, text.count("\n", 0, start) + 1, offset - start + 1, line_text)
 
     def __str__(self) -> str:
+        """Return ``file:line:column``."""
         return f"{self.file}:{self.line}:{self.column}"
 
 
@@ -36,6 +37,7 @@ class KprofError(Exception):
     """
 
     def __init__(self, what: str, *, where: Position | None = None, hint: str = "", exit_code: int = 1) -> None:
+        """Store the parts of the diagnostic."""
         super().__init__(what)
         self.what = what
         self.where = where
@@ -43,11 +45,11 @@ class KprofError(Exception):
         self.exit_code = exit_code
 
     def __str__(self) -> str:
-        """With what to do next: a traceback shows nothing else."""
+        """Return the sentence and the hint, because a traceback shows nothing else."""
         return f"{self.what}\nhint: {self.hint}" if self.hint else self.what
 
     def render(self) -> str:
-        """The diagnostic as it is printed: one to four lines, without colour."""
+        """Return the diagnostic as it is printed: one to four lines, without colour."""
         lines = [f"error: {self.what}" if self.where is None else f"{self.where}: error: {self.what}"]
         if self.where is not None and self.where.text:
             lines += excerpt(self.where)
@@ -57,7 +59,7 @@ class KprofError(Exception):
 
 
 def excerpt(where: Position, width: int = 160) -> list[str]:
-    """The line at ``where`` and a caret under its column; a long line is cut around the column."""
+    """Return the line at ``where`` and a caret under its column; a long line is cut around the column."""
     first = max(0, min(where.column - 1 - width // 2, len(where.text) - width))
     shown = where.text[first : first + width]
     # A tab keeps its width in the line above, so the caret line repeats it.
@@ -65,20 +67,23 @@ def excerpt(where: Position, width: int = 160) -> list[str]:
     return [f"  {shown}", f"  {pad}^"]
 
 
-def did_you_mean(word: str, known: Iterable[str], most: int = 3, shown: Callable[[str], str] = str) -> str:
-    """A question for those of the known words that are like this one, with a blank behind it; empty if none is."""
-    from difflib import get_close_matches  # an error alone needs it
+def did_you_mean(word: str, known: Iterable[str], max_words: int = 3, shown: Callable[[str], str] = str) -> str:
+    """Return a question for the known words similar to this one, with a trailing blank; empty if there are none."""
+    from difflib import get_close_matches  # imported late, because only errors need it
 
-    close = get_close_matches(word, list(known), most)
+    close = get_close_matches(word, list(known), max_words)
     return f"did you mean {' or '.join(map(shown, close))}? " if close else ""
 
 
 def printable(text: str) -> str:
-    """A text from elsewhere (a kernel's name, a path), with a space for each character that a terminal would obey or
-    cannot show: escapes, line ends, marks of writing direction, lone surrogates."""
+    """Replace each character that a terminal would obey or cannot show by a space.
+
+    These are escapes, line ends, marks of writing direction and lone surrogates in a text from elsewhere (a kernel's
+    name, a path).
+    """
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines: line feeds and tabs stay. No column moves."""
+    """Do the same for a text of several lines, whose line feeds and tabs stay; columns remain the same."""
     return "".join(character if character.isprintable() or character in "\n\t" else " " for character in text)

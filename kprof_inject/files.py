@@ -1,4 +1,4 @@
-"""Files: written so that a reader never sees half of one, and read so that nothing but a file of bounded size is."""
+"""Files, written so that readers never see half of one, and read only if they are regular and of bounded size."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ from typing import Any, BinaryIO
 
 from kprof_inject.errors import KprofError, Position
 
-_LARGEST_SOURCE_BYTES = 4 << 20
-_MOST_LINKS = 40  # as many as Linux follows
+_MAX_SOURCE_BYTES = 4 << 20
+_MAX_LINKS = 40  # Linux follows as many
 
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
-    """Write a file of ``data`` (see ``write_chunks``)."""
+    """Write ``data`` to a file (see ``write_chunks``)."""
     write_chunks(path, (data,))
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> int:
-    """Write the chunks' bytes to what ``path`` names; returns how many they are. Raises ``OSError``, which names
-    ``path``.
+    """Write the chunks to ``path``; return the number of bytes. Raises ``OSError`` that names ``path``.
 
-    A regular file is replaced once the last chunk is written, so that a reader sees the old bytes or the new ones, and
-    keeps its mode and owner. Links stay, and what they lead to is written. A file with several names is written in
-    place, once all chunks are made. Whatever is no regular file (a device, a pipe) gets each chunk as it is made.
+    A regular file is replaced once the last chunk is written, so that a reader sees either the old bytes or the new
+    ones, and keeps its mode and owner. Links remain, and their target is written. A file with several names is written
+    in place, once all chunks are made. Anything else (a device, a pipe) gets each chunk as it is made.
     """
-    # Their errors are about files that they are made from.
+    # An error while chunks are made is about their source, so it is passed on.
     made = _Chunks(chunks)
     try:
         return _write(_target_of(path), made)
@@ -43,7 +42,7 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> int:
 
 
 class _Chunks:
-    """The chunks, and the error that making them ended with."""
+    """Chunks, and the error that ended their making, if any."""
 
     def __init__(self, chunks: Iterable[bytes | memoryview]) -> None:
         self._chunks = chunks
@@ -58,9 +57,11 @@ class _Chunks:
 
 
 def _target_of(path: Path) -> Path | int:
-    """The file that a path leads to by its links, whether it is there or not; of ``/dev/stdout`` and ``/dev/fd/3`` the
-    number of the open file."""
-    for _ in range(_MOST_LINKS):
+    """Return the file that a path's links lead to, which need not exist.
+
+    For ``/dev/stdout``, ``/dev/fd/3`` and the like, return the number of the open file.
+    """
+    for _ in range(_MAX_LINKS):
         folder = Path(os.path.realpath(path.parent))
         if str(folder) in (f"/proc/{os.getpid()}/fd", "/dev/fd") and path.name.isdigit():
             return int(path.name)
@@ -73,7 +74,7 @@ def _target_of(path: Path) -> Path | int:
 
 def _write(target: Path | int, chunks: Iterable[bytes | memoryview]) -> int:
     if isinstance(target, int):
-        # Not opened anew: what was written to it before would be overwritten.
+        # Opening it again would overwrite what was written to it before.
         with open(target, "wb", closefd=False) as file:
             return _write_all(file, chunks)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +87,7 @@ def _write(target: Path | int, chunks: Iterable[bytes | memoryview]) -> int:
     if not stat.S_ISREG(old.st_mode):
         with target.open("wb") as file:
             return _write_all(file, chunks)
-    # Neither is needed inside the user's program, which is not to wait for them.
+    # Imported late, because the user's program never needs them and must not wait for them.
     import shutil
     import tempfile
 
@@ -99,7 +100,7 @@ def _write(target: Path | int, chunks: Iterable[bytes | memoryview]) -> int:
 
 
 def _replace(target: Path, old: os.stat_result | None, chunks: Iterable[bytes | memoryview]) -> int:
-    """Put a new file in the place of ``old``, with its mode and, where that is allowed, its owner."""
+    """Replace ``old`` by a new file with its mode and, where allowed, its owner."""
     temporary = target.with_name(f".{target.name[:40]}.{os.getpid()}.{threading.get_ident()}.{os.urandom(4).hex()}")
     try:
         with temporary.open("xb") as file:
@@ -119,26 +120,28 @@ def _write_all(file: BinaryIO, chunks: Iterable[bytes | memoryview]) -> int:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a text file in UTF-8 (see ``write_chunks``)."""
     write_bytes(path, text.encode())
 
 
 def write_json(path: Path, values: Any) -> None:
+    """Write a JSON file with sorted keys (see ``write_chunks``)."""
     write_text(path, json.dumps(values, indent=1, sort_keys=True) + "\n")
 
 
 def source_text(path: Path) -> str | None:
-    """A file that a kernel's locations name, if it can be read here. Its name may be anything, and of any machine."""
+    """Read a file that a kernel's locations name; None if that fails: the name may come from any machine."""
     try:
-        if not path.is_file() or path.stat().st_size > _LARGEST_SOURCE_BYTES:
+        if not path.is_file() or path.stat().st_size > _MAX_SOURCE_BYTES:
             return None
         return path.read_bytes().decode(errors="replace")
-    except (OSError, ValueError):  # not ours to read, too long a name, a NUL in it
+    except (OSError, ValueError):  # no permission, too long a name, a NUL in it
         return None
 
 
 def _leads_out(path: Path, within: Path) -> bool:
-    """Whether a symbolic link makes ``path``, which is below the folder ``within``, lie outside of it."""
-    part, folder = str(path), str(within)  # this is asked for each launch, and texts are much faster than paths
+    """Return whether a symbolic link leads ``path``, which is below ``within``, out of that folder."""
+    part, folder = str(path), str(within)  # strings, because this runs for each launch and paths are much slower
     while len(part) > len(folder):
         if os.path.islink(part):
             return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(within))
@@ -147,12 +150,15 @@ def _leads_out(path: Path, within: Path) -> bool:
 
 
 def open_regular(path: Path, within: Path | None = None) -> io.FileIO:
-    """Open a file to read it, unbuffered. Raises ``KprofError`` at once if it cannot be read, or is a pipe, a device or
-    a folder; and if it lies outside of the folder ``within``, where a symbolic link may have led."""
+    """Open a file for reading, unbuffered, without waiting.
+
+    Raises ``KprofError`` if it cannot be read, is a pipe, a device or a folder, or is outside the folder ``within``,
+    where a symbolic link may lead.
+    """
     if within is not None and _leads_out(path, within):
         raise KprofError(f"{path} points outside {within}", hint="replace the link with the file itself")
     try:
-        # Without O_NONBLOCK, to open a pipe is to wait for somebody who writes to it.
+        # Without O_NONBLOCK, opening a pipe waits for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
@@ -164,20 +170,20 @@ def open_regular(path: Path, within: Path | None = None) -> io.FileIO:
     return io.FileIO(descriptor, "rb")
 
 
-def read_regular(path: Path, most_bytes: int, within: Path | None = None) -> bytes:
-    """All bytes of a file. Raises as ``open_regular`` does, and for a file of more than ``most_bytes``."""
+def read_regular(path: Path, max_bytes: int, within: Path | None = None) -> bytes:
+    """Read a whole file. Raises as ``open_regular`` does, and for a file of more than ``max_bytes``."""
     with open_regular(path, within) as file:
         try:
-            data = file.read(most_bytes + 1)
+            data = file.read(max_bytes + 1)
         except OSError as error:
             raise KprofError(f"cannot read {path}: {error.strerror}") from None
-    if len(data) > most_bytes:
-        raise KprofError(f"{path} is too large: files of its kind have at most {most_bytes} bytes")
+    if len(data) > max_bytes:
+        raise KprofError(f"{path} is too large: files of its kind have at most {max_bytes} bytes")
     return data
 
 
 def read_text(path: Path) -> str:
-    """A text file of the user's, bytes kept as they are (line ends too). Raises ``KprofError``."""
+    """Read a text file of the user's without changing its bytes or line ends. Raises ``KprofError``."""
     try:
         return decode_text(path.read_bytes(), str(path))
     except OSError as error:
@@ -191,7 +197,7 @@ def _position_of_byte(data: bytes, offset: int, name: str) -> Position:
 
 
 def decode_text(data: bytes, name: str) -> str:
-    """A text's bytes as text. Raises ``KprofError`` if they are none; ``name`` is what to call them."""
+    """Decode UTF-8. Raises ``KprofError`` if it is none, with ``name`` as the file's name."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:

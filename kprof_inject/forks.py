@@ -1,7 +1,8 @@
-"""Jobs in forked processes, so that several processor cores work on them.
+"""Run jobs in forked processes, so that several processor cores work on them.
 
-A fork has all that its parent had, so a job may be any function; what comes back is pickled. ``concurrent.futures``
-would not do: it pickles the jobs too, keeps all results until they are asked for, and gives up when a worker is killed.
+A fork has everything that its parent had, so a job may be any function; its results are pickled.
+``concurrent.futures`` would not do: it pickles the jobs too, keeps all results until they are taken, and gives up when
+a worker is killed.
 """
 
 from __future__ import annotations
@@ -30,41 +31,46 @@ from kprof_inject.errors import KprofError
 T = TypeVar("T")
 
 Job = Callable[[], Iterable[T]]
-"""Gives some values; called again, the same once more."""
+"""A function that returns some values, and the same values if it is called again."""
 
 
 class JobRunner(Protocol):
-    """Does jobs that need nothing of each other; what they give comes in their order."""
+    """A function that runs independent jobs and yields their values in the order of the jobs."""
 
-    def __call__(self, jobs: Sequence[Job[T]], /) -> Iterator[T]: ...
+    def __call__(self, jobs: Sequence[Job[T]], /) -> Iterator[T]:
+        """Run the jobs."""
+        ...
 
 
 def in_turn(jobs: Sequence[Job[T]]) -> Iterator[T]:
-    """Do them one after the other, in this process."""
+    """Run jobs one after the other in this process."""
     return chain.from_iterable(job() for job in jobs)
 
 
 def forked(count: int) -> JobRunner:
-    """Do them in ``count`` forks of this process, 64 at most; what ``count + 1`` jobs give is in memory at a time.
-    Where nothing can be forked (Linux alone, and there no daemon of ``multiprocessing``), or ``count`` is less than 2,
-    it is ``in_turn``.
+    """Return a runner with ``count`` forks of this process, 64 at most.
 
-    The jobs of a fork that failed, or was killed, are done here: what one raises is raised here."""
+    The results of at most ``count + 1`` jobs are in memory. If ``count`` is less than 2 or nothing can be forked
+    (outside Linux, or in a daemon of ``multiprocessing``), the runner is ``in_turn``. This process runs the jobs of a
+    fork that failed or was killed itself, so an error of a job is raised here.
+    """
     if count < 2 or sys.platform != "linux" or current_process().daemon:
         return in_turn
-    return partial(_forked, min(count, _MOST_FORKS))
+    return partial(_forked, min(count, _MAX_FORKS))
 
 
 def usable_cores() -> int:
-    """How many cores this process may use; in a container, as many as it may have the time of."""
+    """Return the number of cores that this process may use; in a container, limited by its share of processor time."""
     if sys.platform != "linux":
         return os.cpu_count() or 1
     return max(1, min(len(os.sched_getaffinity(0)), _cores_of_container(_CONTAINER_QUOTA)))
 
 
 def _cores_of_container(quota: Path) -> int:
-    """By the file that has microseconds of processor time, "max" or a number, and the period that they are for
-    (https://docs.kernel.org/admin-guide/cgroup-v2.html, "cpu.max")."""
+    """Return the number of cores by the file with allowed microseconds ("max" or a number) and their period.
+
+    Source: https://docs.kernel.org/admin-guide/cgroup-v2.html, "cpu.max".
+    """
     try:
         allowed, period = quota.read_text().split()
         return sys.maxsize if allowed == "max" else int(allowed) // int(period)
@@ -74,7 +80,7 @@ def _cores_of_container(quota: Path) -> int:
 
 def _forked(count: int, jobs: Sequence[Job[T]]) -> Iterator[T]:
     if len(jobs) < 2:
-        # There is nothing to do beside it.
+        # There is no other job to run meanwhile.
         yield from in_turn(jobs)
         return
     forks = _Forks(jobs, min(count, len(jobs)))
@@ -86,50 +92,51 @@ def _forked(count: int, jobs: Sequence[Job[T]]) -> Iterator[T]:
         forks.end()
 
 
-# Each takes a few files of this process, of which it may have a thousand.
-_MOST_FORKS = 64
+# Each fork takes a few files of this process, which may have no more than a thousand.
+_MAX_FORKS = 64
 
 _CONTAINER_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """What a job gave, pickled one behind the other in a file that is in memory alone."""
+    """The results of a job, pickled one after another in a file that only exists in memory."""
 
     lengths: list[int]
     descriptor: int
 
     def load(self) -> Iterator[Any]:
-        """Once: then the file is closed."""
+        """Yield the results, once: then the file is closed."""
         with open(self.descriptor, "rb") as file:
             for length in self.lengths:
                 yield pickle.loads(file.read(length))
 
 
 class _Forks(Generic[T]):
-    """Forks, each with a connection: through it a fork gets a job's number, and sends its results."""
+    """Forks, each with a connection through which it gets a job's number and sends its results."""
 
     def __init__(self, jobs: Sequence[Job[T]], count: int) -> None:
+        """Prepare to run the jobs in ``count`` forks."""
         self._jobs = jobs
         self._count = count
         self._processes: list[BaseProcess] = []
         # The job that each living fork works on, if any.
         self._job_of: dict[Connection, int | None] = {}
         self._done: dict[int, _Results] = {}
-        # A pipe that this process alone can write to: it ends for those who read from it when this process does.
+        # Only this process can write to this pipe, so its readers see its end when this process ends.
         self._lifeline: tuple[int, ...] = ()
-        # The next job to assign, and the first that waits until the results of an earlier one were taken.
+        # The next job to assign, and the first job that waits until the results of an earlier one are taken.
         self._next_job, self._first_waiting = 0, count + 1
 
     def start(self) -> None:
-        """To be followed by ``end``, whatever happens."""
-        with suppress(OSError):  # there may be no more files: then nothing is forked either
+        """Start the forks. Call ``end`` afterwards, whatever happens."""
+        with suppress(OSError):  # if no more files can be opened, nothing is forked
             self._lifeline = os.pipe()
         while self._lifeline and len(self._job_of) < self._count and self._fork():
             self._assign()
 
     def results_of(self, number: int) -> Iterator[T]:
-        """What a job gives. Jobs are asked for in their order."""
+        """Yield the results of a job; call this for the jobs in their order."""
         while number in self._job_of.values():
             working = [fork for fork, job in self._job_of.items() if job is not None]
             ready = wait(working)
@@ -146,12 +153,13 @@ class _Forks(Generic[T]):
         self._assign()
 
     def end(self) -> None:
+        """Kill the forks and close all files."""
         for fork in self._job_of:
             fork.close()
         for process in self._processes:
             process.kill()
             process.join()
-            # Who ignores SIGCHLD never hears that a process has ended.
+            # A program that ignores SIGCHLD never learns that a process has ended.
             with suppress(ValueError):
                 process.close()
         for results in self._done.values():
@@ -160,47 +168,47 @@ class _Forks(Generic[T]):
             os.close(end)
 
     def _fork(self) -> bool:
-        """False if there may be no more processes, or files."""
+        """Start a fork; return False if there are no more processes or files."""
         context = get_context("fork")
         try:
-            ours, theirs = context.Pipe()
+            own_end, fork_end = context.Pipe()
         except OSError:
             return False
-        process = context.Process(target=self._work, args=(theirs, [ours, *self._job_of]), daemon=True)
-        with theirs, warnings.catch_warnings(), _uninterrupted():
-            # From Python 3.12 on, of any thread there is: numpy's linear algebra has some, which know of forks.
+        process = context.Process(target=self._work, args=(fork_end, [own_end, *self._job_of]), daemon=True)
+        with fork_end, warnings.catch_warnings(), _uninterrupted():
+            # From Python 3.12 on, this warns about any thread, even numpy's, which handle forks.
             warnings.simplefilter("ignore", DeprecationWarning)
             try:
                 process.start()
             except OSError:
-                ours.close()
+                own_end.close()
                 return False
             self._processes.append(process)
-            self._job_of[ours] = None
+            self._job_of[own_end] = None
         return True
 
-    def _work(self, parent: Connection, not_ours: Sequence[Connection]) -> None:
-        """A fork's life."""
-        # Ctrl-C reaches all processes of a terminal: the parent ends its forks.
+    def _work(self, parent: Connection, inherited: Sequence[Connection]) -> None:
+        """Run jobs in a fork until the parent has no more."""
+        # Ctrl-C reaches all processes of a terminal, but the parent ends its forks itself.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.close(self._lifeline[1])
         threading.Thread(target=_exit_with_parent, args=(self._lifeline[0],), daemon=True).start()
-        for connection in not_ours:
+        for connection in inherited:
             connection.close()
         try:
             while True:
                 job = self._jobs[parent.recv()]
                 with _file_in_memory() as file:
                     parent.send([file.write(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)) for value in job()])
-                    # This is where the parent begins to read, too.
+                    # The parent shares the offset, and reads from here.
                     file.seek(0)
                     send_handle(parent, file.fileno(), None)
         except (KprofError, EOFError, OSError, MemoryError):
-            pass  # the parent comes upon it too, unless it is that there is nothing more to do
+            pass  # the parent finds out, too, unless there just are no more jobs
 
     def _assign(self) -> None:
-        """Give the next jobs to those who have none."""
+        """Give the next jobs to the forks that have none."""
         free = [fork for fork, job in self._job_of.items() if job is None]
         for fork in free[: max(0, min(self._first_waiting, len(self._jobs)) - self._next_job)]:
             self._job_of[fork] = self._next_job
@@ -211,7 +219,7 @@ class _Forks(Generic[T]):
                 self._forget(fork)
 
     def _receive(self, fork: Connection) -> None:
-        """Take the results of a fork that has sent some, or has ended."""
+        """Take the results of a fork that has sent some, or notice its end."""
         try:
             results = _Results(fork.recv(), recv_handle(fork))
         except (EOFError, OSError, RuntimeError):  # the last: no more files
@@ -227,7 +235,7 @@ class _Forks(Generic[T]):
 
 
 def _exit_with_parent(lifeline: int) -> None:
-    """End this process when the one that made it has ended, however that went, and whatever a job here is at."""
+    """End this process when its parent has ended, for whatever reason and even during a job."""
     while os.read(lifeline, 1):
         pass
     os._exit(1)
@@ -235,7 +243,7 @@ def _exit_with_parent(lifeline: int) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the end; a fork that is made meanwhile has it wait until it says that it ignores it."""
+    """Delay Ctrl-C until the end of the block; a fork made in it also delays it, until it ignores it."""
     blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -244,5 +252,5 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _file_in_memory() -> IO[bytes]:
-    # Pythons that were built for Linux of old have none; then it is on disk.
+    # Pythons built for an old Linux lack this; then the file is on disk.
     return open(os.memfd_create("kprof-inject"), "w+b") if hasattr(os, "memfd_create") else TemporaryFile()

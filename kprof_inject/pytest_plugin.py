@@ -20,6 +20,7 @@ _PROFILES = pytest.StashKey[list["Profile"]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add our command line options to pytest's."""
     group = parser.getgroup("kprof-inject")
     group.addoption(
         "--kprof-pages",
@@ -35,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def kprof_profile(request: pytest.FixtureRequest) -> Callable[..., Profile]:
-    """``kprof_inject.profile``:
+    """Return ``kprof_inject.profile`` for a test, whose page is written if the test fails.
 
     with kprof_profile(at=["func"]) as prof:
         kernel[grid](x, y)
@@ -57,14 +58,15 @@ def kprof_profile(request: pytest.FixtureRequest) -> Callable[..., Profile]:
 def kprof_baseline(
     request: pytest.FixtureRequest, kprof_profile: Callable[..., Profile]
 ) -> Callable[..., AbstractContextManager[Profile]]:
-    """``kprof_profile``, whose kernels may not become slower than those of a stored workspace:
+    """Return a context manager that fails the test if its kernels are slower than those of a stored workspace.
 
     with kprof_baseline("baselines/matmul", fail_above="5%", at="loop"):
         kernel[grid](x, y)
 
-    The test fails where ``kprof-inject diff --fail-above`` does: a kernel is certainly slower by more, or that cannot
-    be told. With ``--kprof-store`` the workspace is written instead. A relative path starts at pytest's root. Raises
-    ``KprofError`` for arguments that make no sense, and if the block launches no kernel.
+    It takes the arguments of ``kprof_profile`` and returns the same profile. The test fails where ``kprof-inject diff
+    --fail-above`` does: if a kernel is certainly slower by more, or if that cannot be determined. With
+    ``--kprof-store``, the workspace is written instead. A relative path starts at pytest's root. Raises ``KprofError``
+    for invalid arguments, and if the block launches no kernel.
     """
     stores = bool(request.config.getoption("--kprof-store"))
 
@@ -78,7 +80,7 @@ def kprof_baseline(
         stored = None if stores else _stored(folder)
         with kprof_profile(**choices, **({"folder": folder} if stores else {})) as prof:
             yield prof
-        _ = prof.timeline  # raises if there is none, and says why
+        _ = prof.timeline  # raises, with the reason, if there is none
         if stored is not None:
             _require_as_fast(stored, prof, limit, folder)
 
@@ -108,6 +110,7 @@ def _require_as_fast(stored: Results, prof: Profile, limit: float, folder: Path)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Write a page for each profile of a test that failed, and add the paths to the test's report."""
     report = yield
     folder = item.config.getoption("--kprof-pages")
     if folder and report.when == "call" and report.failed:
@@ -122,7 +125,7 @@ def pytest_runtest_makereport(
 
 
 def _write_page(started_in: Path, path: Path, prof: Profile) -> str:
-    """Write the page to ``path``, which may be relative to ``started_in``; return what to say about it."""
+    """Write the page to ``path``, which may be relative to ``started_in``; return the line for the test's report."""
     try:
         (started_in / path).parent.mkdir(parents=True, exist_ok=True)
         prof.html(started_in / path)

@@ -1,4 +1,4 @@
-"""Quantities as a reader sees them."""
+"""Format quantities for readers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _PLURAL_ES = ("ch", "sh", "s", "x")
 
 
 def time_text(nanoseconds: float | None) -> str:
-    """A time with the unit that suits it; "-" where there is none."""
+    """Format a time with a suitable unit; "-" for None."""
     if nanoseconds is None:
         return "-"
     if round(nanoseconds) < _NEXT_UNIT:
         return f"{nanoseconds:.0f} ns"
-    fitting = (one for one in reversed(_UNITS) if round(nanoseconds / one[1], _DECIMALS) < _NEXT_UNIT)
+    fitting = (item for item in reversed(_UNITS) if round(nanoseconds / item[1], _DECIMALS) < _NEXT_UNIT)
     unit, size = next(fitting, _UNITS[0])
     return f"{nanoseconds / size:.{_DECIMALS}f} {unit}"
 
 
 def short_time(nanoseconds: float | None) -> str:
-    """The same with three significant digits: for tables and lines that are read at a glance."""
+    """Format a time with three significant digits, for tables and lines that are read at a glance."""
     if nanoseconds is None:
         return "-"
     rounded = float(f"{nanoseconds:.{_SIGNIFICANT_DIGITS}g}")
@@ -38,7 +38,7 @@ def short_time(nanoseconds: float | None) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """A file's size with the unit that suits it."""
+    """Format a file's size with a suitable unit."""
     for unit, size in _SIZE_UNITS:
         if size_bytes >= size:
             return f"{size_bytes / size:.1f} {unit}"
@@ -46,7 +46,7 @@ def size_text(size_bytes: int) -> str:
 
 
 def age_text(seconds: float) -> str:
-    """How long ago something was: ``2 hours ago``."""
+    """Format an age: ``2 hours ago``."""
     for unit, size in _AGES:
         if seconds >= size:
             return f"{counted(int(seconds // size), unit)} ago"
@@ -54,13 +54,13 @@ def age_text(seconds: float) -> str:
 
 
 def percent(part: float) -> str:
-    """A share from 0 to 1."""
-    # Without the sign of what is rounded to nothing.
+    """Format a share from 0 to 1 in percent."""
+    # Adding 0.0 removes the sign of a share that rounds to zero.
     return f"{round(100 * part, 1) + 0.0:.1f} %"
 
 
 def ratio(value: float) -> str:
-    """How many times as much."""
+    """Format a ratio of two values: ``1.05 x``, ``12.3 x``."""
     return f"{value:.2f} x" if round(value, 2) < 2 else f"{value:.1f} x"
 
 
@@ -84,27 +84,28 @@ def signed_time(nanoseconds: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 warp``, ``2 warps``, ``2 launches``."""
+    """Format a count with its noun: ``1 warp``, ``2 warps``, ``2 launches``."""
     return f"{count} {noun}" if count == 1 else f"{count} {plural(noun)}"
 
 
 def plural(noun: str) -> str:
+    """Return the plural of a noun."""
     return f"{noun}es" if noun.endswith(_PLURAL_ES) else f"{noun}s"
 
 
 def before_and_after(before: str, after: str) -> str:
-    """``128 → 136``, or what both are."""
+    """Format a change: ``128 → 136``, or the value if both are equal."""
     return after if before == after else f"{before} → {after}"
 
 
-def listed(words: Sequence[str], most: int, separator: str = ", ") -> str:
-    """The first of them, and how many more there are."""
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return separator.join(words[:most]) + more
+def listed(words: Sequence[str], max_words: int, separator: str = ", ") -> str:
+    """List the first words, and the number of further ones."""
+    more = f" and {len(words) - max_words} more" if len(words) > max_words else ""
+    return separator.join(words[:max_words]) + more
 
 
 def numbered(noun: str, numbers: Sequence[int]) -> str:
-    """``warp 3``, ``warps 0-3, 8``: of at least one number, ascending."""
+    """Format numbers in ascending order, at least one: ``warp 3``, ``warps 0-3, 8``."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:

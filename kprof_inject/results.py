@@ -1,4 +1,4 @@
-"""What launches say, for notebooks, test suites and scripts: the report, the findings, the page, a trace."""
+"""Results of launches for notebooks, test suites and scripts: the report, the findings, the page, a trace."""
 
 from __future__ import annotations
 
@@ -26,61 +26,72 @@ from kprof_inject.report.explanation.gathering import explanation
 from kprof_inject.timeline.timeline import Timeline
 
 ALL = "*"
-"""Every kernel."""
+"""The glob for every kernel."""
 
 _REPORT_WIDTH = 110
-_MOST_NAMES = 12
+_MAX_NAMES = 12
 
 
 class Results:
-    """Launches, in the order of their making, and what they say."""
+    """Launches in the order in which they were made, and everything that can be learnt from them."""
 
     def __init__(self, timelines: Sequence[Timeline] = (), experiments: Sequence[ExperimentRecord] = ()) -> None:
+        """Hold launches, and the results of causal experiments with their kernels."""
         self._timelines = list(timelines)
         self._experiments = tuple(experiments)
 
     @property
     def timelines(self) -> list[Timeline]:
-        """All launches."""
+        """The launches."""
         return list(self._timelines)
 
     @property
     def timeline(self) -> Timeline:
-        """The last launch. Raises ``KprofError`` if there is none, and says why."""
+        """The last launch. Raises ``KprofError``, with the reason, if there is none."""
         return self._kept()[-1]
 
     @property
     def reports(self) -> list[LaunchAnalysis]:
-        """All that is known of each launch: ``limit``, ``findings``, ``verdict``, ``summary`` and more."""
+        """The analysis of each launch: ``limit``, ``findings``, ``verdict``, ``summary`` and more."""
         return self._analyses(self.timelines)
 
     def summary(self) -> list[LaunchSummary]:
-        """The statistics of each launch."""
+        """Return the statistics of each launch."""
         return [summarise(timeline) for timeline in self.timelines]
 
     def findings(self, *, kernel: str = ALL) -> list[ProgramFinding]:
-        """What the rules found in all launches, that first which may win most of the program's time: of the kernels
-        that ``kernel``, a glob, matches. Raises ``KprofError`` if there are launches, and of none of these."""
+        """Return the findings in all launches of the kernels that match the glob ``kernel``.
+
+        The findings are sorted by the largest possible gain of the program. Raises ``KprofError`` if there are
+        launches, but none of these kernels.
+        """
         return findings_in(self._analyses(_of_kernels(self.timelines, kernel)))
 
     def report(self, *, kernel: str = ALL) -> str:
-        """What ``kprof-inject report`` prints. Raises ``KprofError`` if there is no launch, or none of ``kernel``, a
-        glob."""
+        """Return the output of ``kprof-inject report`` for the kernels that match the glob ``kernel``.
+
+        Raises ``KprofError`` if there is no launch of such a kernel.
+        """
         from kprof_inject.report.terminal.screens import answers_text
 
         return answers_text(self._analyses(_of_kernels(self._kept(), kernel)), _REPORT_WIDTH)
 
     def explain(self, budget: int = DEFAULT_BUDGET, *, kernel: str = ALL) -> str:
-        """What ``kprof-inject explain`` prints: JSON of at most so many tokens. Raises ``KprofError`` if there is no
-        launch, or none of ``kernel``, a glob; or too little room for what must be told, or a budget that is no whole
-        number."""
+        """Return the output of ``kprof-inject explain``: JSON of at most ``budget`` tokens.
+
+        ``kernel`` is a glob. Raises ``KprofError`` if there is no launch of such a kernel, if the budget is too small
+        for the mandatory parts, or if it is no integer.
+        """
         if not isinstance(budget, int):
             raise KprofError(f"the budget is {budget!r}, but tokens are a whole number", hint="such as budget=1000")
         return explanation_text(explanation(self._analyses(_of_kernels(self._kept(), kernel))), budget)
 
     def html(self, path: str | Path, *, kernel: str = ALL) -> Path:
-        """Write what ``kprof-inject report --html`` does: a page that any browser opens. Raises ``KprofError`` if there
-        is no launch, or none of ``kernel``, a glob, and if the file cannot be written."""
+        """Write the page of ``kprof-inject report --html``, which any browser opens; return its path.
+
+        ``kernel`` is a glob. Raises ``KprofError`` if there is no launch of such a kernel, or if the file cannot be
+        written.
+        """
         from kprof_inject.report.html.document import write_html
 
         reports = self._analyses(_of_kernels(self._kept(), kernel))
@@ -91,8 +102,11 @@ class Results:
         return Path(path)
 
     def export(self, path: str | Path, hooks: Hook | Sequence[Hook] = ()) -> Path:
-        """Write a trace of all launches; the ending says the format. ``hooks`` are functions of yours that add to it,
-        decorated by those of ``kprof_inject.export``. Raises ``KprofError`` if there is no launch."""
+        """Write a trace of all launches and return its path, whose ending determines the format.
+
+        ``hooks`` are functions of yours that add to the trace, with the decorators of ``kprof_inject.export``. Raises
+        ``KprofError`` if there is no launch.
+        """
         trace = TraceFile.at(Path(path), hooks=hooks_of(hooks))
         trace.write(self._kept())
         return trace.path
@@ -103,9 +117,12 @@ class Results:
         path: str | Path | None = None,
         hooks: Hook | Sequence[Hook] = (),
     ) -> Path:
-        """Write a trace of ``torch.profiler``, or those of several ranks as one, with all launches in it, each under
-        its kernel; without ``path`` beside the first, with ``.kprof`` in its name. What could not be matched is warned
-        of. Raises ``KprofError`` if nothing can."""
+        """Write a trace of ``torch.profiler`` with all launches in it, each below its kernel; return its path.
+
+        Several traces, of several ranks, are merged into one. Without ``path``, the result is next to the first trace,
+        with ``.kprof`` in its name. Launches that cannot be matched cause a warning. Raises ``KprofError`` if none
+        matches.
+        """
         from kprof_inject.pipeline.merging import merge_into
 
         paths = [Path(trace)] if isinstance(trace, str | Path) else [Path(each) for each in trace]
@@ -129,12 +146,13 @@ class Results:
         return KprofError("there is no launch", hint="capture again")
 
     def __repr__(self) -> str:
+        """Return the number of launches and the names of their kernels."""
         timelines = self.timelines
         kernels = list(dict.fromkeys(timeline.launch.kernel.name for timeline in timelines))
         return f"<{type(self).__name__}: {counted(len(timelines), 'launch')} of {', '.join(kernels) or 'no kernel'}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return the HTML that a notebook shows."""
         text = self.report() if self.timelines else repr(self)
         return f"<pre>{html.escape(text)}</pre>"
 
@@ -143,19 +161,22 @@ def _of_kernels(timelines: Sequence[Timeline], glob: str) -> list[Timeline]:
     chosen = [timeline for timeline in timelines if fnmatchcase(timeline.launch.kernel.name, glob)]
     if timelines and not chosen:
         known = list(dict.fromkeys(timeline.launch.kernel.name for timeline in timelines))
-        hint = did_you_mean(glob, known) + f"there are kernels {listed(known, _MOST_NAMES)}"
+        hint = did_you_mean(glob, known) + f"there are kernels {listed(known, _MAX_NAMES)}"
         raise KprofError(f"no kernel matches {glob!r}", hint=hint)
     return chosen
 
 
 def load(path: str | Path) -> Results:
-    """What a workspace's last capture says, a capture's folder, a file with Proton's ``host_buffer``, or another
-    profiler's buffer that NumPy saved, with a ``.json`` beside it. Raises ``KprofError`` for anything else. A launch
-    whose buffer is damaged is passed over with a warning."""
+    """Load results from a path.
+
+    It may be a workspace, for its last capture; a capture's folder; a file with Proton's ``host_buffer``; or another
+    profiler's buffer that NumPy saved, with a ``.json`` of the same name. Raises ``KprofError`` for anything else. A
+    launch whose buffer is damaged is skipped with a warning.
+    """
     place = Path(path)
-    if place.exists():  # buffers are read when they are needed, and the program may change its folder before that
+    if place.exists():  # buffers are read later, and the program may change its current folder before that
         place = place.absolute()
-    timelines = decode_capture(open_capture(place), lambda said: warnings.warn(said, stacklevel=3))
+    timelines = decode_capture(open_capture(place), lambda message: warnings.warn(message, stacklevel=3))
     return Results(timelines, experiments_at(place))
 
 
@@ -168,23 +189,24 @@ def read_buffer(
     units: int | None = None,
     unit_name: str | None = None,
 ) -> Results:
-    """What another profiler recorded in one launch: its buffer as an array on the host, or the path of one that NumPy
-    saved.
+    """Load what another profiler recorded in one launch, from its buffer.
 
-    ``format`` is ``sm-profiler``, ``triton-distributed``, ``flashinfer``, ``cute`` or ``cute-compact``; ``names`` are
-    those of its events, by their numbers, or one text with commas between. ``units`` and ``unit_name`` are for the last
-    two: ``num_units`` of the buffer's allocation. Raises ``KprofError`` for what is no such buffer."""
+    ``buffer`` is an array on the host, or the path of one that NumPy saved. ``format`` is ``sm-profiler``,
+    ``triton-distributed``, ``flashinfer``, ``cute`` or ``cute-compact``. ``names`` are its events' names by number, or
+    one text with commas. ``units`` and ``unit_name`` are for the last two formats: ``num_units`` of the buffer's
+    allocation. Raises ``KprofError`` for anything else.
+    """
     fields = {"format": format, "names": _event_names(names), "kernel": kernel, "units": units, "unit_name": unit_name}
-    said = described({field: _plain(value) for field, value in fields.items()})
+    description = described({field: _plain(value) for field, value in fields.items()})
     if isinstance(buffer, str | Path):
-        capture = open_capture(Path(buffer).absolute(), said=said)
+        capture = open_capture(Path(buffer).absolute(), said=description)
     else:
-        capture = read_buffer_array(buffer, said)
-    return Results(decode_capture(capture, lambda told: None))
+        capture = read_buffer_array(buffer, description)
+    return Results(decode_capture(capture, lambda message: None))
 
 
 def _event_names(names: object) -> object:
-    """By number, as a description has them; what is none of these is left for it to refuse."""
+    """Return the names by number, as a description has them; other values are left for its checks."""
     if isinstance(names, str):
         return parse_names(names)
     if isinstance(names, Mapping):
@@ -195,5 +217,5 @@ def _event_names(names: object) -> object:
 
 
 def _plain(value: object) -> object:
-    """A number of NumPy's as Python's own."""
+    """Return a NumPy number as a Python number."""
     return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""Put a plan's records, or delays, into a text, and take records out again. Bytes that are neither never change."""
+"""Insert a plan's records, or delays, into a text, and remove records again. All other bytes remain unchanged."""
 
 from __future__ import annotations
 
@@ -18,41 +18,50 @@ class Insertable(Protocol):
     """An operation and its place; ``line`` has the place's indent."""
 
     @property
-    def point(self) -> InsertPoint: ...
+    def point(self) -> InsertPoint:
+        """The place of the operation."""
+        ...
 
     @property
-    def line(self) -> str: ...
+    def line(self) -> str:
+        """The text to insert."""
+        ...
 
 
 def apply(module: Module, plan: Plan) -> str:
-    """The module's text with the plan's records inserted."""
+    """Return the module's text with the plan's records inserted."""
     return inserted(module, plan.records)
 
 
 def inserted(module: Module, operations: Iterable[Insertable]) -> str:
-    """The module's text with these, which are in the order of their places: as whole lines, but where operations share
-    a line."""
+    """Return the module's text with these operations inserted, which are in the order of their places.
+
+    Each gets a line of its own, unless operations share a line there.
+    """
     pieces: list[str] = []
     done = 0
-    for one in operations:
-        pieces += [module.text[done : one.point.offset], one.line, one.point.after]
-        done = one.point.offset
+    for operation in operations:
+        pieces += [module.text[done : operation.point.offset], operation.line, operation.point.after]
+        done = operation.point.offset
     pieces.append(module.text[done:])
     return "".join(pieces)
 
 
 def strip(module: Module) -> str:
-    """The module's text without its records; ``strip(parse(apply(m, plan))) == m.text``.
+    """Return the module's text without its records; ``strip(parse(apply(m, plan))) == m.text``.
 
-    An event's number that anything but an event takes becomes a constant."""
-    recording = [operation for operation in module.walk() if is_inserted(operation)]
-    numbers = _passed_on(module, recording)
-    edits = [(*_with_blanks(module, *run), "") for run in _runs(one for one in recording if one not in numbers)]
-    edits += [(*_behind_results(module, one), f" {_NUMBER} {one.location_text}".rstrip()) for one in numbers]
+    An event's number that other operations use becomes a constant.
+    """
+    records = [operation for operation in module.walk() if is_inserted(operation)]
+    used_numbers = _used_event_numbers(module, records)
+    removed = [record for record in records if record not in used_numbers]
+    edits = [(*_with_blanks(module, *run), "") for run in _runs(removed)]
+    for number in used_numbers:
+        edits.append((*_span_after_results(module, number), f" {_NUMBER} {number.location_text}".rstrip()))
     pieces: list[str] = []
     done = 0
-    for start, end, instead in sorted(edits):
-        pieces += [module.text[done:start], instead]
+    for start, end, replacement in sorted(edits):
+        pieces += [module.text[done:start], replacement]
         done = end
     pieces.append(module.text[done:])
     return "".join(pieces)
@@ -61,21 +70,21 @@ def strip(module: Module) -> str:
 _NUMBER = "arith.constant 0 : i32"
 
 
-def _passed_on(module: Module, recording: Sequence[Operation]) -> list[Operation]:
-    """The operations that give events their numbers and whose results are named elsewhere, too."""
-    events = [one for one in recording if one.name == EVENT]
+def _used_event_numbers(module: Module, records: Sequence[Operation]) -> list[Operation]:
+    """Return the operations that give events their numbers and whose results other operations use, too."""
+    events = [operation for operation in records if operation.name == EVENT]
     named = Counter(names_in(module.text) if events else ())
-    named.subtract(name for one in recording for name in (*result_names(one), *names_in(one.tail)))
-    return [one for one in events if any(named[name] > 0 for name in result_names(one))]
+    named.subtract(name for operation in records for name in (*result_names(operation), *names_in(operation.tail)))
+    return [operation for operation in events if any(named[name] > 0 for name in result_names(operation))]
 
 
-def _behind_results(module: Module, operation: Operation) -> tuple[int, int]:
+def _span_after_results(module: Module, operation: Operation) -> tuple[int, int]:
     text = module.text[operation.start : operation.end]
     return operation.start + len(operation.results), operation.start + len(text.rstrip())
 
 
 def _runs(operations: Iterable[Operation]) -> list[tuple[int, int]]:
-    """Where operations begin and end that stand one right behind the other."""
+    """Return the spans of operations that directly follow each other."""
     runs: list[tuple[int, int]] = []
     for operation in operations:
         begin = runs.pop()[0] if runs and runs[-1][1] == operation.start else operation.start
@@ -84,12 +93,12 @@ def _runs(operations: Iterable[Operation]) -> list[tuple[int, int]]:
 
 
 def _with_blanks(module: Module, start: int, end: int) -> tuple[int, int]:
-    """What goes with a run of records: whole lines, or in a line that they share the blank that parts them from it."""
+    """Return the span to remove for a run of records: whole lines, or within a shared line also one blank."""
     text, line = module.text, module.line_start(start)
     if not text[line:start].strip():
-        # The indent of what follows in the line stays.
+        # Keep the indent of the rest of the line.
         return (line if text[end - 1 : end] == "\n" else start), end
     rest = text[start:end]
-    if rest.endswith("\n"):  # the end of the line is not the record's
+    if rest.endswith("\n"):  # the line end belongs to the other operations
         return start, start + len(rest) - len(module.newline)
     return (start, end) if rest[-1].isspace() else (start - text[start - 1].isspace(), end)

@@ -1,4 +1,4 @@
-"""The folder on disk that the steps hand on, and what stands where in it."""
+"""The folder on disk by which the steps pass on their results, and the files in it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from kprof_inject.capture.encoding import Record, decode, encode, read_json
 from kprof_inject.capture.experiments import (
     DELAYS_FILE,
     EXPERIMENT_ENDING,
-    MOST_EXPERIMENT_BYTES,
+    MAX_EXPERIMENT_BYTES,
     DelaysRecord,
     ExperimentRecord,
 )
 from kprof_inject.capture.schema import (
     KERNEL_FILE,
     KERNELS_FOLDER,
-    MOST_TEXT_BYTES,
+    MAX_TEXT_BYTES,
     SOURCES_FILE,
     TTGIR_FILE,
     DumpedKernelRecord,
@@ -37,11 +37,11 @@ from kprof_inject.files import decode_text, read_regular, write_bytes, write_jso
 from kprof_inject.workspace_paths import (
     MARK_FILE,
     how_to_make,
-    into,
-    named,
     require_no_links,
     require_ours,
     where_to_look,
+    workspace_argument,
+    workspace_option,
 )
 
 WORKSPACE_VERSION = 1
@@ -51,36 +51,39 @@ _DUMP_AGAIN = "dump again: kprof-inject dump -- PROG"
 
 @dataclass(frozen=True, slots=True)
 class DumpedKernel:
-    """One compiled variant that ``dump`` saves; inside a program, ``variant_of`` tells which one it is before that.
+    """A compiled variant that ``dump`` saves; inside a program, ``variant_of`` identifies it before that.
 
-    ``DumpedKernelRecord`` alone would not do: it is what stands in the variant's folder, and does not name it."""
+    ``DumpedKernelRecord`` alone would not do: it is the content of the variant's folder, and does not name it.
+    """
 
     variant: str
-    """Names it, as a folder of the workspace."""
+    """Its name, which is also its folder's."""
     info: DumpedKernelRecord
     ttgir_path: Path
 
     @property
     def name(self) -> str:
+        """The kernel's name."""
         return self.info.name
 
     def ttgir(self) -> str:
-        data = read_regular(self.ttgir_path, MOST_TEXT_BYTES, _workspace_of_kernel(self.ttgir_path.parent))
+        """Read the kernel's TTGIR. Raises ``KprofError`` if that fails."""
+        data = read_regular(self.ttgir_path, MAX_TEXT_BYTES, _workspace_of_kernel(self.ttgir_path.parent))
         return decode_text(data, str(self.ttgir_path))
 
 
-def snapshot_beside(ttgir_path: Path) -> dict[str, str]:
-    """The source texts that ``dump`` saved beside a kernel's TTGIR; none for a file from elsewhere."""
+def saved_sources(ttgir_path: Path) -> dict[str, str]:
+    """Return the source texts that ``dump`` saved next to a kernel's TTGIR; none for a file from elsewhere."""
     path = ttgir_path.parent / SOURCES_FILE
     return _texts(path, path.parent) if path.is_file() and (ttgir_path.parent / KERNEL_FILE).is_file() else {}
 
 
 def _texts(path: Path, within: Path) -> dict[str, str]:
-    return decode(read_regular(path, MOST_TEXT_BYTES, within), dict[str, str], str(path), _DUMP_AGAIN)
+    return decode(read_regular(path, MAX_TEXT_BYTES, within), dict[str, str], str(path), _DUMP_AGAIN)
 
 
 def _workspace_of_kernel(folder: Path) -> Path:
-    """``kernels/VARIANT`` stands in it."""
+    """Return the workspace of a folder ``kernels/VARIANT``."""
     return folder.parent.parent
 
 
@@ -89,14 +92,15 @@ class _Mark(Struct, frozen=True):
 
 
 class Workspace:
-    """Paths and files of one workspace. Nothing is written until a method named for it is called."""
+    """Paths and files of a workspace; nothing is written before a method that says so is called."""
 
     def __init__(self, folder: Path) -> None:
+        """Refer to a folder without reading it."""
         self.folder = folder
 
     @classmethod
     def begin(cls, folder: Path) -> Workspace:
-        """A new or empty folder becomes a workspace; one of ours stays as it is.
+        """Make a new or empty folder a workspace; leave an existing workspace as it is.
 
         Raises ``KprofError`` for a folder that holds anything else.
         """
@@ -106,30 +110,32 @@ class Workspace:
 
     @classmethod
     def create(cls, folder: Path) -> Workspace:
-        """The same, emptied of what steps made."""
+        """Make a folder a workspace, as ``begin`` does, without the results of earlier steps."""
         workspace = cls.begin(folder)
-        for made in workspace._made_by_steps:
+        for made in workspace._results_of_steps:
             shutil.rmtree(made, ignore_errors=True)
         return workspace
 
     @property
-    def _made_by_steps(self) -> tuple[Path, ...]:
+    def _results_of_steps(self) -> tuple[Path, ...]:
         return self.kernels_folder, self.plans_folder, self.override_folder
 
     @contextmanager
-    def made_anew(self) -> Iterator[None]:
-        """Empty it of what steps made, which they make again meanwhile. If they fail, what was there is put back: it
-        belongs to the captures that are there still."""
+    def results_replaced(self) -> Iterator[None]:
+        """Remove the results of earlier steps, which the block makes again; if it fails, put them back.
+
+        The captures that are still there refer to the earlier results.
+        """
         aside = self.folder / "earlier"
         shutil.rmtree(aside, ignore_errors=True)
-        for made in self._made_by_steps:
+        for made in self._results_of_steps:
             if made.exists():
                 aside.mkdir(exist_ok=True)
                 made.rename(aside / made.name)
         try:
             yield
         except BaseException:
-            for made in self._made_by_steps:
+            for made in self._results_of_steps:
                 shutil.rmtree(made, ignore_errors=True)
                 if (aside / made.name).exists():
                     (aside / made.name).rename(made)
@@ -139,7 +145,7 @@ class Workspace:
 
     @classmethod
     def _where_to_look(cls, folder: Path) -> str:
-        """What to do about a folder that is no workspace."""
+        """Return the hint for a folder that is no workspace."""
         if not folder.exists():
             return where_to_look(folder)
         around = next((parent for parent in folder.resolve().parents if (parent / MARK_FILE).exists()), None)
@@ -151,7 +157,7 @@ class Workspace:
 
     @classmethod
     def open(cls, folder: Path) -> Workspace:
-        """An existing workspace. Raises ``KprofError`` if it is none or of another version."""
+        """Open an existing workspace. Raises ``KprofError`` if it is none or of another version."""
         if not (folder / MARK_FILE).exists():
             what = "is not a workspace" if folder.exists() else "does not exist"
             raise KprofError(f"{folder} {what}", hint=cls._where_to_look(folder))
@@ -159,105 +165,118 @@ class Workspace:
         if version != WORKSPACE_VERSION:
             raise KprofError(
                 f"{folder} has workspace version {version}, this program uses {WORKSPACE_VERSION}",
-                hint=f"dump again: kprof-inject dump{into(folder)} -- PROG",
+                hint=f"dump again: kprof-inject dump{workspace_option(folder)} -- PROG",
             )
         require_no_links(folder)
         return cls(folder)
 
     @property
     def kernels_folder(self) -> Path:
+        """The folder with a folder for each dumped variant."""
         return self.folder / KERNELS_FOLDER
 
     @property
     def plans_folder(self) -> Path:
+        """The folder with the scope tables, by variant."""
         return self.folder / "plans"
 
     @property
     def override_folder(self) -> Path:
+        """The folder with the instrumented TTGIR, by variant."""
         return self.folder / "override"
 
     @property
     def calibration_folder(self) -> Path:
-        """Where ``run`` measures what a record costs, and keeps it for later runs."""
+        """The folder where ``run`` measures the cost of a record, and keeps it for later runs."""
         return self.folder / "calibration"
 
     def cache_folder(self, step: str) -> Path:
-        """Where compilers may cache in ``step`` of this process."""
+        """Return the folder where compilers may cache in ``step`` of this process."""
         return self.folder / "cache" / f"{step}-{os.getpid()}"
 
     def new_cache_folder(self, step: str) -> Path:
-        """Where the program's compilers may cache while this process runs it: nothing is there. What processes that
-        have ended left is removed, of whatever step; that of others is theirs."""
-        ours = self.cache_folder(step)
-        for folder in ours.parent.glob("*-*"):
+        """Return an empty folder where the program's compilers may cache while this process runs it.
+
+        Caches of processes that have ended are removed, for any step; those of running processes stay.
+        """
+        own = self.cache_folder(step)
+        for folder in own.parent.glob("*-*"):
             pid = folder.name.rpartition("-")[2]
-            if folder == ours or not (pid.isdecimal() and is_running(int(pid))):
+            if folder == own or not (pid.isdecimal() and is_running(int(pid))):
                 shutil.rmtree(folder, ignore_errors=True)
-        return ours
+        return own
 
     def new_reports_folder(self, step: str) -> Path:
-        """An empty folder where each process of the program says what it did."""
+        """Make an empty folder where each process of the program reports what it did."""
         folder = self.folder / "reports" / step
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return folder
 
     def new_capture_folder(self) -> Path:
-        """Claim the folder of the next capture: ``captures/001`` and so on. Nobody else is given it."""
-        return _claimed(self.folder / "captures")
+        """Claim the folder of the next capture, ``captures/001`` and so on; no other process gets the same."""
+        return _claim_next(self.folder / "captures")
 
     def forget_if_empty(self, claimed: Path) -> None:
-        """Give the folder of a capture or an experiment back if nothing came of it."""
+        """Remove the folder of a capture or an experiment if it is empty."""
         with suppress(OSError):
             claimed.rmdir()
             claimed.parent.rmdir()
 
     def capture_folders(self) -> list[Path]:
-        """Those that hold anything, the last one last."""
-        return _begun(self.folder / "captures")
+        """Return the capture folders that are not empty, the latest last."""
+        return _used_folders(self.folder / "captures")
 
     def last_capture_folder(self) -> Path:
-        """Raises ``KprofError`` if there is not a capture yet."""
+        """Return the latest capture's folder. Raises ``KprofError`` if there is no capture yet."""
         if folders := self.capture_folders():
             return folders[-1]
-        step = f"run{named(self.folder)}" if self.plans_folder.exists() else f"profile{into(self.folder)}"
+        if self.plans_folder.exists():
+            step = f"run{workspace_argument(self.folder)}"
+        else:
+            step = f"profile{workspace_option(self.folder)}"
         raise KprofError(f"{self.folder} has no capture yet", hint=f"make one: kprof-inject {step} -- PROG")
 
     def write_kernel(self, variant: str, info: DumpedKernelRecord, ttgir: str, sources: dict[str, str]) -> None:
+        """Save a dumped kernel with its TTGIR and source texts."""
         folder = self.kernels_folder / variant
         write_text(folder / TTGIR_FILE, ttgir)
         _write(folder / SOURCES_FILE, sources)
-        _write(folder / KERNEL_FILE, info)  # last: its presence makes the kernel
+        _write(folder / KERNEL_FILE, info)  # last, because its presence marks a complete kernel
 
     def kernels(self) -> list[DumpedKernel]:
-        """The dumped kernels, ordered by name."""
+        """Return the dumped kernels, ordered by name."""
         found = [self.kernel(path.parent.name) for path in self.kernels_folder.glob(f"*/{KERNEL_FILE}")]
         return sorted(found, key=lambda kernel: (kernel.name, kernel.variant))
 
     def require_kernels(self) -> list[DumpedKernel]:
-        """The same; raises ``KprofError`` if there are none."""
+        """Return the dumped kernels, ordered by name. Raises ``KprofError`` if there are none."""
         if kernels := self.kernels():
             return kernels
-        hint = f"dump them: kprof-inject dump{into(self.folder)} -- PROG"
+        hint = f"dump them: kprof-inject dump{workspace_option(self.folder)} -- PROG"
         raise KprofError(f"{self.folder} contains no kernels", hint=hint)
 
     def kernel(self, variant: str) -> DumpedKernel:
+        """Read a dumped kernel."""
         return self.kernel_of(variant, self._read(self.kernels_folder / variant / KERNEL_FILE, DumpedKernelRecord))
 
     def kernel_of(self, variant: str, info: DumpedKernelRecord) -> DumpedKernel:
-        """The kernel with this name; it need not be saved yet."""
+        """Return the kernel of this variant, which need not be saved yet."""
         return DumpedKernel(variant, info, self.kernels_folder / variant / TTGIR_FILE)
 
     def kernel_sources(self, variant: str) -> dict[str, str]:
+        """Read the source texts of a dumped kernel."""
         return _texts(self.kernels_folder / variant / SOURCES_FILE, self.folder)
 
     def write_clean_run(self, variant: str, process: str, run: TimedResources) -> None:
-        """Save what one process saw of a kernel without records: its resources, and ``times_ns`` of launches."""
+        """Save one process's data on a kernel without records: its resources, and ``times_ns`` of launches."""
         _write(self.kernels_folder / variant / f"clean-{process}.json", run)
 
     def clean_run(self, variant: str) -> TimedResources:
-        """The same of all processes: the resources of one, and the times of all; nothing known if none loaded the
-        kernel."""
+        """Read the data on a kernel without records: the resources of one process, and the times of all.
+
+        All fields are unknown if no process loaded the kernel.
+        """
         paths = sorted((self.kernels_folder / variant).glob("clean-*.json"))
         runs = [self._read(path, TimedResources) for path in paths]
         if not runs:
@@ -270,10 +289,10 @@ class Workspace:
         )
 
     def write_plan(self, kernel: DumpedKernel, scope_table: dict[str, Any], instrumented: str) -> Path:
-        """Save a kernel's plan; returns the path of its instrumented TTGIR.
+        """Save a kernel's plan; return the path of its instrumented TTGIR.
 
-        The override folder is laid out as Triton looks it up, below a folder for the variant, and holds the
-        ``.ttgir`` alone: any later stage beside it would undo the records.
+        The override folder has the layout that Triton looks up, below a folder for the variant, and only holds the
+        ``.ttgir``: a later stage next to it would undo the records.
         """
         path = self.override_path(kernel)
         write_text(path, instrumented)
@@ -281,33 +300,34 @@ class Workspace:
         return path
 
     def clear_plans(self) -> None:
-        """Forget every plan, so that ``run`` leaves all kernels as they are."""
+        """Remove every plan, so that ``run`` leaves all kernels as they are."""
         shutil.rmtree(self.plans_folder, ignore_errors=True)
         shutil.rmtree(self.override_folder, ignore_errors=True)
 
     def override_path(self, kernel: DumpedKernel) -> Path:
+        """Return the path where Triton looks for the kernel's instrumented TTGIR."""
         return self.override_folder / kernel.variant / kernel.info.override_key / f"{kernel.info.file_name}.ttgir"
 
     def scope_table(self, variant: str) -> ScopeTableRecord | None:
-        """The plan's scope table, or None if this variant has no plan."""
+        """Read the plan's scope table; None if this variant has no plan."""
         path = self.plans_folder / variant / "scopes.json"
         return self._read(path, ScopeTableRecord) if path.exists() else None
 
     @property
     def delayed_builds_folder(self) -> Path:
-        """Where kernels with delays lie that were compiled: by what they were made of, so that they serve again."""
+        """The folder with compiled kernels with delays, by a hash of their inputs, so that they can be reused."""
         return self.folder / "delays" / "builds"
 
     def write_delays(self, variant: str, delays: DelaysRecord) -> None:
-        """Save what is to be delayed in a kernel."""
+        """Save the delays for a kernel."""
         _write(self._delays_folder / variant / DELAYS_FILE, delays)
 
     def clear_delays(self) -> None:
-        """Forget what was to be delayed, but not what was compiled for it."""
+        """Remove all delays, but not the kernels that were compiled with them."""
         shutil.rmtree(self._delays_folder, ignore_errors=True)
 
     def delays(self, variant: str) -> DelaysRecord | None:
-        """What is to be delayed in this variant, or None if nothing is."""
+        """Read the delays for this variant; None if it has none."""
         path = self._delays_folder / variant / DELAYS_FILE
         return self._read(path, DelaysRecord) if path.exists() else None
 
@@ -316,18 +336,18 @@ class Workspace:
         return self.folder / "delays" / "kernels"
 
     def new_experiment_folder(self) -> Path:
-        """Claim the folder of the next experiment: ``experiments/001`` and so on. Nobody else is given it."""
-        return _claimed(self.folder / "experiments")
+        """Claim the folder of the next experiment, ``experiments/001`` and so on; no other process gets the same."""
+        return _claim_next(self.folder / "experiments")
 
     def experiment_folders(self) -> list[Path]:
-        """Those that hold anything, the last one last."""
-        return _begun(self.folder / "experiments")
+        """Return the experiment folders that are not empty, the latest last."""
+        return _used_folders(self.folder / "experiments")
 
     def last_experiment_folder(self) -> Path:
-        """Raises ``KprofError`` if there is no experiment yet."""
+        """Return the latest experiment's folder. Raises ``KprofError`` if there is no experiment yet."""
         if begun := self.experiment_folders():
             return begun[-1]
-        hint = f"make one: kprof-inject causal{named(self.folder)} -- PROG"
+        hint = f"make one: kprof-inject causal{workspace_argument(self.folder)} -- PROG"
         raise KprofError(f"{self.folder} has no experiment yet", hint=hint)
 
     def _read(self, path: Path, kind: type[Record]) -> Record:
@@ -342,7 +362,7 @@ def _numbered(folder: Path) -> Iterator[Path]:
     return (path for path in folder.glob("*") if path.name.isdecimal())
 
 
-def _claimed(parent: Path) -> Path:
+def _claim_next(parent: Path) -> Path:
     number = 1 + max((int(path.name) for path in _numbered(parent)), default=0)
     parent.mkdir(parents=True, exist_ok=True)
     while True:
@@ -356,19 +376,19 @@ def _claimed(parent: Path) -> Path:
 
 
 def read_experiments(folder: Path) -> Iterator[tuple[Path, ExperimentRecord]]:
-    """Those that ``new_experiment_folder`` got, each with its kernel's folder, which holds its TTGIR and sources."""
+    """Yield a folder's experiments, each with its kernel's folder, which holds its TTGIR and sources."""
     for path in sorted(folder.glob(f"*/*{EXPERIMENT_ENDING}")):
-        data = read_regular(path, MOST_EXPERIMENT_BYTES, folder)
+        data = read_regular(path, MAX_EXPERIMENT_BYTES, folder)
         yield path.parent, decode(data, ExperimentRecord, str(path), "run causal again")
 
 
 def write_experiment(folder: Path, experiment: ExperimentRecord) -> None:
-    """Save what one process found out about one kernel, in the folder of an experiment."""
+    """Save the result of one process for one kernel, in the folder of an experiment."""
     write_bytes(folder / experiment.variant / f"{experiment.pid}{EXPERIMENT_ENDING}", encode(experiment) + b"\n")
 
 
-def _begun(parent: Path) -> list[Path]:
-    """Return the numbered folders that hold anything, in their order. Raises ``KprofError`` if one is no folder."""
+def _used_folders(parent: Path) -> list[Path]:
+    """Return the numbered folders that are not empty, in order. Raises ``KprofError`` if one is no folder."""
     numbered = sorted(_numbered(parent), key=lambda folder: int(folder.name))
     for folder in numbered:
         if not folder.is_dir():
@@ -377,8 +397,7 @@ def _begun(parent: Path) -> list[Path]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process on this machine. One that waits for its parent to notice its end (Linux: "Z") has
-    ended."""
+    """Return whether a process with this ID runs on this machine; a zombie (Linux: state "Z") has ended."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

@@ -1,4 +1,4 @@
-"""A workspace is held by one command at a time: others, and the program that it runs, do not write to it meanwhile."""
+"""The lock that keeps other commands, and the program that a command runs, from writing to its workspace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WorkspaceInUseError(KprofError):
 
 
 class _Holder(Struct, frozen=True):
-    """Who holds a workspace, as its lock file says."""
+    """The process that holds a workspace, as its lock file names it."""
 
     pid: int
     host: str
@@ -38,11 +38,13 @@ class _Holder(Struct, frozen=True):
 
 @contextmanager
 def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a workspace against all that would write to it: other commands, and the program that it runs. It need not
-    be one yet. Whatever ends this process gives it back; no child has it.
+    """Hold a workspace so that nothing else writes to it: other commands, and the program that this one runs.
 
-    Raises ``WorkspaceInUseError`` if another holds it, and ``KprofError`` if the folder is of no workspace, or cannot
-    be written to. On a file system that cannot lock it goes on, and ``say`` is told."""
+    The folder need not be a workspace yet. The lock ends with this process, however it ends; children do not have it.
+
+    Raises ``WorkspaceInUseError`` if another process holds it, and ``KprofError`` if the folder has other contents or
+    cannot be written to. If the file system cannot lock, the block runs nevertheless, after a message through ``say``.
+    """
     with _lock_file(folder) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,7 +68,7 @@ def _lock_file(folder: Path) -> IO[bytes]:
     try:
         require_ours(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        # Only now does new/../.. lead to a folder.
+        # Only now does a path such as new/../.. lead to a folder.
         require_ours(folder)
         return (folder / LOCK_FILE).open("a+b", buffering=0)
     except OSError as error:
@@ -76,7 +78,7 @@ def _lock_file(folder: Path) -> IO[bytes]:
 
 def _write_holder(file: IO[bytes]) -> None:
     holder = _Holder(os.getpid(), platform.node(), shlex.join(sys.orig_argv), time.strftime("%Y-%m-%d %H:%M:%S"))
-    with suppress(OSError):  # as on a full disk: the lock is held all the same
+    with suppress(OSError):  # as on a full disk: the lock holds nevertheless
         file.truncate(0)
         file.write(encode(holder) + b"\n")
 
@@ -84,20 +86,20 @@ def _write_holder(file: IO[bytes]) -> None:
 def _in_use(folder: Path) -> WorkspaceInUseError:
     try:
         holder = decode(read_json(folder / LOCK_FILE, folder), _Holder, LOCK_FILE)
-    except KprofError:  # its holder could not write it, or is about to
-        who = "another command"
+    except KprofError:  # its holder could not write it, or has not written it yet
+        holder_text = "another command"
     else:
         host = "" if holder.host == platform.node() else f" on {holder.host}"
-        who = printable(f"process {holder.pid}{host} since {holder.since}: {holder.command}")
+        holder_text = printable(f"process {holder.pid}{host} since {holder.since}: {holder.command}")
     hint = "wait until it has ended, or name another folder with -o"
-    return WorkspaceInUseError(f"{folder} is in use by {who}", hint=hint)
+    return WorkspaceInUseError(f"{folder} is in use by {holder_text}", hint=hint)
 
 
-def _let_go() -> None:
+def _release_in_child() -> None:
     for file in _held:
         file.close()
     _held.clear()
 
 
 # A fork shares the lock, and may outlive us.
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_release_in_child)

@@ -1,4 +1,4 @@
-"""Where a workspace is: what tells its folder, how commands name it, and where to look for one that is missing."""
+"""The folder of a workspace: how to recognize it, how commands name it, and where to look for a missing one."""
 
 from __future__ import annotations
 
@@ -9,84 +9,85 @@ from shlex import quote
 from kprof_inject.errors import KprofError, did_you_mean
 
 DEFAULT_WORKSPACE = Path("kprof_out")
-"""What commands read and write if no other workspace is named."""
+"""The workspace that commands read and write by default."""
 
 DEMO_WORKSPACE = Path("kprof_demo")
-"""What ``demo`` writes if no other is named: its captures are none of the user's."""
+"""The workspace that ``demo`` writes by default: its captures are not the user's."""
 
 MARK_FILE = "workspace.json"
-"""Tells a workspace, and its version."""
+"""The file that marks a workspace and gives its version."""
 LOCK_FILE = "workspace.lock"
-"""See ``workspace_lock``."""
+"""The file that a command locks (see ``workspace_lock``)."""
 
 
 def is_workspace(folder: Path) -> bool:
-    """Whether a folder is one, of whatever version."""
+    """Return whether a folder is a workspace, of any version."""
     return (folder / MARK_FILE).is_file()
 
 
-def named(workspace: Path) -> str:
-    """What stands behind a command that reads this workspace: nothing for the default one."""
+def workspace_argument(workspace: Path) -> str:
+    """Return the argument for a command that reads this workspace: empty for the default one."""
     return "" if workspace == DEFAULT_WORKSPACE else f" {quote(str(workspace))}"
 
 
-def into(workspace: Path) -> str:
-    """The same behind a command that makes it."""
+def workspace_option(workspace: Path) -> str:
+    """Return the option for a command that makes this workspace: empty for the default one."""
     return "" if workspace == DEFAULT_WORKSPACE else f" -o {quote(str(workspace))}"
 
 
-def is_meant(place: Path) -> bool:
-    """Whether a place that a user named is a workspace, or lacks one, rather than a file."""
+def may_be_workspace(place: Path) -> bool:
+    """Return whether a place that a user named is a workspace, or a missing one, rather than a file."""
     return place.is_dir() or place == DEFAULT_WORKSPACE
 
 
 def is_module(place: Path) -> bool:
-    """Whether a file is called as Triton's GPU-level IR is."""
+    """Return whether a file's name is that of Triton's GPU-level IR."""
     return place.suffix == ".ttgir" and not place.is_dir()
 
 
 def where_to_look(missing: Path, takes: Callable[[Path], bool] = Path.exists, command: str = "report") -> str:
-    """What to do about a place that a user named and that does not exist: those beside it with such a name that the
-    ``command`` takes, and how to make a workspace."""
-    meant = named_alike(missing, takes)
+    """Return the hint for a place that a user named and that does not exist.
+
+    It names similar ones in the same folder that ``command`` takes, and the way to make a workspace.
+    """
+    suggestion = similar_places(missing, takes)
     around = next((parent for parent in missing.parents if is_workspace(parent)), None)
     if around is not None:
-        return f"{meant}the last capture of a workspace: kprof-inject {command}{named(around)}"
-    # What has an ending was to be a file.
+        return f"{suggestion}the last capture of a workspace: kprof-inject {command}{workspace_argument(around)}"
+    # A name with an ending was meant as a file.
     if missing.suffix:
-        return f"{meant}name a workspace, a capture or a file"
+        return f"{suggestion}name a workspace, a capture or a file"
     if missing != DEFAULT_WORKSPACE and is_workspace(DEFAULT_WORKSPACE) and takes(DEFAULT_WORKSPACE):
-        meant = meant or f"did you mean {DEFAULT_WORKSPACE}? "
-    return meant + how_to_make(missing)
+        suggestion = suggestion or f"did you mean {DEFAULT_WORKSPACE}? "
+    return suggestion + how_to_make(missing)
 
 
 def where_to_find_modules(missing: Path) -> str:
-    """The same for a command that takes a workspace's kernels or a ``.ttgir`` file, but no capture."""
+    """Return the hint for a command that takes a workspace's kernels or a ``.ttgir`` file, but no capture."""
     around = next((parent for parent in missing.parents if is_workspace(parent)), None)
     if around is not None:
-        return f"{named_alike(missing, is_module)}name its workspace: {quote(str(around))}"
+        return f"{similar_places(missing, is_module)}name its workspace: {quote(str(around))}"
     if missing.suffix:
-        return f"{named_alike(missing, is_module)}name a workspace or a .ttgir file, or - for stdin"
+        return f"{similar_places(missing, is_module)}name a workspace or a .ttgir file, or - for stdin"
     return where_to_look(missing, lambda path: is_workspace(path) or (path.is_file() and is_module(path)))
 
 
-def named_alike(missing: Path, takes: Callable[[Path], bool] = Path.exists) -> str:
-    """A question for what lies beside a place that does not exist, has such a name, and is taken; empty if nothing
-    is."""
-    beside = [path for path in missing.parent.glob("*") if not path.name.startswith(".") and takes(path)]
-    return did_you_mean(missing.name, (path.name for path in beside), 1, lambda name: str(missing.parent / name))
+def similar_places(missing: Path, takes: Callable[[Path], bool] = Path.exists) -> str:
+    """Ask for places with a similar name in the folder of a missing one, if ``takes`` accepts them; may be empty."""
+    siblings = [path for path in missing.parent.glob("*") if not path.name.startswith(".") and takes(path)]
+    return did_you_mean(missing.name, (path.name for path in siblings), 1, lambda name: str(missing.parent / name))
 
 
 def how_to_make(workspace: Path) -> str:
-    """The commands that do."""
+    """Return the commands that make a workspace."""
     return (
-        f"make one: kprof-inject profile{into(workspace)} -- PROG; without a GPU: kprof-inject demo -o "
+        f"make one: kprof-inject profile{workspace_option(workspace)} -- PROG; without a GPU: kprof-inject demo -o "
         f"{quote(str(workspace))}"
     )
 
 
 def require_ours(folder: Path) -> None:
-    """Raise ``KprofError`` if a folder is not for us to write to: it is neither empty nor a workspace."""
+    """Raise ``KprofError`` if we must not write to a folder: it is neither empty nor a workspace."""
     if (
         folder.exists()
         and not (folder / MARK_FILE).exists()
@@ -100,8 +101,10 @@ def require_ours(folder: Path) -> None:
 
 
 def require_no_links(folder: Path) -> None:
-    """Raise ``KprofError`` if what is written to a workspace would land elsewhere. What lies deeper is emptied before
-    anything is written there."""
+    """Raise ``KprofError`` if a link would redirect writes to a workspace.
+
+    Two levels are enough: deeper folders are emptied before anything is written there.
+    """
     for path in (*folder.glob("*"), *folder.glob("*/*")):
         if path.is_symlink():
             raise KprofError(f"{path} is a symbolic link", hint="remove it, or use another workspace")

@@ -8,7 +8,7 @@ from typing import Any
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 
-_PARTS = ("timeline", "summary", "verdict", "limit", "in_flight", "flights", "_judged")
+_PARTS = ("timeline", "summary", "verdict", "limit", "in_flight", "flights", "_evaluated")
 
 
 def altered(analysis: LaunchAnalysis, **parts: Any) -> LaunchAnalysis:
@@ -16,8 +16,8 @@ def altered(analysis: LaunchAnalysis, **parts: Any) -> LaunchAnalysis:
     for name in _PARTS:
         getattr(analysis, name)
     made = copy.copy(analysis)
-    judged = {name: parts.pop(name) for name in {field.name for field in fields(analysis._judged)} & parts.keys()}
-    made.__dict__["_judged"] = replace(analysis._judged, **judged)
+    judged = {name: parts.pop(name) for name in {field.name for field in fields(analysis._evaluated)} & parts.keys()}
+    made.__dict__["_evaluated"] = replace(analysis._evaluated, **judged)
     made.__dict__.update(parts)
     made.launch, made.duration_ns = made.timeline.launch, made.summary.duration_ns
     return made

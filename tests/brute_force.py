@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.interpreter.abstract_values import Descriptor
 from kprof_inject.analysis.interpreter.accesses import Access, access_of
 from kprof_inject.analysis.interpreter.axis_arrays import (
     CTA,
     AxisArray,
+    Descriptor,
     GridAxis,
     IntegerExpr,
     Mask,
@@ -432,7 +432,7 @@ def assert_right(ran: Ran) -> None:
         happened = ran.happened[one.operation]
         assert one.times in (None, len(happened)), one.operation
         for places, operands in happened:
-            if one.when is not None and not one.when.is_least:
+            if one.when is not None and not one.when.is_lower_bound:
                 assert _at(one.when, places, 0), one.operation
             for value, actual in zip(one.operands, operands, strict=True):
                 _assert_same(value, actual, places, one.operation)
@@ -442,15 +442,15 @@ def assert_bytes_right(ran: Ran, sms: Sequence[int] = ()) -> None:
     """The bytes that are known to be touched are those that were, or some of them where that is all that is said."""
     sm_of_cta = AxisArray((CTA,), np.array(sms)) if sms else None
     for access, touched in ran.accesses():
-        is_least = access.mask is not None and access.mask.is_least
+        is_lower_bound = access.mask is not None and access.mask.is_lower_bound
         if access.places is not None:
-            assert access.places <= len(touched) if is_least else access.places == len(touched), access.operation
+            assert access.places <= len(touched) if is_lower_bound else access.places == len(touched), access.operation
         for by_sm in (None, sm_of_cta):
             ranges = access.touched(by_sm)
             actual = bytes_of(touched, access.element_bytes, dict(enumerate(sms)) if by_sm else None)
             if ranges is not None:
                 reckoned = bytes_in(ranges)
-                assert reckoned <= actual if is_least else reckoned == actual, access.operation
+                assert reckoned <= actual if is_lower_bound else reckoned == actual, access.operation
 
 
 def _assert_same(value: Any, actual: Any, places: Mapping[GridAxis, int], operation: Operation) -> None:
@@ -463,7 +463,7 @@ def _assert_same(value: Any, actual: Any, places: Mapping[GridAxis, int], operat
         return
     found = _at(value, places, np.ndim(actual))
     found, actual = np.broadcast_arrays(found, actual)
-    if isinstance(value, Mask) and value.is_least:
+    if isinstance(value, Mask) and value.is_lower_bound:
         assert not np.any(found & ~np.asarray(actual)), operation
     else:
         assert np.array_equal(found, actual), operation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+import re
 import select
 import signal
 import sys
@@ -60,6 +61,18 @@ class CommandLine:
 
     def write(self, name: str, text: str) -> None:
         (self.folder / name).write_bytes(text.encode())
+
+
+def diagnosis(ended: Ended) -> str:
+    """Return an error and its hint, without what the program said before."""
+    lines = ended.stderr.splitlines()
+    (begin,) = [number for number, line in enumerate(lines) if line.startswith("error: ")]
+    return "\n".join(lines[begin:])
+
+
+def without_sizes(messages: str) -> str:
+    """Return messages with the sizes of files replaced, which any change of a format changes."""
+    return re.sub(r"\b[\d.]+ ([kMG]?B|bytes)\b", "SIZE", messages)
 
 
 def _forked(arguments: list[str], folder: Path, settings: dict[str, str], stdin: bytes) -> Ended:

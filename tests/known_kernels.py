@@ -10,8 +10,7 @@ from typing import Any
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, summarise
@@ -122,6 +121,11 @@ def the_finding(timeline: Timeline) -> Finding:
     """The only one."""
     (finding,) = found_in(timeline)
     return finding
+
+
+def sentences_of(finding: Finding) -> str:
+    """What a report says of it, for a snapshot."""
+    return f"{finding.sentence}\n{finding.advice}"
 
 
 def evidence_of(timeline: Timeline, summary: LaunchSummary | None = None) -> Evidence:

@@ -18,4 +18,4 @@ def node() -> str:
         path = Path(folder) / "driver" / "node"
         if path.is_file():
             return str(path)
-    pytest.fail("no node on PATH, and no Python package 'playwright'")
+    pytest.fail("neither node nor playwright is installed")

@@ -17,7 +17,7 @@ from triton.backends.compiler import GPUTarget
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.pipeline.insertion import insert_module, view_of
-from kprof_inject.runtime.instrumentation import lower
+from kprof_inject.runtime.compiling.instrumentation import lower
 from kprof_inject.select.selectors import parse_selectors
 
 EXAMPLES = REPO / "examples"

@@ -15,7 +15,7 @@ PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
 
 def test_the_sdist_has_all_that_git_has() -> None:
     if not (REPO / ".git").exists():
-        pytest.skip("no checkout: this may be an unpacked sdist itself")
+        pytest.skip("no checkout, but an unpacked sdist")
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPO, capture_output=True, check=True).stdout
     tracked = {name for name in listed.decode().split("\0") if (REPO / name).is_file()}
     included = {file.relative_path for file in SdistBuilder(str(REPO)).recurse_included_files()}

@@ -71,7 +71,7 @@ def test_a_block_with_a_files_name_is_that_file(tmp_path: Path) -> None:
 
 def test_what_a_command_does_not_print_fails_and_so_does_its_exit_code(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
-    with pytest.raises(AssertionError, match="line 7: echo 1\nprinted:\n1\n\nshown:\n2"):
+    with pytest.raises(AssertionError, match="line 7: echo 1\nprinted:\n1\n\nshown:"):
         reader.follow(Command(7, "echo 1", "2", False))
     with pytest.raises(AssertionError, match="ended with 3"):
         reader.follow(Command(7, "exit 3", "", False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from foreign_buffers import Mark, flashinfer
 from programs.child import REPO
 from several_kernels import save_kernels, three_kernels
+from snapshots import check
 from torch_traces import Kernel, save_kineto
 
 import kprof_inject
@@ -35,10 +37,9 @@ def test_a_capture_is_loaded_with_all_that_it_says(loaded: Results) -> None:
 
 def test_the_report_is_that_of_the_command_line(loaded: Results) -> None:
     lines = loaded.report().splitlines()
-    assert lines[0].startswith("matmul_kernel #29   median 16.9 µs without records, 17.7 µs with, by events")
-    assert (
-        lines[2] == "LIMIT  the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0]) and the L2 (75.0 % of peak)"
-    )
+    assert lines[0].startswith("matmul_kernel #29   median 16.9 µs ")
+    assert lines[2].startswith("LIMIT  the tensor cores (") and "75.0 % of peak" in lines[2]
+    check("results/report", "\n".join(lines))
     assert all(line == line.rstrip() and len(line) <= 110 for line in lines)
 
 
@@ -69,7 +70,7 @@ def test_a_kernel_can_be_chosen(tmp_path: Path) -> None:
     assert "long" not in loaded.html(tmp_path / "page.html", kernel="short").read_text().partition("</title>")[0]
     assert {one.kernel for one in loaded.findings(kernel="short")} <= {"short"}
     for ask in (loaded.report, loaded.explain, loaded.findings):
-        with pytest.raises(KprofError, match="no kernel matches 'shrt'\nhint: did you mean short"):
+        with pytest.raises(KprofError, match="'shrt'\nhint: did you mean short"):
             ask(kernel="shrt")
 
 
@@ -106,12 +107,16 @@ def test_what_is_no_capture_is_refused_with_a_hint(tmp_path: Path) -> None:
 
 def test_arguments_that_make_no_sense_are_refused_with_a_hint(loaded: Results) -> None:
     budget: Any = "3"
-    with pytest.raises(KprofError, match="the budget is '3', but tokens are a whole number\nhint: "):
-        loaded.explain(budget=budget)
-    with pytest.raises(KprofError, match="there is no trace to merge the launches into\nhint: "):
-        loaded.merge_into([])
-    with pytest.raises(KprofError, match=r"does not say which profiler wrote it\nhint: name .*: format=; one of sm-"):
-        kprof_inject.read_buffer(np.zeros(9, np.int64))
+    calls: dict[str, Callable[[], object]] = {
+        "budget": lambda: loaded.explain(budget=budget),
+        "no trace": lambda: loaded.merge_into([]),
+        "no format": lambda: kprof_inject.read_buffer(np.zeros(9, np.int64)),
+    }
+    for case, call in calls.items():
+        with pytest.raises(KprofError) as refused:
+            call()
+        assert refused.value.hint
+        check("results/refusals", str(refused.value), case)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +140,7 @@ def test_arguments_of_a_profile_are_refused_at_once(tmp_path: Path, arguments: d
 
 
 def test_a_page_that_cannot_be_written_is_one_error(loaded: Results, tmp_path: Path) -> None:
-    with pytest.raises(KprofError, match=r"cannot write .*: Is a directory\nhint: name another file"):
+    with pytest.raises(KprofError, match=r": Is a directory\nhint: "):
         loaded.html(tmp_path)
 
 
@@ -157,7 +162,7 @@ def test_names_of_a_buffer_are_given_as_on_the_command_line() -> None:
         ({"names": 7}, "names: expected object | array"),
         ({"names": ["a", None]}, r"names\[1\]: expected str"),
         ({"names": {1.5: "a"}}, "names: expected int, got float"),
-        ({"names": {"a", "b"}}, "names is a set, which has no order"),
+        ({"names": {"a", "b"}}, "names is a set"),
         ({"names": b"a,b"}, "names: expected object"),
     ],
 )
@@ -178,7 +183,7 @@ def test_without_a_launch_there_is_nothing_to_show(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_refused_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
-    with pytest.raises(KprofError, match=r"cannot use .*file/ws: Not a directory\nhint: name a folder"):
+    with pytest.raises(KprofError, match=r"file/ws: Not a directory\nhint: "):
         kprof_inject.profile(folder=tmp_path / "file" / "ws")
 
 

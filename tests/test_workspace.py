@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from snapshots import check
 
 from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
 from kprof_inject.errors import KprofError
@@ -42,8 +43,9 @@ def test_an_empty_folder_becomes_one(tmp_path: Path) -> None:
 
 def test_a_folder_of_other_things_does_not(tmp_path: Path) -> None:
     (tmp_path / "kernels").mkdir()
-    with pytest.raises(KprofError, match="is not empty and not a kprof-inject workspace"):
+    with pytest.raises(KprofError, match="is not empty and not ") as refused:
         Workspace.create(tmp_path)
+    check("workspace/refusals", str(refused.value), "a folder of other things")
     assert os.listdir(tmp_path) == ["kernels"]
 
 
@@ -61,12 +63,12 @@ def test_what_steps_made_is_put_back_where_making_it_anew_fails(tmp_path: Path) 
     workspace, kernel = with_kernel(tmp_path)
     workspace.write_plan(kernel, {"scopes": []}, "module {}\n")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(KprofError), workspace.made_anew():
+    with pytest.raises(KprofError), workspace.results_replaced():
         assert workspace.kernels() == [] and not workspace.plans_folder.exists()
         with_kernel(tmp_path, "other-1", "other")
         raise KprofError("failed")
     assert sorted(tmp_path.rglob("*")) == before
-    with workspace.made_anew():
+    with workspace.results_replaced():
         workspace.write_kernel("other-1", INFO, "module {}\n", {})
     assert [kernel.variant for kernel in workspace.kernels()] == ["other-1"]
     assert sorted(os.listdir(tmp_path)) == ["kernels", "workspace.json"]
@@ -128,7 +130,8 @@ def test_captures_are_numbered_past_a_thousand(tmp_path: Path) -> None:
 def test_no_capture_yet_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(KprofError, match="has no capture yet") as refusal:
         Workspace.create(tmp_path).last_capture_folder()
-    assert refusal.value.hint == f"make one: kprof-inject profile -o {tmp_path} -- PROG"
+    assert f"kprof-inject profile -o {tmp_path} -- PROG" in refusal.value.hint
+    check("workspace/refusals", str(refusal.value), "no capture yet")
 
 
 def test_reports_begin_empty_each_time(tmp_path: Path) -> None:
@@ -144,7 +147,7 @@ def test_a_file_where_a_numbered_folder_should_be_is_named(tmp_path: Path, kind:
     (workspace.new_experiment_folder() / "v0").mkdir()
     (tmp_path / kind / "003").write_text("")
     folders = {"captures": workspace.capture_folders, "experiments": workspace.experiment_folders}
-    with pytest.raises(KprofError, match=f"{kind}/003 is not a folder\nhint: move it out of the workspace"):
+    with pytest.raises(KprofError, match=f"{kind}/003 is not a folder\nhint: "):
         folders[kind]()
     assert len(folders["experiments" if kind == "captures" else "captures"]()) == 1
     if kind == "experiments":
@@ -196,9 +199,10 @@ def test_two_cannot_hold_one_workspace(tmp_path: Path) -> None:
         Workspace.create(folder)
         with pytest.raises(KprofError) as refusal, held(folder, fail):
             pass
-        assert refusal.value.what.startswith(f"{folder} is in use by process {os.getpid()} since 2")
+        assert refusal.value.what.startswith(f"{folder} is in use by process {os.getpid()} ")
+        assert " since 2" in refusal.value.what
         assert "pytest" in refusal.value.what  # the command
-        assert refusal.value.hint == "wait until it has ended, or name another folder with -o"
+        check("workspace/refusals", refusal.value.hint, "in use")
         with held(tmp_path / "another", fail):
             pass
     with held(folder, fail):
@@ -249,32 +253,33 @@ def test_a_file_system_that_cannot_lock_is_told_of(tmp_path: Path, monkeypatch: 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("fcntl.flock", refuse)
     said: list[str] = []
-    with held(tmp_path, said.append):
-        pass
-    assert said == [f"{tmp_path} cannot be locked (No locks available): make sure that no other command uses it"]
+    with monkeypatch.context() as patched:
+        patched.setattr("fcntl.flock", refuse)
+        with held(tmp_path, said.append):
+            pass
+    check("workspace/refusals", "\n".join(said), "No locks available")
 
 
 def test_a_folder_of_other_things_is_not_locked(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("precious")
-    with pytest.raises(KprofError, match="is not empty and not a kprof-inject workspace"), held(tmp_path, fail):
+    with pytest.raises(KprofError, match="is not empty and not "), held(tmp_path, fail):
         pass
     assert os.listdir(tmp_path) == ["notes.txt"]
 
 
 def test_what_is_missing_is_sought_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    how = "make one: kprof-inject profile -o mine -- PROG; without a GPU: kprof-inject demo -o mine"
-    assert where_to_look(Path("mine")) == how
+    how = where_to_look(Path("mine"))
+    check("workspace/where_to_look", how, "mine")
     workspace = Workspace.create(Path("kprof_out"))
     assert where_to_look(Path("mine")) == f"did you mean kprof_out? {how}"
     assert where_to_look(Path("kprof_ot")).startswith("did you mean kprof_out? make one: ")
-    assert where_to_look(Path("k.ttgir")) == "name a workspace, a capture or a file"
+    check("workspace/where_to_look", where_to_look(Path("k.ttgir")), "k.ttgir")
     workspace.new_capture_folder()
-    assert where_to_look(Path("kprof_out/captures/002")) == (
-        "did you mean kprof_out/captures/001? the last capture of a workspace: kprof-inject report"
-    )
+    missing = where_to_look(Path("kprof_out/captures/002"))
+    assert missing.startswith("did you mean kprof_out/captures/001?")
+    check("workspace/where_to_look", missing, "kprof_out/captures/002")
 
 
 # ---- a stranger's workspace ------------------------------------------------------------------------------
@@ -312,7 +317,7 @@ def test_a_kernel_s_file_that_is_a_pipe_is_refused_at_once(tmp_path: Path, name:
     workspace, kernel = with_kernel(tmp_path)
     (kernel.ttgir_path.parent / name).unlink()
     os.mkfifo(kernel.ttgir_path.parent / name)
-    with pytest.raises(KprofError, match=rf"cannot read .*{name}: it is not a regular file"):
+    with pytest.raises(KprofError, match=rf"{name}: it is not a regular file"):
         workspace.kernel_sources(workspace.kernels()[0].variant)
         kernel.ttgir()
 
@@ -323,7 +328,7 @@ def test_a_kernel_s_file_that_is_a_pipe_is_refused_at_once(tmp_path: Path, name:
         ({"metadata": {"num_warps": 10**9}}, r"\$\.metadata\.num_warps: expected int <= 64"),
         ({"target": {"backend": "cuda"}}, r"\$\.target\.arch: it is missing"),
         ({"constants": {"n": 1}}, r"\$\.constants\[\.\.\.\]: expected str, got int"),
-        ({"options": {"a": [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]}}, r"\$: expected options of a depth <= 16"),
+        ({"options": {"a": [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]}}, r"\$: expected .* depth <= 16"),
     ],
 )
 def test_what_a_kernel_cannot_be_is_refused_by_its_field(tmp_path: Path, values: dict[str, Any], what: str) -> None:

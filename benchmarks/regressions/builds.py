@@ -59,11 +59,11 @@ def write_build(name: str, folder: Path, ttgir: Path | None) -> KernelBuild:
     from triton import knobs
 
     from kprof_inject.pipeline.insertion import insert_module, view_of
-    from kprof_inject.runtime.compiler import as_json
-    from kprof_inject.runtime.instrumentation import lower, scope_names
+    from kprof_inject.runtime.compiling.compiler import as_json
+    from kprof_inject.runtime.compiling.instrumentation import lower, scope_names
     from kprof_inject.runtime.versions import installed_version
     from kprof_inject.select.plan import scope_table
-    from kprof_inject.select.record_bound import most_records
+    from kprof_inject.select.record_bound import max_records
     from kprof_inject.select.selectors import parse_selectors
     from kprof_inject.ttgir.strings import source_files
 
@@ -87,7 +87,7 @@ def write_build(name: str, folder: Path, ttgir: Path | None) -> KernelBuild:
 
     metadata = as_json(made.metadata._asdict())
     done = insert_module(view_of(text, f"{name}.ttgir", users), parse_selectors(SELECTORS))
-    bound = most_records(done.view, done.plan)
+    bound = max_records(done.view, done.plan)
     registers = _registers(folder / "plain.cubin")
     mode = mode_of_kernel(Mode(), metadata["shared"], metadata["num_warps"], registers, _TARGET, bound)
     with_records = folder / "records.ttgir"

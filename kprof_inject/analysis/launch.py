@@ -32,7 +32,7 @@ _DISTURBED = "the records disturb this kernel so much that it may be limited by 
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _EvaluatedParts:
     """The parts that need the kernel evaluated: if that fails in any of them, all are made without it."""
 
     executed: ExecutedKernel | Unjudged
@@ -91,20 +91,20 @@ class LaunchAnalysis:
 
         Recorded iterations are counted if no record is missing: the records that are left do not tell how many there
         were."""
-        return self._judged.executed
+        return self._evaluated.executed
 
     @property
     def speed_of_light(self) -> SpeedOfLight:
-        return self._judged.speed_of_light
+        return self._evaluated.speed_of_light
 
     @property
     def slopes(self) -> KernelSlopes | None:
         """The result of the causal experiment with this launch's kernel and grid, or None if there was none."""
-        return self._judged.slopes
+        return self._evaluated.slopes
 
     @property
     def judgements(self) -> tuple[Judgement, ...]:
-        return self._judged.judgements
+        return self._evaluated.judgements
 
     @cached_property
     def limit(self) -> Limit:
@@ -135,15 +135,15 @@ class LaunchAnalysis:
         return flights_of(self.timeline, self.in_flight, self.speed_of_light.roofs)
 
     @cached_property
-    def _judged(self) -> _Judged:
+    def _evaluated(self) -> _EvaluatedParts:
         executed = self._executed()
         if not isinstance(executed, Unjudged):
             try:
                 with evaluating():
-                    return self._judge(executed)
+                    return self._evaluate(executed)
             except Unevaluated as error:
                 executed = _unjudged(error)
-        return self._judge(executed)
+        return self._evaluate(executed)
 
     def _executed(self) -> ExecutedKernel | Unjudged:
         from kprof_inject.analysis.interpreter.executions import evaluated_kernel, with_recorded_iterations
@@ -158,8 +158,8 @@ class LaunchAnalysis:
         except KprofError as error:
             return _unjudged(error)
 
-    def _judge(self, executed: ExecutedKernel | Unjudged) -> _Judged:
-        from kprof_inject.analysis.findings.evidence import Evidence
+    def _evaluate(self, executed: ExecutedKernel | Unjudged) -> _EvaluatedParts:
+        from kprof_inject.analysis.findings.finding import Evidence
         from kprof_inject.analysis.findings.rules import judge_by_rules
         from kprof_inject.analysis.roofs.speed_of_light import speed_of_light
 
@@ -167,7 +167,7 @@ class LaunchAnalysis:
         ran = None if isinstance(executed, Unjudged) else executed
         slopes = self._slopes(ran)
         evidence = Evidence(self.timeline, self.summary, light, ran, slopes)
-        return _Judged(executed, light, slopes, judge_by_rules(evidence))
+        return _EvaluatedParts(executed, light, slopes, judge_by_rules(evidence))
 
     def _slopes(self, ran: ExecutedKernel | None) -> KernelSlopes | None:
         for experiment in self._experiments:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kprof_inject.analysis.async_work.copied_ahead import copied_ahead
+from kprof_inject.analysis.async_work.flight_metrics import copied_ahead
 from kprof_inject.analysis.findings.loops import is_wait
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.scope_map import ScopeMap

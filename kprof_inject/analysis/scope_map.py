@@ -41,7 +41,8 @@ class ScopeMap:
     def loop_of(self, index: int) -> Operation | None:
         """Return the loop that a scope records, or whose iterations it records.
 
-        None if the scope records neither, or if its lines are unknown."""
+        None if the scope records neither, or if its lines are unknown.
+        """
         scope = self._table.scopes[index]
         if scope.lines is None:
             return None
@@ -86,7 +87,8 @@ class ScopeMap:
         """Return the scope of each operation that is recorded by itself.
 
         A scope of kind ``op`` or ``part`` belongs to an operation if it covers no other one of ``operations``; one of
-        kind ``op`` wins. Other operations may be part of the scope, such as the address that a copy needs."""
+        kind ``op`` wins. Other operations may be part of the scope, such as the address that a copy needs.
+        """
         owners = {self.lines_of(operation)[0]: operation for operation in operations}
         begins = sorted(owners)
         found: dict[Operation, int] = {}

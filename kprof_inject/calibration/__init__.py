@@ -1,0 +1,1 @@
+"""Measurement of the cost of records, in a process of its own."""

@@ -1,4 +1,4 @@
-"""``python -m kprof_inject.calibration FOLDER``: measure what is asked for in a folder, and answer there."""
+"""``python -m kprof_inject.calibration FOLDER``: measure the cost that a folder requests, and write it there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kprof_inject.errors import KprofError
 
 
 def main(folder: Path) -> None:
-    """Whatever is no ``KprofError`` ends the process with a traceback, as faults of ours do."""
+    """Measure the request of ``folder``; exceptions other than ``KprofError`` are bugs, and end the process."""
     try:
         request = CostRequest.read(folder)
         write_result(folder, measure(folder / "workspace", request.key.device_name, request.device_uuid, request.mode))

@@ -1,5 +1,6 @@
-"""Gives a capture the cost of its records: measured once for each machine and mode, by a process of its own, and kept
-in the workspace.
+"""Add the cost of its records to a capture.
+
+The cost is measured once for each machine and mode, by a separate process, and kept in the workspace.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ _RESULT_FILE = "result.json"
 
 @dataclass(frozen=True, slots=True)
 class CostRequest:
-    """A cost to be measured, on the device with this UUID, or if it is empty on any with the name in ``key``."""
+    """Request to measure a cost, on the device with this UUID, or if it is empty on any with the name in ``key``."""
 
     key: CostKey
     device_uuid: str
 
     @property
     def mode(self) -> Mode:
-        """One of the modes that the key stands for."""
+        """Mode with this key; sizes and numbers of warps do not matter."""
         warps = (0,) if self.key.some_warps else ()
         return Mode(self.key.buffer, 0, self.key.clock_bits, warps, self.key.sched_stores)
 
     def write(self, folder: Path) -> None:
-        """Ask for it in ``folder``."""
+        """Write the request to ``folder``, and remove an old result."""
         (folder / _RESULT_FILE).unlink(missing_ok=True)
         write_json(folder / _REQUEST_FILE, asdict(self))
 
     @classmethod
     def read(cls, folder: Path) -> CostRequest:
-        """What is asked for in ``folder``. Raises ``KprofError``."""
+        """Read the request in ``folder``; raises ``KprofError``."""
         path = folder / _REQUEST_FILE
         return decode(read_json(path, folder), cls, str(path))
 
@@ -61,13 +62,16 @@ class _Failure(Struct, frozen=True):
 
 
 def write_result(folder: Path, result: MeasuredCost | KprofError) -> None:
-    """Answer the request in ``folder``."""
+    """Write the result of the request in ``folder``."""
     answer = _Failure(result.what) if isinstance(result, KprofError) else result
     write_bytes(folder / _RESULT_FILE, encode(answer) + b"\n")
 
 
 def read_result(folder: Path) -> MeasuredCost | None:
-    """The answer in ``folder``; None if there is none. Raises ``KprofError`` if the answer is an error."""
+    """Return the result in ``folder``; None if there is none.
+
+    Raises ``KprofError`` if the result is an error.
+    """
     path = folder / _RESULT_FILE
     if not path.exists():
         return None
@@ -78,23 +82,29 @@ def read_result(folder: Path) -> MeasuredCost | None:
     return decode(answer, MeasuredCost, str(path))
 
 
+# Time limit of the measuring process.
 LIMIT_S = 60.0
 
-_NOT_FOR_IT = (
+_REMOVED_VARIABLES = (
     SESSION_VARIABLE,
     "TRITON_KERNEL_OVERRIDE",
     "TRITON_OVERRIDE_DIR",
     "TRITON_KERNEL_DUMP",
     "TRITON_DUMP_DIR",
 )
-"""What has Triton replace kernels, or write outside of the workspace; all else decides how it compiles, as before."""
+"""Variables that make Triton replace kernels, or write outside of the workspace. The others decide how it compiles, and
+stay.
+"""
 
 
 def measure_in_child(
     request: CostRequest, folder: Path, cache: Path, executable: str, limit_s: float = LIMIT_S
 ) -> MeasuredCost:
-    """What a process of the Python ``executable`` measures. It works in ``folder``, which is emptied before, and its
-    Triton caches in ``cache``. Raises ``KprofError`` that says what went wrong."""
+    """Measure in a process of the Python ``executable``.
+
+    It works in ``folder``, which is emptied before, and its Triton caches in ``cache``. Raises ``KprofError`` that says
+    what went wrong.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     request.write(folder)
     try:
@@ -104,12 +114,12 @@ def measure_in_child(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # leads a group, so that an assembler which it waits for ends with it
+            start_new_session=True,  # leads a group, so that an assembler that it waits for ends with it
         )
     except OSError as error:
         raise KprofError(f"cannot start {executable}: {error.strerror}") from None
     try:
-        _, said = process.communicate(timeout=limit_s)
+        _, stderr = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         raise KprofError(f"the calibration took longer than {limit_s:g} s") from None
     finally:
@@ -118,26 +128,28 @@ def measure_in_child(
         process.wait()
     cost = read_result(folder)
     if cost is None:
-        raise KprofError(_obituary(process.returncode, said))
+        raise KprofError(_exit_message(process.returncode, stderr))
     if cost.key != request.key:
         raise KprofError(f"{executable} has Triton {cost.key.triton}, and the program had {request.key.triton}")
     return cost
 
 
 def _environment(inherited: Mapping[str, str], cache: Path) -> dict[str, str]:
-    mine = {name: value for name, value in inherited.items() if name not in _NOT_FOR_IT}
-    return {**mine, "TRITON_HOME": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
+    kept = {name: value for name, value in inherited.items() if name not in _REMOVED_VARIABLES}
+    return {**kept, "TRITON_HOME": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
 
 
-def _obituary(status: int, said: bytes) -> str:
-    last = [line for line in said.decode(errors="replace").splitlines() if line.strip()][-1:]
+def _exit_message(status: int, stderr: bytes) -> str:
+    last = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()][-1:]
     how = f"exit code {status}" if status >= 0 else f"signal {-status}"
     return ": ".join([f"the calibration ended with {how}", *last])
 
 
 def add_record_costs(workspace: Workspace, capture_folder: Path) -> Iterator[str]:
-    """Save what a record of the capture's launches costs beside them, and measure it first where the workspace does not
-    know it. Yields what is to be said, before what takes time. Never raises: the capture is good without."""
+    """Save the record cost of the capture's launches in its folder; measure it first if the workspace lacks it.
+
+    Yields progress messages before what takes time. Never raises, because the capture is useful without costs.
+    """
     try:
         capture = read_capture(capture_folder)
         needed = _needed(capture)
@@ -158,7 +170,7 @@ def add_record_costs(workspace: Workspace, capture_folder: Path) -> Iterator[str
 def _measure(
     workspace: Workspace, request: CostRequest, executable: str, known: dict[CostKey, MeasuredCost]
 ) -> Iterator[str]:
-    """Measure one cost, and add it to what is known."""
+    """Measure one cost, and add it to ``known``."""
     yield f"measuring the record cost on {request.key.device_name}, once for this workspace and mode"
     folder = workspace.calibration_folder / "run"
     try:
@@ -171,7 +183,7 @@ def _measure(
 
 
 def _needed(capture: Capture) -> dict[CostKey, tuple[CostRequest, str]]:
-    """What is to be measured for a capture's launches, and the Python that made them."""
+    """Return the costs that a capture's launches need, each with the request and the Python that made the launches."""
     needed: dict[CostKey, tuple[CostRequest, str]] = {}
     for process in capture.processes:
         for launch in process.launches:
@@ -188,7 +200,7 @@ def _executable(process: Process) -> str:
 
 
 def _known(workspace: Workspace) -> dict[CostKey, MeasuredCost]:
-    """What was measured in this workspace before; a damaged file is as good as none."""
+    """Return the costs that were measured in this workspace before; none if their file is damaged."""
     try:
         return read_costs(_costs_file(workspace))
     except KprofError:

@@ -1,10 +1,10 @@
-"""Where things stand in Proton's buffer, bit by bit: one class for each layout.
+"""Layouts of Proton's buffer, bit by bit: one class for each.
 
-A buffer that was not cleared holds what was in its memory before, and that may be the rows of an earlier launch. So a
-row counts only if a CTA of the launch can have written it: by what it says, and by what the others say.
+A buffer that was not cleared holds the previous content of its memory, perhaps the rows of an earlier launch. So a row
+counts only if a CTA of the launch can have written it, judged by its own fields and by the other rows.
 
-Sources: Proton's ``CircularLayoutParser`` and ``InitializeOp``/``FinalizeOp`` lowering in triton
-(third_party/proton), checked on an H200 with Triton 3.6.0, and the stores in the PTX of every version's kernels.
+Sources: Proton's ``CircularLayoutParser`` and ``InitializeOp``/``FinalizeOp`` lowering in triton (third_party/proton),
+checked on an H200 with Triton 3.6.0, and the stores in the PTX of every version's kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
 from kprof_inject.errors import KprofError
 
-# An entry is two words. The first, high to low: end flag, scope id, event flag (Triton 3.9), nothing, clock bits 42 to
+# An entry is two words. The first, high to low: end flag, scope id, event flag (Triton 3.9), unused, clock bits 42 to
 # 32. The second: clock bits 31 to 0 (Proton's CircularStoreOp lowering).
 WORDS_PER_ENTRY = 2
 ENTRY_BYTES = 4 * WORDS_PER_ENTRY
@@ -29,51 +29,55 @@ UNUSED_MASK = 0x3FF800
 CLOCK_HIGH_MASK = 0x7FF
 CLOCK_LOW_BITS = 32
 CLOCK_BITS = 43
-"""What an entry has room for of a counter of 64 bits."""
+"""Bits that an entry keeps of a counter of 64 bits."""
 
-# A row begins with a header: preamble, the CTA's number, its SM, and the bytes of its rings. Then come the timer's
-# readings of 64 bits, where there are some, and a count for each warp.
+# A row begins with a header: preamble, the CTA's number, its SM, and the bytes of its rings. The timer's readings of 64
+# bits follow, if there are any, and a count for each warp.
 HEADER_WORDS = 4
 TIMES_WORDS = 6
 PREAMBLE = 0xDEADBEEF
 
 
 def scope_ids(entries: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Of entries whose first word is the lower half."""
+    """Return the scope ids of entries whose first word is the lower half."""
     return entries >> np.uint64(SCOPE_SHIFT) & np.uint64(SCOPE_IDS - 1)
 
 
 def end_flags(entries: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which entries are ends."""
     return (entries >> np.uint64(END_SHIFT) & np.uint64(1)).astype(bool)
 
 
 def clock_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the clock values of entries."""
     low = entries >> np.uint64(CLOCK_LOW_BITS)
     high = (entries & np.uint64(CLOCK_HIGH_MASK)) << np.uint64(CLOCK_LOW_BITS)
     return (high | low).view(np.int64)
 
 
 def stored_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Of a tag's entries: 32 bits with a sign, where others have the lower half of the clock."""
+    """Return the values of a tag's entries: 32 bits with a sign, in place of the lower half of the clock."""
     return (entries >> np.uint64(CLOCK_LOW_BITS)).astype(np.uint32).view(np.int32).astype(np.int64)
 
 
 # No CTA outlasts half the period of 43 bits of cycles, and the timer counts no slower than an SM.
-_LONGEST_NS = 1 << 41
-# From its first CTA to its last, a launch is never so long without one that runs.
-_LONGEST_PAUSE_NS = 60_000_000_000
-# The year 2116. Two such times still have a difference in 64 bits.
+_MAX_CTA_NS = 1 << 41
+# Longest pause without a running CTA within a launch.
+_MAX_PAUSE_NS = 60_000_000_000
+# The year 2116. The difference of two such times fits 64 bits.
 _END_OF_TIME_NS = 1 << 62
 
-# The kernel counts its words in a signed one.
-_MOST_WORDS = (1 << 31) - 1
-# More records than this must have taken their time: no warp writes one in less than a nanosecond.
+# The kernel's count of words is signed.
+_MAX_WORDS = (1 << 31) - 1
+# Counts up to this are possible in any time; more records than nanoseconds are not, because no warp writes one in less.
 _RECORDS_AT_ONCE = 1 << 20
 
 
 def usual_size(sizes: NDArray[np.uint32], rings: int, room_words: int) -> int:
-    """The most frequent of the rows' ring sizes in bytes, of those that fit: ``rings`` rings of whole records in
-    ``room_words``. 0 if none does."""
+    """Return the most frequent of the rows' ring sizes in bytes, among those that fit; 0 if none fits.
+
+    A size fits if ``rings`` rings of whole records have room in ``room_words``.
+    """
     found, counts = np.unique(sizes, return_counts=True)
     ring_words = found // 4 // rings
     fits = (ring_words > 0) & (ring_words % WORDS_PER_ENTRY == 0) & (ring_words <= room_words // rings)
@@ -81,43 +85,50 @@ def usual_size(sizes: NDArray[np.uint32], rings: int, room_words: int) -> int:
 
 
 def sound_times(times: NDArray[np.uint64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of the ``rows`` have times (row, 3) that can be of one launch: an end not before the begin, and both where
-    most others are."""
+    """Determine which ``rows`` have times (row, 3) that can be of one launch.
+
+    The end is not before the begin, and both are near those of most other rows.
+    """
     begin, end = times[:, 0], times[:, 1]
-    at = np.flatnonzero(rows & (begin <= end) & (end < _END_OF_TIME_NS) & (end - begin <= _LONGEST_NS))
+    at = np.flatnonzero(rows & (begin <= end) & (end < _END_OF_TIME_NS) & (end - begin <= _MAX_CTA_NS))
     sound = np.zeros_like(rows)
     if at.size:
         order = at[np.argsort(begin[at], kind="stable")]
         last_end = np.maximum.accumulate(end[order]).astype(np.int64)
         pauses_ns = begin[order[1:]].astype(np.int64) - last_end[:-1]
-        part = np.append(0, np.cumsum(pauses_ns > _LONGEST_PAUSE_NS))
+        part = np.append(0, np.cumsum(pauses_ns > _MAX_PAUSE_NS))
         sound[order[part == np.argmax(np.bincount(part))]] = True
     return sound
 
 
 def possible_copying(pre_final_ns: NDArray[np.int64], post_final_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """When each CTA had copied its records. Where that cannot be, it is taken to have had none to copy."""
+    """Return when each CTA had copied its records; an impossible time is replaced by the end of its work."""
     copying_ns = post_final_ns - pre_final_ns
-    return np.where((post_final_ns < pre_final_ns) | (copying_ns > _LONGEST_NS), pre_final_ns, post_final_ns)
+    return np.where((post_final_ns < pre_final_ns) | (copying_ns > _MAX_CTA_NS), pre_final_ns, post_final_ns)
 
 
 def impossible_counts(
     written_words: NDArray[np.int64], durations_ns: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which counts (row, warp) no warp can have come to: those of no whole records, and those that are too high for the
-    CTA's time (None: it is unknown)."""
-    most: NDArray[np.int64] | int = _MOST_WORDS
+    """Determine which counts (row, warp) no warp can have reached.
+
+    The first result is true for counts that are not whole records, the second for those that are too high for the CTA's
+    time (None: unknown).
+    """
+    max_words: NDArray[np.int64] | int = _MAX_WORDS
     if durations_ns is not None:
-        most = np.minimum(np.maximum(durations_ns, _RECORDS_AT_ONCE) * WORDS_PER_ENTRY, _MOST_WORDS)[:, None]
-    return written_words % WORDS_PER_ENTRY != 0, written_words > most
+        max_words = np.minimum(np.maximum(durations_ns, _RECORDS_AT_ONCE) * WORDS_PER_ENTRY, _MAX_WORDS)[:, None]
+    return written_words % WORDS_PER_ENTRY != 0, written_words > max_words
 
 
 def first_of_each(ids: NDArray[np.uint32], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Of the ``rows`` with the same id only one: that which stands where its id says, else the first. Every id of them
-    is less than the number of rows."""
+    """Keep one row for each id among ``rows``: the one at the index of its id, otherwise the first.
+
+    Ids must be less than the number of rows.
+    """
     at = np.flatnonzero(rows)
     holder = np.full(len(rows), -1)
-    # Where an index is repeated, the last one stays.
+    # The last assignment to a repeated index wins, so the first row does.
     holder[ids[at[::-1]]] = at[::-1]
     home = at[ids[at] == at]
     holder[home] = home
@@ -126,51 +137,58 @@ def first_of_each(ids: NDArray[np.uint32], rows: NDArray[np.bool_]) -> NDArray[n
     return first
 
 
-# No device numbers its SMs or CUs higher: what does is no SM.
-_MOST_SMS = 1 << 16
+# No device numbers its SMs or CUs higher, so a higher number is damaged.
+_MAX_SMS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class RawCtas:
-    """The CTAs that ran, one row each, and what their warps wrote."""
+    """CTAs that ran, one row each, and what their warps wrote."""
 
     warps: NDArray[np.int64]
-    """The ids of the warps that recorded, ascending; "warp" in a shape means one of these, in this order."""
+    """Ids of the warps that recorded, ascending; "warp" in a shape means one of these, in this order."""
     cta: NDArray[np.int64]
     sm: NDArray[np.int64]
     init_ns: NDArray[np.int64]
     pre_final_ns: NDArray[np.int64]
     post_final_ns: NDArray[np.int64]
     written_words: NDArray[np.int64]
-    """Never clamped; where it is too high to be true, the ring is taken to have gone round once: shape (CTA, warp)."""
+    """Words written by each warp, not limited to the ring; where a count is impossibly high, the ring is assumed to
+    have wrapped once: shape (CTA, warp).
+    """
     entries: NDArray[np.uint32]
-    """The ring of each warp: shape (CTA, warp, slot, 2). Slots that were never written hold anything. It is a view of
-    the buffer, unless rows amid the others were left out."""
+    """Ring of each warp: shape (CTA, warp, slot, 2). Slots that were never written have arbitrary content. It is a view
+    of the buffer, unless rows in between were left out.
+    """
     never_ran: int
-    """How many rows have no preamble, and none here."""
+    """Number of rows without a preamble, which are left out."""
     damaged: int
-    """How many rows contradict themselves or the others, and have none here."""
+    """Number of rows that contradict themselves or others, which are left out."""
     timed: bool
-    """Whether a timer was read that makes sense; else the times are 0."""
+    """True if a timer was read and its times are plausible; otherwise the times are 0."""
     miscounted: int = 0
-    """How many warps cannot have written what they say: too much, or half a record."""
+    """Number of warps with an impossible count: too high, or not of whole records."""
 
 
 class Layout(Protocol):
-    """How one kind of Triton lays the buffer out."""
+    """Layout of the buffer in some versions of Triton."""
 
     def read(self, words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> RawCtas:
-        """``words`` has one row for each CTA of the grid. Of its ``num_warps`` warps those in ``recorded``, ascending,
-        have a ring."""
+        """Read the rows that CTAs of the launch can have written.
+
+        ``words`` has one row for each CTA of the grid. Of its ``num_warps`` warps those in ``recorded``, ascending,
+        have a ring.
+        """
         ...
 
 
 class _HeaderLayout:
-    """A header of four words and perhaps timer readings, then counts, then the rings."""
+    """Layout with a header of four words and perhaps timer readings, then counts, then the rings."""
 
     _COUNTS_AT: int
 
     def read(self, words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> RawCtas:
+        """Read the rows that CTAs of the launch can have written (see ``Layout``)."""
         rings_at = self._COUNTS_AT + num_warps
         if not recorded or words.shape[1] < rings_at:
             raise KprofError(
@@ -179,12 +197,12 @@ class _HeaderLayout:
             )
         warps = np.array(recorded, dtype=np.int64)
         ran = words[:, 0] == PREAMBLE
-        sound = ran & (words[:, 1] < len(words)) & (words[:, 2] < _MOST_SMS)
+        sound = ran & (words[:, 1] < len(words)) & (words[:, 2] < _MAX_SMS)
         size = usual_size(words[sound, 3], len(warps), words.shape[1] - rings_at)
         sound &= (words[:, 3] == size) & (size > 0)
         times = self._times(words)
         in_time = sound if times is None else sound_times(times, sound)
-        # If not one row has times that make sense, it is the timer that makes none.
+        # If no row has plausible times, the timer is at fault, not the rows.
         timed = times is not None and bool(in_time.any() or not sound.any())
         sound = first_of_each(words[:, 1], in_time if timed else sound)
 
@@ -199,27 +217,29 @@ class _HeaderLayout:
         if too_high.any():
             written = np.where(too_high, ring_words + written % ring_words, written)
         return RawCtas(
-            warps,
-            rows[:, 1].astype(np.int64),
-            rows[:, 2].astype(np.int64),
-            init_ns,
-            pre_final_ns,
-            possible_copying(pre_final_ns, post_final_ns),
-            written,
-            rows[:, rings_at : rings_at + ring_words * len(warps)].reshape(len(rows), len(warps), ring_words // 2, 2),
-            int((~ran).sum()),
-            int((ran & ~sound).sum()),
-            timed,
-            int((odd | too_high).sum()),
+            warps=warps,
+            cta=rows[:, 1].astype(np.int64),
+            sm=rows[:, 2].astype(np.int64),
+            init_ns=init_ns,
+            pre_final_ns=pre_final_ns,
+            post_final_ns=possible_copying(pre_final_ns, post_final_ns),
+            written_words=written,
+            entries=rows[:, rings_at : rings_at + ring_words * len(warps)].reshape(
+                len(rows), len(warps), ring_words // 2, 2
+            ),
+            never_ran=int((~ran).sum()),
+            damaged=int((ran & ~sound).sum()),
+            timed=timed,
+            miscounted=int((odd | too_high).sum()),
         )
 
     def _times(self, words: NDArray[np.uint32]) -> NDArray[np.uint64] | None:
-        """The begin, the end and the end of copying of each row: shape (row, 3)."""
+        """Return the begin, the end and the end of copying of each row: shape (row, 3)."""
         raise NotImplementedError
 
 
 class TimedLayout(_HeaderLayout):
-    """Triton 3.6 and later: three timer readings."""
+    """Layout of Triton 3.6 and later, with three timer readings."""
 
     _COUNTS_AT = HEADER_WORDS + TIMES_WORDS
 
@@ -228,7 +248,7 @@ class TimedLayout(_HeaderLayout):
 
 
 class UntimedLayout(_HeaderLayout):
-    """Triton 3.5: no timer readings."""
+    """Layout of Triton 3.5, without timer readings."""
 
     _COUNTS_AT = HEADER_WORDS
 
@@ -240,7 +260,7 @@ LAYOUTS: dict[LayoutName, Layout] = {"timed": TimedLayout(), "untimed": UntimedL
 
 
 def _rows(words: NDArray[np.uint32], sound: NDArray[np.bool_]) -> NDArray[np.uint32]:
-    """The sound rows, copied only if others stand between them."""
+    """Return the sound rows, copied only if others are between them."""
     at = np.flatnonzero(sound)
     is_range = at.size == 0 or at[-1] - at[0] + 1 == at.size
     return words[at[0] : at[-1] + 1] if is_range and at.size else words[sound]

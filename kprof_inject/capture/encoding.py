@@ -1,4 +1,4 @@
-"""Records as JSON, and back: one text for each, its seal, and what is said of one that is none of ours."""
+"""Encoding of records as JSON, and decoding: their text, its seal, and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from kprof_inject.files import read_regular
 
 CAPTURE_AGAIN = "capture again: kprof-inject run -- PROG"
 
-_MOST_JSON_BYTES = 4 << 20
+# A larger file is not one of ours, and is not read.
+_MAX_JSON_BYTES = 4 << 20
 
 Record = TypeVar("Record")
 
 
 def encode(record: Any) -> bytes:
-    """The JSON text of a record, on one line. What UTF-8 cannot hold of an argument or a path is replaced."""
+    """Return the JSON text of a record, on one line.
+
+    Characters of an argument or a path that UTF-8 cannot hold are replaced.
+    """
     try:
         return msgspec.json.encode(record)
     except UnicodeEncodeError:
@@ -38,7 +42,10 @@ def _in_utf8(value: Any) -> Any:
 
 
 def decode(data: bytes, kind: type[Record], where: str, hint: str = CAPTURE_AGAIN) -> Record:
-    """The record in a JSON text. Raises ``KprofError`` that begins with ``where`` and names the field."""
+    """Decode the record in a JSON text.
+
+    Raises ``KprofError`` that begins with ``where`` and names the field.
+    """
     try:
         record: Record = _decoder(cast(Hashable, kind)).decode(data)
         return record
@@ -51,7 +58,7 @@ def decode(data: bytes, kind: type[Record], where: str, hint: str = CAPTURE_AGAI
 
 
 def converted(value: Any, kind: type[Record], where: str, hint: str) -> Record:
-    """The record of which ``value`` has the fields, as Python's own types. Raises ``KprofError`` as ``decode`` does."""
+    """Convert ``value``, of Python's own types, to a record; raises ``KprofError`` as ``decode`` does."""
     try:
         return msgspec.convert(value, kind, str_keys=True)
     except (msgspec.ValidationError, OverflowError) as error:
@@ -67,7 +74,7 @@ _MISSING = re.compile(r"Object missing required field `(.*)`")
 
 
 def _at_its_field(message: str) -> str:
-    """msgspec's message with the field's path first: ``$.grid[0]: expected int >= 1``."""
+    """Put the field's path first in msgspec's message: ``$.grid[0]: expected int >= 1``."""
     what, _, path = message.rpartition(" - at ")
     what, path = what or path, (path if what else "$")
     if missing := _MISSING.fullmatch(what):
@@ -75,28 +82,32 @@ def _at_its_field(message: str) -> str:
     if "matching regex" in what:
         what = "expected the name of a file, without a folder"
     text = f"{path}: {what[:1].lower()}{what[1:]}".replace("`", "")
-    return printable(text[:_LONGEST_MESSAGE])
+    return printable(text[:_MAX_MESSAGE])
 
 
-_LONGEST_MESSAGE = 300
+_MAX_MESSAGE = 300
 _SEAL = re.compile(rb',\s*"crc32":\s*(\d{1,10})\s*\}\s*\Z')
-_LONGEST_SEAL = 64
+_MAX_SEAL = 64
 
 
 def sealed(text: bytes, of: str) -> bytes:
-    """A JSON object with a checksum as its last member: of all bytes before it, and of ``of``, which says what and
-    whose the object is, so that one of another process or file is not taken for it."""
+    """Append a checksum to a JSON object as its last member.
+
+    The checksum is over all bytes before it, and over ``of``, which identifies the object, so that one of another
+    process or file is not accepted in its place.
+    """
     body = text.rstrip()[:-1].rstrip()
     return b'%s,"crc32":%d}' % (body, zlib.crc32(body, zlib.crc32(of.encode())))
 
 
 def is_sealed(text: bytes) -> bool:
-    return _SEAL.search(text[-_LONGEST_SEAL:]) is not None
+    """Return whether the text ends with a checksum."""
+    return _SEAL.search(text[-_MAX_SEAL:]) is not None
 
 
 def require_seal(text: bytes, of: str, where: str) -> None:
-    """Raises ``KprofError`` unless ``sealed`` has made this text for ``of``."""
-    seal = _SEAL.search(text, max(0, len(text) - _LONGEST_SEAL))
+    """Raise ``KprofError`` unless ``sealed`` made this text for ``of``."""
+    seal = _SEAL.search(text, max(0, len(text) - _MAX_SEAL))
     if seal is None or int(seal[1]) != zlib.crc32(text[: seal.start()], zlib.crc32(of.encode())):
         raise KprofError(
             f"{where}: the checksum {'does not match' if seal else 'is missing'}: "
@@ -106,5 +117,5 @@ def require_seal(text: bytes, of: str, where: str) -> None:
 
 
 def read_json(path: Path, within: Path) -> bytes:
-    """The bytes of a JSON file of ours. Raises ``KprofError`` as ``read_regular`` does."""
-    return read_regular(path, _MOST_JSON_BYTES, within)
+    """Return the bytes of a JSON file that we wrote; raises ``KprofError`` as ``read_regular`` does."""
+    return read_regular(path, _MAX_JSON_BYTES, within)

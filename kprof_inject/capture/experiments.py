@@ -1,4 +1,4 @@
-"""What ``causal`` saves of a kernel: what was delayed, by how much, and how long the kernel then took.
+"""Files of ``causal``: what was delayed in a kernel, by how much, and how long the kernel then took.
 
 ``docs/capture-format.md`` describes the file.
 """
@@ -31,8 +31,8 @@ EXPERIMENT_VERSION = 1
 DELAYS_FILE = "delays.json"
 EXPERIMENT_ENDING = ".experiment.json"
 
-MOST_EXPERIMENT_BYTES = 64 << 20
-"""Of one kernel: some hundred builds, each timed some thousand times, with what it is compared with."""
+MAX_EXPERIMENT_BYTES = 64 << 20
+"""Limit for one kernel: some hundred builds, each timed some thousand times together with its reference."""
 
 DelayCycles = Annotated[int, Meta(ge=0, lt=1 << 25)]
 MeasuredNs = Annotated[float, Meta(ge=1, lt=1e18)]
@@ -40,9 +40,11 @@ ScopeIndex = Annotated[int, Meta(ge=0, lt=SCOPE_IDS)]
 
 
 class DelayedBuildRecord(Struct, frozen=True, kw_only=True):
-    """A kernel with a delay at the start of one scope of the table; ``binary`` names the folder of what was compiled,
-    ``refusal`` says why there is none. ``whole_share`` is by which part the kernel takes longer if nothing of the delay
-    is hidden, as far as that is known; 0 if not."""
+    """Build of a kernel with a delay at the start of one scope of the table.
+
+    ``binary`` is the folder of the compiled build, ``refusal`` the reason why there is none. ``whole_share`` is the
+    share by which the kernel takes longer if none of the delay is hidden; 0 if unknown.
+    """
 
     scope: ScopeIndex
     delay_cycles: DelayCycles
@@ -52,9 +54,12 @@ class DelayedBuildRecord(Struct, frozen=True, kw_only=True):
 
 
 class DelaysRecord(Struct, frozen=True, kw_only=True):
-    """``delays.json`` of a variant: what an experiment with it needs. ``scopes`` are what is delayed, ``plain`` is the
-    folder of what the same compiler makes of the kernel without a delay, ``warps`` which warps of a CTA are delayed,
-    if not all. ``spin_kernel`` is PTX that measures ``spin_rounds`` of each of ``spin_cycles`` by themselves."""
+    """Content of a variant's ``delays.json``: the builds that an experiment with it needs.
+
+    ``scopes`` are the scopes that can be delayed. ``plain`` is the folder of the build without a delay, by the same
+    compiler. ``warps`` are the warps of a CTA that are delayed, empty for all. ``spin_kernel`` is PTX that measures
+    ``spin_rounds`` of each of ``spin_cycles`` alone.
+    """
 
     scopes: ScopeTableRecord
     builds: tuple[DelayedBuildRecord, ...]
@@ -65,12 +70,16 @@ class DelaysRecord(Struct, frozen=True, kw_only=True):
     warps: Warps = ()
 
     def __post_init__(self) -> None:
+        """Require each delay of a scope once."""
         _require_different(self.builds, "builds")
 
 
 class MeasuredDelayRecord(Struct, frozen=True, kw_only=True):
-    """A kernel with a delay that was timed: ``ns`` of each time, and in ``clean_ns`` what it took without, right before
-    and right behind, on average. ``refusal`` says why it was not timed."""
+    """Times of a kernel with a delay.
+
+    ``ns`` has each time, and ``clean_ns`` the mean time without the delay, measured immediately before and after.
+    ``refusal`` is the reason why it was not timed.
+    """
 
     scope: ScopeIndex
     delay_cycles: DelayCycles
@@ -80,29 +89,33 @@ class MeasuredDelayRecord(Struct, frozen=True, kw_only=True):
     refusal: Text = ""
 
     def __post_init__(self) -> None:
+        """Require pairs of times."""
         if len(self.ns) != len(self.clean_ns):
             raise ValueError("expected as many times without a delay as with it")
 
 
 def _require_different(builds: Iterable[DelayedBuildRecord | MeasuredDelayRecord], name: str) -> None:
     seen: set[tuple[int, int]] = set()
-    for one in builds:
-        if (one.scope, one.delay_cycles) in seen:
-            raise ValueError(f"expected each delay of a scope once in {name}, got {one.delay_cycles} cycles twice")
-        seen.add((one.scope, one.delay_cycles))
+    for build in builds:
+        if (build.scope, build.delay_cycles) in seen:
+            raise ValueError(f"expected each delay of a scope once in {name}, got {build.delay_cycles} cycles twice")
+        seen.add((build.scope, build.delay_cycles))
 
 
 class SpinRecord(Struct, frozen=True):
-    """What a delay takes where nothing else is done."""
+    """Duration of a delay where nothing else is done."""
 
     delay_cycles: DelayCycles
     cycles: Cycles
 
 
 class ExperimentRecord(Struct, frozen=True, kw_only=True):
-    """Of one variant in one process. A time is that of ``launches`` launches back to back, divided by their number.
-    ``replayed``: the kernel was launched again with its memory restored; if not, these are the program's own launches.
-    ``sm_clock_hz`` is what its SMs ran at meanwhile, 0 if that is unknown. ``ended`` says why it ended when it did."""
+    """Experiment with one variant in one process.
+
+    A time is that of ``launches`` launches back to back, divided by their number. ``replayed`` is true if the kernel
+    was launched again with its memory restored; otherwise the program's own launches were timed. ``sm_clock_hz`` is the
+    clock at which its SMs ran meanwhile, 0 if unknown. ``ended`` is the reason why the experiment ended.
+    """
 
     version: int = EXPERIMENT_VERSION
     name: Name
@@ -128,11 +141,12 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     ended: Literal["precise", "often", "time", "program"] = "time"
 
     def __post_init__(self) -> None:
+        """Require a readable version, and delays of scopes of the table."""
         if self.version != EXPERIMENT_VERSION:
             raise ValueError(f"the experiment has version {self.version}, this program reads {EXPERIMENT_VERSION}")
-        for one in self.delays:
-            if one.scope >= len(self.scopes.scopes):
-                raise ValueError(f"expected a scope of the table, got {one.scope}")
+        for delay in self.delays:
+            if delay.scope >= len(self.scopes.scopes):
+                raise ValueError(f"expected a scope of the table, got {delay.scope}")
         _require_different(self.delays, "delays")
         require_measured([self.nominal_clock_hz], "nominal_clock_hz")
         require_measured([self.sm_clock_hz], "sm_clock_hz")

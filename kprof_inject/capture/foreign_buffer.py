@@ -1,7 +1,7 @@
-"""A buffer of another profiler, from ``numpy.save`` or as an array, as a capture of one launch.
+"""Reader of other profilers' buffers, from ``numpy.save`` or as an array, as captures of one launch.
 
-Such a buffer does not say whose it is, nor what its events are called: that is told by options, or by a JSON file
-beside it (``BufferDescription``).
+Such a buffer has neither its profiler's name nor the names of its events: options give them, or a JSON file next to it
+(``BufferDescription``).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from kprof_inject.quantities import counted
 ENDINGS = (".npy", ".npz")
 _WORD_BYTES = 8
 # More than any of these profilers has bits for.
-_MOST_EVENTS = 1 << 12
-_MOST_DESCRIPTION_BYTES = 1 << 20
+_MAX_EVENTS = 1 << 12
+_MAX_DESCRIPTION_BYTES = 1 << 20
 _FORMATS = ", ".join(PROFILERS)
 _HOW = "name the profiler that wrote it: format="
 _ARGUMENTS = "help(kprof_inject.read_buffer) says what it takes"
@@ -43,8 +43,8 @@ _HOW_OF_FILE = (
 _SAVE_AGAIN = "save it again: numpy.save(PATH, buffer.cpu().numpy())"
 _GIVE_ARRAY = "give the profiler's buffer as it is: buffer.cpu().numpy(); bytes: numpy.frombuffer(data, 'u8')"
 _UNKNOWN = "unknown"
-# What NumPy and what it reads with raise for damaged files. It reads a header as a Python literal, and one that is none
-# token by token; of what it then finds, it looks at little. A zip file's flags can say that it is encrypted.
+# Exceptions of NumPy and its parsers for damaged files. NumPy reads a header as a Python literal, and an invalid one
+# token by token, and checks little of the result. A zip file's flags can say that it is encrypted.
 _UNREADABLE = (
     ValueError,
     EOFError,
@@ -60,88 +60,96 @@ _UNREADABLE = (
 
 
 class BufferDescription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a buffer does not tell of itself; also the form of the JSON file beside it. None is what nobody said."""
+    """Facts about a buffer that it lacks; also the form of the JSON file next to it.
+
+    None means that a fact is not given.
+    """
 
     format: str | None = None
-    """A name of ``PROFILERS``."""
+    """Name of the profiler in ``PROFILERS``."""
     names: list[str] | dict[int, str] | None = None
-    """What events are called, by their numbers. Others are called ``scope N``."""
+    """Names of events, by their numbers; other events are called ``scope N``."""
     kernel: str | None = None
-    """What the file is called, if nobody says."""
+    """Name of the kernel; the file's name if it is not given."""
     units: Annotated[int, Meta(ge=1)] | None = None
-    """Of a profiler whose buffers are cut into slices: how many there are."""
+    """Number of slices, for a profiler whose buffers are divided into slices."""
     unit_name: str | None = None
-    """What the author calls what such a slice is of: ``Block``, ``Warp``."""
+    """Author's name for the unit of a slice: ``Block``, ``Warp``."""
 
     def over(self, other: BufferDescription) -> BufferDescription:
-        """What is said here, and else what ``other`` says."""
-        said = {name: value for name, value in structs.asdict(self).items() if value is not None}
-        return structs.replace(other, **said)
+        """Return these facts, completed by those of ``other``."""
+        given = {name: value for name, value in structs.asdict(self).items() if value is not None}
+        return structs.replace(other, **given)
 
     def name_of(self) -> Mapping[int, str]:
-        """By the event's number; an empty name is none."""
+        """Return the names by the event's number, without empty ones."""
         named = dict(enumerate(self.names)) if isinstance(self.names, list) else self.names or {}
         return {event: name for event, name in named.items() if name}
 
 
-NOTHING_SAID = BufferDescription()
+NO_DESCRIPTION = BufferDescription()
 
 
-def described(said: Mapping[str, object]) -> BufferDescription:
-    """What a program says, by field. Raises ``KprofError`` that names the field if it cannot be that."""
-    return converted(said, BufferDescription, "read_buffer", _ARGUMENTS)
+def described(given: Mapping[str, object]) -> BufferDescription:
+    """Convert the facts that a program gives, by field; raises ``KprofError`` that names an invalid field."""
+    return converted(given, BufferDescription, "read_buffer", _ARGUMENTS)
 
 
 def parse_names(text: str) -> list[str]:
-    """Names of events as a user writes them, with commas between."""
+    """Parse the names of events, separated by commas."""
     return [name.strip() for name in text.split(",")]
 
 
 def is_saved_array(path: Path) -> bool:
-    """Whether it is called as NumPy's files are."""
+    """Return whether the file's name is that of a NumPy file."""
     return path.suffix in ENDINGS and path.is_file()
 
 
-def read_saved_buffer(path: Path, said: BufferDescription = NOTHING_SAID) -> Capture:
-    """Open a buffer that was saved with NumPy. ``said`` goes before what the file beside it (its name and ``.json``)
-    says. Raises ``KprofError`` if neither tells the format, or the file is none of it."""
-    beside = path.with_name(f"{path.name}.json")
-    if beside.is_file():
-        text = read_regular(beside, _MOST_DESCRIPTION_BYTES)
-        said = said.over(decode(text, BufferDescription, str(beside), hint="see docs/other-profilers.md"))
+def read_saved_buffer(path: Path, description: BufferDescription = NO_DESCRIPTION) -> Capture:
+    """Open a buffer that was saved with NumPy.
+
+    ``description`` takes precedence over the JSON file next to the buffer (its name and ``.json``). Raises
+    ``KprofError`` if neither gives the format, or if the buffer is not of that format.
+    """
+    description_path = path.with_name(f"{path.name}.json")
+    if description_path.is_file():
+        text = read_regular(description_path, _MAX_DESCRIPTION_BYTES)
+        description = description.over(
+            decode(text, BufferDescription, str(description_path), hint="see docs/other-profilers.md")
+        )
     try:
-        return read_buffer_array(_saved(path), said, path)
+        return read_buffer_array(_saved(path), description, path)
     except KprofError as error:
         raise KprofError(f"{path}: {error.what}", hint=error.hint, exit_code=error.exit_code) from None
 
 
-def read_buffer_array(array: Any, said: BufferDescription, path: Path | None = None) -> Capture:
-    """The same of an array: of NumPy, or whatever NumPy makes one of. ``path`` is where it is from."""
-    if said.format is None:
+def read_buffer_array(array: Any, description: BufferDescription, path: Path | None = None) -> Capture:
+    """Open a buffer that is an array of NumPy, or can be converted to one; ``path`` is its file, if any."""
+    if description.format is None:
         how = _HOW_OF_FILE if path else _HOW
         raise KprofError("an array does not say which profiler wrote it", hint=f"{how}; one of {_FORMATS}", exit_code=2)
-    profiler = profiler_of(said.format)
-    if not profiler.takes_units and (said.units is not None or said.unit_name is not None):
+    profiler = profiler_of(description.format)
+    if not profiler.takes_units and (description.units is not None or description.unit_name is not None):
         raise KprofError(
-            f"a buffer of {said.format} has no units: its header gives its CTAs and groups",
+            f"a buffer of {description.format} has no units: its header gives its CTAs and groups",
             hint="leave units and unit_name out (--buffer-units)",
             exit_code=2,
         )
-    names = said.name_of()
-    if wrong := [event for event in names if not 0 <= event < _MOST_EVENTS]:
+    names = description.name_of()
+    if wrong := [event for event in names if not 0 <= event < _MAX_EVENTS]:
         raise KprofError(
-            f"event {wrong[0]} has a name: events go from 0 to {_MOST_EVENTS - 1}",
+            f"event {wrong[0]} has a name: events go from 0 to {_MAX_EVENTS - 1}",
             hint="name events by their numbers: a list begins with that of event 0",
             exit_code=2,
         )
     words = _words(array, _SAVE_AGAIN if path else _GIVE_ARRAY)
-    entries = profiler.read(words, said.units or 1, max(names, default=-1) + 1)
-    _require_entries(entries, said.format, profiler)
-    return _capture(entries, profiler, said, names, path or Path("buffer"), words.nbytes)
+    entries = profiler.read(words, description.units or 1, max(names, default=-1) + 1)
+    _require_entries(entries, description.format, profiler)
+    return _capture(entries, profiler, description, names, path or Path("buffer"), words.nbytes)
 
 
 def _require_entries(entries: Entries, format_name: str, profiler: Profiler) -> None:
-    """Raises ``KprofError`` if there are none, or if most make no sense: another profiler's look like that."""
+    """Raise ``KprofError`` if there are no entries, or if most are invalid, as those of another profiler would be."""
     units = entries.units
     damaged, kept = int(units["damaged"].sum()), int((units["written"] - units["lost"]).sum())
     if not kept or 2 * damaged > kept:
@@ -184,11 +192,16 @@ def _words(array: Any, hint: str) -> NDArray[np.uint64]:
 
 
 def _capture(
-    entries: Entries, profiler: Profiler, said: BufferDescription, names: Mapping[int, str], path: Path, size: int
+    entries: Entries,
+    profiler: Profiler,
+    description: BufferDescription,
+    names: Mapping[int, str],
+    path: Path,
+    size: int,
 ) -> Capture:
     table, scope_of_event = _table(entries, names)
     origin = Origin(path.stem, 0, None, "", "", (), (), ())
-    kernel = _kernel(entries, profiler, said, table, path)
+    kernel = _kernel(entries, profiler, description, table, path)
     launch = Launch(
         kernel=kernel,
         origin=origin,
@@ -207,8 +220,10 @@ def _capture(
 
 
 def _table(entries: Entries, names: Mapping[int, str]) -> tuple[ScopeTable, NDArray[np.int16]]:
-    """The scopes in the order of their events, instants behind; those of one name are one. Names that never occur are
-    in it, too. With it the scope of each event."""
+    """Return the scopes in the order of their events, instants last, and the scope of each event.
+
+    Events of one name are one scope. Names that never occur are included.
+    """
     kinds = sorted(entries.kinds() | {(event, False) for event in names}, key=lambda kind: (kind[1], kind[0]))
     occurs_as_instant = {event for event, is_instant in entries.kinds() if is_instant}
     ranges = {event for event, is_instant in entries.kinds() if not is_instant}
@@ -226,24 +241,26 @@ def _scopes(found: Mapping[tuple[str, bool], int]) -> Iterator[ScopeInfo]:
         yield ScopeInfo(name, name, ScopeKind.INSTANT if is_instant else ScopeKind.UNKNOWN, "", (), -1)
 
 
-def _kernel(entries: Entries, profiler: Profiler, said: BufferDescription, table: ScopeTable, path: Path) -> Kernel:
+def _kernel(
+    entries: Entries, profiler: Profiler, description: BufferDescription, table: ScopeTable, path: Path
+) -> Kernel:
     numbers = np.unique(entries.units["warp"]).tolist()
     count = numbers[-1] + 1
-    name = said.kernel or path.stem
+    name = description.kernel or path.stem
     return Kernel(
         variant=path.stem,
         name=name,
         num_warps=count,
         stride_bytes=_WORD_BYTES,
-        # That of Proton's buffers, and this is none: ``Launch.recorded`` goes before it.
+        # ``Launch.recorded`` takes precedence over this layout, which is for Proton's buffers.
         layout="timed",
         scope_ids={},
         scopes=table,
         sm_clock_hz=0.0,
         mode=Mode(buffer=_UNKNOWN, warps=() if len(numbers) == count else tuple(numbers)),
         metadata={"num_warps": count, "target": {"backend": _UNKNOWN, "arch": _UNKNOWN}},
-        # Of the kernel there are no files.
+        # The kernel has no files.
         folder=path,
-        cta_name=said.unit_name or profiler.cta_name,
+        cta_name=description.unit_name or profiler.cta_name,
         warp_name=profiler.unit_name,
     )

@@ -1,4 +1,4 @@
-"""How Proton records: the settings that decide the form of the buffer."""
+"""Recording mode: Proton's settings that decide the form of the buffer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from kprof_inject.errors import KprofError, Position
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """``buffer`` is where a CTA keeps its records (``shared`` or ``global`` memory); ``buffer_bytes`` how many
-    bytes it keeps for all its recorded warps together, where 0 means ``auto``: as many as suit the kernel.
+    """Recording mode of a kernel.
+
+    ``buffer`` is where a CTA keeps its records (``shared`` or ``global`` memory); ``buffer_bytes`` how many bytes it
+    keeps for all its recorded warps together, where 0 means ``auto``: as many as suit the kernel.
 
     ``clock_bits`` is how much of the cycle counter a record holds (32, or 64 of which 43 are kept). ``warps`` are the
-    warps that record, ascending; none named means all. With ``sched_stores`` the stores of records are moved. With
-    ``sched_barriers``, which only AMD has, the compiler moves no instruction past a record."""
+    warps that record, ascending; empty means all. With ``sched_stores`` the stores of records are moved. With
+    ``sched_barriers``, which only AMD has, the compiler moves no instruction past a record.
+    """
 
     buffer: str = "shared"
     buffer_bytes: int = 0
@@ -26,7 +29,7 @@ class Mode:
     sched_barriers: bool = False
 
     def recorded_warps(self, total_warps: int) -> tuple[int, ...]:
-        """Those that record, of a kernel whose CTAs have ``total_warps``; raises ``KprofError`` if none does."""
+        """Return the warps that record if CTAs have ``total_warps``; raises ``KprofError`` if there are none."""
         if not self.warps:
             return tuple(range(total_warps))
         recorded = tuple(warp for warp in self.warps if warp < total_warps)
@@ -39,7 +42,7 @@ class Mode:
         return recorded
 
     def require_tags_kept(self, has_tags: bool) -> None:
-        """Raises ``KprofError`` if there are tags, and it would move the values of these from their starts."""
+        """Raise ``KprofError`` if there are tags, and the mode would move their values away from their starts."""
         if has_tags and self.sched_stores:
             raise KprofError(
                 "--sched-stores moves the store of a start to its end, away from the values of its tags",
@@ -48,7 +51,7 @@ class Mode:
             )
 
     def require_possible_on(self, backends: Set[str]) -> None:
-        """Raise ``KprofError`` if it asks for what none of these backends (``cuda``, ``hip``) has."""
+        """Raise ``KprofError`` if the mode requires a feature that none of these backends (``cuda``, ``hip``) has."""
         if self.sched_barriers and backends and "hip" not in backends:
             raise KprofError(
                 "--sched-barriers is for AMD: Proton has no scheduling barriers for NVIDIA's GPUs",
@@ -61,7 +64,7 @@ _WARP = re.compile(r"\s*(\d{1,4})\s*")
 
 
 def parse_warps(text: str) -> tuple[int, ...]:
-    """What the user writes after ``--warps``: ids with commas between, or nothing for all. Raises ``KprofError``."""
+    """Parse the value of ``--warps``: ids separated by commas, or nothing for all; raises ``KprofError``."""
     if not text.strip():
         return ()
     warps = set()

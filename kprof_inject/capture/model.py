@@ -1,4 +1,7 @@
-"""What a capture holds: kernels, launches, and the processes that they come from. Needs msgspec and numpy alone."""
+"""Content of a capture: kernels, launches, and the processes that they come from.
+
+It only needs msgspec and numpy.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from kprof_inject.capture.foreign.entries import Recorded
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import UNKNOWN_RESOURCES, KernelResources
-from kprof_inject.capture.schema import MOST_TEXT_BYTES, SOURCES_FILE, TTGIR_FILE, LayoutName, ProcessRecord
+from kprof_inject.capture.schema import MAX_TEXT_BYTES, SOURCES_FILE, TTGIR_FILE, LayoutName, ProcessRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, open_regular, read_regular
@@ -26,7 +29,7 @@ from kprof_inject.files import decode_text, open_regular, read_regular
 
 @dataclass(frozen=True, slots=True)
 class HostReading:
-    """At host time ``host_ns`` ± ``error_ns`` the globaltimer of the process's device ``device`` read ``device_ns``."""
+    """Reading of the globaltimer of the process's device ``device`` at host time ``host_ns`` ± ``error_ns``."""
 
     device: int
     host_ns: int
@@ -36,7 +39,7 @@ class HostReading:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A device as one process numbers it. ``rank`` is the process's, or None."""
+    """Device as one process numbers it; ``rank`` is the process's, or None."""
 
     host: str
     rank: int | None
@@ -46,43 +49,43 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The process that a launch comes from, its host, and its devices."""
+    """Process that a launch comes from, its host, and its devices."""
 
     name: str
-    """Its folder's in the capture."""
+    """Name of its folder in the capture."""
     pid: int
     rank: int | None
     host: str
     boot_id: str
-    """Empty if it is unknown."""
+    """Boot id of the host; empty if unknown."""
     device_names: tuple[str, ...]
-    """By the device's index; empty, or not there, if it is unknown."""
+    """Names by the device's index; empty or absent if unknown."""
     device_uuids: tuple[str, ...]
-    """The same."""
+    """UUIDs by the device's index; empty or absent if unknown."""
     host_readings: tuple[HostReading, ...]
 
     @property
     def host_clock(self) -> Hashable:
-        """Processes for which this is equal read the same host clock."""
+        """Key of the host's clock: it is equal for processes that read the same one."""
         return (self.host, self.boot_id) if self.boot_id else (self.host, self.boot_id, self.name)
 
     def device_name(self, device: int) -> str:
-        """Empty if it is unknown."""
+        """Return the device's name, empty if unknown."""
         return _item(self.device_names, device)
 
     def device_uuid(self, device: int) -> str:
-        """Empty if it is unknown."""
+        """Return the device's UUID, empty if unknown."""
         return _item(self.device_uuids, device)
 
     def globaltimer(self, device: int) -> Hashable:
-        """Launches for whose origin and device this is equal were timed by the same device's globaltimer."""
+        """Return the key of the device's globaltimer: it is equal for launches that the same timer timed."""
         if uuid := self.device_uuid(device):
             return self.device_name(device), uuid
         return self.host, self.boot_id, self.name, device
 
 
 def place_names(places: Iterable[Place]) -> dict[Place, str]:
-    """What to call each place beside the others: its rank or pid, and its device. One place alone needs no name."""
+    """Return a name for each place: its rank or pid, and its device; empty for a single place."""
     distinct = dict.fromkeys(places)
     if len(distinct) <= 1:
         return dict.fromkeys(distinct, "")
@@ -101,7 +104,7 @@ def _process_name(place: Place, processes_of_rank: int, several_hosts: bool) -> 
     pid = f"process {place.pid}" + (f" of {place.host}" if several_hosts else "")
     if place.rank is None:
         return pid
-    # What a rank starts has its environment, and so its RANK.
+    # Processes that a rank starts inherit its environment, and so its RANK.
     return f"rank {place.rank}" if processes_of_rank == 1 else f"rank {place.rank}, {pid}"
 
 
@@ -111,80 +114,80 @@ def _item(texts: tuple[str, ...], index: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One compiled variant of a kernel, for one device."""
+    """Compiled variant of a kernel, for one device."""
 
     variant: str
-    """Tells it from other builds of the same function."""
+    """Key that distinguishes builds of the same function."""
     name: str
-    """The function's."""
+    """Name of the function."""
     num_warps: int
-    """Of a CTA, those of all partitions together."""
+    """Warps of a CTA, including all partitions."""
     stride_bytes: int
-    """What a CTA takes in a launch's buffer."""
+    """Size of a CTA's row in a launch's buffer."""
     layout: LayoutName
     scope_ids: dict[int, str]
-    """Proton's table, from id to the record's name."""
+    """Proton's table, from id to record name."""
     scopes: ScopeTable
     sm_clock_hz: float
-    """The device's nominal clock; 0 if it is unknown."""
+    """Nominal clock of the device; 0 if unknown."""
     mode: Mode
     metadata: dict[str, Any]
-    """Triton's own: ``num_warps``, ``shared``, ``target`` and more."""
+    """Triton's metadata: ``num_warps``, ``shared``, ``target`` and more."""
     folder: Path
-    """Has the module and its sources, if there are any."""
+    """Folder of the module and its sources, if there are any."""
     clean: KernelResources = UNKNOWN_RESOURCES
-    """What it takes without records."""
+    """Resources without records."""
     with_records: KernelResources = UNKNOWN_RESOURCES
-    """What it takes with them."""
+    """Resources with records."""
     record_cost: RecordCost | None = None
-    """What one record of it costs; None if that is unknown."""
+    """Cost of one record; None if unknown."""
     sm_count: int | None = None
-    """How many SMs the device has; None if that is unknown."""
+    """Number of SMs of the device; None if unknown."""
     l2_bytes: int | None = None
-    """The size of the device's L2; None if that is unknown, as the next."""
+    """Size of the device's L2; None if unknown."""
     dram_bytes_per_s: float | None = None
-    """What the device's memory can move at most, by its clock and width."""
+    """Peak bandwidth of the device's memory, by its clock and width; None if unknown."""
     checksums: tuple[int | None, int | None] = (None, None)
-    """CRC-32 of the module's file and of that of its sources; None in captures of format 1."""
+    """CRC-32 of the module's file and of its sources' file; None in captures of format 1."""
     capture_folder: Path | None = None
     not_replayed: str = ""
-    """Why it was not launched again to be timed, in words that follow *because*; empty if nobody said."""
+    """Reason why it was not launched again to be timed, in words that follow *because*; empty if unknown."""
     launches: int | None = None
-    """How often the process launched it, captured or not; None if that is unknown. A replay of a graph is no launch."""
+    """Number of launches by the process, captured or not; None if unknown. Replays of graphs do not count."""
     cta_name: str = "CTA"
-    """What stands in for a CTA is called where another profiler recorded."""
+    """Name of the unit that another profiler recorded in place of a CTA."""
     warp_name: str = "warp"
-    """The same of a warp."""
+    """Name of the unit that another profiler recorded in place of a warp."""
 
     @property
     def target(self) -> str:
-        """As a module names it, such as ``cuda:90``; empty if it is unknown."""
+        """Target as a module names it, such as ``cuda:90``; empty if unknown."""
         target = self.metadata.get("target")
         return f"{target.get('backend')}:{target.get('arch')}" if isinstance(target, dict) else ""
 
     def ttgir(self) -> str:
-        """The module as the compiler made it, before records were inserted."""
+        """Return the module as the compiler made it, before records were inserted."""
         return decode_text(self._file(TTGIR_FILE, self.checksums[0]), str(self.folder / TTGIR_FILE))
 
     def sources(self) -> dict[str, str]:
-        """The text of each source file that the module refers to, by the path it is referred to by."""
+        """Return the text of each source file that the module refers to, by the path in the module."""
         return decode(self._file(SOURCES_FILE, self.checksums[1]), dict[str, str], str(self.folder / SOURCES_FILE))
 
     def _file(self, name: str, crc32: int | None) -> bytes:
         path = self.folder / name
-        data = read_regular(path, MOST_TEXT_BYTES, self.capture_folder)
+        data = read_regular(path, MAX_TEXT_BYTES, self.capture_folder)
         _require_crc32(zlib.crc32(data), crc32, path)
         return data
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch whose buffer was saved."""
+    """Kernel launch whose buffer was saved."""
 
     kernel: Kernel
     origin: Origin
     index: int
-    """Counts the launches of its variant in its process."""
+    """Number of the launch among those of its variant in its process."""
     grid: tuple[int, int, int]
     device: int
     stream: int
@@ -192,42 +195,42 @@ class Launch:
     """When the host called it, by the host's clock."""
     folder: Path
     file: str
-    """The file in ``folder`` that has the buffer."""
+    """Name of the buffer's file in ``folder``."""
     buffer_bytes: int
     graph: bool
-    """It was captured into a CUDA graph: the buffer is that of the last replay."""
+    """The launch was captured into a CUDA graph: the buffer is that of the last replay."""
     host_end_ns: int | None = None
-    """When the host's call had returned; older captures do not tell."""
+    """When the host's call had returned; None in older captures."""
     offset_bytes: int = 0
-    """Where the buffer begins in its file."""
+    """Offset of the buffer in its file."""
     arguments: tuple[int | None, ...] = ()
-    """Of the compiled function, by its parameters: integers and addresses, None for all else. Empty if unknown."""
+    """Arguments of the compiled function, by parameter: integers and addresses, None for others; empty if unknown."""
     crc32: int | None = None
-    """Of the buffer; None in captures of format 1."""
+    """CRC-32 of the buffer; None in captures of format 1."""
     process: ProcessRecord | None = None
-    """What the process said of itself; None where nothing is known."""
+    """Record of the process; None if there is none."""
     capture_folder: Path | None = None
-    """The buffer lies in it; None for a file of the user's own."""
+    """Folder that must contain the buffer; None for a file of the user's own."""
     recorded: Recorded | None = field(default=None, repr=False, compare=False)
-    """What another profiler recorded; None for Proton's buffers, which are read when they are needed."""
+    """Entries that another profiler recorded; None for Proton's buffers, which are read when needed."""
 
     @property
     def path(self) -> Path:
-        """Made when it is asked for: of a thousand launches, few are."""
+        """Path of the buffer's file, created on access because few of a thousand launches are read."""
         return self.folder / self.file
 
     @property
     def device_name(self) -> str:
-        """Empty if it is unknown."""
+        """Name of the device, empty if unknown."""
         return self.origin.device_name(self.device)
 
     @property
     def place(self) -> Place:
-        """The process and the device that it ran on."""
+        """Process and device that it ran on."""
         return Place(self.origin.host, self.origin.rank, self.origin.pid, self.device)
 
     def words(self) -> NDArray[np.uint32]:
-        """The raw buffer as words, one row for each CTA: shape (CTAs, stride_bytes / 4)."""
+        """Return the raw buffer as words, one row for each CTA: shape (CTAs, stride_bytes / 4)."""
         path = self.path
         with open_regular(path, self.capture_folder) as file:
             size = os.fstat(file.fileno()).st_size - self.offset_bytes
@@ -246,38 +249,39 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of the program, and what it saved."""
+    """Process of the program, and what it saved."""
 
     origin: Origin
     info: ProcessRecord
     launches: tuple[Launch, ...]
     ended: bool
-    """False if it was killed before it could say what it left out."""
+    """False if it was killed before it could save what it left out."""
     left_out: dict[str, int]
-    """Launches seen but not saved, by the reason."""
+    """Number of launches that were seen but not saved, by the reason."""
     damaged_readings: int
-    """How many lines of its clock file are no readings of the host's clock."""
+    """Number of lines of its clock file that are not valid readings of the host's clock."""
 
     @property
     def pid(self) -> int:
+        """Id of the process."""
         return self.origin.pid
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What one ``run`` saved."""
+    """Processes and launches that one ``run`` saved."""
 
     folder: Path
     processes: tuple[Process, ...]
 
     @property
     def made_by(self) -> str:
-        """The command that captured for its own ends; empty where it was for the user to read."""
+        """Command that captured for its own use; empty if the capture was made for the user to read."""
         return next((process.info.made_by for process in self.processes), "")
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        """All launches of all processes, in the order of the host's clock."""
+        """Launches of every process, in the order of the host's clock."""
         launches = [launch for process in self.processes for launch in process.launches]
         return tuple(sorted(launches, key=lambda launch: launch.host_ns))
 

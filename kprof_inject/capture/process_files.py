@@ -1,4 +1,4 @@
-"""The files of one process's part of a capture, as they were sealed."""
+"""Files of one process in a capture, with their seals checked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kprof_inject.files import open_regular
 
 @dataclass(frozen=True, slots=True)
 class ProcessFiles:
-    """The folder of one process, and what its ``process.json`` says."""
+    """Folder of one process, and its ``process.json``."""
 
     folder: Path
     capture_folder: Path
@@ -34,35 +34,39 @@ class ProcessFiles:
 
     @classmethod
     def open(cls, folder: Path) -> ProcessFiles:
+        """Open the folder of one process; raises ``KprofError`` if its ``process.json`` is damaged."""
         path = folder / PROCESS_FILE
         return cls(folder, folder.parent, _decode_process(read_json(path, folder.parent), str(path)))
 
     def read(self, name: str, kind: type[Record]) -> Record:
+        """Read a file as a record; raises ``KprofError`` if it is missing or damaged."""
         path = self.folder / name
         text = read_json(path, self.capture_folder)
         self.require_seal(text, name, str(path))
         return decode(text, kind, str(path))
 
     def read_if_there(self, name: str, kind: type[Record]) -> Record | None:
-        """None if there is no such file."""
+        """Read a file as a record; None if there is no such file."""
         return self.read(name, kind) if os.path.lexists(self.folder / name) else None
 
     def lines(self, name: str) -> Iterator[tuple[bytes, str]]:
-        """All lines that were written to their end, and what to call each; of a killed program the last may be cut."""
+        """Yield each complete line and its place for messages; the last line of a killed program may be cut."""
         path = self.folder / name
         if not os.path.lexists(path):
             return
         with io.BufferedReader(open_regular(path, self.capture_folder)) as file:
             number = 0
-            while (line := file.readline(_LONGEST_LINE_BYTES)).endswith(b"\n"):
+            while (line := file.readline(_MAX_LINE_BYTES)).endswith(b"\n"):
                 number += 1
                 yield line, f"{path}:{number}"
-        if len(line) == _LONGEST_LINE_BYTES:
+        if len(line) == _MAX_LINE_BYTES:
             raise KprofError(f"{path}:{number + 1}: no line has {len(line)} bytes", hint=CAPTURE_AGAIN)
 
     def launch_lines(self) -> Iterator[tuple[LaunchRecord | DropRecord, str]]:
-        """What ``launches.jsonl`` says, and what to call each line. Raises ``KprofError`` if a line is damaged, or if
-        one before it is missing."""
+        """Yield each record of ``launches.jsonl`` and its place for messages.
+
+        Raises ``KprofError`` if a line is damaged, or if one before it is missing.
+        """
         for number, (line, where) in enumerate(self.lines(LAUNCHES_FILE), 1):
             self.require_seal(line, LAUNCHES_FILE, where)
             record = _decode_launch_line(line, where)
@@ -73,12 +77,12 @@ class ProcessFiles:
             yield record, where
 
     def require_seal(self, text: bytes, name: str, where: str) -> None:
-        """Captures of format 1 have no checksums."""
+        """Raise ``KprofError`` unless the text has its checksum; captures of format 1 have none."""
         if self.process.version > 1:
             require_seal(text, f"{self.process.process}/{name}", where)
 
 
-_LONGEST_LINE_BYTES = 1 << 20
+_MAX_LINE_BYTES = 1 << 20
 
 
 class _LineKind(Struct, frozen=True):
@@ -90,8 +94,8 @@ class _Version(Struct, frozen=True):
 
 
 def _decode_process(text: bytes, where: str) -> ProcessRecord:
-    """What ``process.json`` says. Raises ``KprofError``, also if it is of a format that this program does not read."""
-    # An edit may have made it one of another format.
+    """Decode ``process.json``; raises ``KprofError``, also if its format is not readable by this program."""
+    # An edit may have changed the version, which decides whether a seal is required.
     if is_sealed(text):
         require_seal(text, PROCESS_FILE, where)
     version = decode(text, _Version, where).version
@@ -107,8 +111,8 @@ def _decode_process(text: bytes, where: str) -> ProcessRecord:
 
 
 def _decode_launch_line(line: bytes, where: str) -> LaunchRecord | DropRecord:
-    """A line of ``launches.jsonl``. Raises ``KprofError``."""
-    # Few lines have the word at all.
+    """Decode a line of ``launches.jsonl``; raises ``KprofError``."""
+    # Few lines contain the word at all.
     if b"drop" in line and decode(line, _LineKind, where).drop is not UNSET:
         return decode(line, DropRecord, where)
     return decode(line, LaunchRecord, where)

@@ -1,4 +1,4 @@
-"""A file with Proton's own ``host_buffer`` as a capture: of one launch, about which little else is known."""
+"""Reader of files with Proton's own ``host_buffer``, as captures of one launch about which little else is known."""
 
 from __future__ import annotations
 
@@ -32,47 +32,53 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.ttgir.strings import STRING, unquote
 
-# A clock that goes back further than this did not: its 32 bits have overflowed.
+# A clock that goes back by more than half its period has overflowed instead.
 _HALF_PERIOD = 1 << (CLOCK_LOW_BITS - 1)
-# Where the compiler moved stores, it did so for all warps that come by, and a start stands right before its end
-# (Proton's ``ScheduleBufferStorePass``). What is so, or is not, in fewer than one of so many cases is damage.
+# If the compiler moved stores, it did so for all warps that execute the code, and each start directly precedes its end
+# (Proton's ``ScheduleBufferStorePass``). Exceptions in less than one of this many cases are damage.
 _ONE_OF = 16
 _BLOCK_ENTRIES = 1 << 20
 
 _UNTIMED = "untimed"
 
-# More than damaged entries make of it.
+# Ratio of starts to ends that damaged entries cannot cause.
 _SURPLUS = 1.1
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """How a payload was recorded, which its header does not say."""
+    """Recording mode of a payload, which its header lacks."""
 
     layout: LayoutName
     ring_bytes: int
-    """What each recorded warp's ring takes; 0 if no CTA ran."""
+    """Size of each recorded warp's ring; 0 if no CTA ran."""
     clock_bits: int
-    """As in ``Mode``."""
+    """Clock bits, as in ``Mode``."""
     stores_moved: bool
-    """``Mode.sched_stores``."""
+    """Stores were moved, as with ``Mode.sched_stores``."""
     scope_ids: tuple[int, ...]
-    """Those that entries bear, ascending."""
+    """Scope ids of the entries, ascending."""
     sides: NDArray[np.int64]
-    """How many starts and how many ends bear each id: shape (2, id)."""
+    """Number of starts and of ends with each id: shape (2, id)."""
 
     def ended_by_next(self, ids: Sequence[int]) -> bool:
-        """Whether only the starts of a scope with these ids were recorded: each ends the one before. A ring keeps what
-        was written last, so that of another scope there are no more starts than ends. One without any end is open."""
+        """Return whether only the starts of a scope with these ids were recorded, so that each ends the one before.
+
+        A ring keeps what was written last, so other scopes have at most as many starts as ends. A scope without any end
+        is open.
+        """
         starts, ends = self.sides[:, list(ids)].sum(axis=1).tolist()
         return bool(starts > _SURPLUS * ends > 0)
 
 
 def recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> Recording:
-    """Look at all of a payload, one row for each CTA. Raises ``KprofError`` if a row has no room for the warps."""
+    """Determine how a payload was recorded from all its entries, one row for each CTA.
+
+    Raises ``KprofError`` if a row has no room for the warps.
+    """
     readings: list[_Reading] = []
     for name, layout in LAYOUTS.items():
-        # A row may have room for the counts of one layout and not for those of another.
+        # A row may have room for the counts of one layout but not for those of another.
         with suppress(KprofError):
             readings.append(_Reading(name, layout.read(words, num_warps, recorded)))
     if not readings:
@@ -86,7 +92,10 @@ class _Reading(NamedTuple):
 
 
 def _credibility(reading: _Reading) -> tuple[int, bool]:
-    """What is read as another layout than it has makes little sense: its times are counts, or its counts are times."""
+    """Return how plausible a reading is.
+
+    A payload that is read with the wrong layout gives implausible counts or times: each is taken for the other.
+    """
     ctas = reading.ctas
     return ctas.written_words.size - ctas.miscounted, ctas.timed or reading.layout == _UNTIMED
 
@@ -109,7 +118,7 @@ def _recording(reading: _Reading) -> Recording:
     return Recording(
         reading.layout,
         ctas.entries.shape[2] * ENTRY_BYTES,
-        # Of a counter that has 43 bits, hardly any reading fits in 32.
+        # Hardly any reading of a counter of 43 bits fits in 32.
         CLOCK_LOW_BITS if 2 * long_clocks < sides.sum() else 64,
         turned * _ONE_OF > rings and parted * _ONE_OF <= starts,
         tuple(np.flatnonzero(sides.reshape(2, SCOPE_IDS).any(axis=0)).tolist()),
@@ -118,8 +127,11 @@ def _recording(reading: _Reading) -> Recording:
 
 
 def _blocks(ctas: RawCtas) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]]:
-    """Of a bounded number of CTAs at a time the entries (CTA, warp, slot): their first words; their clocks, -1 where
-    nothing was written; and for each slot but the last whether the next one was written after it."""
+    """Yield the entries (CTA, warp, slot) of a bounded number of CTAs at a time.
+
+    Each block has their first words; their clocks, -1 where nothing was written; and for each slot but the last whether
+    the next one was written after it.
+    """
     rows, warps, slots, _ = ctas.entries.shape
     slot = np.arange(slots)
     step = max(1, _BLOCK_ENTRIES // max(1, warps * slots))
@@ -140,18 +152,23 @@ _HINT = 'give the kernel\'s .ttgir with its records, or JSON: {"0": "name", ...}
 
 
 def read_scope_names(path: Path) -> dict[int, str]:
-    """The name of each scope id, which the buffer does not have: from the kernel's TTGIR with its records, or from
-    JSON, that is an object from id to name, the same under ``scope_ids``, or a list of names or of pairs (as Triton's
-    ``get_scope_id_names`` gives them).
+    """Read the name of each scope id, which the buffer lacks, from a file.
 
-    Several ids may bear one name. Raises ``KprofError`` if the file is neither."""
+    The file is the kernel's TTGIR with its records, or JSON: an object from id to name, the same under ``scope_ids``,
+    or a list of names or of pairs (as Triton's ``get_scope_id_names`` returns them).
+
+    Several ids may have one name. Raises ``KprofError`` if the file is neither.
+    """
     text = read_text(path)
     return _names_of_json(text, path) if path.suffix == ".json" else names_of_ttgir(text, str(path))
 
 
 def names_of_ttgir(text: str, file: str) -> dict[int, str]:
-    """The ids that Proton gives to the records of a module, in the order of its text (``ScopeIdAllocation``): a start
-    takes the next, and the end that follows shares it. ``file`` is what to call it in the ``KprofError``."""
+    """Return the ids that Proton gives to the records of a module, in the order of its text (``ScopeIdAllocation``).
+
+    A start takes the next id, and the end that follows shares it. ``file`` is the name of the module in a
+    ``KprofError``.
+    """
     if len(_FUNCTION.findall(text)) > 1:
         raise KprofError(
             f"{file} has several functions: their records get ids only when they are inlined",
@@ -198,7 +215,7 @@ def _pair(scope_id: Any, name: Any) -> tuple[int, str]:
 
 
 def checked_names(names: Mapping[int, str], file: str) -> dict[int, str]:
-    """The names, if all ids can be a scope's; ``file`` says where they are from, for the ``KprofError``."""
+    """Return the names if every id can be a scope's; ``file`` is their source in the ``KprofError``."""
     if wrong := [scope_id for scope_id in names if not 0 <= scope_id < SCOPE_IDS]:
         raise KprofError(
             f"{file} names scope id {wrong[0]}: ids go from 0 to {SCOPE_IDS - 1}",
@@ -211,13 +228,15 @@ _UNKNOWN = "unknown"
 
 
 def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None) -> Capture:
-    """Open a ``host_buffer`` that was saved as it is. ``scope_names`` are the names of its scope ids (see
-    ``proton_names``); an id that they do not name is called ``scope N``.
+    """Open a ``host_buffer`` that was saved as it is.
 
-    What the file does not tell is looked for in its records, which are read once for that: the layout, the bits of the
-    clock, whether stores were moved, the ids. The kernel is called what the file is; its scopes have no source and no
-    parents, the grid is the number of CTAs, and the SM's clock is unknown (0). Raises ``KprofError`` if the file is
-    damaged, or a name is that of no scope id.
+    ``scope_names`` are the names of its scope ids (see ``read_scope_names``); an id without a name is called ``scope
+    N``.
+
+    What the file lacks is inferred from its records, which are read once for that: the layout, the bits of the clock,
+    whether stores were moved, the ids. The kernel has the file's name; its scopes have no source and no parents, the
+    grid is the number of CTAs, and the SM's clock is unknown (0). Raises ``KprofError`` if the file is damaged, or a
+    named id is out of range.
     """
     given = checked_names(scope_names or {}, "the table of names")
     header = read_header(path)
@@ -246,9 +265,10 @@ def _scopes(recording: Recording, names: Mapping[int, str]) -> Iterator[ScopeInf
     ids: dict[str, list[int]] = {}
     for scope_id, name in names.items():
         ids.setdefault(name, []).append(scope_id)
-    for name, mine in ids.items():
-        told = recording.ended_by_next(mine)
-        yield ScopeInfo(name, name, ScopeKind.ITERATION if told else ScopeKind.UNKNOWN, "", (), -1, ended_by_next=told)
+    for name, own_ids in ids.items():
+        ended_by_next = recording.ended_by_next(own_ids)
+        kind = ScopeKind.ITERATION if ended_by_next else ScopeKind.UNKNOWN
+        yield ScopeInfo(name, name, kind, "", (), -1, ended_by_next=ended_by_next)
 
 
 def _kernel(path: Path, header: ProtonHeader, recording: Recording, names: dict[int, str]) -> Kernel:
@@ -274,7 +294,7 @@ def _kernel(path: Path, header: ProtonHeader, recording: Recording, names: dict[
             "profile_scratch_size": header.row_bytes,
             "target": {"backend": header.backend or _UNKNOWN, "arch": _UNKNOWN},
         },
-        # Of the kernel there are no files.
+        # The kernel has no files.
         folder=path,
     )
 

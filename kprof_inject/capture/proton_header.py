@@ -1,8 +1,8 @@
-"""The header of Proton's ``host_buffer``, by which its payload is read.
+"""Header of Proton's ``host_buffer``, which describes its payload.
 
 Proton's instrumentation hook packs it (triton/profiler/hooks/instrumentation.py, ``_populate_host_buffer``), and
-Proton's ``readCircularLayoutTrace`` reads it: ten little-endian words and the ids of the recorded warps, with nothing
-between them. It is the same in Triton 3.5.1 to 3.9.0, and does not say which of the layouts the payload has.
+Proton's ``readCircularLayoutTrace`` reads it: ten little-endian words and the ids of the recorded warps, without
+padding. It is the same in Triton 3.5.1 to 3.9.0, and does not say which layout the payload has.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LATEST_VERSION = 0xFF
 _HEADER_OFFSET = 4
 _WORD_BYTES = 4
 # A CTA has at most 1024 threads.
-_MOST_WARPS = 1024
+_MAX_WARPS = 1024
 
 _BACKENDS = {1: "cuda", 2: "hip"}
 _HINT = "save it again, whole: host_buffer.numpy().tofile(PATH)"
@@ -28,8 +28,11 @@ _HINT = "save it again, whole: host_buffer.numpy().tofile(PATH)"
 
 @dataclass(frozen=True, slots=True)
 class ProtonHeader:
-    """``rows`` of ``row_bytes`` each, one for each CTA, begin at ``payload_offset``. Of a CTA's ``num_warps`` warps
-    those in ``recorded``, ascending, have a ring. ``backend`` is ``cuda``, ``hip``, or empty if it is unknown."""
+    """Header of a buffer: ``rows`` of ``row_bytes``, one for each CTA, begin at ``payload_offset``.
+
+    Of a CTA's ``num_warps`` warps those in ``recorded``, ascending, have a ring. ``backend`` is ``cuda``, ``hip``, or
+    empty if unknown.
+    """
 
     payload_offset: int
     rows: int
@@ -40,7 +43,7 @@ class ProtonHeader:
 
 
 class _Words(NamedTuple):
-    """In the order of the file."""
+    """Words of the header, in the order of the file."""
 
     version: int
     header_offset: int
@@ -58,8 +61,8 @@ _FIXED = struct.Struct(f"<{len(_Words._fields)}I")
 
 
 def is_proton_buffer(path: Path) -> bool:
-    """Whether a file begins as a ``host_buffer`` does, of this version or another; it may be damaged further on."""
-    # To open a pipe would be to wait for somebody who writes to it.
+    """Return whether a file begins as a ``host_buffer`` of any version; the rest may be damaged."""
+    # Opening a pipe would block until another process writes to it.
     if not path.is_file():
         return False
     try:
@@ -74,11 +77,14 @@ def is_proton_buffer(path: Path) -> bool:
 
 
 def read_header(path: Path) -> ProtonHeader:
-    """Read the header, and hold it against the file. Raises ``KprofError`` that says at which byte they disagree."""
+    """Read the header, and check it against the file.
+
+    Raises ``KprofError`` with the byte at which they disagree.
+    """
     try:
         file_bytes = path.stat().st_size
         with path.open("rb") as file:
-            begin = file.read(_FIXED.size + _MOST_WARPS * _WORD_BYTES)
+            begin = file.read(_FIXED.size + _MAX_WARPS * _WORD_BYTES)
     except OSError as error:
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
     if len(begin) < _FIXED.size:
@@ -103,10 +109,13 @@ def read_header(path: Path) -> ProtonHeader:
 
 
 def _recorded(path: Path, words: _Words, begin: bytes, file_bytes: int) -> tuple[int, ...]:
-    """Proton's compiler gives each warp one ring, in ascending order, however the user named them."""
+    """Return the recorded warps.
+
+    Proton's compiler gives each warp one ring, in ascending order, however the user named them.
+    """
     warps, uids = words.total_unit, words.uid_num
     _check(path, words.header_offset == _HEADER_OFFSET, "header_offset", f"its header begins at {words.header_offset}")
-    _check(path, 0 < warps <= _MOST_WARPS, "total_unit", f"a CTA has {warps} warps")
+    _check(path, 0 < warps <= _MAX_WARPS, "total_unit", f"a CTA has {warps} warps")
     _check(path, 0 < uids <= warps, "uid_num", f"{uids} of {warps} warps were recorded")
     size = _FIXED.size + uids * _WORD_BYTES
     _check(path, words.header_size == size, "header_size", f"{words.header_size} bytes of header, but it takes {size}")
@@ -138,14 +147,14 @@ def _check_rows(path: Path, words: _Words, recorded: tuple[int, ...]) -> None:
             f"{path} has no records: the kernel that was launched last has none",
             hint="take the buffer right after the launch of a kernel with scopes",
         )
-    # In the layout with the smallest header, and with one entry in each ring.
-    least = _WORD_BYTES * (HEADER_WORDS + words.total_unit + WORDS_PER_ENTRY * len(recorded))
-    whole = row_bytes % _WORD_BYTES == 0 and row_bytes >= least
+    # Size with the smallest header of all layouts, and one entry in each ring.
+    min_bytes = _WORD_BYTES * (HEADER_WORDS + words.total_unit + WORDS_PER_ENTRY * len(recorded))
+    whole = row_bytes % _WORD_BYTES == 0 and row_bytes >= min_bytes
     _check(
         path,
         whole,
         "scratch_mem_size",
-        f"{row_bytes} bytes for a CTA, which must be whole words and at least {least} bytes",
+        f"{row_bytes} bytes for a CTA, which must be whole words and at least {min_bytes} bytes",
     )
     rows = words.payload_size // row_bytes
     fits = words.block_num == rows and rows > 0

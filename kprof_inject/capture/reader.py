@@ -1,4 +1,4 @@
-"""Reads a capture. Needs msgspec and numpy alone."""
+"""Reader of captures, which only needs msgspec and numpy."""
 
 from __future__ import annotations
 
@@ -40,27 +40,36 @@ from kprof_inject.errors import KprofError, printable
 
 
 def is_capture(folder: Path) -> bool:
+    """Return whether the folder has the files of a process of a capture."""
     return any(folder.glob(f"*/{PROCESS_FILE}"))
 
 
 def seen_launches(folder: Path) -> int:
-    """How many launches with records a capture's processes made, kept or not. Those that were killed do not tell."""
+    """Return how many launches with records a capture's processes made, kept or not.
+
+    Processes that were killed do not count, because they saved no number.
+    """
     return sum(sum(end.launches.values()) for end in _ends(folder))
 
 
 def left_out_launches(folder: Path) -> Counter[str]:
-    """How many launches a capture's processes did not save, by the reason."""
+    """Return how many launches a capture's processes did not save, by the reason."""
     return sum((Counter(end.left_out) for end in _ends(folder)), Counter())
 
 
 def _ends(folder: Path) -> Iterator[EndRecord]:
     files = [ProcessFiles.open(path.parent) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))]
-    return (end for file in files if (end := file.read_if_there(END_FILE, EndRecord)) is not None)
+    for file in files:
+        end = file.read_if_there(END_FILE, EndRecord)
+        if end is not None:
+            yield end
 
 
 def read_capture(folder: Path) -> Capture:
-    """Open a capture; buffers are read when they are asked for. Raises ``KprofError`` if it is none, or if what it
-    holds is not what was saved."""
+    """Open a capture; buffers are read when they are needed.
+
+    Raises ``KprofError`` if the folder is not a capture, or if its content is not what was saved.
+    """
     if not is_capture(folder):
         raise KprofError(
             f"{folder} is not a capture", hint="make one: kprof-inject profile -- PROG, or run after insert"
@@ -131,34 +140,34 @@ def _kernel(
     timing = files.read_if_there(f"{folder}/{TIMING_FILE}", TimingRecord)
     known, mode = record.known_metadata, Mode(*msgspec.structs.astuple(record.mode))
     kernel = Kernel(
-        variant,
-        record.name,
-        known.num_warps,
-        known.profile_scratch_size,
-        record.layout,
-        record.scope_ids,
-        ScopeTable.of(record.scope_table),
-        record.sm_clock_hz,
-        mode,
-        record.metadata,
-        files.folder / folder,
-        clean_resources(record, timing),
-        resources_with_records(record, timing),
-        cost_of(CostKey.of(device_name, files.process.triton, mode), costs),
-        record.sm_count or None,
-        record.l2_bytes or None,
-        record.dram_bytes_per_s or None,
-        (record.ttgir_crc32, record.sources_crc32),
-        files.capture_folder,
-        (timing.not_replayed or "") if timing else "",
-        launches.get(variant),
+        variant=variant,
+        name=record.name,
+        num_warps=known.num_warps,
+        stride_bytes=known.profile_scratch_size,
+        layout=record.layout,
+        scope_ids=record.scope_ids,
+        scopes=ScopeTable.of(record.scope_table),
+        sm_clock_hz=record.sm_clock_hz,
+        mode=mode,
+        metadata=record.metadata,
+        folder=files.folder / folder,
+        clean=clean_resources(record, timing),
+        with_records=resources_with_records(record, timing),
+        record_cost=cost_of(CostKey.of(device_name, files.process.triton, mode), costs),
+        sm_count=record.sm_count or None,
+        l2_bytes=record.l2_bytes or None,
+        dram_bytes_per_s=record.dram_bytes_per_s or None,
+        checksums=(record.ttgir_crc32, record.sources_crc32),
+        capture_folder=files.capture_folder,
+        not_replayed=(timing.not_replayed or "") if timing else "",
+        launches=launches.get(variant),
     )
     return _BuiltKernel(kernel, record.cta_bytes)
 
 
 def _launch(files: ProcessFiles, origin: Origin, built: _BuiltKernel, record: LaunchRecord, where: str) -> Launch:
     ctas = math.prod(record.grid)
-    # The first captures left out that a cluster's CTAs each have a row.
+    # The first captures ignored that each CTA of a cluster has a row.
     allowed = {ctas * built.cta_bytes} | ({ctas * built.kernel.stride_bytes} if files.process.version == 1 else set())
     if record.buffer_bytes not in allowed:
         raise KprofError(
@@ -167,18 +176,18 @@ def _launch(files: ProcessFiles, origin: Origin, built: _BuiltKernel, record: La
             hint=CAPTURE_AGAIN,
         )
     return Launch(
-        built.kernel,
-        origin,
-        record.index,
-        record.grid,
-        record.device,
-        record.stream,
-        record.host_ns,
-        files.folder,
-        record.file,
-        record.buffer_bytes,
-        record.graph,
-        record.host_end_ns,
+        kernel=built.kernel,
+        origin=origin,
+        index=record.index,
+        grid=record.grid,
+        device=record.device,
+        stream=record.stream,
+        host_ns=record.host_ns,
+        folder=files.folder,
+        file=record.file,
+        buffer_bytes=record.buffer_bytes,
+        graph=record.graph,
+        host_end_ns=record.host_end_ns,
         arguments=record.arguments,
         crc32=record.buffer_crc32,
         process=files.process,
@@ -201,7 +210,10 @@ def _origin(files: ProcessFiles, readings: tuple[HostReading, ...]) -> Origin:
 
 
 def _host_readings(files: ProcessFiles) -> tuple[tuple[HostReading, ...], int]:
-    """The readings, and how many lines hold none: a trace does without, so that a damaged line stops no reader."""
+    """Return the valid readings, and the number of invalid lines.
+
+    A trace does without readings, so a damaged line does not stop a reader.
+    """
     readings: list[HostReading] = []
     lines = 0
     for line, where in files.lines(CLOCK_FILE):
@@ -213,7 +225,7 @@ def _host_readings(files: ProcessFiles) -> tuple[tuple[HostReading, ...], int]:
 
 
 def _require_same_recording(kernel: KernelRecord, process: ProcessRecord, where: str) -> None:
-    """Raises ``KprofError`` if its process cannot have made a kernel's records; ``where`` names the kernel's file."""
+    """Raise ``KprofError`` if its process cannot have made a kernel's records; ``where`` names the kernel's file."""
     mode = process.mode
     for name in ("buffer", "clock_bits", "sched_stores") if mode else ():
         given, wanted = getattr(kernel.mode, name), getattr(mode, name)
@@ -230,5 +242,5 @@ def _require_same_recording(kernel: KernelRecord, process: ProcessRecord, where:
 
 
 _TRITON = re.compile(r"(\d{1,4})\.(\d{1,4})")
-# A buffer that is read by a wrong layout gives times that make no sense, and nobody would be told.
+# A buffer that is read by a wrong layout would silently give meaningless times.
 _FIRST_TIMED, _FIRST_UNKNOWN = (3, 6), (3, 10)

@@ -1,4 +1,4 @@
-"""What one record costs: the time that a warp takes longer for it. Measured, or else shipped."""
+"""Cost of one record: the time by which it delays a warp, measured or shipped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kprof_inject.capture.schema import BufferKind, ClockBits, Count, Cycles, Na
 from kprof_inject.files import write_bytes
 
 Settings = tuple[str, int, bool, bool]
-"""Of the mode: ``buffer``, ``clock_bits``, ``sched_stores``, and whether ``warps`` names some."""
+"""Settings of the mode: ``buffer``, ``clock_bits``, ``sched_stores``, and whether ``warps`` names some."""
 
 SHIPPED: Mapping[tuple[str, str], Mapping[Settings, tuple[float, float, float]]] = {
     ("NVIDIA H200", "3.6"): {
@@ -39,20 +39,24 @@ SHIPPED: Mapping[tuple[str, str], Mapping[Settings, tuple[float, float, float]]]
         ("global", 32, True, True): (11.5, 23.5, 21.5),
     },
 }
-"""Cycles of a start, cycles of an end, and by how many either may be off (see ``RecordCost``): by the device's name and
-Triton's minor version, as in ``("NVIDIA H200", "3.6")``, then by the mode. ``scripts/record-costs`` measured them, and
-prints these rows."""
+"""Cycles of a start, cycles of an end, and their error (see ``RecordCost``): by the device's name and Triton's minor
+version, as in ``("NVIDIA H200", "3.6")``, then by the mode. ``scripts/record-costs`` measured them, and prints these
+rows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordCost:
-    """Cycles of the SM's counter that a record adds to the distance to the next one, on one device and in one ``Mode``:
-    the start and the end of a scope. They differ where stores are moved, from behind the start to behind the end.
+    """Cycles of the SM's counter that a record adds to the distance to the next one, on one device and in one ``Mode``.
 
-    How much it is hangs on what stands beside the record: work may be done while the record is being made. So each is
-    the middle between the least and the most that was measured, next to other records and next to work, and what a
-    record really adds may be ``error_cycles`` more or less. ``source`` says where the figures come from: "measured" on
-    that device when the capture was made, or "shipped", measured by us on a device of the same name."""
+    The costs of the start and of the end of a scope differ where stores are moved, from after the start to after the
+    end.
+
+    The cost depends on the neighbouring instructions, because work may overlap with the making of the record. So each
+    value is the middle between the smallest and the largest that was measured, next to other records and next to work,
+    and a record's true cost may be ``error_cycles`` more or less. ``source`` is "measured" if the cost was measured on
+    that device when the capture was made, or "shipped" if we measured it on a device of the same name.
+    """
 
     after_start_cycles: float
     after_end_cycles: float
@@ -61,23 +65,28 @@ class RecordCost:
 
     @property
     def cycles(self) -> float:
-        """Of a record in the mean."""
+        """Mean of the costs of a start and an end."""
         return (self.after_start_cycles + self.after_end_cycles) / 2
 
     def resolution_ns(self, clock_hz: float) -> float:
-        """Return the least duration that is more than a record may cost, rounded up to one digit: a shorter one may be
-        nothing but what was subtracted wrongly."""
-        most_ns = 1e9 * (self.cycles + self.error_cycles) / clock_hz
-        if most_ns <= 0:
+        """Return the smallest duration that exceeds the cost of a record, rounded up to one digit.
+
+        A shorter duration may be nothing but an error of the subtracted cost.
+        """
+        max_cost_ns = 1e9 * (self.cycles + self.error_cycles) / clock_hz
+        if max_cost_ns <= 0:
             return 0.0
-        unit = 10.0 ** math.floor(math.log10(most_ns))
-        return math.ceil(most_ns / unit - 1e-9) * unit
+        unit = 10.0 ** math.floor(math.log10(max_cost_ns))
+        return math.ceil(max_cost_ns / unit - 1e-9) * unit
 
 
 @dataclass(frozen=True, slots=True)
 class CostKey:
-    """What decides the cost of a record: the device, Triton's version, and of the ``Mode`` all but sizes and numbers.
-    ``some_warps`` says that warps were named, which takes code of its own whichever they are."""
+    """Properties that decide the cost of a record: device, version of Triton, and some of the ``Mode``.
+
+    Sizes and numbers of the mode have no effect. ``some_warps`` is true if warps were named, which adds code whichever
+    they are.
+    """
 
     device_name: str
     triton: str
@@ -88,18 +97,19 @@ class CostKey:
 
     @classmethod
     def of(cls, device_name: str, triton: str, mode: Mode) -> CostKey:
+        """Return the key of a device, a version of Triton, and a mode."""
         return cls(device_name, triton, mode.buffer, mode.clock_bits, mode.sched_stores, bool(mode.warps))
 
 
 class MeasuredCost(Struct, frozen=True):
-    """What was measured for one ``CostKey``, whose fields come first: all in cycles from a record's clock reading to
-    that of the next record of the same warp.
+    """Measured cost for one ``CostKey``, whose fields come first; all costs are in cycles.
 
-    ``after_start_cycles`` and ``after_end_cycles`` are what follows the start and what follows the end of a scope, in a
-    loop, where the next record stands right behind; ``cycles`` is their mean. The two ``beside_work`` are what is left
-    of the distance where work stands between, less that work. ``straight_cycles`` is ``cycles`` outside of loops. Of
-    what was measured of a place in the code without work, half lies within ``spread_cycles``; ``samples`` is how many
-    there were in all."""
+    A cost is the distance from a record's clock reading to that of the next record of the same warp.
+    ``after_start_cycles`` and ``after_end_cycles`` follow the start and the end of a scope, in a loop, where the next
+    record is adjacent; ``cycles`` is their mean. The two ``beside_work`` costs are the rest of the distance where work
+    is in between, less that work. ``straight_cycles`` is ``cycles`` outside of loops. ``spread_cycles`` is the
+    interquartile range at one place in the code without work; ``samples`` is the total number of distances.
+    """
 
     device_name: Name
     triton: Name
@@ -118,15 +128,16 @@ class MeasuredCost(Struct, frozen=True):
 
     @property
     def key(self) -> CostKey:
+        """Key for which the cost was measured."""
         return CostKey(self.device_name, self.triton, self.buffer, self.clock_bits, self.sched_stores, self.some_warps)
 
     @property
     def record_cost(self) -> RecordCost:
-        """What is to be subtracted for a record of this key."""
+        """Cost that is subtracted for a record of this key."""
         start = [self.after_start_cycles, self.after_start_beside_work_cycles]
         end = [self.after_end_cycles, self.after_end_beside_work_cycles]
         if not self.sched_stores:
-            # The same instructions: how the compiler mixes them with the work was not the kind of record's doing.
+            # Start and end have the same instructions; only the compiler's scheduling of the work around them differed.
             start = end = start + end
         error_cycles = max((max(costs) - min(costs)) / 2 for costs in (start, end))
         return RecordCost(_middle(start), _middle(end), error_cycles, "measured")
@@ -141,8 +152,11 @@ class _CostsFile(Struct, frozen=True):
 
 
 def read_costs(path: Path, run: str = "") -> dict[CostKey, MeasuredCost]:
-    """The costs that were saved in a file; none if there is no such file. Raises ``KprofError`` if it is damaged, or if
-    ``run`` (see ``ProcessRecord``) is not empty and the file is of another."""
+    """Return the costs that were saved in a file; empty if there is no such file.
+
+    Raises ``KprofError`` if it is damaged, or if ``run`` (see ``ProcessRecord``) is not empty and the file is of
+    another run.
+    """
     if not os.path.lexists(path):
         return {}
     text = read_json(path, path.parent)
@@ -152,12 +166,12 @@ def read_costs(path: Path, run: str = "") -> dict[CostKey, MeasuredCost]:
 
 
 def write_costs(path: Path, costs: Iterable[MeasuredCost], run: str = "") -> None:
-    """Replace the file by one with these costs, which are for a capture of ``run`` if that is not empty."""
+    """Replace the file by one with these costs; a non-empty ``run`` is the run of the capture that they belong to."""
     write_bytes(path, sealed(msgspec.json.format(encode(_CostsFile(tuple(costs))), indent=1), run) + b"\n")
 
 
 def cost_of(key: CostKey, measured: Mapping[CostKey, MeasuredCost]) -> RecordCost | None:
-    """What is known of a record's cost: what was measured, else what is shipped for the device's name."""
+    """Return a record's cost: the measured one, otherwise the one shipped for the device's name, or None."""
     if key in measured:
         return measured[key].record_cost
     minor = ".".join(key.triton.split(".")[:2])

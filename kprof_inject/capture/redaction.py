@@ -1,4 +1,4 @@
-"""A capture without what says whose it is: for what is shared with others."""
+"""Removal of personal data from a capture that is to be shared with others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from kprof_inject.capture.model import Capture, Origin, Process
 
 LEFT_OUT = "the program's command line, its Python path, and host names"
-"""What ``redacted`` leaves out, for users to read. ``STAYS`` is what they may take for left out."""
+"""Data that ``redacted`` leaves out, for users to read. ``STAYS`` is data that they may expect to be left out."""
 STAYS = (
     "the kernels' names, source, TTGIR and integer arguments, paths of source files, devices, versions, process ids "
     "and times"
@@ -18,15 +18,17 @@ STAYS = (
 
 
 def redacted(capture: Capture) -> Capture:
-    """The capture without ``LEFT_OUT``. Hosts are numbered, in the order of their processes: what ran on one is still
-    told from what ran on another."""
+    """Return the capture without ``LEFT_OUT``.
+
+    Hosts are numbered in the order of their processes, so that they stay distinguishable.
+    """
     hosts = {name: f"host {number}" for number, name in enumerate(_distinct(capture, lambda origin: origin.host), 1)}
     boots = {boot: str(number) for number, boot in enumerate(_distinct(capture, lambda origin: origin.boot_id), 1)}
     return replace(capture, processes=tuple(_redacted(process, hosts, boots) for process in capture.processes))
 
 
 def _distinct(capture: Capture, text: Callable[[Origin], str]) -> list[str]:
-    """Without the empty text: it says that nothing is known."""
+    """Return the distinct texts, without the empty one, which means unknown."""
     return [found for found in dict.fromkeys(text(process.origin) for process in capture.processes) if found]
 
 

@@ -1,8 +1,7 @@
-"""How many bytes a CTA keeps for its records.
+"""Number of bytes that a CTA keeps for its records.
 
-Proton gives each recorded warp a ring, all of one size, which must be a power of two. Left alone, it takes shared
-memory without regard to how many CTAs then still fit on an SM, and clips what it is asked for without a word; so we
-choose.
+Proton gives each recorded warp a ring, all of one size, which must be a power of two. By default it takes shared memory
+regardless of how many CTAs then fit on an SM, and silently reduces a requested size; so we choose the size.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ _HEADER_BYTES = 4 * (HEADER_WORDS + TIMES_WORDS)
 _COUNT_BYTES = 4
 ROW_ALIGNMENT_BYTES = 128
 
-MOST_LAUNCH_BYTES = (1 << 31) - 1
-"""The largest buffer of a launch: up to Triton 3.7 the kernel reckons a CTA's place in it with a signed 32-bit word."""
+MAX_LAUNCH_BYTES = (1 << 31) - 1
+"""Largest buffer of a launch: up to Triton 3.7 the kernel computes a CTA's offset with a signed 32-bit word."""
 
-# A ring with fewer records shows next to nothing, and one scope takes two.
+# A ring with fewer records shows next to nothing; one scope takes two.
 _USEFUL_RING_BYTES = 16 * ENTRY_BYTES
-_SMALLEST_RING_BYTES = 2 * ENTRY_BYTES
-# What Proton takes by itself: in global memory for each warp; in shared memory, where more than one CTA fits on an SM,
-# at most this share of what a CTA may have.
+_MIN_RING_BYTES = 2 * ENTRY_BYTES
+# Proton's defaults: in global memory, bytes for each warp; in shared memory, if more than one CTA fits on an SM, the
+# maximum share of what a CTA may have.
 _PROTON_GLOBAL_RING_BYTES = 16384
 _PROTON_SHARED_SHARE = 0.04
 
 
 def row_bytes(buffer_bytes: int, total_warps: int) -> int:
-    """What a CTA takes in a launch's buffer (Triton's ``profile_scratch_size``): header, counts and rings."""
+    """Return the size of a CTA's row in a buffer (Triton's ``profile_scratch_size``): header, counts and rings."""
     size = _HEADER_BYTES + _COUNT_BYTES * total_warps + buffer_bytes
     return -(-size // ROW_ALIGNMENT_BYTES) * ROW_ALIGNMENT_BYTES
 
@@ -42,12 +41,13 @@ def mode_of_kernel(
     total_warps: int,
     registers: int | None,
     target: str,
-    most_records: int | None = None,
+    max_records: int | None = None,
 ) -> Mode:
-    """What the user asked for as one kernel gets it: the warps that it has, and its bytes as Proton takes them.
+    """Adapt the user's mode to one kernel: the warps that it has, and its bytes as Proton takes them.
 
-    The arguments, and what is raised, are those of ``chosen_buffer_bytes``."""
-    chosen = chosen_buffer_bytes(mode, clean_shared_bytes, total_warps, registers, target, most_records)
+    The arguments, and what is raised, are those of ``chosen_buffer_bytes``.
+    """
+    chosen = chosen_buffer_bytes(mode, clean_shared_bytes, total_warps, registers, target, max_records)
     warps = mode.recorded_warps(total_warps) if mode.warps else ()
     return replace(mode, buffer_bytes=chosen, warps=warps)
 
@@ -58,16 +58,17 @@ def chosen_buffer_bytes(
     total_warps: int,
     registers: int | None,
     target: str,
-    most_records: int | None = None,
+    max_records: int | None = None,
 ) -> int:
-    """The bytes to have Proton take for the rings of a kernel's CTA.
+    """Return the bytes that Proton is to take for the rings of a kernel's CTA.
 
-    The kernel takes ``clean_shared_bytes`` and ``registers`` a thread (None: unknown) without records, and has
-    ``total_warps`` warps; ``target`` is such as ``cuda:90``. Of a size that the user named each ring gets the largest
-    power of two. ``auto`` takes no more than ``most_records`` need, if it is known how many a warp writes at most: each
-    CTA copies its whole ring in the end. It lowers the number of CTAs on an SM only if else a ring would have less than
-    16 records.
-    Raises ``KprofError`` if the rings have no room.
+    Without records the kernel uses ``clean_shared_bytes`` and ``registers`` a thread (None: unknown), and has
+    ``total_warps`` warps; ``target`` is such as ``cuda:90``. Of a size that the user named, each ring gets the largest
+    power of two. ``auto`` takes no more than ``max_records`` need, if the maximum number of records of a warp is
+    known, because each CTA copies its whole ring at the end. It only lowers the number of CTAs on an SM if a ring would
+    otherwise have less than 16 records.
+
+    Raises ``KprofError`` if the rings do not fit.
     """
     rings = len(mode.recorded_warps(total_warps))
     if mode.buffer_bytes:
@@ -76,10 +77,10 @@ def chosen_buffer_bytes(
         chosen = rings * _PROTON_GLOBAL_RING_BYTES
     else:
         chosen = _auto_shared_bytes(clean_shared_bytes, total_warps, rings, registers, target)
-    if most_records is not None and not mode.buffer_bytes:
-        chosen = min(chosen, rings * _power_of_two_above(most_records * ENTRY_BYTES))
+    if max_records is not None and not mode.buffer_bytes:
+        chosen = min(chosen, rings * _power_of_two_above(max_records * ENTRY_BYTES))
     limit_bytes = limits_of(target).cta_shared_bytes
-    if mode.buffer == "shared" and _beside(clean_shared_bytes, chosen) > limit_bytes:
+    if mode.buffer == "shared" and _shared_bytes_with_records(clean_shared_bytes, chosen) > limit_bytes:
         raise KprofError(
             f"it uses {clean_shared_bytes} of the {limit_bytes} bytes of shared memory that a CTA can have, which "
             f"leaves no room for {chosen} bytes of records",
@@ -89,10 +90,12 @@ def chosen_buffer_bytes(
 
 
 def smaller_buffer_bytes(mode: Mode, ctas: int, total_warps: int, budget_bytes: int) -> int | None:
-    """The largest ``buffer_bytes``, up to those of ``mode`` (0: any), with which the buffer of a launch of ``ctas``
-    CTAs fits in ``budget_bytes``; None if a ring would have less than 16 records, or less than it had."""
+    """Return the largest ``buffer_bytes`` with which the buffer of a launch of ``ctas`` CTAs fits in ``budget_bytes``.
+
+    It is at most that of ``mode`` (0: no limit). None if a ring would have less than 16 records, or less than it had.
+    """
     rings = len(mode.recorded_warps(total_warps))
-    row = min(budget_bytes, MOST_LAUNCH_BYTES) // max(ctas, 1) // ROW_ALIGNMENT_BYTES * ROW_ALIGNMENT_BYTES
+    row = min(budget_bytes, MAX_LAUNCH_BYTES) // max(ctas, 1) // ROW_ALIGNMENT_BYTES * ROW_ALIGNMENT_BYTES
     ring = _power_of_two_within((row - _HEADER_BYTES - _COUNT_BYTES * total_warps) // rings)
     if mode.buffer_bytes:
         ring = min(ring, _power_of_two_within(mode.buffer_bytes // rings))
@@ -103,22 +106,24 @@ def smaller_buffer_bytes(mode: Mode, ctas: int, total_warps: int, budget_bytes: 
 def keeps_occupancy(
     buffer_bytes: int, clean_shared_bytes: int, total_warps: int, registers: int | None, target: str
 ) -> bool:
-    """Whether as many CTAs fit on an SM with these bytes of records in shared memory as without."""
+    """Return whether as many CTAs fit on an SM with these bytes of records in shared memory as without."""
     limits = limits_of(target)
     before = ctas_per_sm(limits, clean_shared_bytes, total_warps, registers)
-    after = ctas_per_sm(limits, _beside(clean_shared_bytes, buffer_bytes), total_warps, registers)
+    after = ctas_per_sm(limits, _shared_bytes_with_records(clean_shared_bytes, buffer_bytes), total_warps, registers)
     return 0 < after == before
 
 
 def in_whole_rings(buffer_bytes: int, rings: int) -> int:
-    """The most of these bytes that ``rings`` rings, each a power of two, can take. Raises ``KprofError`` if that is not
-    even one scope for each."""
+    """Return how many of these bytes ``rings`` rings, each a power of two, can use.
+
+    Raises ``KprofError`` if each would have less than one scope.
+    """
     ring = _power_of_two_within(buffer_bytes // rings)
-    if ring < _SMALLEST_RING_BYTES:
+    if ring < _MIN_RING_BYTES:
         raise KprofError(
             f"{buffer_bytes} bytes for the records of {rings} warps leave {buffer_bytes // rings} per warp: one scope "
-            f"takes {_SMALLEST_RING_BYTES}",
-            hint=f"use at least --buffer-bytes {rings * _SMALLEST_RING_BYTES}, or record fewer --warps",
+            f"takes {_MIN_RING_BYTES}",
+            hint=f"use at least --buffer-bytes {rings * _MIN_RING_BYTES}, or record fewer --warps",
         )
     return ring * rings
 
@@ -135,24 +140,27 @@ def _auto_shared_bytes(
 
 
 def _proton_shared_bytes(clean_shared_bytes: int, rings: int, limit_bytes: int) -> int:
-    """What Proton would take: of all that is left a power of two for each ring, halved where several CTAs fit on an SM
-    until it is a small share."""
-    ring = _power_of_two_within((limit_bytes - _beside(clean_shared_bytes, 0)) // rings)
+    """Return the bytes that Proton would take by default.
+
+    Each ring gets a power of two of all that is left; if several CTAs fit on an SM, it is halved until it is a small
+    share.
+    """
+    ring = _power_of_two_within((limit_bytes - _shared_bytes_with_records(clean_shared_bytes, 0)) // rings)
     if limit_bytes // max(1, clean_shared_bytes) > 1:
         ring = min(ring, _power_of_two_within(int(limit_bytes * _PROTON_SHARED_SHARE) // rings))
     return ring * rings
 
 
-def _beside(clean_shared_bytes: int, buffer_bytes: int) -> int:
-    """The shared memory of a kernel with its records, which begin where one may stand."""
+def _shared_bytes_with_records(clean_shared_bytes: int, buffer_bytes: int) -> int:
+    """Return the shared memory of a kernel with its records, which are aligned to entries."""
     return -(-clean_shared_bytes // ENTRY_BYTES) * ENTRY_BYTES + buffer_bytes
 
 
 def _power_of_two_within(value: int) -> int:
-    """The largest power of two up to ``value``; 0 if there is none."""
+    """Return the largest power of two up to ``value``; 0 if there is none."""
     return 1 << (value.bit_length() - 1) if value > 0 else 0
 
 
 def _power_of_two_above(value: int) -> int:
-    """The smallest power of two that is not less than ``value``, and room for one scope at least."""
-    return max(_SMALLEST_RING_BYTES, 1 << (value - 1).bit_length())
+    """Return the smallest power of two that is at least ``value`` and has room for one scope."""
+    return max(_MIN_RING_BYTES, 1 << (value - 1).bit_length())

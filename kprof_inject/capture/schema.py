@@ -1,7 +1,7 @@
-"""What stands in the JSON files of a capture: each record with its fields, their ranges, and the rules between them.
+"""Schema of a capture's JSON files: each record with its fields, their ranges, and the rules between them.
 
-The writer encodes these records and the reader decodes them, so that a field's name and its bounds stand here alone.
-What has been read is sound: nothing behind this module checks it again. ``docs/capture-format.md`` is the description.
+The writer encodes these records and the reader decodes them, so a field's name and its bounds are defined only here.
+Decoded records are sound: no other module checks them again. ``docs/capture-format.md`` is the description.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ SCOPE_TABLE_VERSION = 2
 _READABLE_SCOPE_TABLES = (1, 2)
 
 SCOPE_IDS = 256
-"""How many scope ids there are: a record has 8 bits for one. It stands here, and not beside the other bits in
-``layouts``, because what selects scopes asks for it and does without numpy."""
+"""Number of scope ids: a record has 8 bits for one. The constant is not in ``buffer_layouts`` with the other bits,
+because the selection of scopes uses it and works without numpy.
+"""
 
-MOST_TAGS = 8
-"""Of one scope."""
+MAX_TAGS = 8
+"""Maximum number of tags of a scope."""
 RECORDS_OF_TAG = 2
-"""A start and an end, which Proton wants behind each start. Both store the value; they stand right before the start of
-the tag's scope, those of several tags in their order."""
+"""A start and an end, which Proton requires after each start. Both store the value. They directly precede the start of
+the tag's scope; several tags are in their order.
+"""
 
 PROCESS_FILE = "process.json"
 LAUNCHES_FILE = "launches.jsonl"
@@ -41,22 +43,22 @@ TTGIR_FILE = "kernel.ttgir"
 SOURCES_FILE = "sources.json"
 TIMING_FILE = "timing.json"
 
-MOST_TEXT_BYTES = 64 << 20
-"""Of a module's text, and of all its sources together."""
+MAX_TEXT_BYTES = 64 << 20
+"""Limit of a module's text, and of all its sources together."""
 
 # Bounds that no sound capture reaches.
 Name = Annotated[str, Meta(max_length=1 << 12)]
 Text = Annotated[str, Meta(max_length=1 << 21)]
 FileName = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}\Z)[^/\\\x00]{1,255}\Z")]
-"""One component of a path, so that no path leads out of the folder that it is below."""
+"""Single component of a path, so that no path leads out of its folder."""
 Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
 Bytes = Annotated[int, Meta(ge=0, lt=1 << 48)]
 Crc32 = Annotated[int, Meta(ge=0, lt=1 << 32)]
-# The year 2116. Two such times still have a difference in 64 bits.
+# The year 2116. The difference of two such times fits 64 bits.
 TimeNs = Annotated[int, Meta(ge=0, lt=1 << 62)]
 DurationNs = Annotated[float, Meta(ge=0, lt=1e18)]
-LEAST_MEASURED = 1e-6
-"""Below the steps of every clock and counter: only 0 is less. Ratios of such numbers would overflow."""
+MIN_MEASURED = 1e-6
+"""Below the steps of every clock and counter: only 0 is smaller. Ratios of smaller numbers would overflow."""
 Cycles = Annotated[float, Meta(ge=0, lt=1e9)]
 # As wide as the column of timelines.
 LaunchIndex = Annotated[int, Meta(ge=0, lt=1 << 31)]
@@ -72,25 +74,26 @@ BufferKind = Literal["shared", "global"]
 ScopeId = Annotated[int, Meta(ge=0, lt=SCOPE_IDS)]
 LineNumber = Annotated[int, Meta(ge=1, lt=1 << 31)]
 LayoutName = Literal["timed", "untimed"]
-MOST_ARGUMENT = (1 << 62) - 1
-"""So that sums of two still fit into 64 bits."""
-Argument = Annotated[int, Meta(ge=-MOST_ARGUMENT, le=MOST_ARGUMENT)]
+MAX_ARGUMENT = (1 << 62) - 1
+"""Limit at which the sum of two arguments fits 64 bits."""
+Argument = Annotated[int, Meta(ge=-MAX_ARGUMENT, le=MAX_ARGUMENT)]
 
-# What GPUs run at, with room to either side: 0.6 GHz (Jetson) to 3 GHz.
-_LEAST_SM_CLOCK_HZ, _MOST_SM_CLOCK_HZ = 3e8, 6e9
+# GPUs run at 0.6 GHz (Jetson) to 3 GHz; the limits leave room on either side.
+_MIN_SM_CLOCK_HZ, _MAX_SM_CLOCK_HZ = 3e8, 6e9
 
 
 def require_measured(values: Iterable[float], name: str) -> None:
     """Raise ``ValueError`` for a number that is neither 0 nor large enough to have been measured."""
     for value in values:
-        if 0 < value < LEAST_MEASURED:
-            raise ValueError(f"expected {name} of 0 or >= {LEAST_MEASURED:g}, got {value:g}")
+        if 0 < value < MIN_MEASURED:
+            raise ValueError(f"expected {name} of 0 or >= {MIN_MEASURED:g}, got {value:g}")
 
 
 class ModeRecord(Struct, frozen=True):
-    """How Proton records; ``Mode`` has the meaning of each field.
+    """Recording mode; ``Mode`` describes each field.
 
-    ``Mode`` would not do here: it has a default for each field, and a capture has to say how it was recorded."""
+    A capture must state how it was recorded, so these fields have no defaults, unlike those of ``Mode``.
+    """
 
     buffer: BufferKind
     buffer_bytes: RingBytes
@@ -100,13 +103,17 @@ class ModeRecord(Struct, frozen=True):
     sched_barriers: bool = False
 
     def __post_init__(self) -> None:
+        """Require ascending warps."""
         if any(warp >= following for warp, following in zip(self.warps, self.warps[1:], strict=False)):
             raise ValueError("expected ascending warps")
 
 
 class ProcessRecord(Struct, frozen=True, kw_only=True):
-    """``process.json``. ``run`` is the same for all processes of a capture, ``process`` of each its own. ``made_by`` is
-    the command that captured for its own ends, empty where it was for the user to read."""
+    """Content of ``process.json``.
+
+    ``run`` is common to all processes of a capture, ``process`` is unique. ``made_by`` is the command that captured for
+    its own use; it is empty if the capture was made for the user to read.
+    """
 
     version: int = FORMAT_VERSION
     run: Name = ""
@@ -132,8 +139,11 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
 
 
 class LaunchRecord(Struct, frozen=True, kw_only=True):
-    """A line of ``launches.jsonl``: a launch whose buffer was saved. ``arguments`` are those of the compiled
-    function, in the order of its parameters, as far as they are integers or addresses; empty if they are unknown."""
+    """Line of ``launches.jsonl``: a launch whose buffer was saved.
+
+    ``arguments`` are those of the compiled function, in the order of its parameters: integers and addresses, None for
+    others; empty if they are unknown.
+    """
 
     line: Count = 0
     variant: FileName
@@ -151,14 +161,14 @@ class LaunchRecord(Struct, frozen=True, kw_only=True):
 
 
 class DropRecord(Struct, frozen=True, kw_only=True):
-    """A line of ``launches.jsonl``: the launch with this file is gone, because a later one stands for it."""
+    """Line of ``launches.jsonl``: the launch with this file was removed, because a later one replaces it."""
 
     line: Count = 0
     drop: FileName
 
 
 class ClockRecord(Struct, frozen=True):
-    """A line of ``clock.jsonl``: what a device's globaltimer read at host time ``host_ns`` ± ``error_ns``."""
+    """Line of ``clock.jsonl``: a device's globaltimer read ``device_ns`` at host time ``host_ns`` ± ``error_ns``."""
 
     device: DeviceIndex
     host_ns: TimeNs
@@ -167,7 +177,10 @@ class ClockRecord(Struct, frozen=True):
 
 
 class EndRecord(Struct, frozen=True):
-    """``end.json``. ``launch_lines`` is how many lines ``launches.jsonl`` has, which format 1 does not tell."""
+    """Content of ``end.json``.
+
+    ``launch_lines`` is the number of lines of ``launches.jsonl``, which format 1 lacks.
+    """
 
     left_out: dict[Text, Count]
     launches: dict[Name, Count] = field(default_factory=dict)
@@ -175,7 +188,7 @@ class EndRecord(Struct, frozen=True):
 
 
 class Resources(Struct, frozen=True):
-    """What one build of a kernel takes; None is unknown."""
+    """Resources that one build of a kernel uses; None is unknown."""
 
     registers: Annotated[int, Meta(ge=0, lt=1 << 16)] | None = None
     spills: Count | None = None
@@ -185,22 +198,27 @@ class Resources(Struct, frozen=True):
 
 
 class TimedResources(Resources, frozen=True):
-    """The same, with times of single launches, or why there are none; and what an empty kernel took, timed in the same
-    way."""
+    """Resources, with times of single launches, or the reason why there are none.
+
+    ``empty_launch_ns`` is the time of an empty kernel, measured in the same way.
+    """
 
     times_ns: tuple[DurationNs, ...] | None = None
     not_timed: Text | None = None
     empty_launch_ns: DurationNs | None = None
 
     def __post_init__(self) -> None:
+        """Require times that can have been measured."""
         require_measured(self.times_ns or (), "times_ns")
 
 
 class ReplayRecord(Struct, frozen=True, kw_only=True):
-    """A kernel that was launched again to be timed, without records and with them in turn: the n-th times of both are a
-    pair. Each is that of ``launches`` launches back to back, divided by their number. ``restored`` says that the
-    kernel's memory was put back before each launch, and not only at the end. ``*_empty_ns`` are what an empty kernel
-    took, timed in the same way, which older captures do not tell."""
+    """Times of a kernel that was launched again, without records and with them alternately.
+
+    The n-th times of both are a pair. Each is the time of ``launches`` launches back to back, divided by their number.
+    ``restored`` is true if the kernel's memory was restored before each launch, and not only at the end. ``*_empty_ns``
+    are the times of an empty kernel, measured in the same way, which older captures lack.
+    """
 
     clean_ns: tuple[DurationNs, ...]
     with_records_ns: tuple[DurationNs, ...]
@@ -210,6 +228,7 @@ class ReplayRecord(Struct, frozen=True, kw_only=True):
     with_records_empty_ns: DurationNs | None = None
 
     def __post_init__(self) -> None:
+        """Require pairs of times that can have been measured."""
         if len(self.clean_ns) != len(self.with_records_ns):
             raise ValueError("expected as many times with records as without")
         require_measured(self.clean_ns, "clean_ns")
@@ -217,8 +236,11 @@ class ReplayRecord(Struct, frozen=True, kw_only=True):
 
 
 class TimingRecord(Struct, frozen=True):
-    """``timing.json``: device times of single launches, in their order; and those of replays, or why there are none,
-    in words that follow *because*. ``empty_launch_ns`` is what an empty kernel took, timed as single launches."""
+    """Content of ``timing.json``: device times of single launches, in their order, and those of replays.
+
+    Without times, or without replays, there is a reason, in words that follow *because*. ``empty_launch_ns`` is the
+    time of an empty kernel, measured as single launches.
+    """
 
     times_ns: tuple[DurationNs, ...]
     not_timed: Text | None = None
@@ -227,6 +249,7 @@ class TimingRecord(Struct, frozen=True):
     empty_launch_ns: DurationNs | None = None
 
     def __post_init__(self) -> None:
+        """Require times that can have been measured."""
         require_measured(self.times_ns, "times_ns")
 
 
@@ -238,11 +261,12 @@ class Target(Struct, frozen=True):
     warp_size: Literal[32, 64] = 32
 
     def __str__(self) -> str:
+        """Return the target as modules name it, such as ``cuda:90``."""
         return f"{self.backend}:{self.arch}"
 
 
 class CleanMetadata(Struct, frozen=True):
-    """What we read of the metadata that Triton gives a kernel; all else in it is kept as it is."""
+    """Fields that are read of the metadata that Triton gives a kernel; the rest is kept as it is."""
 
     num_warps: WarpCount | None = None
     num_ctas: Annotated[int, Meta(ge=1, le=64)] = 1
@@ -254,19 +278,20 @@ class CleanMetadata(Struct, frozen=True):
 
 
 class Metadata(CleanMetadata, frozen=True, kw_only=True):
-    """Of a kernel with records."""
+    """Metadata of a kernel with records."""
 
     num_warps: WarpCount
     profile_scratch_size: Annotated[int, Meta(ge=4, lt=1 << 31, multiple_of=4)]
 
 
 class DumpedKernelRecord(Struct, frozen=True, kw_only=True):
-    """``kernel.json`` of a workspace: one compiled variant that ``dump`` saved.
+    """Content of a workspace's ``kernel.json``: one compiled variant that ``dump`` saved.
 
-    ``override_key`` and ``file_name`` are the folder and the file that Triton looks for in an override folder,
-    ``options`` what it was compiled with, ``metadata`` what Triton says of it. ``signature`` has the types of its
-    arguments, ``constants`` the values that it is compiled for, both by name; ``environment`` has what of the program's
-    environment its compiler heeds."""
+    ``override_key`` and ``file_name`` are the folder and the file that Triton looks for in an override folder.
+    ``options`` are its compile options, ``metadata`` is Triton's. ``signature`` has the types of its arguments,
+    ``constants`` the values for which it is compiled, both by name; ``environment`` has the variables of the program's
+    environment that affect its compiler.
+    """
 
     name: Name
     override_key: FileName
@@ -280,16 +305,18 @@ class DumpedKernelRecord(Struct, frozen=True, kw_only=True):
     environment: dict[Name, Text] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Require options and metadata that can be written again."""
         _require_shallow(self.options, "options")
         _ = self.known_metadata
 
     @property
     def known_metadata(self) -> CleanMetadata:
+        """Known fields of Triton's metadata."""
         return _known(self.metadata, CleanMetadata, "metadata")
 
 
 class PointRecord(Struct, frozen=True):
-    """A place in a source file."""
+    """Place in a source file."""
 
     file: Name
     line: Annotated[int, Meta(ge=0, lt=1 << 31)]
@@ -297,8 +324,10 @@ class PointRecord(Struct, frozen=True):
 
 
 class TagRecord(Struct, frozen=True):
-    """A value that is recorded where a scope begins: what it is called, the name of its records, and what the module
-    calls it."""
+    """Value that is recorded where a scope begins.
+
+    It has a name, the name of its records, and its name in the module.
+    """
 
     name: Name
     record: Name
@@ -306,9 +335,12 @@ class TagRecord(Struct, frozen=True):
 
 
 class ScopeRecord(Struct, frozen=True, kw_only=True):
-    """One scope of the scope table. ``lines`` are the first and the last line of the TTGIR without records that it goes
-    around, from 1; older captures do not tell them. ``ended_by_next`` says that of an iteration which the next one's
-    start ends. ``tags`` are in the order of their records."""
+    """Scope of the scope table.
+
+    ``lines`` are its first and last line in the TTGIR without records, from 1; older captures lack them.
+    ``ended_by_next`` is true for an iteration that the next one's start ends. ``tags`` are in the order of their
+    records.
+    """
 
     record: Name
     name: Name
@@ -326,15 +358,16 @@ class ScopeRecord(Struct, frozen=True, kw_only=True):
     other_operations: Count = 0
     lines: tuple[LineNumber, LineNumber] | None = None
     ended_by_next: bool = False
-    tags: Annotated[tuple[TagRecord, ...], Meta(max_length=MOST_TAGS)] = ()
+    tags: Annotated[tuple[TagRecord, ...], Meta(max_length=MAX_TAGS)] = ()
 
     def __post_init__(self) -> None:
+        """Require ascending lines."""
         if self.lines and self.lines[0] > self.lines[1]:
             raise ValueError("expected ascending lines")
 
 
 class PartitionRecord(Struct, frozen=True):
-    """A partition of a warp-specialised kernel; ``Partition`` has the meaning of each field."""
+    """Partition of a warp-specialized kernel; ``Partition`` describes each field."""
 
     name: Name
     warps: WarpCount | None
@@ -342,16 +375,22 @@ class PartitionRecord(Struct, frozen=True):
 
 
 class RelaunchRecord(Struct, frozen=True, kw_only=True):
-    """Whether a kernel can be launched again from the memory that it began with. ``refusal`` says why not, in words
-    that follow *it*; empty if its module shows no reason. ``waits``: it may go round until others change memory."""
+    """Facts that decide whether a kernel can be launched again from the memory that it began with.
+
+    ``refusal`` is the reason against it, in words that follow *it*; empty if its module shows none. ``waits`` is true
+    if it may loop until others change memory.
+    """
 
     refusal: Text = ""
     waits: bool = False
 
 
 class ScopeTableRecord(Struct, frozen=True, kw_only=True):
-    """What each record name means. An outer scope stands before those in it. ``body_record`` is the name of records
-    around the kernel's whole body that belong to no scope; empty without any. Older tables lack ``relaunch``."""
+    """Scope table: the meaning of each record name.
+
+    Outer scopes precede inner ones. ``body_record`` is the name of records around the kernel's whole body that belong
+    to no scope; empty if there are none. Older tables lack ``relaunch``.
+    """
 
     version: int = SCOPE_TABLE_VERSION
     kernel: Name = ""
@@ -362,6 +401,7 @@ class ScopeTableRecord(Struct, frozen=True, kw_only=True):
     relaunch: RelaunchRecord | None = None
 
     def __post_init__(self) -> None:
+        """Require a readable version, outer scopes before inner ones, and a separate record for each scope and tag."""
         if self.version not in _READABLE_SCOPE_TABLES:
             readable = " and ".join(map(str, _READABLE_SCOPE_TABLES))
             raise ValueError(f"the scope table has version {self.version}, this program reads {readable}")
@@ -377,8 +417,11 @@ class ScopeTableRecord(Struct, frozen=True, kw_only=True):
 
 
 class KernelRecord(Resources, frozen=True, kw_only=True):
-    """``kernel.json``. ``metadata`` is Triton's, ``clean_metadata`` that of the kernel without records, and ``clean``
-    what that takes. The resources are those of the kernel with records; the checksums are of the files beside it."""
+    """Content of a capture's ``kernel.json``.
+
+    ``metadata`` is Triton's, ``clean_metadata`` that of the kernel without records, and ``clean`` its resources. The
+    other resources are those of the kernel with records; the checksums are of the files in the same folder.
+    """
 
     name: Name
     layout: LayoutName
@@ -396,6 +439,7 @@ class KernelRecord(Resources, frozen=True, kw_only=True):
     sources_crc32: Crc32 | None = None
 
     def __post_init__(self) -> None:
+        """Require a plausible clock, possible warps, and metadata with valid known fields."""
         if self.sm_clock_hz != plausible_sm_clock_hz(self.sm_clock_hz):
             raise ValueError(f"expected 0 or the clock of a GPU, got {self.sm_clock_hz:g} - at `$.sm_clock_hz`")
         require_measured([self.dram_bytes_per_s], "dram_bytes_per_s")
@@ -406,35 +450,41 @@ class KernelRecord(Resources, frozen=True, kw_only=True):
 
     @property
     def known_metadata(self) -> Metadata:
+        """Known fields of Triton's metadata."""
         return _known(self.metadata, Metadata, "metadata")
 
     @property
     def known_clean_metadata(self) -> CleanMetadata:
+        """Known fields of Triton's metadata of the kernel without records."""
         return _known(self.clean_metadata, CleanMetadata, "clean_metadata")
 
     @property
     def cta_bytes(self) -> int:
-        """What the buffer of a launch takes for each CTA of its grid."""
+        """Size of a launch's buffer for each CTA of its grid."""
         known = self.known_metadata
         return known.profile_scratch_size * known.num_ctas
 
 
 def plausible_sm_clock_hz(hz: float) -> float:
-    """``hz`` if it can be the nominal clock of a GPU's SMs, else 0, which stands for an unknown one."""
-    return hz if _LEAST_SM_CLOCK_HZ <= hz <= _MOST_SM_CLOCK_HZ else 0.0
+    """Return ``hz`` if it can be the nominal clock of a GPU's SMs, otherwise 0, which means unknown."""
+    return hz if _MIN_SM_CLOCK_HZ <= hz <= _MAX_SM_CLOCK_HZ else 0.0
 
 
-_MOST_DEPTH = 16
+# Maximum nesting of Triton's own values; the JSON encoder, which is recursive, can write more.
+_MAX_DEPTH = 16
 
 
 def _require_shallow(value: Any, name: str) -> None:
-    """What is Triton's own may hold anything, but not what would be too deep to write again."""
+    """Raise ``ValueError`` for a value that is nested too deeply to be written again.
+
+    Triton's own values may hold anything else.
+    """
     level = [value]
-    for _ in range(_MOST_DEPTH):
-        level = [part for one in level if isinstance(one, dict | list) for part in _parts(one)]
+    for _ in range(_MAX_DEPTH):
+        level = [part for container in level if isinstance(container, dict | list) for part in _parts(container)]
         if not level:
             return
-    raise ValueError(f"expected {name} of a depth <= {_MOST_DEPTH}")
+    raise ValueError(f"expected {name} of a depth <= {_MAX_DEPTH}")
 
 
 def _parts(value: dict[str, Any] | list[Any]) -> Iterable[Any]:

@@ -1,4 +1,4 @@
-"""The scope table as the decoder and the reports read it: what each record name means."""
+"""Scope table as the decoder and the reports read it: the meaning of each record name."""
 
 from __future__ import annotations
 
@@ -12,29 +12,32 @@ from kprof_inject.capture.schema import PointRecord, ScopeTableRecord
 
 
 class ScopeKind(StrEnum):
-    """What a scope stands around. A capture may hold other kinds, which nobody here knows."""
+    """Kind of a scope; a capture may have others, unknown to this version."""
 
     FUNCTION = "func"
-    """The kernel's whole body, or the call of a helper."""
+    """Kernel's whole body, or the call of a helper."""
     LOOP = "loop"
     ITERATION = "iter"
     OPERATION = "op"
     LINES = "line"
     PART = "part"
-    """Operations of one kind that follow each other."""
+    """Consecutive operations of one kind."""
     PARTITION = "partition"
     MARKER = "marker"
-    """What a marker comment brackets."""
+    """Operations that a marker comment brackets."""
     INSTANT = "mark"
-    """A point in time: nothing stands between its start and its end."""
+    """Point in time: nothing is between its start and its end."""
     UNKNOWN = "scope"
-    """Whatever stock Proton recorded: its buffer does not tell."""
+    """Scope that stock Proton recorded, whose buffer does not have the kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition of a warp-specialised kernel: what it is called, how many warps run it (None if unknown), and which
-    function its region was written as (Gluon takes one for each; empty if unknown)."""
+    """Partition of a warp-specialized kernel.
+
+    ``warps`` is the number of warps that run it (None if unknown), ``function`` the function that its region was
+    written as (Gluon takes one for each; empty if unknown).
+    """
 
     name: str
     warps: int | None
@@ -43,7 +46,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class TagInfo:
-    """A value that is recorded with a scope: what it is called, the name of its records, what the module calls it."""
+    """Value that is recorded with a scope: its name, the name of its records, and its name in the module."""
 
     name: str
     record: str
@@ -52,14 +55,16 @@ class TagInfo:
 
 @dataclass(frozen=True, slots=True)
 class ScopeInfo:
-    """One scope. ``source`` is ``file:line`` (empty if unknown), ``called_from`` the call lines that inlined it.
+    """Scope of a scope table.
 
-    ``parent`` is the index of the scope around it, or -1. ``label`` is what it is called if the user does not name it:
-    of an operation, the operation's name; empty if that is unknown. ``partition`` is the index in the table of the
-    partition whose warps run it; None if there are no partitions, or if several run it. ``lines`` are the first and the
-    last line of the TTGIR that it goes around, from 1; None if they are unknown. ``ended_by_next``: of an iteration,
-    only the start is recorded, and the next one's start or the end behind the loop is its end, too. ``tags`` are the
-    values that are recorded where it begins, in the order of their records."""
+    ``source`` is ``file:line`` (empty if unknown), ``called_from`` the call lines that inlined it. ``parent`` is the
+    index of the scope around it, or -1. ``label`` is its default name if the user gives none: for an operation, the
+    operation's name; empty if unknown. ``partition`` is the index in the table of the partition whose warps run it;
+    None if there are no partitions, or if several run it. ``lines`` are its first and last line of the TTGIR, from 1;
+    None if unknown. ``ended_by_next`` is true for an iteration of which only the start is recorded: the next one's
+    start, or the end record after the loop, also ends it. ``tags`` are the values that are recorded where it begins, in
+    the order of their records.
+    """
 
     record: str
     name: str
@@ -74,8 +79,10 @@ class ScopeInfo:
     tags: tuple[TagInfo, ...] = ()
 
     def is_at_site_of(self, other: ScopeInfo) -> bool:
-        """Whether a scope of another table of the same kernel records the same thing. Each table has its own names and
-        records, so they only decide where lines are unknown."""
+        """Return whether a scope of another table of the same kernel records the same site.
+
+        Each table has its own names and records, so these only decide if lines are unknown.
+        """
         if self.kind != other.kind or (self.label and other.label and self.label != other.label):
             return False
         if self.lines is None or other.lines is None:
@@ -85,11 +92,13 @@ class ScopeInfo:
 
 @dataclass(frozen=True, slots=True)
 class ScopeTable:
-    """The scopes of one kernel, outer before inner, in the order of the text. A scope's key is its index: several may
-    have one name. A scope and that around it are of the
-    same partition. ``partitions`` begin with the default one; there are none unless the kernel is warp specialised, or
-    if an older version made the table. ``body_record`` is the name of records around the kernel's whole body that are
-    no scope's: nobody selected it, and the clock is fitted to them. Empty without any."""
+    """Scopes of one kernel, outer before inner, in the order of the text.
+
+    A scope's key is its index, because several may have one name. A scope and its parent are in the same partition.
+    ``partitions`` begin with the default one; there are none unless the kernel is warp specialized, or if an older
+    version made the table. ``body_record`` is the name of records around the kernel's whole body that belong to no
+    scope: they were not selected, but the clock is fitted to them. It is empty if there are none.
+    """
 
     scopes: tuple[ScopeInfo, ...]
     partitions: tuple[Partition, ...] = ()
@@ -97,8 +106,10 @@ class ScopeTable:
 
     @property
     def body(self) -> int | None:
-        """The index of the scope around the kernel's whole body, if that is recorded. Those around calls of helpers
-        are of the same kind, and labelled with the helper's name and a line."""
+        """Index of the scope around the kernel's whole body, if that is recorded.
+
+        Scopes around calls of helpers are of the same kind, and labelled with the helper's name and a line.
+        """
         bodies = (
             index
             for index, scope in enumerate(self.scopes)
@@ -107,53 +118,56 @@ class ScopeTable:
         return next(bodies, None)
 
     def around(self, index: int) -> Iterator[int]:
-        """The scopes that one stands in, the innermost first."""
+        """Yield the scopes around this one, the innermost first."""
         while (index := self.scopes[index].parent) >= 0:
             yield index
 
     def at_site_of(self, scope: ScopeInfo) -> int | None:
-        """The index of the scope that records what ``scope`` of another table of the same kernel does; None if there is
-        not exactly one."""
-        found = [index for index, one in enumerate(self.scopes) if one.is_at_site_of(scope)]
+        """Return the index of the scope at the site of ``scope``, which is from another table of the same kernel.
+
+        None if there is not exactly one.
+        """
+        found = [index for index, own in enumerate(self.scopes) if own.is_at_site_of(scope)]
         return found[0] if len(found) == 1 else None
 
     @property
-    def most_tags(self) -> int:
-        """Of one scope."""
+    def max_tags(self) -> int:
+        """Maximum number of tags of a scope."""
         return max((len(scope.tags) for scope in self.scopes), default=0)
 
     @property
     def spans_body(self) -> bool:
-        """Whether records stand around the kernel's whole body, of a scope or by themselves."""
+        """True if records surround the kernel's whole body, of a scope or on their own."""
         return self.body is not None or bool(self.body_record)
 
     @classmethod
     def of(cls, record: ScopeTableRecord) -> ScopeTable:
-        """The table that a capture or a plan holds."""
+        """Convert the table of a capture or a plan."""
         return cls(
             tuple(
                 ScopeInfo(
-                    scope.record,
-                    scope.name,
-                    scope.kind,
-                    _line(scope.source),
-                    tuple(map(_line, scope.called_from)),
-                    scope.parent,
-                    scope.label,
-                    scope.partition,
-                    scope.lines,
-                    scope.ended_by_next,
-                    tuple(TagInfo(tag.name, tag.record, tag.value) for tag in scope.tags),
+                    record=scope.record,
+                    name=scope.name,
+                    kind=scope.kind,
+                    source=_line(scope.source),
+                    called_from=tuple(map(_line, scope.called_from)),
+                    parent=scope.parent,
+                    label=scope.label,
+                    partition=scope.partition,
+                    lines=scope.lines,
+                    ended_by_next=scope.ended_by_next,
+                    tags=tuple(TagInfo(tag.name, tag.record, tag.value) for tag in scope.tags),
                 )
                 for scope in record.scopes
             ),
-            tuple(Partition(one.name, one.warps, one.function) for one in record.partitions),
+            tuple(Partition(partition.name, partition.warps, partition.function) for partition in record.partitions),
             record.body_record,
         )
 
 
-# What readers know best first. Each scope shows the first of these that no other of its name has.
-_TELLS_APART: tuple[Callable[[ScopeInfo], str], ...] = (
+# Properties by which readers distinguish scopes of one name, the best known first. Each scope shows the first that no
+# other of its name shares.
+_DISTINGUISHING: tuple[Callable[[ScopeInfo], str], ...] = (
     lambda scope: scope.label,
     lambda scope: PurePath(scope.source).name,
     lambda scope: f"{scope.label}, {PurePath(scope.source).name}",
@@ -162,8 +176,10 @@ _TELLS_APART: tuple[Callable[[ScopeInfo], str], ...] = (
 
 
 def distinct_names(scopes: Sequence[ScopeInfo], *, with_source: bool = False) -> list[str]:
-    """Return what to call each scope of a table: its name, and where others have that name what tells it from them, as
-    in ``work (loop[0])``. ``with_source``: the source line is shown next to it, and need not be repeated."""
+    """Return a name for each scope of a table; equal names get a distinguishing property, as in ``work (loop[0])``.
+
+    With ``with_source``, the source line is shown next to the name, and need not be repeated.
+    """
     groups: dict[tuple[str, str], list[int]] = {}
     for index, scope in enumerate(scopes):
         groups.setdefault((scope.name, scope.source if with_source else ""), []).append(index)
@@ -177,10 +193,12 @@ def distinct_names(scopes: Sequence[ScopeInfo], *, with_source: bool = False) ->
 
 def _differences(alike: Sequence[ScopeInfo]) -> list[str]:
     found = [""] * len(alike)
-    for tells in _TELLS_APART:
-        told = [tells(scope) for scope in alike]
-        counts = Counter(told)
-        found = [before or (its if counts[its] == 1 else "") for before, its in zip(found, told, strict=True)]
+    for describe in _DISTINGUISHING:
+        texts = [describe(scope) for scope in alike]
+        counts = Counter(texts)
+        for index, text in enumerate(texts):
+            if not found[index] and counts[text] == 1:
+                found[index] = text
     return [difference or f"{number} of {len(alike)}" for number, difference in enumerate(found, 1)]
 
 

@@ -1,4 +1,4 @@
-"""The texts that a kernel was compiled from, as far as its capture has them, and the places in them."""
+"""Texts that a kernel was compiled from, as far as its capture has them, and places in them."""
 
 from __future__ import annotations
 
@@ -11,35 +11,37 @@ from kprof_inject.errors import printable
 
 
 def ttgir_of(kernel: Kernel) -> str:
-    """Empty if there is none: a file with Proton's own buffer has no text of its kernel."""
+    """Return the kernel's TTGIR; empty if there is none, as with a file of Proton's own buffer."""
     return kernel.ttgir() if (kernel.folder / TTGIR_FILE).is_file() else ""
 
 
 def sources_of(kernel: Kernel) -> dict[str, str]:
+    """Return the kernel's source files by path; empty if there are none."""
     return kernel.sources() if (kernel.folder / SOURCES_FILE).is_file() else {}
 
 
 def lines_of(text: str) -> list[str]:
-    """As editors count them: form feeds and the like end none."""
+    """Split a text into lines as editors do: form feeds and the like do not end a line."""
     lines = text.replace("\r\n", "\n").split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 def shown_line(line: str) -> str:
-    """A line of a text file as the page shows it: with blanks for tabs, and nothing that would move the rest."""
+    """Return a line for display: tabs become blanks, and characters that would move the rest are escaped."""
     line = line.expandtabs()
     return line if line.isprintable() else printable(line)
 
 
 class SourceText:
-    """The lines of a kernel's source that scopes name as ``file:line``; ``texts`` are by path, and may not be all."""
+    """Lines of a kernel's source that scopes refer to as ``file:line``; ``texts`` are by path, perhaps not all."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
+        """Keep the texts, which are split into lines on first use."""
         self._texts = texts
         self._lines: dict[str, list[str]] = {}
 
     def line(self, source: str) -> str:
-        """Empty if its text is not known."""
+        """Return the line of ``source``; empty if its text is unknown."""
         path, number = file_and_line(source) or ("", 0)
         if path not in self._texts:
             return ""
@@ -50,10 +52,11 @@ class SourceText:
 
 
 def file_and_line(source: str) -> tuple[str, int] | None:
+    """Split ``file:line``; None if it has another form."""
     path, _, number = source.rpartition(":")
     return (path, int(number)) if path and number.isdecimal() else None
 
 
 def without_folders(source: str) -> str:
-    """``file.py:12``."""
+    """Return ``file:line`` with the name of the file alone: ``file.py:12``."""
     return PurePath(source).name if source else ""

@@ -1,6 +1,6 @@
-"""Writes one process's part of a capture, so that at every moment what is on disk is readable.
+"""Writer of one process's part of a capture; at every moment the files on disk are readable.
 
-Runs inside the user's program, in the writer's thread: no launch waits for it.
+It runs inside the user's program, in the writer's thread: no launch waits for it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,13 @@ from kprof_inject.files import write_bytes
 
 
 class CaptureWriter:
-    """One process's folder. A launch's line is written after its buffer, so a killed program loses at most one."""
+    """Writer of one process's folder.
+
+    A launch's line is written after its buffer, so a killed program loses at most one launch.
+    """
 
     def __init__(self, folder: Path, process: ProcessRecord) -> None:
+        """Create the folder and its ``process.json``."""
         self._folder = folder
         self._kernels: set[str] = set()
         self._files = 0
@@ -48,7 +52,7 @@ class CaptureWriter:
         write_bytes(folder / PROCESS_FILE, sealed(_indented(process), PROCESS_FILE) + b"\n")
 
     def add_kernel(self, variant: str, kernel: KernelRecord, ttgir: str, sources: Mapping[str, str]) -> None:
-        """Save what is known of a compiled kernel; a variant is saved once."""
+        """Save the record and the texts of a compiled kernel; a variant is saved once."""
         if variant in self._kernels:
             return
         folder = self._folder / KERNELS_FOLDER / variant
@@ -62,12 +66,13 @@ class CaptureWriter:
         self._kernels.add(variant)
 
     def add_launch(self, launch: LaunchRecord, buffer: memoryview) -> str:
-        """Save one launch's buffer, then its line; returns the name of the buffer's file, which this chooses."""
+        """Save one launch's buffer, then its line; return the name chosen for the buffer's file."""
         name = f"launch-{self._files:06d}.bin"
         self._files += 1
         path = self._folder / name
         try:
-            # Not by way of another name: a buffer without its line is not looked at, and this is done very often.
+            # Written directly, without a temporary name: a buffer without its line is ignored, and this is done very
+            # often.
             with path.open("wb", buffering=0) as file:
                 _write_all(file, buffer)
         except OSError:
@@ -79,23 +84,25 @@ class CaptureWriter:
         return name
 
     def drop_launch(self, name: str) -> None:
-        """Take a launch out again, because a later one stands for it."""
+        """Remove a launch, because a later one replaces it."""
         self._append(LAUNCHES_FILE, DropRecord(line=self._lines + 1, drop=name))
         self._lines += 1
         (self._folder / name).unlink()
 
     def add_times(self, variant: str, timing: TimingRecord) -> None:
-        """Save how long launches took; nothing for a variant of which no launch was saved."""
+        """Save the times of launches; does nothing for a variant of which no launch was saved."""
         if variant in self._kernels:
             self._write(f"{KERNELS_FOLDER}/{variant}/{TIMING_FILE}", timing)
 
     def add_clock_reading(self, reading: ClockRecord) -> None:
-        """Save what a device's timer read at a time of the host's."""
+        """Save a reading of a device's timer."""
         self._append(CLOCK_FILE, reading)
 
     def finish(self, left_out: Mapping[str, int], launches: Mapping[str, int] | None = None) -> None:
-        """Save what was left out, by the reason, and how many launches of each variant there were. The absence of this
-        file tells a reader that the program was killed."""
+        """Save what was left out, by the reason, and the number of launches of each variant.
+
+        Without this file, readers know that the program was killed.
+        """
         self._write(END_FILE, EndRecord(dict(left_out), dict(launches or {}), self._lines))
 
     def _write(self, name: str, record: object) -> None:

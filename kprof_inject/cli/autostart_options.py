@@ -13,7 +13,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.cli.options import at_option, tag_option, workspace_option
 from kprof_inject.cli.recording_options import capture_options, style_options
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.launching.launches import LaunchChoice
+from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.select.style import Style
 

@@ -14,12 +14,12 @@ from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 
-_MOST_LAUNCHES = 20
+_MAX_LAUNCHES = 20
 _SECOND_NS = 1_000_000_000
-_MOST_NAMES = 4
+_MAX_NAMES = 4
 # A page has 2 GB in most browsers: perfetto.dev/docs/visualization/large-traces. Perfetto's engine took 0.5 GB for a
 # million scopes, in either format.
-_MOST_IN_BROWSER = 3_000_000
+_MAX_IN_BROWSER = 3_000_000
 
 
 def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
@@ -38,14 +38,15 @@ def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
 
 def browser_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
     """That a browser cannot show a trace with all of their scopes, if that is so."""
-    if sum(timeline.scope_count for timeline in timelines) > _MOST_IN_BROWSER:
+    if sum(timeline.scope_count for timeline in timelines) > _MAX_IN_BROWSER:
         yield "too large for most browsers, which stop at about 4 million scopes: write a part of it with"
         yield "  kprof-inject trace and --kernel, --launch, --sm, --cta, --warp or --scope"
 
 
 def origin_line(capture: Capture, now_ns: int) -> str:
     """Which capture it is: its folder, its program and its age, and what made it if that was not to be read. Empty if
-    neither program nor age is known."""
+    neither program nor age is known.
+    """
     argv = next((process.info.argv for process in capture.processes if process.info.argv), ())
     captured_ns = max((launch.host_ns for launch in capture.launches), default=0)
     facts = [shlex.join(argv)] if argv else []
@@ -57,15 +58,16 @@ def origin_line(capture: Capture, now_ns: int) -> str:
 
 def loss_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
     """A line for each launch of which records or CTAs are missing; of very many, for the first alone. They tell of the
-    whole launch, also where a part of it was chosen."""
+    whole launch, also where a part of it was chosen.
+    """
     names = place_names(timeline.launch.place for timeline in timelines)
     lacking = [(timeline, missing) for timeline in timelines if (missing := list(_missing(timeline)))]
-    for timeline, missing in lacking[:_MOST_LAUNCHES]:
+    for timeline, missing in lacking[:_MAX_LAUNCHES]:
         launch = timeline.launch
         place = f"{names[launch.place]}: " if names[launch.place] else ""
         yield f"{place}{launch.kernel.name}, launch {launch.index}: {'; '.join(missing)}"
-    if len(lacking) > _MOST_LAUNCHES:
-        yield f"records are also missing from {counted(len(lacking) - _MOST_LAUNCHES, 'more launch')}"
+    if len(lacking) > _MAX_LAUNCHES:
+        yield f"records are also missing from {counted(len(lacking) - _MAX_LAUNCHES, 'more launch')}"
 
 
 def _missing(timeline: Timeline) -> Iterator[str]:
@@ -85,7 +87,8 @@ def _missing(timeline: Timeline) -> Iterator[str]:
 
 def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
     """Nothing of launches of one process and device; else one line, and where devices could not be brought onto one
-    axis, one more for each axis."""
+    axis, one more for each axis.
+    """
     if not any(launch.place_name for launch in launches):
         return
     axes: dict[int, list[PlacedLaunch]] = {}
@@ -103,7 +106,7 @@ def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
         names = list(dict.fromkeys(launch.place_name for launch in members))
         clock = members[0].clock
         what = clock.alignment if clock.relation is None else _error(members[0])
-        yield f"axis {clock.axis.number}: {listed(names, _MOST_NAMES, '; ')}: {what}"
+        yield f"axis {clock.axis.number}: {listed(names, _MAX_NAMES, '; ')}: {what}"
         yield from _doubts(members)
 
 

@@ -18,29 +18,36 @@ from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
     HarmlessSetting,
     ProgramSetting,
+    WorkspaceOrProgram,
     complete_selectors,
     json_option,
     kernel_option,
+    names_a_workspace,
     path_type,
     require_place_for,
     workspace_option,
 )
 from kprof_inject.cli.plans import say_in_short
-from kprof_inject.cli.workspace_first import WorkspaceOrProgram, names_a_workspace
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture, experiments_at
-from kprof_inject.pipeline.causal_runs import experiment, slopes_in
-from kprof_inject.pipeline.delay_builds import CausalChoice, default_selectors, prepare, with_structure
+from kprof_inject.pipeline.causal_runs import (
+    CausalChoice,
+    default_selectors,
+    experiment,
+    prepare,
+    slopes_in,
+    with_structure,
+)
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.programs import dump, run
-from kprof_inject.report.slope_files import slopes_csv, slopes_json
+from kprof_inject.report.slope_text import slopes_csv, slopes_json
 from kprof_inject.report.terminal.slope_table import print_slopes
-from kprof_inject.runtime.launching.launches import NO_REPLAYS, REPLAYS, LaunchChoice, parse_launches
+from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, REPLAYS, LaunchChoice, parse_launches
 from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
-from kprof_inject.workspace_paths import named
+from kprof_inject.workspace_paths import workspace_argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,7 @@ class _Printed:
             click.echo(slopes_json(slopes))
         else:
             print_slopes(slopes, table_console())
-            say(f"next: kprof-inject report{named(workspace.folder)}, whose findings count these slopes")
+            say(f"next: kprof-inject report{workspace_argument(workspace.folder)}, whose findings count these slopes")
 
     def _write_page(self, path: Path, workspace: Workspace, capture: Capture | None) -> None:
         from kprof_inject.report.html.document import write_html
@@ -161,7 +168,8 @@ def command(
     """Delay each part of a kernel in turn, and show which parts affect its run time.
 
     With PROGRAM: dump it, run it with records, and run it with delays. With a dumped WORKSPACE and PROGRAM: skip the
-    dump. With only a WORKSPACE: show its last results."""
+    dump. With only a WORKSPACE: show its last results.
+    """
     wanted = parse_selectors(selectors)
     printed = _Printed(as_json, csv_path, html_path)
     filter_ = parse_launches(launches)
@@ -202,7 +210,8 @@ def _recorded(
     workspace: Workspace, choice: LaunchChoice, program: Sequence[str], program_input: ProgramInput
 ) -> tuple[Capture | None, int]:
     """The same places with records: how often each is executed, and what it takes; None where nothing was recorded. And
-    the program's exit code."""
+    the program's exit code.
+    """
     try:
         folder, exit_code = run(workspace, choice, Mode(), program, program_input, say, made_by="causal")
     except KprofError as error:

@@ -13,12 +13,12 @@ from kprof_inject.cli.console import print_error, read_input, table_console
 from kprof_inject.cli.options import HarmlessSetting, json_option, path_type
 from kprof_inject.errors import KprofError
 from kprof_inject.report.terminal.tables import Column, print_fitted
-from kprof_inject.runtime.compiler_process import CompilerProcess
-from kprof_inject.runtime.module_check import ModuleCheck, check_module
+from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+from kprof_inject.runtime.compiling.module_check import ModuleCheck, check_module
 from kprof_inject.runtime.packages import install_command, is_installed
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_meant
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, may_be_workspace
 
 _LONGEST_S = 86_400
 
@@ -39,7 +39,8 @@ _LONGEST_S = 86_400
 @click.pass_context
 def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, as_json: bool) -> None:
     """Have Triton verify each .ttgir FILE (- is stdin), or each kernel of a WORKSPACE as it will run, and lower it for
-    its own target. Needs no GPU."""
+    its own target. Needs no GPU.
+    """
     if math.isnan(time_limit_s):
         raise click.BadParameter("not a number", param_hint="--time-limit")
     if not is_installed("triton"):
@@ -60,7 +61,7 @@ def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, a
 
 def _files_at(place: Path) -> Iterator[Path]:
     """Of a workspace the kernels with their records, or as they were dumped where none are planned."""
-    if not is_meant(place):
+    if not may_be_workspace(place):
         yield place
         return
     workspace = Workspace.open(place)

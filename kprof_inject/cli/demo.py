@@ -71,7 +71,8 @@ RUNS = (
 @click.pass_context
 def command(ctx: click.Context, workspace: Path) -> None:
     """Profile a matmul, follow the advice, and compare. Without a GPU, torch or Triton: replay captures from an H100.
-    If Triton is installed, also compile the kernel with records."""
+    If Triton is installed, also compile the kernel with records.
+    """
     missing = missing_to_run()
     if not missing and has_gpu():
         for run in RUNS:
@@ -132,7 +133,8 @@ def _replay(workspace: Path, reason: str) -> None:
 
 def _keep(workspace: Workspace, kernel: Kernel) -> None:
     """Have the workspace hold the capture's kernel as if it had been dumped, for ``list`` and ``insert``. Its keys are
-    none of Triton's: a run would not find it."""
+    none of Triton's: a run would not find it.
+    """
     info = DumpedKernelRecord(
         name=kernel.name,
         override_key=kernel.variant,
@@ -147,7 +149,7 @@ def _keep(workspace: Workspace, kernel: Kernel) -> None:
 
 def _prove_that_it_lowers(kernel: Kernel) -> None:
     """Insert into the capture's own module, compile it for the GPU that it ran on, and say what came out."""
-    from kprof_inject.runtime.instrumentation import lower, target_of
+    from kprof_inject.runtime.compiling.instrumentation import lower, target_of
 
     target = Target(**kernel.metadata["target"])
     done = insert_module(view_of(kernel.ttgir(), "matmul.ttgir", kernel.sources()), parse_selectors(SELECTORS))

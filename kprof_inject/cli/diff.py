@@ -29,20 +29,19 @@ from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.files import read_text
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.quantities import counted
-from kprof_inject.report.diff.builds import build_lines, builds_json
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.structure import changes_between
-from kprof_inject.report.diff.structure_text import change_lines, changes_json
+from kprof_inject.report.diff.structure_text import build_lines, builds_json, change_lines, changes_json
 from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
 from kprof_inject.rewrite import strip
-from kprof_inject.runtime.module_resources import module_resources
+from kprof_inject.runtime.compiling.module_resources import module_resources
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, into, is_module, is_workspace
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, workspace_option
 
 _SIDES = ("A", "B")
 _OF_MODULES = ("place", "other", "as_json")
@@ -95,7 +94,8 @@ def command(
     Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote. A single WORKSPACE compares its last two captures. Two .ttgir files are compared by
     what the compiler generated for each source line and, where Triton is installed, by the shared memory and registers
-    that they take; no option but --json is for them."""
+    that they take; no option but --json is for them.
+    """
     require_place_for(html_path)
     if other is None:
         place, other = _last_two(place)
@@ -179,8 +179,8 @@ def _last_two(place: Path) -> tuple[Path, Path]:
         raise click.UsageError("Missing argument 'B': the capture or workspace to compare A with.")
     folders = Workspace.open(place).capture_folders()
     if len(folders) < len(_SIDES):
-        again = f"profile once more: kprof-inject profile{into(place)} -- PROG"
-        twice = f"profile before a change and after it: kprof-inject profile{into(place)} -- PROG"
+        again = f"profile once more: kprof-inject profile{workspace_option(place)} -- PROG"
+        twice = f"profile before a change and after it: kprof-inject profile{workspace_option(place)} -- PROG"
         raise KprofError(
             f"{place} has {counted(len(folders), 'capture')}, but diff compares two",
             hint=f"{again if folders else twice}; or name two: kprof-inject diff A B",

@@ -12,7 +12,7 @@ from kprof_inject.pipeline.programs import dump
 from kprof_inject.runtime.program import own_input, require_startable
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
-from kprof_inject.workspace_paths import named
+from kprof_inject.workspace_paths import workspace_argument
 
 
 @click.command("dump", context_settings=PROGRAM_SETTINGS)
@@ -25,6 +25,6 @@ def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str
     require_startable(program)
     with held(workspace, say):
         exit_code = dump(Workspace.begin(workspace), kernel, program, own_input(), say)
-    where = named(workspace)
+    where = workspace_argument(workspace)
     say_next_step(f"kprof-inject insert{where}; what can be selected: kprof-inject list{where}")
     ctx.exit(exit_code)

@@ -18,9 +18,9 @@ from kprof_inject.pipeline.insertion import changed_sources, insert_kernels, ins
 from kprof_inject.select.plan import scope_table
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.style import Style
-from kprof_inject.workspace import Workspace, snapshot_beside
+from kprof_inject.workspace import Workspace, saved_sources
 from kprof_inject.workspace_lock import held
-from kprof_inject.workspace_paths import is_meant, named
+from kprof_inject.workspace_paths import may_be_workspace, workspace_argument
 
 # The kinds of sites that come from the text of a source file.
 _MARKED = frozenset({ScopeKind.MARKER, ScopeKind.INSTANT})
@@ -50,7 +50,7 @@ def command(
     writes = not (dry_run or as_diff)
     if as_diff and as_json:
         raise click.UsageError("--diff and --json cannot both go to stdout; give one of them")
-    if is_meant(place):
+    if may_be_workspace(place):
         if output or plan_path:
             raise click.UsageError("-o and --plan are for a FILE; a workspace keeps its own")
         workspace = Workspace.open(place)
@@ -61,7 +61,7 @@ def command(
                 write_insertions(workspace, kernels)
         say_kernels(kernels, wanted)
         if writes:
-            say_next_step(f"kprof-inject run{named(place)} -- PROG")
+            say_next_step(f"kprof-inject run{workspace_argument(place)} -- PROG")
         done = [kernel.insertion for kernel in kernels if kernel.insertion is not None]
     else:
         if plan_path and str(plan_path) == "-":
@@ -70,7 +70,7 @@ def command(
             raise click.UsageError("--json and the instrumented text cannot both go to stdout; give -o or --dry-run")
         text, name = read_input(place)
         require_place_for(output, plan_path)
-        snapshot = snapshot_beside(place)
+        snapshot = saved_sources(place)
         view = view_of(text, name, snapshot)
         done = [insert_module(view, parse_selectors(selectors), style)]
         if writes and plan_path:

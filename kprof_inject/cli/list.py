@@ -19,8 +19,8 @@ from kprof_inject.pipeline.insertion import view_of, views_in
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.select.candidates import Candidate, outline
 from kprof_inject.ttgir.locations import SourcePoint
-from kprof_inject.workspace import DumpedKernel, Workspace, snapshot_beside
-from kprof_inject.workspace_paths import is_meant, named
+from kprof_inject.workspace import DumpedKernel, Workspace, saved_sources
+from kprof_inject.workspace_paths import may_be_workspace, workspace_argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +98,16 @@ def command(ctx: click.Context, place: Path, as_json: bool) -> None:
         for one in outlines:
             console.print(Text(heading(one), "bold"), soft_wrap=True)
             console.print(outline_table(one.candidates))
-        if is_meant(place) and outlines:
-            say(f"next: kprof-inject insert{named(place)} --at SELECTOR")
+        if may_be_workspace(place) and outlines:
+            say(f"next: kprof-inject insert{workspace_argument(place)} --at SELECTOR")
     ctx.exit(1 if errors else 0)
 
 
 def _outlines(place: Path) -> tuple[list[Outline], list[KprofError]]:
     """What is in each kernel, and why others cannot be read."""
-    if not is_meant(place):
+    if not may_be_workspace(place):
         text, name = read_input(place)
-        alone = view_of(text, name, snapshot_beside(place))
+        alone = view_of(text, name, saved_sources(place))
         return [Outline(alone.kernel, alone.module.file, outline(alone))], []
     workspace = Workspace.open(place)
     kernels = workspace.require_kernels()

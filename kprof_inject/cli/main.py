@@ -24,7 +24,7 @@ _GROUPS = {
     },
     "Read what was captured": {
         "report": "Show the limit, what to try, and where the time goes.",
-        "explain": "Print the same as compact JSON for agents; answer questions.",
+        "explain": "Print the same as compact JSON for agents.",
         "diff": "Report what changed between two captures of a kernel.",
         "view": "Show the timeline in the Perfetto UI, in your browser.",
         "trace": "Write the timeline as a trace or a table.",
@@ -108,7 +108,8 @@ def root() -> None:
 def main() -> None:
     """Run the command line and end the process: 0 done, 1 failed, 2 usage, 130 interrupted.
 
-    An error that nobody foresaw is one line, and its details are in a file."""
+    An error that nobody foresaw is one line, and its details are in a file.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names in it may be anything; a terminal that cannot show a letter gets its number, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -1,7 +1,8 @@
-"""Options and arguments that several commands share."""
+"""Options and arguments that several commands share, and commands whose first word may be a workspace."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import click
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.select.tags import OPTION
-from kprof_inject.workspace_paths import DEFAULT_WORKSPACE
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_workspace
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
 
 class HarmlessSetting(click.Option):
     """An option that ``pyproject.toml`` may set for every command: none of its values names a file, runs code or takes
-    long."""
+    long.
+    """
 
 
 class ProgramSetting(click.Option):
     """An option that ``pyproject.toml`` may set only for a command that runs a program of the same project: the program
-    can do anything that the option can."""
+    can do anything that the option can.
+    """
 
 
 class NumberOrAuto(click.IntRange):
@@ -59,12 +62,12 @@ def offered(texts_of: Callable[[Path], list[str]], ctx: click.Context, incomplet
 def _selectors_of(place: Path) -> list[str]:
     from kprof_inject.pipeline.insertion import view_of, views_in
     from kprof_inject.select.candidates import candidates
-    from kprof_inject.workspace import Workspace, snapshot_beside
+    from kprof_inject.workspace import Workspace, saved_sources
 
     if place.is_dir():
         views = [view for view in views_in(Workspace.open(place)) if not isinstance(view, KprofError)]
     else:
-        views = [view_of(read_text(place), str(place), snapshot_beside(place))]
+        views = [view_of(read_text(place), str(place), saved_sources(place))]
     return list(dict.fromkeys(text for view in views for text in candidates(view)))
 
 
@@ -96,7 +99,8 @@ def place_argument(metavar: str) -> Callable[[Function], Function]:
 
 def require_place_for(*files: Path | None, workspace: Path | None = None) -> None:
     """Raise ``KprofError`` for a file to be written whose folder does not exist, before anything is done for it. That
-    of the ``workspace`` is made."""
+    of the ``workspace`` is made.
+    """
     for file in files:
         if file is None or str(file) == "-":
             continue
@@ -199,3 +203,57 @@ def tag_option(function: Function) -> Function:
 
 def json_option(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")(function)
+
+
+class WorkspaceFirst(click.Command):
+    """Takes ``[OPTIONS] WORKSPACE [OPTIONS] [--] PROGRAM``: click, which must stop at the program's first word, would
+    stop at the workspace.
+    """
+
+    def names_workspace(self, words: list[str]) -> bool:
+        """Whether the first of these words is a workspace, and not yet the program's."""
+        raise NotImplementedError
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        before, words = self._split(ctx, args)
+        if words and self.names_workspace(words):
+            after, program = self._split(ctx, words[1:])
+            args = [*before, *after, "--", words[0], *program]
+        else:
+            args = [*before, "--", *self.without_workspace(words)]
+        return super().parse_args(ctx, args)
+
+    def without_workspace(self, program: list[str]) -> list[str]:
+        """The words to read where no workspace is named."""
+        return program
+
+    def _split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str]]:
+        """The options that ``args`` begins with, and the rest, without a ``--`` between them."""
+        options_alone = click.Command(None, params=[p for p in self.params if isinstance(p, click.Option)])
+        _, rest, _ = options_alone.make_parser(ctx).parse_args(list(args))
+        options = args[: len(args) - len(rest)]
+        return (options[:-1] if options[-1:] == ["--"] else options), rest
+
+
+def names_a_workspace(word: str) -> bool:
+    """The default one's name means nothing else, even where it is missing."""
+    return is_workspace(Path(word)) or Path(word) == DEFAULT_WORKSPACE
+
+
+class WorkspaceOrProgram(WorkspaceFirst):
+    """The workspace may be left out: its command takes care of that."""
+
+    def names_workspace(self, words: list[str]) -> bool:
+        return names_a_workspace(words[0])
+
+
+class WorkspaceOrDefault(WorkspaceFirst):
+    """Without a workspace, the default one is meant. What can be run is a program, and so is a word by itself."""
+
+    def names_workspace(self, words: list[str]) -> bool:
+        first, *others = words
+        is_program = Path(first).is_file() or shutil.which(first) or not others
+        return names_a_workspace(first) or not is_program
+
+    def without_workspace(self, program: list[str]) -> list[str]:
+        return [str(DEFAULT_WORKSPACE), *program]

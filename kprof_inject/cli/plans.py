@@ -18,15 +18,16 @@ from kprof_inject.select.plan import Plan, Scope, Selection, scope_table
 from kprof_inject.select.selectors import Selector
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
-from kprof_inject.workspace_paths import named
+from kprof_inject.workspace_paths import workspace_argument
 
 # A table of more would scroll away what comes before it, and be scrolled away by what comes after.
-_MOST_SCOPES = 20
+_MAX_SCOPES = 20
 
 
 def plan_table(plan: Plan) -> Table:
     """One row for each scope, indented by nesting; each partition's scopes stand together. What no scope has, has no
-    column."""
+    column.
+    """
     table = Table(box=None, pad_edge=True)
     partitioned = bool(plan.partitions)
     tagged = any(scope.tags for scope in plan.scopes)
@@ -140,9 +141,10 @@ def _lines(source: SourcePoint | None, called_from: tuple[SourcePoint, ...]) -> 
 def say_in_short(workspace: Path, kernels: Sequence[KernelInsertion], selectors: Sequence[Selector]) -> None:
     """As ``say_kernels``, for commands that have more to say: of many scopes, only how many there are."""
     planned = sum(len(done.insertion.plan.scopes) for done in kernels if done.insertion is not None)
-    say_kernels(kernels, selectors, whole=planned <= _MOST_SCOPES)
-    if planned > _MOST_SCOPES:
-        say(f"where these {planned} scopes stand: kprof-inject insert{named(workspace)} --dry-run, with the same --at")
+    say_kernels(kernels, selectors, whole=planned <= _MAX_SCOPES)
+    if planned > _MAX_SCOPES:
+        command = f"kprof-inject insert{workspace_argument(workspace)} --dry-run"
+        say(f"where these {planned} scopes stand: {command}, with the same --at")
 
 
 def say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector], *, whole: bool = True) -> None:

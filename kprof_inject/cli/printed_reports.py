@@ -15,7 +15,7 @@ from kprof_inject.analysis.program_overview import glob_of, overview
 from kprof_inject.cli.console import is_a_step, say, table_console
 from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_paths import into, is_workspace, named
+from kprof_inject.workspace_paths import is_workspace, workspace_argument, workspace_option
 
 
 def print_json(reports: Sequence[LaunchAnalysis]) -> None:
@@ -45,7 +45,7 @@ def say_next(place: Path, reports: Sequence[LaunchAnalysis]) -> None:
     if any(report.launch.recorded is not None for report in reports):
         say("more: report -v, or --html FILE; timeline: trace")
         return
-    where = named(place)
+    where = workspace_argument(place)
     kernels = overview(reports)
     if len(kernels) > 1:
         say(f"one kernel: kprof-inject report{where} --kernel {quote(kernels[0].name)}")
@@ -55,7 +55,8 @@ def say_next(place: Path, reports: Sequence[LaunchAnalysis]) -> None:
         changed = f"; what changed: kprof-inject diff{where}" if of_workspace and _has_two(place) else ""
         glob = glob_of(kernels[0], reports)
         of_kernel = f" --kernel {quote(glob)}" if glob else ""
-        say(f"what matters: kprof-inject causal{into(place) if of_workspace else ''}{of_kernel} -- PROG{changed}")
+        option = workspace_option(place) if of_workspace else ""
+        say(f"what matters: kprof-inject causal{option}{of_kernel} -- PROG{changed}")
 
 
 def _has_two(workspace: Path) -> bool:

@@ -36,7 +36,7 @@ from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.merging import merge_into
 from kprof_inject.pipeline.programs import dump, run, run_and_fit, torch_traces
-from kprof_inject.runtime.launching.launches import LaunchChoice
+from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.program import STOPPED, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.style import Style

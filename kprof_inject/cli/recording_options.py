@@ -9,7 +9,7 @@ import click
 
 from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.cli.options import Function, HarmlessSetting, NumberOrAuto, kernel_option
-from kprof_inject.runtime.launching.launches import (
+from kprof_inject.runtime.launch.launch_choice import (
     KERNEL_SECONDS,
     PROCESS_SECONDS,
     LaunchChoice,
@@ -25,7 +25,7 @@ def style_options(function: Function) -> Function:
     def with_style(*args: Any, split: str, iter_records: str, **others: Any) -> Any:
         from kprof_inject.select.style import Style
 
-        return function(*args, style=Style.of(split, iter_records), **others)
+        return function(*args, style=Style.from_words(split, iter_records), **others)
 
     decorated: Any = click.option(
         "--iter-records",

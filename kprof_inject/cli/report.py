@@ -50,7 +50,8 @@ def command(
     """Show what limits each launch, what to try, how far to trust the figures, and where a CTA's time goes.
 
     Reads a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
-    that numpy.save wrote."""
+    that numpy.save wrote.
+    """
     require_place_for(html_path)
     capture = open_capture(place, names_path, said, redact=redact)
     if origin := origin_line(capture, time.time_ns()):

@@ -8,16 +8,15 @@ import click
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.cli.console import say, say_next_step
-from kprof_inject.cli.options import PROGRAM_SETTINGS, path_type, program_argument
+from kprof_inject.cli.options import PROGRAM_SETTINGS, WorkspaceOrDefault, path_type, program_argument
 from kprof_inject.cli.recording_options import capture_options
-from kprof_inject.cli.workspace_first import WorkspaceOrDefault
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import run, run_and_fit
-from kprof_inject.runtime.launching.launches import LaunchChoice
+from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.program import kept_input, own_input, require_startable
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
-from kprof_inject.workspace_paths import named
+from kprof_inject.workspace_paths import workspace_argument
 
 
 @click.command("run", cls=WorkspaceOrDefault, context_settings=PROGRAM_SETTINGS)
@@ -38,11 +37,12 @@ def command(
     opened.require_kernels()
     if not opened.plans_folder.exists():
         raise KprofError(
-            f"{workspace} has no records to run with", hint=f"insert some: kprof-inject insert{named(workspace)}"
+            f"{workspace} has no records to run with",
+            hint=f"insert some: kprof-inject insert{workspace_argument(workspace)}",
         )
     require_startable(program)
     step, program_input = (run_and_fit, kept_input(workspace)) if fit else (run, own_input())
     with held(workspace, say):
         _, exit_code = step(opened, choice, mode, program, program_input, say)
-    say_next_step(f"kprof-inject report{named(workspace)}")
+    say_next_step(f"kprof-inject report{workspace_argument(workspace)}")
     ctx.exit(exit_code)

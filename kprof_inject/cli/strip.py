@@ -11,7 +11,7 @@ from kprof_inject.cli.options import path_type, require_place_for
 from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import strip
 from kprof_inject.ttgir.parser import parse
-from kprof_inject.workspace_paths import is_module, named_alike
+from kprof_inject.workspace_paths import is_module, similar_places
 
 
 @click.command("strip")
@@ -21,7 +21,7 @@ def command(file: Path, output: Path | None) -> None:
     """Remove all records from a .ttgir FILE (- is stdin), and the events of Proton's own language."""
     if str(file) != "-" and not file.exists():
         raise KprofError(
-            f"{file} does not exist", hint=f"{named_alike(file, is_module)}name a .ttgir file, or - for stdin"
+            f"{file} does not exist", hint=f"{similar_places(file, is_module)}name a .ttgir file, or - for stdin"
         )
     require_place_for(output)
     stripped = strip(parse(*read_input(file)))

@@ -25,7 +25,7 @@ from kprof_inject.pipeline.merging import merge_into
 from kprof_inject.quantities import listed
 from kprof_inject.timeline.choice import Choice
 
-_MOST_TRACES = 4
+_MAX_TRACES = 4
 
 
 @click.command("trace")
@@ -75,7 +75,8 @@ def command(
     """Decode a capture and write a trace, or a table of its scopes.
 
     Reads a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
-    that numpy.save wrote."""
+    that numpy.save wrote.
+    """
     require_place_for(output)
     beside = place.parent if place.is_file() else place
     hooks = [hook for file in hook_files for hook in read_hooks(file)]
@@ -87,7 +88,7 @@ def command(
         for line in merge_into(into, timelines, output, layout, hooks).lines():
             say(line)
         if redact:
-            say(f"--redact leaves what was in {listed([str(path) for path in into], _MOST_TRACES)} as it was")
+            say(f"--redact leaves what was in {listed([str(path) for path in into], _MAX_TRACES)} as it was")
         say(DrawingFormat.advice)
     else:
         write_and_say(trace, timelines)

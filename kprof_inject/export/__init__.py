@@ -1,4 +1,4 @@
-"""Traces and tables of launches; users' own functions in traces."""
+"""Traces and tables of launches, and hooks that add to traces."""
 
 from kprof_inject.export.hooks import arrows as arrows
 from kprof_inject.export.hooks import counters as counters

@@ -1,7 +1,7 @@
-"""Tables of scopes for all that read Apache Arrow (pandas, Polars, DuckDB and others), as files too. Needs pyarrow.
+"""Tables of scopes for readers of Apache Arrow (pandas, Polars, DuckDB and others), also as files. Needs pyarrow.
 
-They have a row for each scope that ran, and the columns of ``scope_rows``. A table for pandas or Arrow is in memory as
-a whole; a Parquet file is written group by group.
+A table has a row for each scope that ran, with the columns of ``scope_rows``. A table for pandas or Arrow is in memory
+as a whole; a Parquet file is written group by group.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def optional_module(name: str, package: str) -> Any:
-    """The module. Raises ``KprofError`` if the ``package`` that it comes with is not installed."""
+    """Import and return a module. Raises ``KprofError`` if the ``package`` that contains it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -37,7 +37,7 @@ def optional_module(name: str, package: str) -> Any:
 
 
 def arrow_schema(rows: ScopeRows) -> Any:
-    """The ``pyarrow.Schema`` of the rows: whole numbers, and dictionaries for texts."""
+    """Return the ``pyarrow.Schema`` of the rows: integers, and dictionaries for texts."""
     arrow = optional_module("pyarrow", "pyarrow")
     numbers = {name: arrow.from_numpy_dtype(kind) for name, kind in rows.types.items()}
     texts = {name: arrow.dictionary(numbers[name], arrow.string()) for name in rows.texts}
@@ -45,7 +45,7 @@ def arrow_schema(rows: ScopeRows) -> Any:
 
 
 def arrow_batches(rows: ScopeRows) -> Iterator[Any]:
-    """The rows as ``pyarrow.RecordBatch`` of that schema; all of them share the dictionaries."""
+    """Yield the rows as ``pyarrow.RecordBatch`` of that schema; all of them share the dictionaries."""
     arrow = optional_module("pyarrow", "pyarrow")
     schema = arrow_schema(rows)
     dictionaries = {name: arrow.array(texts, arrow.string()) for name, texts in rows.texts.items()}
@@ -62,16 +62,20 @@ def arrow_batches(rows: ScopeRows) -> Iterator[Any]:
 
 
 def to_arrow(timelines: Sequence[Timeline]) -> pyarrow.Table:
-    """All scopes of these launches; texts are dictionaries. Raises ``KprofError`` without pyarrow, and for a timeline
-    that is in no list."""
+    """Return a table of all scopes of these launches; texts are dictionaries.
+
+    Raises ``KprofError`` without pyarrow, and for a timeline that is not in a list.
+    """
     rows = _rows_of(timelines)
     arrow = optional_module("pyarrow", "pyarrow")
     return arrow.Table.from_batches(arrow_batches(rows), arrow_schema(rows))
 
 
 def to_pandas(timelines: Sequence[Timeline]) -> pandas.DataFrame:
-    """All scopes of these launches; texts are categories. Raises ``KprofError`` without pandas, and for a timeline that
-    is in no list. It needs no pyarrow."""
+    """Return a data frame of all scopes of these launches; texts are categories. It needs no pyarrow.
+
+    Raises ``KprofError`` without pandas, and for a timeline that is not in a list.
+    """
     pandas = optional_module("pandas", "pandas")
     rows = _rows_of(timelines)
     parts = list(rows.parts())
@@ -93,13 +97,16 @@ def _rows_of(timelines: Sequence[Timeline]) -> ScopeRows:
 
 METADATA_KEY = "kprof_inject"
 
-# At least so many, where there are: DuckDB writes row groups of this size itself, and gives each to one thread.
-_GROUP_ROWS = 122_880
+# The minimum, where there are as many rows: DuckDB writes groups of this size itself, and gives each to one thread.
+_MIN_GROUP_ROWS = 122_880
 
 
 def parquet_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
-    """The file's bytes, in chunks. Its metadata have a JSON object at ``METADATA_KEY``: the ``version`` that wrote it,
-    and what is known of each of the ``launches``. Raises ``KprofError`` without pyarrow."""
+    """Yield the file's bytes in chunks. Raises ``KprofError`` without pyarrow.
+
+    The file's metadata have a JSON object at ``METADATA_KEY``: the ``version`` that wrote it, and the facts of each of
+    the ``launches``.
+    """
     arrow, parquet = optional_module("pyarrow", "pyarrow"), optional_module("pyarrow.parquet", "pyarrow")
     rows = scope_rows(timelines)
     schema = arrow_schema(rows).with_metadata({METADATA_KEY: json.dumps(_metadata(timelines))})
@@ -113,7 +120,7 @@ def parquet_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
 
 
 class _Sink(io.RawIOBase):
-    """A file that holds what was written until it is taken."""
+    """A file that holds the written bytes until they are taken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,11 +145,11 @@ class _Sink(io.RawIOBase):
 
 
 def _groups(batches: Iterable[Any]) -> Iterator[list[Any]]:
-    """The batches of each row group: launches may be small."""
+    """Yield the batches of each row group, which may have several because launches may be small."""
     group: list[Any] = []
     for batch in batches:
         group.append(batch)
-        if sum(map(len, group)) >= _GROUP_ROWS:
+        if sum(map(len, group)) >= _MIN_GROUP_ROWS:
             yield group
             group = []
     if group:
@@ -158,7 +165,7 @@ def _facts(placed: PlacedLaunch) -> dict[str, Any]:
     cost = launch.kernel.record_cost
     return {
         **launch_facts(placed),
-        # Where a capture is of one device alone, it goes without saying; the rows have it, and are found by it.
+        # Elsewhere, a capture of a single device omits its place; here, rows and launches are matched by it.
         **asdict(launch.place),
         "grid": launch.grid,
         "num_warps": launch.kernel.num_warps,

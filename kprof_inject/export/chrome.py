@@ -1,8 +1,8 @@
 """Chrome's Trace Event Format, for ui.perfetto.dev and chrome://tracing.
 
 Format: "Trace Event Format", https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
-Times are microseconds there; ours are printed from whole nanoseconds with exactly three decimals, and an event's end is
-rounded once, so that a child never outlasts its parent.
+Times are microseconds there; ours are printed from integer nanoseconds with exactly three decimals, and the end of an
+event is rounded only once, so that a child never outlasts its parent.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from kprof_inject.export.text_rows import (
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.timeline import Timeline
 
-# Each event has this before it; it is removed from the first of a file.
+# It precedes each event; it is removed from the first event of a file.
 _SEPARATOR = b",\n"
 
 
 def chrome_trace(
     timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: JobRunner = in_turn, hooks: Sequence[Hook] = ()
 ) -> Iterator[bytes]:
-    """The file's bytes, in chunks."""
+    """Yield the trace's bytes in chunks."""
     yield from encode(draw(timelines, layout, hooks), run)
 
 
 def encode(scene: Scene, run: JobRunner = in_turn) -> Iterator[bytes]:
-    """A scene as a trace, in chunks. Its sections are ``run``'s jobs."""
+    """Yield a scene as a trace, in chunks. Its sections are ``run``'s jobs."""
     yield b'{"displayTimeUnit":"ns","otherData":' + json_text(scene.launches)
     yield b',"traceEvents":[\n'
     chunks = run([partial(events_in, section) for section in scene.sections])
@@ -66,7 +66,7 @@ def encode(scene: Scene, run: JobRunner = in_turn) -> Iterator[bytes]:
 
 
 def events_in(section: Section) -> Iterator[bytes]:
-    """The section's events as JSON, in chunks; each has a comma before it."""
+    """Return the section's events as JSON, in chunks; a comma precedes each event."""
     return (chunk for part in section() for chunk in _events_of(part))
 
 
@@ -93,7 +93,7 @@ def _process(process: TraceProcess) -> Iterator[bytes]:
 
 
 def _threads(threads: Threads) -> Iterator[bytes]:
-    """Two events for each: its name, and where it stands."""
+    """Yield two events for each thread: its name and its position."""
     event = b',\n{"ph":"M","name":"%b","pid":%d,"tid":'
     picks = [part.index for part in threads.names if isinstance(part, Picked)]
     yield from text_rows(
@@ -143,23 +143,25 @@ def _head(kind: EventKind) -> bytes:
 
 
 def _arrow_ends(events: Events, arrows: Arrows) -> Iterator[bytes]:
-    """Each is an event of its own, and belongs to the slice around it."""
-    there = np.flatnonzero(arrows.ids)
+    """Yield an event for each end of an arrow; it belongs to the slice around it."""
+    present = np.flatnonzero(arrows.ids)
     event = b'"ph":"f","bp":"e"' if arrows.arrive else b'"ph":"s"'
     yield from text_rows(
         [
-            NumberField(b',\n{%b,"cat":"arrow","name":%b,"id":' % (event, json_text(arrows.name)), arrows.ids[there]),
-            NumberField(b',"pid":%d,"tid":' % events.pid, events.tids[there]),
-            NumberField(b',"ts":', arrows.at_ns[there], THOUSANDTHS),
+            NumberField(b',\n{%b,"cat":"arrow","name":%b,"id":' % (event, json_text(arrows.name)), arrows.ids[present]),
+            NumberField(b',"pid":%d,"tid":' % events.pid, events.tids[present]),
+            NumberField(b',"ts":', arrows.at_ns[present], THOUSANDTHS),
             TextField([b"}"]),
         ],
-        np.zeros_like(there),
+        np.zeros_like(present),
     )
 
 
 def _args(events: Events) -> Iterator[Field]:
-    """Write the members of an object. Any row may lack any of them, so the comma before one is written in the rows that
-    already have a member."""
+    """Yield the fields of an object with the arguments.
+
+    Any row may lack any argument, so the comma before one is only written in rows that already have a member.
+    """
     if not events.args and not any(kind.args for kind in events.kinds):
         return
     yield TextField([b',"args":{'])

@@ -1,6 +1,6 @@
 """Comma-separated values: a header, then a line for each scope that ran.
 
-Format: RFC 4180, in UTF-8, with a line feed alone at the end of a line.
+Format: RFC 4180, in UTF-8, with only a line feed at the end of a line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SPECIAL = frozenset('",\r\n')
 
 
 def csv_table(timelines: Sequence[Timeline], run: JobRunner = in_turn) -> Iterator[bytes]:
-    """The file's bytes, in chunks; the lines of each launch are one of ``run``'s jobs."""
+    """Yield the file's bytes in chunks; the lines of each launch are one of ``run``'s jobs."""
     tags = tag_columns(timeline.table for timeline in timelines)
     yield (",".join((*COLUMN_TYPES, *tags)) + "\n").encode()
     yield from run([partial(_lines, timeline, tuple(tags.values())) for timeline in timelines])
@@ -41,17 +41,17 @@ def _lines(timeline: Timeline, tags: Sequence[str]) -> Iterator[bytes]:
 
 
 def _optional(tags: NDArray[np.int64]) -> tuple[Field, Field]:
-    """A cell for each, empty where there is none."""
+    """Return a cell for each value, empty for ``NO_TAG``."""
     is_known = tags != NO_TAG
     return TextField([b","]), NumberField(b"", np.where(is_known, tags, 0), shown=is_known)
 
 
 def _beginning(description: Description) -> bytes:
-    """What the lines of a scope begin with."""
+    """Return the beginning of all lines of a scope."""
     return ",".join([*map(_cell, description.texts), *map(str, description.numbers)]).encode()
 
 
 def _cell(text: str) -> str:
-    # Many readers end a text there, and rows of text are made without.
+    # Many readers end a text at a zero byte, and ``text_rows`` removes these.
     text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
     return '"' + text.replace('"', '""') + '"' if _SPECIAL & set(text) else text

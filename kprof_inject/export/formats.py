@@ -1,6 +1,6 @@
-"""Which file names mean which format. A new format is one file in this folder, a function that calls it and one row.
+"""The formats by file name. To add one, add a file to this folder, a function that calls it and a row to the table.
 
-What writes a format is imported when the first such file is written: commands ask here for names alone.
+Each writer is imported when the first such file is written, because commands only need the names.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kprof_inject.timeline.timeline import Timeline
 if TYPE_CHECKING:
     from kprof_inject.export.drawing.tracks import TrackLayout
 
-# Has zlib write the container of gzip.
+# Makes zlib write a gzip container.
 _GZIP_CONTAINER = 16 + zlib.MAX_WBITS
 
 
 def gzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The chunks as one gzip member; equal input gives equal bytes (no time stamp)."""
+    """Yield the chunks as one gzip member; equal input gives equal bytes (no time stamp)."""
     compressor = zlib.compressobj(level=6, wbits=_GZIP_CONTAINER)
     for chunk in chunks:
         yield compressor.compress(chunk)
@@ -34,37 +34,43 @@ def gzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 TraceWriter = Callable[[Sequence[Timeline], JobRunner], Iterator[bytes]]
-"""Turns timelines into the bytes of a file, chunk by chunk; launches are jobs of the ``JobRunner``."""
+"""A function that turns timelines into the bytes of a file, in chunks; launches are jobs of the ``JobRunner``."""
 
 _TracksWriter = Callable[[Sequence[Timeline], "TrackLayout", JobRunner, Sequence[Hook]], Iterator[bytes]]
 
 
 class Format(Protocol):
+    """A format of files."""
+
     @property
     def on_axis(self) -> bool:
-        """Whether its times are on the axes of ``timeline.axis``."""
+        """True if its times are on the axes of ``timeline.axis``."""
         ...
 
     @property
     def advice(self) -> str:
-        """How to read such a ``{file}``."""
+        """The sentence that says how to read such a ``{file}``."""
         ...
 
     def writer(self, ending: str, layout: str | None, hooks: Sequence[Hook]) -> TraceWriter:
-        """What writes it, in one of the ``LAYOUT_NAMES`` (None: the usual one), with what the ``hooks`` add. Raises
-        ``KprofError`` if it has neither, or if it needs what is not installed; ``ending`` is what to call it then."""
+        """Return the function that writes it in one of the ``LAYOUT_NAMES`` (None: the default), with these hooks.
+
+        Raises ``KprofError``, which names ``ending``, if the format supports no layouts or hooks, or if a package is
+        missing.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DrawingFormat:
-    """Scopes on tracks, for a viewer."""
+    """A format that draws scopes on tracks, for a viewer."""
 
     write: _TracksWriter
     on_axis: ClassVar[bool] = True
     advice: ClassVar[str] = "open it: drag the file onto https://ui.perfetto.dev (it stays in your browser)"
 
     def writer(self, ending: str, layout: str | None, hooks: Sequence[Hook]) -> TraceWriter:
+        """Return the function that writes it."""
         from kprof_inject.export.drawing.tracks import LAYOUTS
 
         tracks = LAYOUTS[layout or LAYOUT_NAMES[0]]
@@ -73,7 +79,7 @@ class DrawingFormat:
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """Numbers, for programs. ``needs`` is a package that not every installation has."""
+    """A format of numbers, for programs; ``needs`` is an optional package."""
 
     write: TraceWriter
     advice: str
@@ -81,8 +87,10 @@ class TableFormat:
     on_axis: ClassVar[bool] = False
 
     def writer(self, ending: str, layout: str | None, hooks: Sequence[Hook]) -> TraceWriter:
-        for option in ("--layout",) * (layout is not None) + ("--hooks",) * bool(hooks):
-            drawings = [other for other, known in _FORMATS.items() if isinstance(known, DrawingFormat)]
+        """Return the function that writes it. Raises ``KprofError`` for a layout, hooks or a missing package."""
+        option = "--layout" if layout is not None else "--hooks" if hooks else ""
+        if option:
+            drawings = [known for known, format in _FORMATS.items() if isinstance(format, DrawingFormat)]
             raise KprofError(
                 f"{option} is for timelines, and a {ending} file is not one",
                 hint=f"leave it out, or write {' or '.join(drawings)}",
@@ -150,12 +158,12 @@ ENDINGS = (
     "its extension sets the format: .json or .pftrace for ui.perfetto.dev, .csv (these also with .gz), .parquet, or "
     ".hatchet for proton-viewer"
 )
-"""The same in words, for the help of commands."""
+"""The formats in words, for the help of commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """A file to be written, in the format that its name asks for."""
+    """A file to write, in the format that its name's ending determines."""
 
     path: Path
     format: Format
@@ -163,18 +171,23 @@ class TraceFile:
 
     @classmethod
     def at(cls, path: Path, layout: str | None = None, hooks: Sequence[Hook] = ()) -> TraceFile:
-        """Raises ``KprofError`` if no format has this ending, or the format cannot have this layout or hooks, or it
-        needs what is not installed."""
+        """Prepare to write a file.
+
+        Raises ``KprofError`` if no format has this ending, if it does not support this layout or hooks, or if it needs
+        a package that is not installed.
+        """
         ending = _ending(path)
         return cls(path, _FORMATS[ending], _FORMATS[ending].writer(ending, layout, hooks))
 
     def write(self, timelines: Sequence[Timeline], run: JobRunner = in_turn) -> int:
-        """Returns the file's size in bytes. Most formats have ``run`` do one launch beside the other. Raises
-        ``KprofError`` if the file cannot be written."""
+        """Write the file; return its size in bytes. For most formats, ``run`` runs launches in parallel.
+
+        Raises ``KprofError`` if the file cannot be written.
+        """
         try:
             return write_chunks(self.path, self._writer(timelines, run))
         except BrokenPipeError:
-            raise  # whoever read it has enough
+            raise  # the reader wants no more
         except OSError as error:
             raise KprofError(f"cannot write {self.path}: {error.strerror}") from None
 
@@ -186,17 +199,17 @@ def write_trace(
     run: JobRunner = in_turn,
     hooks: Sequence[Hook] = (),
 ) -> int:
-    """Write the timelines at once; raises ``KprofError`` as ``TraceFile`` does."""
+    """Write the timelines. Raises ``KprofError`` as ``TraceFile`` does."""
     return TraceFile.at(path, layout, hooks).write(timelines, run)
 
 
 def format_of(path: Path) -> Format:
-    """Raises ``KprofError`` if no format has this ending."""
+    """Return the format of a file. Raises ``KprofError`` if no format has this ending."""
     return _FORMATS[_ending(path)]
 
 
 def is_format(path: Path) -> bool:
-    """Whether some format has this ending."""
+    """Return whether a format has this ending."""
     return _known_ending(path) is not None
 
 

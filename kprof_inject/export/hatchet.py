@@ -1,9 +1,8 @@
-"""Proton's tree of metrics, for ``proton-viewer`` and Hatchet: what each scope takes, summed over warps and launches.
+"""Proton's tree of metrics, for ``proton-viewer`` and Hatchet: cycles of each scope, summed over warps and launches.
 
-Format: a list of the root frame and of what is known of the devices, as Proton's ``TreeData.cpp`` writes it. A reader
-adds up those metrics that the root has, from a frame and all beneath it. So here they are what a frame takes by itself,
-and what a reader shows is the whole. (In Proton's own files they are the whole already, so that a scope in another is
-counted twice.)
+Format: a list of the root frame and the facts of the devices, as Proton's ``TreeData.cpp`` writes it. For the metrics
+that the root has, a reader sums a frame and all frames below it. So this file has exclusive values, and readers show
+inclusive ones. (Proton's own files have inclusive values, so that nested scopes are counted twice.)
 """
 
 from __future__ import annotations
@@ -26,33 +25,36 @@ from kprof_inject.timeline.timeline import Timeline
 
 _Numbers = NDArray[np.int64]
 
-# Beyond every number of a record.
+# Larger than the index of any record.
 _WARP_SHIFT = 32
 
 _NO_NAME = "(no name)"
 
-# ``DeviceType`` in Proton's Device.h: its metrics of cycles have the number, as text.
+# ``DeviceType`` in Proton's Device.h, which its metrics of cycles contain as text.
 _DEVICE_TYPES = {"hip": "0", "cuda": "1"}
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One place in the tree of a launch's scopes."""
+    """A place in the tree of a launch's scopes."""
 
     path: tuple[int, ...]
-    """Indices in the scope table, from the outermost scope to its own."""
+    """Indices in the scope table, from the outermost scope to this one."""
     count: int
-    """How often it ran."""
+    """How many times it ran."""
     self_cycles: int | None
-    """What that took, of all warps together, without the nodes in it; None of a mark."""
+    """The cycles of all warps together, without those of inner nodes; None for a mark."""
 
 
 def scope_tree(timeline: Timeline) -> list[Node]:
-    """The nodes that ran, outer before inner. Where the scope table says what stands in what, that holds, whatever a
-    ring lost; else it is what stood in what. Scopes that cross overlap: what they share is counted for both."""
+    """Return the nodes that ran, outer ones before inner ones.
+
+    The nesting is that of the scope table if it has parents, whatever a ring lost; otherwise it is the nesting at run
+    time. Scopes that cross overlap, so the time they share counts for both.
+    """
     table = timeline.table
     is_planned = any(scope.parent >= 0 for scope in table.scopes)
-    places: _ScopeNodes = _PlannedNodes(table) if is_planned else _SeenNodes(table)
+    places: _ScopeNodes = _PlannedNodes(table) if is_planned else _ObservedNodes(table)
     is_instant = np.array([scope.kind == ScopeKind.INSTANT for scope in table.scopes], dtype=bool)
     counts, cycles = np.zeros((2, 0), dtype=np.int64)
     for block in timeline.blocks():
@@ -60,11 +62,11 @@ def scope_tree(timeline: Timeline) -> list[Node]:
         lasted: _Numbers = block["duration_cycles"]
         duration = np.where(is_instant[block["scope"]], 0, lasted)
         inside = within >= 0
-        # A double holds these sums exactly: they are far from 2 ** 53 cycles.
-        by_itself = duration - np.bincount(within[inside], duration[inside], len(block))
+        # Doubles hold these sums exactly: they are far below 2 ** 53 cycles.
+        self_time = duration - np.bincount(within[inside], duration[inside], len(block))
         size = len(places.paths)
         counts = _grown(counts, size) + np.bincount(node, minlength=size)
-        cycles = _grown(cycles, size) + np.rint(np.bincount(node, by_itself, size)).astype(np.int64)
+        cycles = _grown(cycles, size) + np.rint(np.bincount(node, self_time, size)).astype(np.int64)
     return [
         Node(path, count, None if is_instant[path[-1]] else self_cycles)
         for path, count, self_cycles in zip(places.paths, counts.tolist(), cycles.tolist(), strict=False)
@@ -73,13 +75,13 @@ def scope_tree(timeline: Timeline) -> list[Node]:
 
 
 def _around(block: NDArray[np.void]) -> _Numbers:
-    """The place of the innermost scope around each, or -1; the block may lack some of those that ran."""
+    """Return the row of the innermost scope around each scope, or -1; the block may lack some of those that ran."""
     cta: NDArray[np.int32] = block["cta"]
     warp_of: NDArray[np.int16] = block["warp"]
     start_record: NDArray[np.int32] = block["start_record"]
     end_record: NDArray[np.int32] = block["end_record"]
-    fresh = (np.diff(cta) != 0) | (np.diff(warp_of) != 0)
-    warp = np.concatenate((np.zeros(min(len(block), 1), dtype=np.int64), np.cumsum(fresh))) << _WARP_SHIFT
+    is_new_warp = (np.diff(cta) != 0) | (np.diff(warp_of) != 0)
+    warp = np.concatenate((np.zeros(min(len(block), 1), dtype=np.int64), np.cumsum(is_new_warp))) << _WARP_SHIFT
     return innermost_around(warp + start_record, warp + end_record)
 
 
@@ -88,19 +90,21 @@ def _grown(totals: _Numbers, size: int) -> _Numbers:
 
 
 class _ScopeNodes(Protocol):
-    """Gives each scope that ran a node, by its place in ``paths``."""
+    """A numbering of nodes; ``paths`` has the path of each."""
 
     @property
     def paths(self) -> list[tuple[int, ...]]: ...
 
     def of(self, scope: NDArray[np.int16], around: _Numbers) -> tuple[_Numbers, _Numbers]:
-        """The nodes of these scopes; and in which of them each stands in the tree too, or -1. ``around`` is the one
-        that each stood in when it ran, or -1."""
+        """Return the nodes of these scopes, and for each the row of the scope that contains it in the tree, or -1.
+
+        ``around`` is the row of the scope that contained each at run time, or -1.
+        """
         ...
 
 
 class _PlannedNodes:
-    """The nodes are the scopes of the table."""
+    """Nodes for the scopes of the table."""
 
     def __init__(self, table: ScopeTable) -> None:
         self.paths: list[tuple[int, ...]] = []
@@ -113,8 +117,8 @@ class _PlannedNodes:
         return scope.astype(np.int64), np.where(is_in, around, -1)
 
 
-class _SeenNodes:
-    """There is a node for each way in which scopes stood in each other."""
+class _ObservedNodes:
+    """Nodes for each nesting of scopes at run time."""
 
     def __init__(self, table: ScopeTable) -> None:
         self.paths: list[tuple[int, ...]] = []
@@ -140,13 +144,16 @@ class _SeenNodes:
 
 
 def hatchet_tree(timelines: Sequence[Timeline]) -> Iterator[bytes]:
-    """The file's bytes. Below the root stand the kernels by name, with their launches summed, and in them the scopes.
-    If launches are of several processes or devices, these stand around the kernels, and the scopes of a kernel that is
-    warp specialised stand in their partitions.
+    """Yield the file's bytes.
 
-    ``cycles`` are the SM's, of all warps together, without what records cost; ``normalized_cycles`` the same for a warp
-    on average, each launch's added. ``count`` is how often a scope ran, and of a kernel the launches; marks have that
-    alone."""
+    Below the root are the kernels by name, with their launches summed, and in them the scopes. If launches come from
+    several processes or devices, these contain the kernels. The scopes of a warp-specialised kernel are in their
+    partitions.
+
+    ``cycles`` are SM cycles of all warps together, without the cost of records; ``normalized_cycles`` are their average
+    over the warps of a launch, summed over the launches. ``count`` is the number of times a scope ran or a kernel was
+    launched; it is the only metric of marks.
+    """
     root = _Frame("ROOT", {"cycles": 0, "normalized_cycles": 0})
     names = place_names(timeline.launch.place for timeline in timelines)
     for timeline in timelines:
@@ -158,21 +165,23 @@ def hatchet_tree(timelines: Sequence[Timeline]) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _Frame:
-    """Frames with one key in the same frame are one."""
+    """A frame, whose children have unique keys."""
 
     name: str
     metrics: dict[str, Any] = field(default_factory=dict)
     children: dict[Hashable, _Frame] = field(default_factory=dict)
 
     def child(self, name: str, key: Hashable = None) -> _Frame:
-        """Return the frame in this one with a key: by default, its name."""
+        """Return the child with a key, which by default is its name; add it if there is none."""
         return self.children.setdefault(key or name, _Frame(name))
 
     def add(self, **metrics: int | float) -> None:
+        """Add values to metrics."""
         for name, value in metrics.items():
             self.metrics[name] = self.metrics.get(name, 0) + value
 
     def to_json(self) -> dict[str, Any]:
+        """Return the frame and its children as JSON values."""
         return {
             "frame": {"name": self.name, "type": "function"},
             "metrics": self.metrics,
@@ -198,8 +207,11 @@ def _add_launch(kernel: _Frame, timeline: Timeline) -> None:
 
 
 def _scope_frames(table: ScopeTable) -> list[tuple[str, Hashable]]:
-    """The name and the key of each scope's frame. Of several with one name in the same scope and partition, all
-    launches have the first as the first, and so on; what tells them apart is in their names."""
+    """Return the name and the key of each scope's frame.
+
+    Scopes with the same name in the same scope and partition are numbered, so that those of different launches match;
+    their names get what distinguishes them.
+    """
     places = [(_frame_name(scope.name), scope.parent, scope.partition) for scope in table.scopes]
     totals, numbers = Counter(places), Counter[Hashable]()
     frames: list[tuple[str, Hashable]] = []
@@ -210,12 +222,12 @@ def _scope_frames(table: ScopeTable) -> list[tuple[str, Hashable]]:
 
 
 def _frame_name(name: str) -> str:
-    """Hatchet takes no frame without a name."""
+    """Return a name that is not empty, because Hatchet does not accept others."""
     return printable(name) or _NO_NAME
 
 
 def _properties(launch: Launch, source: str) -> dict[str, str]:
-    """What is not added up."""
+    """Return the values that are not summed."""
     known = {
         "device_id": str(launch.device),
         "device_type": _DEVICE_TYPES.get((launch.kernel.metadata.get("target") or {}).get("backend", ""), ""),

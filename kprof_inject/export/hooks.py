@@ -1,6 +1,6 @@
-"""Users' own functions in traces: further arguments of scopes, counters, and arrows between scopes.
+"""Users' own functions that add to traces: arguments of scopes, counters, and arrows between scopes.
 
-A decorator makes a function a hook; ``export(..., hooks=[...])`` and ``trace --hooks FILE`` have traces drawn with it.
+A decorator makes a function a hook; ``export(..., hooks=[...])`` and ``trace --hooks FILE`` use it for their traces.
 """
 
 from __future__ import annotations
@@ -28,27 +28,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A function of the user's. It can be called as before."""
+    """A function of the user's, which can be called as before."""
 
     function: Callable[..., Any]
 
     @property
     def name(self) -> str:
+        """The function's name."""
         return getattr(self.function, "__name__", type(self.function).__name__)
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call the function."""
         return self.function(*arguments)
 
     def answer(self, *arguments: Any) -> Any:
-        """What the function gives. Raises ``KprofError`` where it raises anything."""
+        """Return the function's result. Raises ``KprofError`` for anything that it raises."""
         try:
             return self.function(*arguments)
         except (Exception, SystemExit) as error:
             where = _place_in(self._place.file, error) if self._place else None
-            said = error.what if isinstance(error, KprofError) else f"{type(error).__name__}: {error}"
-            raise self.failure(said, where) from error
+            message = error.what if isinstance(error, KprofError) else f"{type(error).__name__}: {error}"
+            raise self.failure(message, where) from error
 
     def failure(self, what: str, where: Position | None = None) -> KprofError:
+        """Return the error for a wrong result."""
         return KprofError(
             f"the hook {self.name} failed: {what}",
             where=where or self._place,
@@ -57,53 +60,59 @@ class Hook:
 
     @property
     def _place(self) -> Position | None:
-        """Where it is defined."""
+        """The place of its definition."""
         code = getattr(self.function, "__code__", None)
         return _line_of(code.co_filename, code.co_firstlineno) if code else None
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeArgs(Hook):
-    """Further arguments of scopes: see ``scope_args``."""
+    """A hook that adds arguments to scopes: see ``scope_args``."""
 
 
 @dataclass(frozen=True, slots=True)
 class CounterValues(Hook):
-    """Counters of a launch: see ``counters``."""
+    """A hook that adds counters to a launch: see ``counters``."""
 
     unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeArrows(Hook):
-    """Arrows between scopes: see ``arrows``."""
+    """A hook that adds arrows between scopes: see ``arrows``."""
 
 
 def scope_args(function: ArgsFunction) -> ScopeArgs:
-    """``function(launch, scopes)`` gives further arguments of scopes: a column of numbers or texts for each name, with
-    a row for each of ``scopes``.
+    """Make ``function(launch, scopes)`` a hook that adds arguments to scopes.
 
-    ``scopes`` has columns as ``launch.scopes``; it is called several times for a launch, with some of them each time. A
-    masked value, and a number that is not finite, is left out."""
+    It returns a column of numbers or texts for each argument's name, with a row for each of ``scopes``, whose columns
+    are those of ``launch.scopes``. It is called several times for a launch, with some of the scopes each time. Masked
+    values, and numbers that are not finite, are omitted.
+    """
     return ScopeArgs(function)
 
 
 def counters(unit: str) -> Callable[[CountersFunction], CounterValues]:
-    """``function(launch)`` gives counters in ``unit``: for each name, times in nanoseconds of the device's globaltimer
-    (as ``start_ns``), and the values from these times on."""
+    """Make ``function(launch)`` a hook that adds counters in ``unit``.
+
+    It returns, for each counter's name, times in nanoseconds of the device's globaltimer (as ``start_ns``), and the
+    values from these times on.
+    """
     if not isinstance(unit, str):
         raise KprofError("counters have a unit", hint='write @export.counters(unit="GB/s") above the function')
     return lambda function: CounterValues(function, unit)
 
 
 def arrows(function: ArrowsFunction) -> ScopeArrows:
-    """``function(launch)`` gives arrows: the rows of ``launch.scopes`` that they leave from, and those that they point
-    to. They leave and arrive where scopes start."""
+    """Make ``function(launch)`` a hook that adds arrows.
+
+    It returns the rows of ``launch.scopes`` where arrows begin, and those where they end: at the scopes' starts.
+    """
     return ScopeArrows(function)
 
 
 def hooks_of(given: Hook | Sequence[Hook]) -> Sequence[Hook]:
-    """One or several. Raises ``KprofError`` for anything else."""
+    """Return one or several hooks as a sequence. Raises ``KprofError`` for anything else."""
     hooks = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     for hook in hooks:
         if not isinstance(hook, Hook):
@@ -115,12 +124,12 @@ _HOW = "decorate functions with kprof_inject.export.scope_args, counters(unit=..
 
 
 def read_hooks(path: Path) -> Sequence[Hook]:
-    """The hooks that a Python file defines, in its order. Raises ``KprofError`` if it has none, or cannot be run."""
+    """Return the hooks that a Python file defines, in order. Raises ``KprofError`` if it has none or fails to run."""
     try:
         path.open("rb").close()
     except OSError as error:
         raise KprofError(f"cannot read {path}: {error.strerror}", hint="name a Python file") from None
-    # As Python has it where it runs a file.
+    # As Python does when it runs a file.
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         found = runpy.run_path(str(path))
@@ -141,7 +150,7 @@ def read_hooks(path: Path) -> Sequence[Hook]:
 
 
 def _place_in(file: str, error: BaseException) -> Position | None:
-    """Where in this file it was raised, or what raised it was called."""
+    """Return the place in this file that raised the error, or that called what raised it."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return _line_of(file, frames[-1].lineno or 1) if frames else None
 

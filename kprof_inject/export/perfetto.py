@@ -1,11 +1,11 @@
-"""Perfetto's own format of traces: packets of protobuf, written with numpy.
+"""Perfetto's own trace format: packets of protobuf, written with numpy.
 
-Format: https://perfetto.dev/docs/reference/synthetic-track-event. Every start and every end of a slice is a packet;
-names, categories and texts are written once, and a number stands for each from then on. Times are whole nanoseconds
+Format: https://perfetto.dev/docs/reference/synthetic-track-event. Each start and each end of a slice is a packet;
+names, categories and texts are written once, and later packets refer to them by number. Times are integer nanoseconds
 from the axis's zero.
 
-Perfetto sorts packets by time and keeps, at equal times, the order of the file; an end ends what began last on its
-track. So the file has starts and ends in the order in which they were.
+Perfetto sorts packets by time and, for equal times, keeps the order of the file; an end closes the slice that began
+last on its track. So the file has starts and ends in the order in which they happened.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from kprof_inject.export.hooks import Hook
 from kprof_inject.export.protobuf import (
     ByteColumn,
     Rows,
+    concatenate_rows,
     constant,
     decimals,
     doubles,
     field,
     fixed64,
     fixed64_key,
+    join_columns,
     merged,
     message_fields,
-    one_behind_the_other,
-    side_by_side,
     strings,
     varint_fields,
     varint_key,
@@ -63,10 +63,10 @@ from kprof_inject.export.protobuf import (
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.timeline import Timeline
 
-# So few that a chunk's rows stay in the processor's cache.
+# Few enough that a chunk's rows stay in the processor's cache.
 _CHUNK_SAMPLES = _CHUNK_ORDERS = 1 << 15
 
-# The numbers of fields, by message (https://github.com/google/perfetto/tree/main/protos/perfetto/trace).
+# Field numbers by message (https://github.com/google/perfetto/tree/main/protos/perfetto/trace).
 # ``Trace`` and ``TracePacket``:
 _PACKET = 1
 _CHROME_EVENTS, _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED_DATA = 5, 8, 10, 11, 12
@@ -82,7 +82,7 @@ _COUNTER_UNIT = 6
 _CATEGORY, _ARG, _TYPE, _EVENT_NAME, _TRACK, _COUNTER_VALUE, _COUNTER_DOUBLE, _FLOW = 3, 4, 9, 10, 11, 30, 44, 47
 _ARG_NAME, _ARG_INT, _ARG_DOUBLE, _ARG_TEXT = 1, 4, 5, 17
 
-# Values: of a packet's flags, of a track's order and merging, of a track event's type.
+# Values of a packet's flags, of a track's order and merging, and of a track event's type.
 _STATE_CLEARED, _NEEDS_STATE = 1, 2
 _BY_RANK, _NEVER_MERGED = 3, 2
 _SLICE_BEGIN, _SLICE_END, _INSTANT, _EVENT_COUNTER = 1, 2, 3, 4
@@ -92,13 +92,13 @@ _ON_SEQUENCE = field(_SEQUENCE, 1)
 _NEEDS_INTERNED = _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _NEEDS_STATE)
 _CLEARS_INTERNED = _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _STATE_CLEARED)
 
-# Uuids of tracks are the ids that the scene has for them, of 32 bits.
+# The UUIDs of tracks are the scene's IDs for them, which have 32 bits.
 _UUID_BITS = 32
 
-# In what order the tracks of one track stand: threads by their positions, then processes, then groups.
+# Ranks that order the tracks in a track: threads by their positions, then processes, then groups.
 _FIRST_PROCESS, _FIRST_GROUP = 1 << 29, 1 << 30
 
-# Two launches, or two scopes, may have one name.
+# Two launches, or two scopes, may have the same name.
 _KEPT_APART = field(_MERGING, _NEVER_MERGED)
 _IN_ORDER = field(_CHILD_ORDERING, _BY_RANK)
 
@@ -106,19 +106,21 @@ _IN_ORDER = field(_CHILD_ORDERING, _BY_RANK)
 def perfetto_trace(
     timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: JobRunner = in_turn, hooks: Sequence[Hook] = ()
 ) -> Iterator[bytes]:
-    """The file's bytes, in chunks."""
+    """Return the trace's bytes in chunks."""
     return encode(draw(timelines, layout, hooks), run)
 
 
 def encode(scene: Scene, run: JobRunner = in_turn) -> Iterator[bytes]:
-    """A scene as packets; its sections are ``run``'s jobs. What is known of each launch is among the trace's metadata,
-    as JSON."""
+    """Yield a scene as packets; its sections are ``run``'s jobs.
+
+    The facts of each launch are in the trace's metadata, as JSON.
+    """
     yield _first_packet() + _launch_facts(scene.launches)
     yield from run([partial(_packets_in, section) for section in scene.sections])
 
 
 def _packets_in(section: Section) -> Iterator[bytes]:
-    """Strings have their numbers for one section."""
+    """Yield the packets of a section; the numbers of strings are valid within it."""
     yield _clearing_packet()
     writer = _SectionWriter()
     for part in section():
@@ -126,7 +128,7 @@ def _packets_in(section: Section) -> Iterator[bytes]:
 
 
 class _SectionWriter:
-    """Writes the parts of one section; remembers what was numbered in those before."""
+    """Writes the parts of one section, and remembers the numbers it has given."""
 
     def __init__(self) -> None:
         self._interned = _Interned()
@@ -134,6 +136,7 @@ class _SectionWriter:
         self._track_of_process: dict[int, int] = {}
 
     def packets(self, part: Part) -> Iterator[bytes]:
+        """Yield the packets of a part."""
         match part:
             case TraceProcess():
                 self._track_of_process[part.pid] = part.track
@@ -167,7 +170,7 @@ class _SectionWriter:
 
 
 def _launch_facts(launches: list[dict[str, Any]]) -> bytes:
-    """Perfetto's UI shows these names with "cr-" before them, under "Info and stats"."""
+    """Return a packet with the launches' facts; Perfetto's UI shows them under "Info and stats" with prefix "cr-"."""
     entries = [
         field(_METADATA_NAME, f"launch[{number}]") + field(_METADATA_TEXT, json.dumps(facts, separators=(",", ":")))
         for number, facts in enumerate(launches)
@@ -176,29 +179,30 @@ def _launch_facts(launches: list[dict[str, Any]]) -> bytes:
 
 
 def _first_packet() -> bytes:
-    """Says that nothing came before."""
+    """Return the packet that begins the sequence."""
     return field(_PACKET, _CLEARS_INTERNED + field(_FIRST_ON_SEQUENCE, 1))
 
 
 def _clearing_packet() -> bytes:
-    """Says that what strings' numbers stood for no longer counts."""
+    """Return the packet that invalidates the numbers of earlier strings."""
     return field(_PACKET, _CLEARS_INTERNED)
 
 
 def _packet(number: int, message: bytes) -> bytes:
-    """A packet with this message at this field of ``TracePacket``."""
+    """Return a packet with this message in this field of ``TracePacket``."""
     return field(_PACKET, field(number, message) + _NEEDS_INTERNED)
 
 
 def _packets(number: int, message: Sequence[ByteColumn]) -> list[ByteColumn]:
-    """A packet for each row, with the message that the columns hold."""
+    """Return columns with a packet for each row, with the message in these columns."""
     return message_fields(_PACKET, [*message_fields(number, message), constant(_NEEDS_INTERNED)])
 
 
 def _event_packets(at_ns: Numbers, event: Sequence[ByteColumn], first: bytes = b"") -> list[ByteColumn]:
-    """A packet for each row, with a ``TrackEvent``: what is ``first`` in all, and then what the columns hold.
+    """Return columns with a packet for each row, with a ``TrackEvent``: ``first`` in each row, then these columns.
 
-    Times are on the clock that Perfetto takes where none is named, its own for the trace: it shows them as they are."""
+    No packet names a clock, so times are on the trace's own clock, and Perfetto shows them unchanged.
+    """
     return message_fields(
         _PACKET,
         [varints(at_ns), *message_fields(_TRACK_EVENT, event, first), constant(_NEEDS_INTERNED)],
@@ -207,7 +211,7 @@ def _event_packets(at_ns: Numbers, event: Sequence[ByteColumn], first: bytes = b
 
 
 class _StringTable(IntEnum):
-    """What an interned string is used for. The values are the fields of ``InternedData``."""
+    """The uses of an interned string; the values are the fields of ``InternedData``."""
 
     CATEGORIES = 1
     NAMES = 2
@@ -216,14 +220,14 @@ class _StringTable(IntEnum):
 
 
 class _Interned:
-    """The strings of one section so far: each is written once, with a number that stands for it from then on."""
+    """The strings of a section so far: each is written once, and later referred to by its number."""
 
     def __init__(self) -> None:
         self._iids: dict[_StringTable, dict[str, int]] = {table: {} for table in _StringTable}
         self._unwritten = bytearray()
 
     def iid(self, table: _StringTable, text: str) -> int:
-        """The number of a string, from 1 up."""
+        """Return the number of a string, from 1."""
         iids = self._iids[table]
         if text not in iids:
             iids[text] = len(iids) + 1
@@ -231,14 +235,14 @@ class _Interned:
         return iids[text]
 
     def take_unwritten(self) -> bytes:
-        """``InternedData`` of the strings that are new since this was last called; empty if there are none."""
+        """Return ``InternedData`` for the strings that are new since the last call; empty if there are none."""
         unwritten = bytes(self._unwritten)
         self._unwritten.clear()
         return unwritten
 
 
 def _chunks(events: Events) -> Iterator[slice]:
-    """Rows of whole groups, so many that their numbers of order stay few: at least one group."""
+    """Yield rows of whole groups, at least one group, with a bounded range of order numbers."""
     first, _, spans = _groups(events)
     before = np.cumsum(spans) - spans
     cuts = np.flatnonzero(np.diff(before // _CHUNK_ORDERS, prepend=-1))
@@ -246,10 +250,10 @@ def _chunks(events: Events) -> Iterator[slice]:
     yield from (slice(begin, end) for begin, end in pairwise(rows))
 
 
-def _places(events: Events, is_slice: Mask) -> tuple[Numbers, Numbers]:
-    """Of each start, and of each end of what ``is_slice``, its place in the order of all these: 0, 1, 2...
+def _positions(events: Events, is_slice: Mask) -> tuple[Numbers, Numbers]:
+    """Return the positions of all starts, and of the ends of slices, among all of these: 0, 1, 2...
 
-    The numbers of order are counted off, not sorted: in a group no two are the same.
+    They are counted by their order numbers instead of sorted: within a group, no two numbers are equal.
     """
     first, lowest, spans = _groups(events)
     base = np.repeat(np.cumsum(spans) - spans - lowest, np.diff(first, append=len(events)))
@@ -262,7 +266,7 @@ def _places(events: Events, is_slice: Mask) -> tuple[Numbers, Numbers]:
 
 
 def _groups(events: Events) -> tuple[Numbers, Numbers, Numbers]:
-    """Where each group begins, its lowest number of order, and how many there are from that to its highest."""
+    """Return the first row of each group, its lowest order number, and the size of the range of order numbers."""
     first = np.flatnonzero(np.diff(events.group, prepend=events.group[:1] - 1))
     lowest = np.minimum.reduceat(events.start_order, first)
     highest = np.maximum(np.maximum.reduceat(events.start_order, first), np.maximum.reduceat(events.end_order, first))
@@ -270,8 +274,10 @@ def _groups(events: Events) -> tuple[Numbers, Numbers, Numbers]:
 
 
 def _process_track(process: TraceProcess) -> bytes:
-    """A track for the process, with what stands on the process's own thread. It is no process to Perfetto, whose UI
-    would show its pid behind its name, and order processes by rules of its own."""
+    """Return the descriptor of a track for the process, which also has the events of the process's own thread.
+
+    Perfetto does not see it as a process: its UI would append the pid to the name and order processes by its own rules.
+    """
     return _packet(
         _TRACK_DESCRIPTOR,
         field(_UUID, process.track)
@@ -283,25 +289,25 @@ def _process_track(process: TraceProcess) -> bytes:
     )
 
 
-def _nested_tracks(ids: Numbers, ranks: Numbers, nested: Nested, same_for_all: bytes) -> bytes:
-    """Tracks, whose uuids are their ids."""
+def _nested_tracks(ids: Numbers, ranks: Numbers, nested: Nested, common: bytes) -> bytes:
+    """Return the descriptors of tracks, whose UUIDs are their IDs."""
     track = [
         *varint_fields(_UUID, ids),
         *varint_fields(_PARENT, nested.within),
         *message_fields(_TRACK_NAME, _text(nested.labels)),
         *varint_fields(_RANK, ranks),
-        constant(same_for_all),
+        constant(common),
     ]
-    return one_behind_the_other(side_by_side(_packets(_TRACK_DESCRIPTOR, track), len(ids)))
+    return concatenate_rows(join_columns(_packets(_TRACK_DESCRIPTOR, track), len(ids)))
 
 
 def _first_counter_uuid(pid: int) -> int:
-    """What the uuid of a process's counter is more than its number: no other track of the trace has such a one."""
+    """Return the UUID of a process's first counter; no other track of the trace has UUIDs from there on."""
     return pid << _UUID_BITS
 
 
 def _counter_tracks(counters: Counters, within: int, first_number: int) -> bytes:
-    """Counters in the track of their process. No other of it has their numbers, from ``first_number`` on."""
+    """Return the descriptors of counters in their process's track, numbered uniquely from ``first_number``."""
     return b"".join(
         _packet(
             _TRACK_DESCRIPTOR,
@@ -329,9 +335,9 @@ def _text_part(part: str | Numbers | Picked) -> ByteColumn:
 
 
 def _slices_and_instants(events: Events, interned: _Interned) -> Iterator[bytes]:
-    """Their packets, in chunks. The strings that they need are in ``interned`` before the first is asked for."""
+    """Return the events' packets, in chunks; all strings they need are in ``interned`` before the first is taken."""
     writer = _EventWriter(
-        strings([_same_for_all(kind, interned) for kind in events.kinds]),
+        strings([_common_start(kind, interned) for kind in events.kinds]),
         [_arg_form(arg, interned) for arg in events.args],
         np.array([not kind.is_instant for kind in events.kinds], dtype=bool),
     )
@@ -345,19 +351,20 @@ def _counter_values(values: Numbers | Reals) -> list[ByteColumn]:
 
 
 def _samples(uuids: Numbers, at_ns: Numbers, values: Numbers | Reals) -> bytes:
-    """The packets of counters' samples, one for each row."""
+    """Return the packets of counters' samples, one for each row."""
     event = [*varint_fields(_TRACK, uuids), *_counter_values(values)]
-    return one_behind_the_other(side_by_side(_event_packets(at_ns, event, field(_TYPE, _EVENT_COUNTER)), len(uuids)))
+    return concatenate_rows(join_columns(_event_packets(at_ns, event, field(_TYPE, _EVENT_COUNTER)), len(uuids)))
 
 
 @dataclass(frozen=True, slots=True)
 class _ArgForm:
-    """How an argument is written: what stands before its value, and the value."""
+    """The encoding of an argument: the bytes before its value, and the value."""
 
     key: bytes
     value: Callable[[Any], ByteColumn]
 
     def columns(self, arg: Arg) -> list[ByteColumn]:
+        """Return the columns of the argument's field."""
         columns = message_fields(_ARG, [self.value(arg.values)], self.key)
         return columns if arg.shown is None else [column.only(arg.shown) for column in columns]
 
@@ -374,36 +381,36 @@ def _arg_form(arg: Arg, interned: _Interned) -> _ArgForm:
 
 @dataclass(frozen=True, slots=True)
 class _EventWriter:
-    """Writes events of these kinds: what the starts of each begin with, the same of each argument, which kinds last."""
+    """Writes events of some kinds: the common start of each, the encoding of each argument, and which kinds last."""
 
-    same_for_all: ByteColumn
+    common_start: ByteColumn
     arg_forms: list[_ArgForm]
     is_slice: Mask
 
     def packets(self, events: Events) -> bytes:
-        """A packet for each start and each end, in their order."""
+        """Return a packet for each start and each end, in order."""
         is_slice = self.is_slice[events.kind]
-        starts_at, ends_at = _places(events, is_slice)
+        starts_at, ends_at = _positions(events, is_slice)
         ends = _ends(events.tids[is_slice], events.end_ns[is_slice])
         return merged([(self._starts(events), starts_at), (ends, ends_at)])
 
     def _starts(self, events: Events) -> Rows:
         event = [
-            self.same_for_all.at(events.kind),
+            self.common_start.at(events.kind),
             varints(events.tids),
             *(column for form, arg in zip(self.arg_forms, events.args, strict=True) for column in form.columns(arg)),
             *(column for arrows in events.arrows for column in _arrows(arrows)),
         ]
-        return side_by_side(_event_packets(events.start_ns, event), len(events))
+        return join_columns(_event_packets(events.start_ns, event), len(events))
 
 
 def _ends(tids: Numbers, end_ns: Numbers) -> Rows:
     first = field(_TYPE, _SLICE_END) + varint_key(_TRACK)
-    return side_by_side(_event_packets(end_ns, [varints(tids)], first), len(tids))
+    return join_columns(_event_packets(end_ns, [varints(tids)], first), len(tids))
 
 
-def _same_for_all(kind: EventKind, interned: _Interned) -> bytes:
-    """What stands before the track of all starts of a kind, with the track's key."""
+def _common_start(kind: EventKind, interned: _Interned) -> bytes:
+    """Return the fields before the track in all starts of a kind, and the track's key."""
     return b"".join(
         (
             field(_TYPE, _INSTANT if kind.is_instant else _SLICE_BEGIN),
@@ -429,6 +436,9 @@ def _arg_value(value: str | int | float, interned: _Interned) -> bytes:
 
 
 def _arrows(arrows: Arrows) -> list[ByteColumn]:
-    """Perfetto draws an arrow from the earlier of two slices with one id to the later. It knows of a way to say which
-    of them is the end of it, but forgets an end that comes first."""
+    """Return the field for an arrow's ID in each row.
+
+    Perfetto draws an arrow from the earlier of two slices with the same ID to the later one. A field could say which
+    slice is the end, but Perfetto ignores an end that comes first.
+    """
     return [column.only(arrows.ids > 0) for column in (constant(fixed64_key(_FLOW)), fixed64(arrows.ids))]

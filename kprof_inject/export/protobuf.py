@@ -21,7 +21,7 @@ _LENGTHS_STEP = 64
 _WORD_BITS = 56
 _DECIMAL_DIGITS = 20
 
-# What moves the groups of 28, 14 and 7 bits of a word apart: which stay, which move, by how many bits.
+# Steps that move the groups of 28, 14 and 7 bits of a word apart: bits that stay, bits that move, and by how many.
 _SPREADS = [
     tuple(np.uint64(part) for part in spread)
     for spread in (
@@ -34,50 +34,50 @@ _SPREADS = [
 
 @dataclass(frozen=True, slots=True)
 class ByteColumn:
-    """A byte string for each row: the first ``lengths`` bytes of its item. A column of one row stands for all rows."""
+    """A byte string for each row: the first ``lengths`` bytes of its item. A single row applies to all rows."""
 
     items: NDArray[np.void]
     lengths: NDArray[np.int64]
 
     def only(self, rows: NDArray[np.bool_]) -> ByteColumn:
-        """The same with nothing in all other rows."""
+        """Return the column with empty strings in all other rows."""
         return ByteColumn(self.items, np.where(rows, self.lengths, 0))
 
     def at(self, rows: NDArray[np.int64]) -> ByteColumn:
-        """The strings of these rows."""
+        """Return the strings of these rows."""
         return ByteColumn(self.items.take(rows), self.lengths.take(rows))
 
 
 def strings(values: Sequence[bytes]) -> ByteColumn:
-    """One of these in each row."""
+    """Return a column of these strings."""
     width = max((len(value) for value in values), default=0) or 1
     items = np.frombuffer(b"".join(value.ljust(width, b"\0") for value in values), dtype=f"V{width}")
     return ByteColumn(items, np.array([len(value) for value in values], dtype=np.int64))
 
 
 def constant(value: bytes) -> ByteColumn:
-    """The same in every row."""
+    """Return a column with the same string in every row."""
     return strings([value])
 
 
 def decimals(values: NDArray[np.int64]) -> ByteColumn:
-    """Whole numbers as decimal text."""
+    """Return integers as decimal text."""
     text = values.astype(f"S{_DECIMAL_DIGITS}")
     return ByteColumn(text.view(f"V{_DECIMAL_DIGITS}"), np.char.str_len(text).astype(np.int64))
 
 
 def fixed64(values: NDArray[np.int64]) -> ByteColumn:
-    """Whole numbers in eight bytes, the lowest first."""
+    """Return integers as eight bytes, little-endian."""
     return _column(values.astype("<u8"), np.full(len(values), 8, dtype=np.int64))
 
 
 def doubles(values: NDArray[np.float64]) -> ByteColumn:
-    """Floating-point numbers in eight bytes."""
+    """Return floating-point numbers as eight bytes."""
     return fixed64(values.astype("<f8").view("<i8"))
 
 
 def varints(values: NDArray[np.int64]) -> ByteColumn:
-    """Whole numbers as varints of the fewest bytes, a negative one in ten as protobuf has its ``int64``."""
+    """Return integers as varints of the minimum length; a negative one takes ten bytes, as protobuf's ``int64``."""
     words = values.astype(np.uint64)
     bits = int(words.max(initial=0)).bit_length()
     lengths = np.ones(len(words), dtype=np.int64)
@@ -91,22 +91,22 @@ def varints(values: NDArray[np.int64]) -> ByteColumn:
 
 
 def _spread(words: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
-    """Seven bits in each byte. No word has more than ``bits``."""
-    for (stays, moves, by), needed in zip(_SPREADS, (28, 14, 7), strict=True):
+    """Return words with seven of their bits in each byte; no word has more than ``bits``."""
+    for (kept, moved, by), needed in zip(_SPREADS, (28, 14, 7), strict=True):
         if bits > needed:
-            words = words & stays | (words & moves) << by
+            words = words & kept | (words & moved) << by
     return words
 
 
 def _column(words: NDArray[Any], lengths: NDArray[np.int64]) -> ByteColumn:
-    """A column of items of one or more little-endian words each."""
+    """Return a column of items with one or more little-endian words each."""
     data = np.ascontiguousarray(words, dtype="<u8")
     width = 8 * (data.shape[1] if data.ndim > 1 else 1)
     return ByteColumn(data.reshape(-1).view(f"V{width}"), lengths)
 
 
 def _continues() -> NDArray[np.uint64]:
-    """By length: the top bits of all bytes of a varint but its last, in two words."""
+    """Return the continuation bits of a varint, in two words, for each length."""
     table = [[0x80 if byte < length - 1 else 0 for byte in range(16)] for length in range(11)]
     return np.array(table, dtype=np.uint8).view("<u8").astype(np.uint64)
 
@@ -115,7 +115,7 @@ _CONTINUES = _continues()
 
 
 def varint(value: int) -> bytes:
-    """One number; a negative one as protobuf has its ``int64``."""
+    """Return one integer as a varint; a negative one as protobuf's ``int64``."""
     value &= (1 << 64) - 1
     data = bytearray()
     while value > 0x7F:
@@ -126,7 +126,7 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, value: int | float | str | bytes) -> bytes:
-    """One field: a varint, a double, or a text, message or other string of bytes."""
+    """Return one field: a varint, a double, or a text, message or other string of bytes."""
     match value:
         case int():
             return varint_key(number) + varint(value)
@@ -139,20 +139,22 @@ def field(number: int, value: int | float | str | bytes) -> bytes:
 
 
 def varint_key(number: int) -> bytes:
+    """Return the key of a field with a varint."""
     return varint(number << 3 | _VARINT)
 
 
 def fixed64_key(number: int) -> bytes:
+    """Return the key of a field with eight bytes."""
     return varint(number << 3 | _FIXED64)
 
 
 def varint_fields(number: int, values: NDArray[np.int64]) -> list[ByteColumn]:
-    """A field with a varint in each row."""
+    """Return the columns of a field with a varint in each row."""
     return [constant(varint_key(number)), varints(values)]
 
 
 def message_fields(number: int, columns: Sequence[ByteColumn], first: bytes = b"") -> list[ByteColumn]:
-    """A field with a message, or a text, in each row: what is ``first`` in all, and then what the columns hold."""
+    """Return the columns of a field with a message, or a text: ``first`` in each row, then these columns."""
     lengths = np.zeros(1, dtype=np.int64)
     for column in columns:
         lengths = lengths + column.lengths
@@ -162,7 +164,7 @@ def message_fields(number: int, columns: Sequence[ByteColumn], first: bytes = b"
 
 @lru_cache
 def _message_heads(number: int, first: bytes, longest: int) -> ByteColumn:
-    """The key and length of a message and what is first in it, by the length of the rest."""
+    """Return the key, the length and the ``first`` bytes of a message, for each length of the rest."""
     key = varint(number << 3 | _BYTES)
     return strings([key + varint(len(first) + rest) + first for rest in range(longest + 1)])
 
@@ -176,27 +178,27 @@ class Rows:
     lengths: NDArray[np.int64]
 
 
-def side_by_side(columns: Sequence[ByteColumn], count: int) -> Rows:
-    """``count`` rows, each of which has the strings of all columns one behind the other."""
-    # An item is written whole, and what is behind its string is overwritten by the next: the last needs room for that.
+def join_columns(columns: Sequence[ByteColumn], count: int) -> Rows:
+    """Return ``count`` rows, each with the strings of all columns concatenated."""
+    # Whole items are written, and the next one overwrites the bytes after a string; the last item needs room for these.
     room = max(column.items.itemsize for column in columns)
     stride = sum(int(column.lengths.max(initial=0)) for column in columns) + room
     data = np.empty(count * stride, dtype=np.uint8)
-    begins = np.arange(count, dtype=np.int64) * stride
-    ends = begins.copy()
+    starts = np.arange(count, dtype=np.int64) * stride
+    ends = starts.copy()
     for column in columns:
         _at_any_byte(data, column.items.itemsize)[ends] = column.items
         ends += column.lengths
-    return Rows(data, stride, ends - begins)
+    return Rows(data, stride, ends - starts)
 
 
-def one_behind_the_other(rows: Rows) -> bytes:
-    """All rows in their order."""
+def concatenate_rows(rows: Rows) -> bytes:
+    """Return all rows in their order."""
     return merged([(rows, np.arange(len(rows.lengths)))])
 
 
 def merged(parts: Sequence[tuple[Rows, NDArray[np.int64]]]) -> bytes:
-    """Rows with the place that each has among those of all parts: 0, 1, 2..."""
+    """Merge rows by the position of each among those of all parts: 0, 1, 2..."""
     lengths = np.zeros(sum(len(places) for _, places in parts), dtype=np.int64)
     for rows, places in parts:
         lengths[places] = rows.lengths
@@ -207,15 +209,15 @@ def merged(parts: Sequence[tuple[Rows, NDArray[np.int64]]]) -> bytes:
     return data.tobytes()
 
 
-def _copy(rows: Rows, data: NDArray[np.uint8], begins: NDArray[np.int64]) -> None:
-    """Put each row where it begins: all of one length at once."""
+def _copy(rows: Rows, data: NDArray[np.uint8], starts: NDArray[np.int64]) -> None:
+    """Copy each row to its start, all rows of one length at once."""
     for length, which in _by_length(rows.lengths):
-        _at_any_byte(data, length)[begins[which]] = _at_any_byte(rows.data, length)[which * rows.stride]
+        _at_any_byte(data, length)[starts[which]] = _at_any_byte(rows.data, length)[which * rows.stride]
 
 
 def _by_length(lengths: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Each length but 0, with the rows that have it. Their number is small, as rows are alike."""
-    # numpy sorts 16 bits and fewer by counting.
+    """Yield each length, except 0, with the rows that have it; there are few, because rows are alike."""
+    # numpy sorts types of up to 16 bits by counting.
     order = np.argsort(lengths.astype(np.min_scalar_type(int(lengths.max(initial=0)))), kind="stable")
     found, first = np.unique(lengths[order], return_index=True)
     for length, which in zip(found.tolist(), np.split(order, first[1:]), strict=False):
@@ -224,5 +226,5 @@ def _by_length(lengths: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int
 
 
 def _at_any_byte(data: NDArray[np.uint8], width: int) -> NDArray[Any]:
-    """All runs of ``width`` bytes, by the byte where they begin."""
+    """Return a view of all runs of ``width`` bytes, indexed by their first byte."""
     return np.ndarray((max(len(data) - width + 1, 0),), dtype=f"V{width}", buffer=data, strides=(1,))

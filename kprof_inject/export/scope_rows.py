@@ -1,7 +1,7 @@
-"""Tables of scopes, whatever their format: a row for each scope that ran, of all launches.
+"""Tables of scopes, for all formats: a row for each scope that ran, of all launches.
 
-First stand the columns that describe the scope and its launch, then those of ``SCOPE_COLUMNS``, then what was in flight
-by it, then a column for each tag that a launch has. Times are not rebased: they are on the globaltimer of the launch's
+The first columns describe the scope and its launch; those of ``SCOPE_COLUMNS`` follow, then those of its asynchronous
+work, then a column for each tag of the launches. Times are not rebased: they are on the globaltimer of the launch's
 device.
 """
 
@@ -20,10 +20,10 @@ from kprof_inject.timeline.tag_entries import tag_column, tag_columns
 from kprof_inject.timeline.timeline import Timeline
 
 TEXT_DESCRIPTIONS = ("kernel", "variant", "host", "name", "kind", "partition", "source", "called_from")
-"""Of the launch, and from ``name`` on of the scope."""
+"""Texts about the launch and, from ``name`` on, about the scope."""
 
 NUMBER_DESCRIPTIONS = ("pid", "rank", "device")
-"""Of the launch; ``rank`` is -1 where there is none."""
+"""Numbers about the launch; ``rank`` is -1 if it has none."""
 
 COLUMN_TYPES: dict[str, np.dtype[np.signedinteger]] = {
     **dict.fromkeys(TEXT_DESCRIPTIONS, np.dtype(np.int32)),
@@ -31,10 +31,10 @@ COLUMN_TYPES: dict[str, np.dtype[np.signedinteger]] = {
     **{name: SCOPE_COLUMNS[name] for name in SCOPE_COLUMNS.names or ()},
     **dict.fromkeys(IN_FLIGHT, np.dtype(np.int64)),
 }
-"""The columns that all tables have, in their order. A text has the type of its place in ``ScopeRows.texts``."""
+"""The columns of all tables, in order. A text is stored as its index in ``ScopeRows.texts``, with this type."""
 
 TAG_TYPE = np.dtype(np.int64)
-"""Of a tag's column, which is empty where it is ``NO_TAG``."""
+"""The type of a tag's column, which is empty for ``NO_TAG``."""
 
 
 _NO_RANK = -1
@@ -42,24 +42,24 @@ _NO_RANK = -1
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What is the same in all rows of one scope of a launch's table, as ``*_DESCRIPTIONS`` name it."""
+    """The values that are the same in all rows of a scope in a launch's table, in the order of ``*_DESCRIPTIONS``."""
 
     texts: tuple[str, ...]
     numbers: tuple[int, ...]
 
 
 def describe(timeline: Timeline) -> list[Description]:
-    """The description of each scope of the launch's table. All texts can be encoded."""
+    """Return the description of each scope of the launch's table; all texts can be encoded in UTF-8."""
     launch, place = timeline.launch, timeline.launch.place
     partitions = partition_names(timeline.table)
-    of_launch = (launch.kernel.name, launch.kernel.variant, place.host)
+    launch_texts = (launch.kernel.name, launch.kernel.variant, place.host)
     numbers = (place.pid, _NO_RANK if place.rank is None else place.rank, place.device)
     return [
         Description(
             tuple(
                 text.encode(errors="replace").decode()
                 for text in (
-                    *of_launch,
+                    *launch_texts,
                     scope.name,
                     scope.kind,
                     partitions.get(index, ""),
@@ -75,8 +75,10 @@ def describe(timeline: Timeline) -> list[Description]:
 
 @dataclass(frozen=True, slots=True)
 class ScopeRows:
-    """All rows. ``texts`` has for each column of texts those that it can have, ``tags`` for each tag's
-    column its name."""
+    """The rows of all launches.
+
+    ``texts`` has the possible values of each column of texts, ``tags`` the tag's name for each column of tags.
+    """
 
     timelines: Sequence[Timeline]
     texts: dict[str, tuple[str, ...]]
@@ -84,39 +86,44 @@ class ScopeRows:
 
     @property
     def types(self) -> dict[str, np.dtype[np.signedinteger]]:
-        """All columns in their order."""
+        """The types of the columns, in order."""
         return COLUMN_TYPES | dict.fromkeys(self.tags, TAG_TYPE)
 
     def parts(self) -> Iterator[dict[str, NDArray[np.signedinteger]]]:
-        """All columns, in parts of at least one row; a text stands there as its place in ``texts``."""
-        places = {name: {text: place for place, text in enumerate(texts)} for name, texts in self.texts.items()}
+        """Yield the columns in parts of at least one row; a text is given as its index in ``texts``."""
+        indices = {name: {text: index for index, text in enumerate(texts)} for name, texts in self.texts.items()}
         for timeline in self.timelines:
             descriptions = describe(timeline)
-            of_scope = {
-                name: np.array([places[name][each.texts[at]] for each in descriptions], dtype=COLUMN_TYPES[name])
-                for at, name in enumerate(TEXT_DESCRIPTIONS)
+            by_scope = {
+                name: np.array(
+                    [indices[name][description.texts[column]] for description in descriptions], dtype=COLUMN_TYPES[name]
+                )
+                for column, name in enumerate(TEXT_DESCRIPTIONS)
             } | {
-                name: np.array([each.numbers[at] for each in descriptions], dtype=COLUMN_TYPES[name])
-                for at, name in enumerate(NUMBER_DESCRIPTIONS)
+                name: np.array([description.numbers[column] for description in descriptions], dtype=COLUMN_TYPES[name])
+                for column, name in enumerate(NUMBER_DESCRIPTIONS)
             }
             flights = FlightColumns.of(timeline)
             for block in timeline.blocks():
                 if len(block):
                     in_flight = flights.of_block(block)
                     yield {
-                        name: of_scope[name][block["scope"]] if name in of_scope else _column(name, in_flight, block)
+                        name: by_scope[name][block["scope"]] if name in by_scope else _column(name, in_flight, block)
                         for name in COLUMN_TYPES
                     } | {column: tag_column(block, timeline.table, name) for column, name in self.tags.items()}
 
 
 def scope_rows(timelines: Sequence[Timeline]) -> ScopeRows:
+    """Return the rows of these launches."""
     found: dict[str, dict[str, None]] = {name: {} for name in TEXT_DESCRIPTIONS}
     for timeline in timelines:
         for description in describe(timeline):
             for name, text in zip(TEXT_DESCRIPTIONS, description.texts, strict=True):
                 found[name][text] = None
     return ScopeRows(
-        timelines, {name: tuple(texts) for name, texts in found.items()}, tag_columns(one.table for one in timelines)
+        timelines,
+        {name: tuple(texts) for name, texts in found.items()},
+        tag_columns(timeline.table for timeline in timelines),
     )
 
 

@@ -1,7 +1,7 @@
 """Rows of text from columns: many lines of one form, without a loop over them.
 
-A chunk of rows is one array of bytes. A field has the same place in all rows, as wide as its longest text; what a row
-does not need of it is 0, and is taken out at the end.
+A chunk of rows is one array of bytes. A field has the same place in all rows, as wide as its longest text; unused bytes
+are 0, and are removed at the end.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from kprof_inject.errors import printable
 
-# The array of so many rows stays in the processor's cache from the first field to the last.
+# Arrays of this size stay in the processor's cache from the first field to the last.
 _CHUNK_ROWS = 1 << 11
 
 _Bytes = NDArray[np.uint8]
 
-# Whole numbers are written four digits at a time, from tables.
+# Integers are written four digits at a time, from tables.
 _DIGITS = 4
 _GROUP = 10**_DIGITS
-# Where the table has the ways to write four digits: all of them; a number's first ones, without leading zeros; and the
-# same of a number that has no more, where 0 is a zero.
+# Offsets in the table of four digits: all digits; a number's first digits, without leading zeros; and a number's only
+# digits, where 0 is written as a zero.
 _FIRST, _ONLY = _GROUP, 2 * _GROUP
 
 
@@ -43,55 +43,60 @@ _THOUSANDTHS = np.frombuffer("".join(f".{value:03}" for value in range(1000)).en
 
 
 def number_width(values: NDArray[np.int64]) -> int:
-    """How many bytes ``write_numbers`` needs for any of these."""
+    """Return the number of bytes that ``write_numbers`` needs for any of these."""
     smallest, largest = int(values.min(initial=0)), int(values.max(initial=0))
     groups = -(-len(str(max(largest, -smallest))) // _DIGITS)
     return groups * _DIGITS + (smallest < 0)
 
 
 def write_numbers(rows: NDArray[np.uint8], at: int, width: int, values: NDArray[np.int64]) -> None:
-    """Write each number into its row of bytes, from column ``at``; of the ``width``, what it does not need becomes 0.
-    There is a row, and the array is contiguous."""
+    """Write each number into its row of bytes, from column ``at``; unused bytes of the ``width`` become 0.
+
+    There is at least one row, and the array is contiguous.
+    """
     if width % _DIGITS:
         rows[:, at] = np.where(values < 0, ord("-"), 0)
         values = np.abs(values)
         at += 1
-    way = _ONLY
+    digits_offset = _ONLY
     for column in range(at + width - width % _DIGITS - _DIGITS, at, -_DIGITS):
         more = values // _GROUP
         group = values - more * _GROUP
-        group += (more == 0) * way
+        group += (more == 0) * digits_offset
         _four_bytes(rows, column)[:] = _GROUPS[group]
-        values, way = more, _FIRST
-    # No more digits stand before these.
-    _four_bytes(rows, at)[:] = _GROUPS[values + way]
+        values, digits_offset = more, _FIRST
+    # These are the first digits.
+    _four_bytes(rows, at)[:] = _GROUPS[values + digits_offset]
 
 
 def thousandths_width(values: NDArray[np.int64]) -> int:
-    """How many bytes ``write_thousandths`` needs for any of these."""
+    """Return the number of bytes that ``write_thousandths`` needs for any of these."""
     return number_width(values // 1000) + _DIGITS
 
 
 def write_thousandths(rows: NDArray[np.uint8], at: int, width: int, values: NDArray[np.int64]) -> None:
-    """As ``write_numbers``, a thousandth of each, with exactly three decimals. No value is negative."""
+    """Write a thousandth of each number, as ``write_numbers`` does, with exactly three decimals; none is negative."""
     whole = values // 1000
     write_numbers(rows, at, width - _DIGITS, whole)
     _four_bytes(rows, at + width - _DIGITS)[:] = _THOUSANDTHS[values - whole * 1000]
 
 
 def _four_bytes(rows: NDArray[np.uint8], column: int) -> NDArray[np.uint32]:
-    """The four bytes from a column on, of each row as one."""
+    """Return a view of four bytes of each row, from a column on, as one number."""
     return np.ndarray(len(rows), np.uint32, rows, column, rows.strides[:1])
 
 
 def json_text(value: Any) -> bytes:
-    """A value as JSON that Perfetto's own tokenizer reads back. It decodes escapes only in strings that hold a quote,
-    and a string that ends in a backslash fails the whole load: so no escape but the quote's is left in."""
+    """Return a value as JSON that Perfetto's tokenizer reads back.
+
+    It only decodes escapes in strings with a quote, and a string that ends in a backslash fails the whole load. So
+    quotes are the only characters that are escaped.
+    """
     return json.dumps(_readable(value), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def json_inside(text: str) -> bytes:
-    """A text as it stands between the quotes of a JSON string."""
+    """Return a text as it is written between the quotes of a JSON string."""
     return json_text(text)[1:-1]
 
 
@@ -108,7 +113,7 @@ def _readable(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How numbers are written: how many bytes a column of them takes, and what fills these bytes in each row."""
+    """A way to write numbers: the bytes that a column of them needs, and a function that fills them in each row."""
 
     width: Callable[[NDArray[np.int64]], int]
     write: Callable[[_Bytes, int, int, NDArray[np.int64]], None]
@@ -121,28 +126,32 @@ THOUSANDTHS = Form(thousandths_width, write_thousandths)
 
 @dataclass(frozen=True, slots=True)
 class TextField:
-    """A text that is the same in all rows of a kind: ``texts[kind]``, without zero bytes; only in rows that are
-    ``shown`` (None: in all)."""
+    """A text that depends on the row's kind: ``texts[kind]``, without zero bytes.
+
+    It is written in rows that are ``shown`` (None: in all).
+    """
 
     texts: Sequence[bytes]
     shown: NDArray[np.bool_] | None = None
 
     def width(self) -> int:
+        """Return the bytes that the field needs in each row."""
         return max(map(len, self.texts), default=0)
 
     def form(self, width: int) -> _Bytes:
+        """Return the initial bytes of the field, for each kind of row."""
         padded = b"".join(text.ljust(width, b"\0") for text in self.texts)
         return np.frombuffer(padded, np.uint8).reshape(len(self.texts), width)
 
     def write(self, rows: _Bytes, at: int, width: int, part: slice) -> None:
-        """Take it out where it is not shown; else it is in the form."""
+        """Remove the text, which the form contains, from rows where it is not shown."""
         if self.shown is not None:
             rows[~self.shown[part], at : at + width] = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NumberField:
-    """A number in each row, behind a ``label``; both only in rows that are ``shown`` (None: in all)."""
+    """A number in each row, after a ``label``; both only in rows that are ``shown`` (None: in all)."""
 
     label: bytes
     values: NDArray[np.int64]
@@ -150,13 +159,15 @@ class NumberField:
     shown: NDArray[np.bool_] | None = None
 
     def width(self) -> int:
+        """Return the bytes that the field needs in each row."""
         return len(self.label) + self.number.width(self.values)
 
     def form(self, width: int) -> _Bytes:
+        """Return the initial bytes of the field, for all rows."""
         return np.frombuffer(self.label.ljust(width, b"\0"), np.uint8).reshape(1, width)
 
     def write(self, rows: _Bytes, at: int, width: int, part: slice) -> None:
-        """Write this part of the column into the columns from ``at`` on, where the form already is."""
+        """Write a part of the column's rows from byte ``at`` on, where the form already is."""
         label = len(self.label)
         self.number.write(rows, at + label, width - label, self.values[part])
         if self.shown is not None:
@@ -165,8 +176,10 @@ class NumberField:
 
 @dataclass(frozen=True, slots=True)
 class PickedField:
-    """One of the ``texts`` in each row, that of its ``index``, behind a ``label``; both only in rows that are ``shown``
-    (None: in all). No text has zero bytes."""
+    """One of several texts in each row, by ``index``, after a ``label``; both only in rows that are ``shown``.
+
+    ``shown`` None means all rows. No text has zero bytes.
+    """
 
     label: bytes
     texts: Sequence[bytes]
@@ -174,13 +187,15 @@ class PickedField:
     shown: NDArray[np.bool_] | None = None
 
     def width(self) -> int:
+        """Return the bytes that the field needs in each row."""
         return len(self.label) + max(map(len, self.texts), default=0)
 
     def form(self, width: int) -> _Bytes:
+        """Return the initial bytes of the field, for all rows."""
         return np.frombuffer(self.label.ljust(width, b"\0"), np.uint8).reshape(1, width)
 
     def write(self, rows: _Bytes, at: int, width: int, part: slice) -> None:
-        """As a ``NumberField`` does."""
+        """Write a part of the column's rows from byte ``at`` on, where the form already is."""
         label = len(self.label)
         texts = b"".join(self.texts[number].ljust(width - label, b"\0") for number in self.index[part].tolist())
         rows[:, at + label : at + width] = np.frombuffer(texts, np.uint8).reshape(len(rows), width - label)
@@ -192,8 +207,10 @@ Field = TextField | NumberField | PickedField
 
 
 def text_rows(fields: Sequence[Field], kind: NDArray[np.int64]) -> Iterator[bytes]:
-    """These fields one after the other, in as many rows as ``kind`` has, in chunks. ``kind`` is the kind of each row; a
-    ``TextField`` has a text for each kind, or one for all."""
+    """Yield rows with these fields in sequence, in chunks; ``kind`` has the kind of each row.
+
+    A ``TextField`` has a text for each kind, or one for all.
+    """
     ends = np.cumsum([field.width() for field in fields]).tolist()
     places = list(zip(fields, pairwise([0, *ends]), strict=True))
     texts = [field.form(end - at) for field, (at, end) in places]

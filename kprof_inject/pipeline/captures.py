@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.experiments import ExperimentRecord
-from kprof_inject.capture.foreign_buffer import NOTHING_SAID, BufferDescription, is_saved_array, read_saved_buffer
+from kprof_inject.capture.foreign_buffer import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
 from kprof_inject.capture.model import Capture, Launch
 from kprof_inject.capture.proton_buffer import read_proton_buffer, read_scope_names
 from kprof_inject.capture.proton_header import is_proton_buffer
@@ -32,7 +32,7 @@ from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import headers_duration_ns, launch_duration_ns
 from kprof_inject.workspace import Workspace, read_experiments
-from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_meant, is_module, is_workspace, where_to_look
+from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, may_be_workspace, where_to_look
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ _MANY_LAUNCHES = 64
 
 # Forks save less than they take where there is less to do than with such a buffer. A launch takes as long as so many
 # bytes, however small it is.
-_LEAST_BYTES = 8 << 20
+_MIN_BYTES = 8 << 20
 _LAUNCH_BYTES = 1 << 19
 
 # Limits of what is decoded together: more would hardly be faster, and takes memory.
@@ -61,24 +61,25 @@ _SCOPE_BYTES = 240
 def open_capture(
     place: Path,
     names_path: Path | None = None,
-    said: BufferDescription = NOTHING_SAID,
+    said: BufferDescription = NO_DESCRIPTION,
     *,
     redact: bool = False,
 ) -> Capture:
     """A capture's folder; a workspace: then its last capture; a file with Proton's ``host_buffer``, for which
     ``names_path`` may have the names of its scopes; or another profiler's buffer that NumPy saved, of which something
-    may be ``said``. ``redact`` makes it fit for others to see. Raises ``KprofError`` for anything else."""
+    may be ``said``. ``redact`` makes it fit for others to see. Raises ``KprofError`` for anything else.
+    """
     capture = _opened(place, names_path, said)
     return redacted(capture) if redact else capture
 
 
 def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Capture:
-    if not (place.exists() or is_meant(place)):
+    if not (place.exists() or may_be_workspace(place)):
         raise KprofError(f"{place} does not exist", hint=where_to_look(place, _is_read))
     if is_saved_array(place):
         _refuse(names_path, place, "--scope-names is for a file with Proton's host_buffer", "use --names")
         return read_saved_buffer(place, said)
-    if said != NOTHING_SAID:
+    if said != NO_DESCRIPTION:
         _refuse(
             place,
             place,
@@ -93,7 +94,7 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
             hint="compare it with another .ttgir file: kprof-inject diff A.ttgir B.ttgir; what can be timed in it: "
             f"kprof-inject list {quote(str(place))}",
         )
-    if not is_meant(place):
+    if not may_be_workspace(place):
         raise KprofError(f"{place} is not a Proton buffer", hint=_instead_of(place))
     _refuse(
         names_path,
@@ -112,7 +113,8 @@ def _is_read(place: Path) -> bool:
 
 def numbered_capture(place: Path) -> Path:
     """A capture of the default workspace that was named by its number alone; any other place as it is. Raises
-    ``KprofError`` if there is no such capture."""
+    ``KprofError`` if there is no such capture.
+    """
     if not (str(place).isascii() and str(place).isdecimal()) or place.exists():
         return place
     if not is_workspace(DEFAULT_WORKSPACE):
@@ -141,7 +143,8 @@ def _refuse(given: object, place: Path, what: str, hint: str) -> None:
 
 def passed_over(place: Path, capture: Capture) -> Path | None:
     """The last capture of a workspace that was made to be read, where its last one, ``capture``, was not. None if there
-    is none, or ``place`` is no workspace."""
+    is none, or ``place`` is no workspace.
+    """
     if not capture.made_by or not is_workspace(place):
         return None
     for folder in reversed(Workspace.open(place).capture_folders()):
@@ -175,7 +178,8 @@ class ReadLaunch:
 
 def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[Timeline]:
     """Decode every launch that is chosen. One whose buffer is damaged is told of and passed over. Raises ``KprofError``
-    if none is left."""
+    if none is left.
+    """
     launches = choice.wanted(capture.launches)
     timelines = _sound(decode_launches(launches, run_to_decode(launches)), capture, launches, say)
     choice.require_ctas([timeline.ctas for timeline in timelines])
@@ -187,7 +191,8 @@ def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice 
 
 def read_launches(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[ReadLaunch]:
     """Check the buffers of all launches that are chosen, to decode few of them. Says and raises what ``decode_capture``
-    does."""
+    does.
+    """
     launches = choice.wanted(capture.launches)
     kernels = {launch.kernel.folder for launch in launches}
     # Which CTAs there are of an SM, only decoding tells.
@@ -256,7 +261,8 @@ def _damaged_texts(launches: Sequence[Launch]) -> Iterator[str]:
 
 def decode_launches(launches: Sequence[Launch], run: JobRunner = in_turn) -> Iterator[Timeline | KprofError]:
     """The timeline of each launch, or what is wrong with its buffer. Launches that are decoded together are a job of
-    ``run``."""
+    ``run``.
+    """
     decoded = run([partial(timelines_of, together) for together in _together(launches)])
     for launch, found in zip(launches, decoded, strict=True):
         yield found.with_launch(launch) if isinstance(found, Timeline) else found
@@ -292,7 +298,7 @@ def run_to_write(timelines: Sequence[Timeline]) -> JobRunner:
 def _run(launches: Sequence[Launch], given_bytes: int, read_bytes: int) -> JobRunner:
     """``given_bytes`` is what a job gives at most, ``read_bytes`` what it has of buffers."""
     buffers = [launch.buffer_bytes for launch in launches]
-    if sum(buffers) + len(launches) * _LAUNCH_BYTES < _LEAST_BYTES:
+    if sum(buffers) + len(launches) * _LAUNCH_BYTES < _MIN_BYTES:
         return in_turn
     room = 3 * sum(buffers) + _ALLOWED_BYTES - _OWN_BYTES - given_bytes
     return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + read_bytes + given_bytes))))

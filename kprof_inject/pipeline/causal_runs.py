@@ -1,31 +1,227 @@
-"""The step that runs the program with delays, and what came of it, read again."""
+"""The steps of ``causal``: plan delays, compile the builds with them, run the program, and read what came of it.
+
+They say where to delay and for how long.
+"""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from math import prod
 from pathlib import Path
 
+from kprof_inject.analysis.causal.cta_chains import executions
+from kprof_inject.analysis.causal.delay_schedule import delays_for, whole_share
 from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
-from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated, evaluated_kernel
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.capture.experiments import ExperimentRecord
-from kprof_inject.capture.model import Capture
-from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE
+from kprof_inject.capture.experiments import DelayedBuildRecord, DelaysRecord, ExperimentRecord
+from kprof_inject.capture.model import Capture, Launch
+from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE, ScopeTableRecord, Target
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text, write_json, write_text
-from kprof_inject.pipeline.delay_builds import CausalChoice, recorded_launch
+from kprof_inject.pipeline.insertion import Insertion, KernelInsertion, views_in
 from kprof_inject.pipeline.programs import Say, nothing_happened, say_what_went_wrong
+from kprof_inject.quantities import counted
+from kprof_inject.rewrite import inserted
+from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
+from kprof_inject.runtime.launch.launch_choice import LaunchFilter, ReplayChoice
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import ProgramInput, run_program
 from kprof_inject.runtime.session import Session
+from kprof_inject.select.delays import SPIN_ROUNDS, Delay, spin_kernel
+from kprof_inject.select.module_view import ModuleView
+from kprof_inject.select.selectors import Selector, parse_selectors
+from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import Workspace, read_experiments
+
+MAX_PLACES = 64
+"""Each takes several builds, and its share of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CausalChoice:
+    """What an experiment does: with which launch of each kernel whose name matches, for how many seconds at most, and
+    which warps of a CTA are delayed (none means all). ``partition`` is a glob: only places of such partitions.
+    """
+
+    launches: LaunchFilter
+    replays: ReplayChoice
+    kernel: str = "*"
+    seconds: float = 20.0
+    warps: tuple[int, ...] = ()
+    partition: str = "*"
+
+
+def default_selectors(workspace: Workspace) -> list[Selector]:
+    """Where to delay if nobody says: the parts of kernels, and what their sources mark."""
+    views = [view for view in views_in(workspace) if isinstance(view, ModuleView)]
+    return parse_selectors(["parts", *(["marker"] if any(view.markers for view in views) else [])])
+
+
+def with_structure(selectors: Sequence[Selector]) -> list[Selector]:
+    """What is recorded: the places, and what a report needs to say what limits a kernel."""
+    more = [one for one in parse_selectors(["func", "loop"]) if one.text not in {mine.text for mine in selectors}]
+    return [*selectors, *more]
+
+
+def prepare(
+    workspace: Workspace,
+    kernels: Sequence[KernelInsertion],
+    selectors: Sequence[Selector],
+    capture: Capture | None,
+    choice: CausalChoice,
+    say: Say,
+) -> None:
+    """Plan delays for each kernel that has places which ``selectors`` find, and compile what is not compiled yet.
+    ``capture`` is one of these kernels: how often a place is executed tells how long a delay must be. Raises
+    ``KprofError`` if there is nothing to delay.
+    """
+    texts = frozenset(selector.text for selector in selectors)
+    workspace.clear_delays()
+    planned = 0
+    launched = _launched(capture)
+    for done in kernels:
+        name, variant = done.kernel.name, done.kernel.variant
+        if done.insertion is None or not fnmatchcase(name, choice.kernel):
+            continue
+        if name in launched and not any(one.startswith(variant) for one in launched[name]):
+            continue  # an autotuner has tried it, and chosen another
+        try:
+            planned += _prepare_kernel(workspace, done, texts, capture, choice, say)
+        except KprofError as error:
+            say(f"{done.kernel.name} is not delayed: {error.what}" + (f"; {error.hint}" if error.hint else ""))
+    if not planned:
+        raise KprofError("there is nothing to delay", hint="select places: --at parts, --at loop, --at 'op(tt.load)'")
+
+
+def _launched(capture: Capture | None) -> dict[str, set[str]]:
+    """The variants of each kernel that the program launches by itself."""
+    found: dict[str, set[str]] = {}
+    for launch in capture.launches if capture else ():
+        found.setdefault(launch.kernel.name, set()).add(launch.kernel.variant)
+    return found
+
+
+def _prepare_kernel(
+    workspace: Workspace,
+    done: KernelInsertion,
+    selectors: frozenset[str],
+    capture: Capture | None,
+    choice: CausalChoice,
+    say: Say,
+) -> int:
+    """Returns how many places there are."""
+    kernel, insertion = done.kernel, done.insertion
+    table = workspace.scope_table(kernel.variant)
+    if insertion is None or table is None or kernel.info.target is None:
+        return 0
+    places = [
+        index
+        for index, scope in enumerate(table.scopes)
+        if scope.selector in selectors and _is_in_partition(table, index, choice.partition)
+    ]
+    if not places:
+        return 0
+    if len(places) > MAX_PLACES:
+        raise KprofError(f"{len(places)} places are too many", hint=f"select at most {MAX_PLACES}")
+    delays = _planned_delays(workspace, kernel.variant, ScopeTable.of(table), capture)
+    wanted = [(index, cycles, share) for index in places for cycles, share in delays[index]]
+    plain = Build(insertion.module.text, kernel.info)
+    target = kernel.info.target
+    builds = [
+        Build(_delayed(insertion, index, cycles, target, choice.warps), kernel.info) for index, cycles, _ in wanted
+    ]
+    say(f"{kernel.name}: {counted(len(places), 'place')}, {counted(len(builds) + 1, 'build')} to compile")
+    failure, *failures = compiled([plain, *builds], workspace.delayed_builds_folder)
+    if failure is not None:
+        raise failure
+    spins = sorted({cycles for _, cycles, _ in wanted})
+    workspace.write_delays(
+        kernel.variant,
+        DelaysRecord(
+            scopes=table,
+            builds=tuple(
+                DelayedBuildRecord(
+                    scope=index,
+                    delay_cycles=cycles,
+                    whole_share=share,
+                    binary=None if error else build.name,
+                    refusal=f"it does not compile: {error.what}" if error else "",
+                )
+                for (index, cycles, share), build, error in zip(wanted, builds, failures, strict=True)
+            ),
+            plain=plain.name,
+            spin_kernel=spin_kernel(target, spins),
+            spin_cycles=tuple(spins),
+            spin_rounds=SPIN_ROUNDS,
+            warps=choice.warps,
+        ),
+    )
+    return len(places)
+
+
+def _delayed(insertion: Insertion, index: int, cycles: int, target: Target, warps: tuple[int, ...]) -> str:
+    site = insertion.plan.scopes[index].site
+    return inserted(insertion.module, [Delay(site.start, cycles, 0, target, warps)])
+
+
+def _is_in_partition(table: ScopeTableRecord, index: int, glob: str) -> bool:
+    number = table.scopes[index].partition
+    if glob == "*" or not table.partitions:
+        return True
+    return number is not None and fnmatchcase(table.partitions[number].name, glob)
+
+
+def _planned_delays(
+    workspace: Workspace, variant: str, table: ScopeTable, capture: Capture | None
+) -> list[list[tuple[int, float]]]:
+    """For each scope, its delays and which part the kernel takes longer if nothing of one is hidden."""
+    timeline = recorded_launch(capture, variant)
+    cycles: float | None = None
+    counts = None
+    if timeline is not None:
+        launch = timeline.launch
+        times = workspace.clean_run(variant).times_ns
+        ns = statistics.median(times) if times else float(timeline.last_ns - timeline.first_ns)
+        cycles = ns * 1e-9 * timeline.clock.clock_hz
+        slots = (launch.kernel.sm_count or 0) * (launch.kernel.clean.ctas_per_sm or 0)
+        counts = executions(table, _ran(launch), prod(launch.grid), slots, timeline)
+    found = []
+    for index in range(len(table.scopes)):
+        by_cta, by_chain = (counts.by_cta[index], counts.by_chain[index]) if counts else (None, None)
+        found.append([(delay, whole_share(delay, cycles, by_chain)) for delay in delays_for(cycles, by_cta, by_chain)])
+    return found
+
+
+def _ran(launch: Launch) -> ExecutedKernel | None:
+    try:
+        return evaluated_kernel(launch)
+    except KprofError:
+        return None
+
+
+def recorded_launch(capture: Capture | None, variant: str, grid: tuple[int, int, int] | None = None) -> Timeline | None:
+    """A recorded launch of this variant, with this grid if one is named; None if there is none that can be read."""
+    for launch in reversed(capture.launches if capture else ()):
+        # One with a smaller buffer has a name behind the variant's.
+        if launch.kernel.variant.startswith(variant) and grid in (None, launch.grid):
+            try:
+                return decode_launch(launch)
+            except KprofError:
+                continue
+    return None
 
 
 def experiment(
     workspace: Workspace, choice: CausalChoice, program: Sequence[str], program_input: ProgramInput, say: Say
 ) -> tuple[Path, int]:
     """Run the program with its kernels delayed. Returns the folder of what was found out, and the program's exit code.
-    Raises ``KprofError`` if nothing was."""
+    Raises ``KprofError`` if nothing was.
+    """
     folder = workspace.new_experiment_folder()
     reports_folder = workspace.new_reports_folder("causal")
     session = Session(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.ring_sizes import MOST_LAUNCH_BYTES
+from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.quantities import listed, size_text
@@ -27,7 +27,7 @@ from kprof_inject.workspace_paths import is_workspace
 
 Say = Callable[[str], None]
 
-_MOST_KERNELS = 3
+_MAX_KERNELS = 3
 
 # Where the package lies: another interpreter need not have it installed.
 _PACKAGE_ROOT = Path(__file__).parents[2]
@@ -45,7 +45,8 @@ class SideFailed(Exception):
 class ComparedSide:
     """One setting. ``name`` is how it is called in what is said, and the name of its workspace; ``triton`` a folder
     that has the package, as ``pip install --target`` makes it; ``environment`` and ``arguments`` go on top of the
-    program's own."""
+    program's own.
+    """
 
     name: str
     workspace: Path
@@ -91,7 +92,8 @@ def require_usable(sides: Sequence[ComparedSide]) -> None:
 @dataclass(frozen=True, slots=True)
 class ComparedRounds:
     """How often to capture each side, and what: ``selectors`` as ``insert`` takes them, ``kernel`` a glob, ``launches``
-    and ``buffer``, its options for the size of the buffer, as ``run`` takes them."""
+    and ``buffer``, its options for the size of the buffer, as ``run`` takes them.
+    """
 
     count: int
     selectors: Sequence[str]
@@ -121,7 +123,8 @@ class ComparedRounds:
 def profile_in_turn(sides: Sequence[ComparedSide], rounds: ComparedRounds, say: Say) -> list[list[Timeline]]:
     """Capture each side so often, one after the other, so that what the clock does falls on all of them. Where records
     of the first round were lost, it is recorded once more, and all sides have room for all records from then on.
-    Returns the launches of each. Raises ``SideFailed`` if a side's program fails."""
+    Returns the launches of each. Raises ``SideFailed`` if a side's program fails.
+    """
     captures: list[list[Path]] = [[] for _ in sides]
     for number in range(rounds.count):
         for side, captured in zip(sides, captures, strict=True):
@@ -142,12 +145,13 @@ def profile_in_turn(sides: Sequence[ComparedSide], rounds: ComparedRounds, say: 
 
 def _larger_buffer(captures: Sequence[Path], say: Say) -> tuple[str, ...]:
     """Options of ``run`` with which none of these had lost a record; none if none was lost, or if that takes too much
-    memory."""
+    memory.
+    """
     fit = fitted_buffer([launch for folder in captures for launch in read_capture(folder).launches], Mode())
     if fit is None:
         return ()
-    kernels = listed(list(dict.fromkeys(need.kernel.name for need in fit.losses)), _MOST_KERNELS)
-    if fit.launch_bytes > MOST_LAUNCH_BYTES:
+    kernels = listed(list(dict.fromkeys(need.kernel.name for need in fit.losses)), _MAX_KERNELS)
+    if fit.launch_bytes > MAX_LAUNCH_BYTES:
         say(f"{kernels} lost records; keeping all would take {size_text(fit.launch_bytes)} for one launch")
         return ()
     options = ("--buffer", fit.mode.buffer, "--buffer-bytes", str(fit.mode.buffer_bytes))
@@ -166,7 +170,8 @@ def _run(side: ComparedSide, words: Sequence[str]) -> None:
 
 def first_slower(count: int, is_slower: Callable[[int], bool]) -> int | None:
     """Of sides 0 to ``count`` - 1 the first that is slower than side 0, by halving: as if all behind it were, too. None
-    if the last one is not."""
+    if the last one is not.
+    """
     if count < 2 or not is_slower(count - 1):
         return None
     low, high = 0, count - 1

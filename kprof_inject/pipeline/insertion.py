@@ -18,8 +18,8 @@ from kprof_inject.select.candidates import candidates
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan, scope_table
 from kprof_inject.select.python_source import Sources
-from kprof_inject.select.record_bound import most_records
-from kprof_inject.select.relaunch import relaunch
+from kprof_inject.select.record_bound import max_records
+from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.select.selectors import Selector
 from kprof_inject.select.sites import Found
 from kprof_inject.select.style import USUAL_STYLE, Style
@@ -28,7 +28,7 @@ from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.strings import source_files
 from kprof_inject.workspace import DumpedKernel, Workspace
 
-_MOST_CANDIDATES = 20
+_MAX_CANDIDATES = 20
 _OPERATION = re.compile(r"op\(([\w.]+)\)")
 
 
@@ -49,7 +49,8 @@ class Insertion:
 class KernelInsertion:
     """What became of one dumped kernel: its insertion, or why it was left alone.
 
-    ``changed_sources`` are the files that no longer say what they said when the kernel was dumped."""
+    ``changed_sources`` are the files that no longer say what they said when the kernel was dumped.
+    """
 
     kernel: DumpedKernel
     insertion: Insertion | None
@@ -59,7 +60,8 @@ class KernelInsertion:
 
 def sources_of(ttgir: str, snapshot: Mapping[str, str]) -> Sources:
     """The sources that a module names: as the snapshot has them, and what it lacks (Triton's own library, a file that
-    was never dumped) from this machine, if it is there."""
+    was never dumped) from this machine, if it is there.
+    """
     texts = dict(snapshot)
     for name in source_files(ttgir):
         # A name that is not absolute says nothing of where its file is.
@@ -140,7 +142,7 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
     text = done.insertion.text
     if has_helpers(done.insertion.module):  # parsing once more costs as much as all the rest
         text = lowerable(parse(text, str(done.kernel.ttgir_path)))
-    bound = most_records(done.insertion.view, done.insertion.plan)
+    bound = max_records(done.insertion.view, done.insertion.plan)
     of_kernel = {"most_records": bound, "relaunch": msgspec.to_builtins(relaunch(done.insertion.module))}
     workspace.write_plan(done.kernel, {**scope_table(done.insertion.plan), **of_kernel}, text)
 
@@ -200,9 +202,9 @@ def _nothing_found(
 
 
 def _suggestions(site: str, known: Sequence[str], views: Sequence[ModuleView]) -> str:
-    elsewhere = " (see 'kprof-inject list')" if len(known) > _MOST_CANDIDATES else ""
+    elsewhere = " (see 'kprof-inject list')" if len(known) > _MAX_CANDIDATES else ""
     meant = _part_of_name_meant(site, views) or did_you_mean(site, known)
-    return f"{meant}you can select: {listed(known, _MOST_CANDIDATES)}{elsewhere}"
+    return f"{meant}you can select: {listed(known, _MAX_CANDIDATES)}{elsewhere}"
 
 
 def _part_of_name_meant(site: str, views: Sequence[ModuleView]) -> str:

@@ -24,8 +24,8 @@ from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.version import __version__
 
-_MOST_SAID = 10
-_MOST_PIDS = 4
+_MAX_SAID = 10
+_MAX_PIDS = 4
 # Of a buffer that was saved by itself; see ``Origin``.
 _NO_PROCESS = "was saved by itself, and a buffer does not say which process it is from"
 _BY_TIME = "; by time alone, since no host calls are known"
@@ -95,9 +95,9 @@ class Merged:
     def refusal_lines(self) -> Iterator[str]:
         for trace in self._without_launches:
             yield f"{trace.who}: the capture has no launch of its process, {_pids([trace])}"
-        for launch, reason in self.refused[:_MOST_SAID]:
+        for launch, reason in self.refused[:_MAX_SAID]:
             yield f"not in the trace: {launch.kernel.name}, launch {launch.index}: it {reason}"
-        if more := max(len(self.refused) - _MOST_SAID, 0):
+        if more := max(len(self.refused) - _MAX_SAID, 0):
             yield f"not in the trace: {counted(more, 'more launch')}; the file says why for each"
 
 
@@ -117,7 +117,8 @@ def merge_into(
 ) -> Merged:
     """Write the first trace, with the other ones and all launches of theirs in it. Raises ``KprofError`` if nothing can
     be matched, if there is no trace, or if ``output`` is one of them. ``layout`` is one of ``LAYOUT_NAMES``, None the
-    usual one."""
+    usual one.
+    """
     if not paths:
         raise KprofError("there is no trace to merge the launches into", hint="name one, or one of each rank")
     if twice := [path for at, path in enumerate(paths) if path.resolve() in {one.resolve() for one in paths[:at]}]:
@@ -179,7 +180,8 @@ def _require_unix_time(traces: Sequence[TorchTrace]) -> None:
 
 def _devices(traces: Sequence[TorchTrace], timelines: Sequence[Timeline]) -> Iterator[_OnDevice]:
     """Each device of each trace on which there are launches. A launch that is in one trace is not looked for in the
-    next: a program may write several."""
+    next: a program may write several.
+    """
     left = dict(enumerate(timelines))
     for trace in traces:
         mine = {at: each for at, each in left.items() if _is_of(trace, each.launch.origin, traces, timelines)}
@@ -201,7 +203,7 @@ def _of_another_device(refusal: Refusal, launch: Captured, trace: TorchTrace, de
     devices = {bar.device for bar in trace.bars if bar.name in launch.names}
     if not devices or devices & {None, device}:
         return refusal
-    others = listed([f"device {each}" for each in sorted(each for each in devices if each is not None)], _MOST_PIDS)
+    others = listed([f"device {each}" for each in sorted(each for each in devices if each is not None)], _MAX_PIDS)
     return replace(refusal, reason=f"ran on device {device}, but the trace has kernels of its name only on {others}")
 
 
@@ -276,7 +278,7 @@ def _refused(
 
 
 def _pids(traces: Sequence[TorchTrace]) -> str:
-    return listed([str(pid) for trace in traces for pid in sorted(trace.host_pids)], _MOST_PIDS) or "an unknown one"
+    return listed([str(pid) for trace in traces for pid in sorted(trace.host_pids)], _MAX_PIDS) or "an unknown one"
 
 
 def _named(launch: Launch) -> dict[str, Any]:
@@ -287,7 +289,7 @@ def _nothing_matched(traces: Sequence[TorchTrace], refused: Sequence[tuple[Launc
     launch, reason = refused[0]
     others = f", and {counted(len(refused) - 1, 'more launch')}" if len(refused) > 1 else ""
     return KprofError(
-        f"no launch of the capture is in {listed([str(trace.path) for trace in traces], _MOST_PIDS)}: "
+        f"no launch of the capture is in {listed([str(trace.path) for trace in traces], _MAX_PIDS)}: "
         f"{launch.kernel.name}, launch {launch.index} {reason}{others}",
         hint="use torch.profiler in the program that kprof-inject runs: both must see the same run; --launches all "
         "keeps every launch",

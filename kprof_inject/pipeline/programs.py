@@ -13,12 +13,12 @@ from kprof_inject.calibration.calibrate import add_record_costs
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import left_out_launches, read_capture, seen_launches
 from kprof_inject.capture.resources import without_empty
-from kprof_inject.capture.ring_sizes import MOST_LAUNCH_BYTES
+from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
-from kprof_inject.runtime.launching.launches import LaunchChoice
+from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.packages import install_command, missing_to_run
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, run_program
@@ -32,16 +32,17 @@ Say = Callable[[str], None]
 _TORCH_TRACES = TORCH_TRACE.format(process="*")
 _EXCEPTION = 1
 """The exit code of a Python program that an exception ended."""
-_MOST_UNREACHED = 5
-_MOST_NAMES = 5
+_MAX_UNREACHED = 5
+_MAX_NAMES = 5
 
 
 def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program_input: ProgramInput, say: Say) -> int:
     """Run the program and save its kernels, in place of earlier ones; returns its exit code. Raises ``KprofError`` if
-    there are none to save: the earlier ones stay."""
+    there are none to save: the earlier ones stay.
+    """
     reports_folder = workspace.new_reports_folder("dump")
     session = Session("dump", str(workspace.folder.resolve()), str(reports_folder.resolve()), kernel=kernel_glob)
-    with workspace.made_anew():
+    with workspace.results_replaced():
         exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
         reports = read_reports(reports_folder)
         kernels = workspace.kernels()
@@ -68,7 +69,8 @@ def run(
 ) -> tuple[Path, int]:
     """Rerun the program with the planned records, save its launches, and measure what a record costs. ``made_by`` is
     the command that does this for its own ends. Returns the capture's folder and the program's exit code. Raises
-    ``KprofError`` if no launch was saved."""
+    ``KprofError`` if no launch was saved.
+    """
     folder = workspace.new_capture_folder()
     exit_code, reports = capture(workspace, folder, choice, mode, program, program_input, made_by)
     for state in reports.kernels:
@@ -98,7 +100,8 @@ def run_and_fit(
     say: Say,
 ) -> tuple[Path, int]:
     """As ``run``, and once more if records were lost, with a buffer that has room for them: the result is then that of
-    the second run."""
+    the second run.
+    """
     folder, exit_code = run(workspace, choice, mode, program, program_input, say)
     if exit_code in STOPPED:
         return folder, exit_code
@@ -108,7 +111,7 @@ def run_and_fit(
         return folder, exit_code
     _say_losses(fit.losses, say)
     options = f"--buffer {fit.mode.buffer} --buffer-bytes {fit.mode.buffer_bytes}"
-    limit_bytes = min(choice.max_bytes, MOST_LAUNCH_BYTES)
+    limit_bytes = min(choice.max_bytes, MAX_LAUNCH_BYTES)
     if fit.launch_bytes > limit_bytes:
         say(
             f"not rerun: {options} would keep all records, but the {fit.largest.ctas} CTAs of "
@@ -138,7 +141,8 @@ def capture(
     made_by: str = "",
 ) -> tuple[int, Reports]:
     """Rerun the program with the planned records and save its launches into ``folder``. Returns the program's exit code
-    and what its processes reported. Raises ``KprofError`` if no launch was saved."""
+    and what its processes reported. Raises ``KprofError`` if no launch was saved.
+    """
     mode.require_possible_on({kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target})
     reports_folder = workspace.new_reports_folder("run")
     session = Session(
@@ -174,7 +178,8 @@ def torch_traces(capture_folder: Path) -> list[Path]:
 
 def _hard_to_time(workspace: Workspace) -> list[str]:
     """The variants of which single launches cannot tell how much longer they take with records: there were too few,
-    they were not timed, or they are too short to be compared between two processes."""
+    they were not timed, or they are too short to be compared between two processes.
+    """
     runs = ((kernel.variant, workspace.clean_run(kernel.variant)) for kernel in workspace.kernels())
     times_ns = ((variant, without_empty(run.times_ns, run.empty_launch_ns)) for variant, run in runs)
     return [variant for variant, times in times_ns if not is_comparable(usable_times(times or ()))]
@@ -184,16 +189,16 @@ def say_what_went_wrong(reports: Reports, say: Say) -> None:
     """Faults of ours inside the program, which went on; and its Python processes that we are not in."""
     for error in reports.errors:
         say(f"an internal error in kprof-inject, which the program did not notice: {error}")
-    for command in reports.unreached[:_MOST_UNREACHED]:
+    for command in reports.unreached[:_MAX_UNREACHED]:
         say(f"a Python process could not be reached, so its launches are missing: {command}")
-    if len(reports.unreached) > _MOST_UNREACHED:
-        say(f"and {len(reports.unreached) - _MOST_UNREACHED} more")
+    if len(reports.unreached) > _MAX_UNREACHED:
+        say(f"and {len(reports.unreached) - _MAX_UNREACHED} more")
 
 
 def _say_replays(reports: Reports, say: Say) -> None:
     done = [replay for replay in reports.replays if not replay.refusal]
     if done:
-        names = listed(list(dict.fromkeys(replay.kernel for replay in done)), _MOST_NAMES)
+        names = listed(list(dict.fromkeys(replay.kernel for replay in done)), _MAX_NAMES)
         seconds = sum(replay.seconds for replay in done)
         say(f"replayed {names} to time the records, which took {seconds:.1f} s")
     for replay in dict.fromkeys(replay for replay in reports.replays if replay.refusal):
@@ -204,7 +209,7 @@ def _say_losses(losses: Iterable[Need], say: Say) -> None:
     for loss in losses:
         say(
             f"{loss.kernel.name}: {loss.lost} of {loss.written} records were lost; a warp wrote "
-            f"up to {loss.most_in_warp}, and its ring holds {loss.ring_records}"
+            f"up to {loss.max_in_warp}, and its ring holds {loss.ring_records}"
         )
 
 

@@ -16,7 +16,8 @@ def analyses(
 ) -> list[LaunchAnalysis]:
     """Return the analysis of each launch that is chosen; its parts are computed when they are needed.
 
-    Raises ``KprofError`` as ``decode_capture`` does."""
+    Raises ``KprofError`` as ``decode_capture`` does.
+    """
     captured = capture.launches
     return [
         LaunchAnalysis(read.launch, read.duration_ns, read.decode, experiments, captured)

@@ -1,11 +1,17 @@
-"""Slopes and slacks in words, for the terminal, the page and the notes."""
+"""Slopes and slacks of places: in words, as rows of the page, as JSON and as CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from kprof_inject.analysis.causal.response import Interval
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
+from kprof_inject.capture.source_text import file_and_line, without_folders
+from kprof_inject.errors import printable
 from kprof_inject.quantities import percent
 
 MEANING = (
@@ -81,3 +87,86 @@ def _disturbances(slopes: KernelSlopes) -> Iterator[str]:
             )
     if not slopes.experiment.spins:
         yield "the real length of the delays could not be measured here: nominal lengths are used"
+
+
+def slope_rows(slopes: KernelSlopes) -> list[dict[str, Any]]:
+    """Those that matter most first. ``scope`` is the index of the same scope in the launch's table, None if it was not
+    recorded; ``time`` and ``path`` are its shares of the warps' time and of the critical path."""
+    return [
+        {
+            "name": printable(place.name),
+            "scope": place.index,
+            "source": without_folders(place.scope.source),
+            "lines": place.scope.lines,
+            "slope": place.response.slope.value if place.response else None,
+            "low": place.response.slope.low if place.response else None,
+            "high": place.response.slope.high if place.response else None,
+            "text": slope_text(place),
+            "slack": printable(slack_text(place)),
+            "time": place.time_share,
+            "path": place.blame.share if place.blame else None,
+        }
+        for place in slopes.ranked
+    ]
+
+
+def slopes_by_line(slopes: KernelSlopes) -> dict[str, list[dict[str, Any]]]:
+    """Of each file, the lines that have places: the largest slope of these, and what there is to say of all."""
+    found: dict[str, dict[int, list[PlaceSlope]]] = {}
+    for place in slopes.ranked:
+        where = file_and_line(place.scope.source)
+        if where and place.response:
+            found.setdefault(where[0], {}).setdefault(where[1], []).append(place)
+    return {
+        path: [
+            {
+                "line": line,
+                "slope": max(place.response.slope.value for place in places if place.response),
+                "text": "\n".join(map(_said, places)),
+            }
+            for line, places in sorted(by_line.items())
+        ]
+        for path, by_line in found.items()
+    }
+
+
+def _said(place: PlaceSlope) -> str:
+    return printable(f"{place.name}: {slope_text(place)}; slack {slack_text(place)}")
+
+
+def slopes_json(slopes: Sequence[KernelSlopes]) -> str:
+    return json.dumps([one.to_json() for one in slopes], indent=1)
+
+
+_HEADINGS = (
+    *("kernel", "variant", "place", "source", "ttgir_first_line", "ttgir_last_line", "executions_by_cta"),
+    *("executions_by_chain", "slope", "slope_low", "slope_high", "slack_cycles", "slack_low_cycles"),
+    *("slack_high_cycles", "slope_beyond_slack", "spare_cycles", "disturbed_share", "reason"),
+)
+
+
+def slopes_csv(slopes: Sequence[KernelSlopes]) -> str:
+    """A row for each place; an empty cell is unknown."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_HEADINGS)
+    for one in slopes:
+        for place in one.ranked:
+            writer.writerow(_row(one, place))
+    return text.getvalue()
+
+
+def _row(one: KernelSlopes, place: PlaceSlope) -> Sequence[object]:
+    slope = place.response.slope if place.response else None
+    slack = place.response.slack if place.response else None
+    lines = place.scope.lines or (None, None)
+    return (
+        *(one.experiment.name, one.experiment.variant, place.scope.name, place.scope.source, *lines),
+        *(place.by_cta, place.by_chain),
+        *((slope.value, slope.low, slope.high) if slope else (None,) * 3),
+        *((slack.value, slack.low, slack.high) if slack else (None,) * 3),
+        place.response.beyond if place.response else None,
+        place.spare_cycles,
+        place.disturbed.value if place.disturbed else None,
+        place.reason,
+    )

@@ -10,15 +10,15 @@ from typing import Any
 
 import triton
 
-from kprof_inject.runtime.compiler import Compile, variant_of, with_room, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import Compile, variant_of, with_room, wrap_compiler
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
 from kprof_inject.runtime.dump_step import note_gpu
+from kprof_inject.runtime.experiments.experiment_launcher import ExperimentLauncher
+from kprof_inject.runtime.experiments.kernel_experiment import KernelExperiment
+from kprof_inject.runtime.experiments.watchdog import Watchdog
 from kprof_inject.runtime.hook import is_compile_worker
-from kprof_inject.runtime.launching import autotuning, launcher
-from kprof_inject.runtime.launching.delaying import DelayingLauncher
-from kprof_inject.runtime.launching.kernel_experiment import KernelExperiment
-from kprof_inject.runtime.launching.watchdog import Watchdog
+from kprof_inject.runtime.launch import autotuning, loading
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -26,9 +26,9 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 
 
 def install(session: Session, report: ProcessReport) -> None:
-    """Called once, right after Triton was imported."""
+    """Install the causal step. Called once, right after Triton was imported."""
     step = CausalStep(session, report, devices_of_process())
-    launcher.wrap_loading()
+    loading.wrap_loading()
     autotuning.mark_benchmarks()
     autotuning.report_choices(report)
     wrap_compiler(step.compile)
@@ -38,7 +38,7 @@ def install(session: Session, report: ProcessReport) -> None:
 
 
 class CausalStep:
-    """Has each kernel of this process that has delays planned go through its experiment."""
+    """Makes the experiments with all kernels of this process that have delays planned."""
 
     def __init__(self, session: Session, report: ProcessReport, device: Device) -> None:
         self._session = session
@@ -50,12 +50,13 @@ class CausalStep:
         self._pid = os.getpid()
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
+        """Compile a kernel, and have its experiment begin when it is loaded."""
         kernel = with_room(original)(*args, **kwargs)
         with self._report.guard("looking up a kernel's delays"):
             variant = variant_of(self._workspace, original, args, kwargs)
             experiment = self._experiment_of(variant) if variant else None
             if experiment is not None:
-                launcher.around_load(kernel, functools.partial(self._load, experiment))
+                loading.around_load(kernel, functools.partial(self._load, experiment))
         return kernel
 
     def finish(self) -> None:
@@ -79,11 +80,11 @@ class CausalStep:
             )
         return self._experiments[variant.variant]
 
-    def _load(self, experiment: KernelExperiment, kernel: Any, load: launcher.Load) -> None:
+    def _load(self, experiment: KernelExperiment, kernel: Any, load: loading.Load) -> None:
         load()
         with self._report.guard("preparing an experiment"):
-            if not isinstance(kernel._run, DelayingLauncher):  # an exception had cut off an earlier attempt
-                kernel._run = DelayingLauncher(kernel, experiment)
+            if not isinstance(kernel._run, ExperimentLauncher):  # an exception had cut off an earlier attempt
+                kernel._run = ExperimentLauncher(kernel, experiment)
 
     def _give_up_all(self, reason: str) -> None:
         for experiment in self._experiments.values():
@@ -91,7 +92,7 @@ class CausalStep:
 
 
 def _why_not(dumped: DumpedKernel) -> str:
-    """Why a kernel with delays planned must run as it is; empty if it need not."""
+    """Return why a kernel with delays planned must run as it is; empty if it need not."""
     if dumped.info.triton_version != triton.__version__:
         return f"Triton {dumped.info.triton_version} dumped it, but this is {triton.__version__}; dump again"
     return "an Inductor worker process compiled it; set compile_threads to 1" if is_compile_worker() else ""

@@ -23,7 +23,7 @@ UNREACHED_ENDING = ".unreached"
 """Of files in the folder of the reports, with a line for each Python process that starts without us."""
 
 _PYTHONPATH = b"PYTHONPATH"
-_MOST_BYTES_OF_COMMAND = 300
+_MAX_BYTES_OF_COMMAND = 300
 
 
 class Starts:
@@ -99,7 +99,7 @@ class Starts:
         options = _python_options(executables, words)
         if options is None or (keeps_session and _imports_sitecustomize(options)):
             return
-        line = b" ".join(words).replace(b"\n", b" ")[:_MOST_BYTES_OF_COMMAND] + b"\n"
+        line = b" ".join(words).replace(b"\n", b" ")[:_MAX_BYTES_OF_COMMAND] + b"\n"
         file = os.open(self._unreached_path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o666)
         try:
             os.write(file, line)

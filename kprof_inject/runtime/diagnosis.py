@@ -90,8 +90,8 @@ def compiler() -> Iterator[CheckResult]:
         import_module("triton")
     except ImportError:
         return  # said of Triton already
-    from kprof_inject.runtime.compiler_process import CompilerProcess
-    from kprof_inject.runtime.module_check import Lower
+    from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+    from kprof_inject.runtime.compiling.module_check import Lower
 
     target = _present_target() or Target("cuda", 90)
     text = _KERNEL.format(target=target, warp_size=target.warp_size)

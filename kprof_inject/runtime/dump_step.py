@@ -16,12 +16,12 @@ import triton
 
 from kprof_inject.capture.schema import TimedResources
 from kprof_inject.files import source_text
-from kprof_inject.runtime.compiler import Compile, as_json, variant_of, with_room, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import Compile, as_json, variant_of, with_room, wrap_compiler
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.launching import autotuning, launcher
-from kprof_inject.runtime.launching.empty_launches import EmptyKernel
-from kprof_inject.runtime.launching.timing import LaunchTimer, TimingLauncher, watch_programs_events
+from kprof_inject.runtime.launch import autotuning, loading
+from kprof_inject.runtime.launch.empty_launches import EmptyKernel
+from kprof_inject.runtime.launch.timing import LaunchTimer, TimingLauncher, watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -30,9 +30,9 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 
 
 def install(session: Session, report: ProcessReport) -> None:
-    """Called once, right after Triton was imported."""
+    """Install the dump step. Called once, right after Triton was imported."""
     step = DumpStep(session, report)
-    launcher.wrap_loading()
+    loading.wrap_loading()
     autotuning.mark_benchmarks()
     autotuning.report_choices(report)
     watch_programs_events()
@@ -52,6 +52,7 @@ class DumpStep:
         self._timed: list[_TimedKernel] = []
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
+        """Compile a kernel, and save it."""
         kernel = with_room(original)(*args, **kwargs)
         with self._report.guard("saving a kernel"):
             variant = variant_of(self._workspace, original, args, kwargs)
@@ -62,7 +63,7 @@ class DumpStep:
             else:
                 save_kernel(self._workspace, variant, kernel)
                 self._report.add_kernel(variant.variant, variant.name, "dumped")
-                launcher.around_load(kernel, functools.partial(self._load, variant.variant))
+                loading.around_load(kernel, functools.partial(self._load, variant.variant))
         return kernel
 
     @property  # a cached one has a lock in Python 3.11, which a fork could find held
@@ -83,7 +84,7 @@ class DumpStep:
                 )
         self._timed.clear()  # with their events, while there is a driver for sure
 
-    def _load(self, variant: str, kernel: Any, load: launcher.Load) -> None:
+    def _load(self, variant: str, kernel: Any, load: loading.Load) -> None:
         load()
         with self._report.guard("timing a kernel"):
             timer = LaunchTimer(self._device, EmptyKernel.like(kernel.metadata))
@@ -116,8 +117,10 @@ class _TimedKernel:
 
 
 def note_gpu(report: ProcessReport, pid: int) -> None:
-    """Say whether the program could have used a GPU, if process ``pid`` has loaded what can tell. Its forked children
-    have nothing to add."""
+    """Report whether the program could have used a GPU, if process ``pid`` has loaded torch.
+
+    Its forked children have nothing to add.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and os.getpid() == pid:
         with report.guard("looking for a GPU"):
@@ -133,9 +136,10 @@ def save_kernel(workspace: Workspace, kernel: DumpedKernel, compiled: Any) -> No
 
 
 def _sources(ttgir: str) -> dict[str, str]:
-    """The user's source files that the module's locations name, as they are now; not Triton's own library.
+    """Return the user's source files that the module's locations name, as they are now; not Triton's own library.
 
-    A cell of a notebook is no file: Python's ``linecache`` has its text, as it had for Triton."""
+    A cell of a notebook is no file: Python's ``linecache`` has its text, as it had for Triton.
+    """
     library = Path(triton.__file__).parent
     users = [name for name in source_files(ttgir) if library not in Path(name).parents]
     texts = {name: source_text(Path(name)) or "".join(linecache.getlines(name)) for name in users}

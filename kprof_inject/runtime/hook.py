@@ -132,7 +132,7 @@ def _install_step(triton: ModuleType, session: Session, report: ProcessReport) -
 
 def _tell_benchmarks(module: ModuleType, session: Session, report: ProcessReport) -> None:
     with report.guard("joining Inductor"):
-        autotuning = importlib.import_module("kprof_inject.runtime.launching.autotuning")
+        autotuning = importlib.import_module("kprof_inject.runtime.launch.autotuning")
         autotuning.install_for_inductor(module)
         autotuning.report_inductors_choices(module, report)
 

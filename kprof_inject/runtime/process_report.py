@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from kprof_inject.capture.encoding import decode, encode
-from kprof_inject.capture.schema import MOST_TEXT_BYTES
+from kprof_inject.capture.schema import MAX_TEXT_BYTES
 from kprof_inject.errors import printable
 from kprof_inject.files import read_regular, write_bytes
 from kprof_inject.runtime.children import UNREACHED_ENDING
@@ -214,7 +214,7 @@ def read_reports(folder: Path) -> Reports:
 
     One that never imported Triton has left an empty file, PID.joined, and no report."""
     records = [
-        decode(read_regular(path, MOST_TEXT_BYTES, folder), _ReportRecord, str(path), "run it again")
+        decode(read_regular(path, MAX_TEXT_BYTES, folder), _ReportRecord, str(path), "run it again")
         for path in sorted(folder.glob("*.json"))
     ]
     seen = [record.gpu for record in records if record.gpu is not None]

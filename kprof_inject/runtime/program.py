@@ -26,7 +26,7 @@ from kprof_inject.runtime.hook import ENVIRONMENT as INDUCTOR_ENVIRONMENT
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.workspace_paths import is_workspace
 
-MOST_KEPT_BYTES = 1 << 30
+MAX_KEPT_BYTES = 1 << 30
 """How much of a pipe is kept for the next run."""
 
 _STDIN = 0
@@ -166,8 +166,8 @@ class _CopiedInput:
         return data
 
     def _keep(self, data: bytes) -> None:
-        if self._kept_bytes + len(data) > MOST_KEPT_BYTES:
-            self._keep_nothing(f"it read more than {MOST_KEPT_BYTES} bytes from stdin, which is too much to keep")
+        if self._kept_bytes + len(data) > MAX_KEPT_BYTES:
+            self._keep_nothing(f"it read more than {MAX_KEPT_BYTES} bytes from stdin, which is too much to keep")
             return
         try:
             if self._kept is None:

@@ -1,42 +1,42 @@
-"""The run step inside the program: kernels that ``insert`` has planned are recorded; in the program that calls our
-Python API, kernels that are planned when they are compiled."""
+"""The run step inside the program: records the kernels that ``insert`` has planned.
+
+In a program that calls our Python API, it records kernels that are planned when they are compiled.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import triton
 from triton import knobs
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiler import Compile, fresh_jit_caches, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import Compile, fresh_jit_caches, wrap_compiler
+from kprof_inject.runtime.compiling.instrumented_kernel import Plan, Plans, RunStep, remove_binaries
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
 from kprof_inject.runtime.dump_step import note_gpu, save_kernel
 from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, is_compile_worker
 from kprof_inject.runtime.imports import after_import
-from kprof_inject.runtime.instrumented_kernel import Plan, Plans, RunStep, remove_binaries
-from kprof_inject.runtime.launching import autotuning, launcher
-from kprof_inject.runtime.launching.capture import LaunchCapture
-from kprof_inject.runtime.launching.launch_buffers import Destination, Grid, RecordingBuild
-from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
-from kprof_inject.runtime.launching.timing import LaunchTimer, watch_programs_events
+from kprof_inject.runtime.launch import autotuning, loading
+from kprof_inject.runtime.launch.launch_capture import LaunchCapture
+from kprof_inject.runtime.launch.timing import watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.replay.replayed_kernels import KernelReplays
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.torch_tracing import TorchTracer
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 
 def install(session: Session, report: ProcessReport) -> None:
-    """Called once, right after Triton was imported."""
+    """Install the run step. Called once, right after Triton was imported."""
     device = devices_of_process()
     replays = KernelReplays(device, session, report)
     capture = LaunchCapture(session, report, device, replays)
@@ -46,7 +46,7 @@ def install(session: Session, report: ProcessReport) -> None:
         plans = _TracedPlans(plans, trace)
         at_end(trace.finish)
     step = RunStep(session, report, device, capture, plans)
-    launcher.wrap_loading()
+    loading.wrap_loading()
     autotuning.mark_benchmarks()
     autotuning.report_choices(report)
     watch_programs_events()
@@ -59,12 +59,13 @@ def install(session: Session, report: ProcessReport) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePlans:
-    """The plans that ``insert`` wrote into the session's workspace."""
+    """Plans that ``insert`` wrote into the session's workspace."""
 
     session: Session
     report: ProcessReport
 
     def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
+        """Return the plan of a variant, if it can be used."""
         workspace = Workspace(Path(self.session.workspace))
         scope_table = workspace.scope_table(variant.variant)
         if scope_table is None or not fnmatchcase(variant.name, self.session.kernel):
@@ -87,7 +88,7 @@ class WorkspacePlans:
 
 @dataclass(frozen=True, slots=True)
 class _TracedPlans:
-    """The plans of another; the first that there is starts the trace."""
+    """Starts the trace at the first of the ``plans``."""
 
     plans: Plans
     trace: TorchTracer
@@ -104,7 +105,7 @@ Insert = Callable[[Workspace, DumpedKernel], None]
 
 
 class LiveCapture:
-    """Captures one after the other, each a capture of the workspace; the next begins when the one before was taken."""
+    """Captures into the workspace, one after the other: the next begins when the one before was taken."""
 
     def __init__(self, session: Session, report: ProcessReport, device: Device) -> None:
         self.enabled = True
@@ -116,23 +117,15 @@ class LiveCapture:
         self.replays = KernelReplays(device, session, report)
         self._folder, self._current = self._next()
 
-    def number(self, build: RecordingBuild) -> int | None:
-        return self._current.number(build) if self.enabled else None
-
-    def pass_over(self, build: RecordingBuild, number: int) -> None:
-        self._current.pass_over(build, number)
-
-    def begin(
-        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
-    ) -> Destination:
-        return self._current.begin(build, number, grid, stream, arguments)
-
-    def timer(self, build: RecordingBuild) -> LaunchTimer:
-        return self._current.timer(build)
+    def current(self) -> LaunchCapture | None:
+        """Return the capture that takes launches now; None once this program is not recorded any more."""
+        return self._current.current() if self.enabled else None
 
     def take(self) -> Path:
-        """End the present capture and begin the next; returns the folder of the one that ended, which is there if
-        anything was launched. It waits for the device."""
+        """End the present capture, begin the next, and return the folder of the one that ended.
+
+        It exists if anything was launched. This waits for the device.
+        """
         folder = self._folder
         self._current.finish()
         self._workspace.forget_if_empty(folder)
@@ -140,7 +133,7 @@ class LiveCapture:
         return folder
 
     def close(self) -> None:
-        """Forget the capture that nobody will take."""
+        """Forget the capture that will not be taken."""
         self.replays.close()
         self._workspace.forget_if_empty(self._folder)
 
@@ -195,6 +188,6 @@ def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[Li
 
 @functools.cache
 def _install_once() -> None:
-    launcher.wrap_loading()
+    loading.wrap_loading()
     autotuning.mark_benchmarks()
     after_import({INDUCTOR_AUTOTUNER: autotuning.install_for_inductor})

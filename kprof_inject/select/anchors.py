@@ -1,6 +1,6 @@
-"""Which operations a scope around source lines reaches for: those that do work, not those that compute addresses.
+"""Operations that a scope around source lines is meant for: those that do work, not those that compute addresses.
 
-Of integer arithmetic, where its values come from and where they go tells which of the two it is.
+For integer arithmetic, the origin and the uses of its values decide.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ _FLOAT_TENSOR = re.compile(r"tensor<[^<>,]*x(?:bf|tf|f)[0-9]")
 
 
 def is_anchor(operation: Operation) -> bool:
-    """Whether the operation does work by itself: it has a region or an effect, moves data, or computes with tensors of
-    floats. Of integers, what they are for decides (see ``integer_work``)."""
+    """Return whether the operation does work by itself.
+
+    It has a region or an effect, moves data, or computes with tensors of floats. For integers, their purpose decides
+    (see ``integer_work``).
+    """
     if operation.regions:
         return True
     traits = operation.traits
@@ -32,7 +35,7 @@ _INTEGER_TENSOR = re.compile(r"tensor<[^<>,]*xi[0-9]")
 
 
 def is_integer_arithmetic(operation: Operation) -> bool:
-    """Whether the operation computes with tensors of integers alone."""
+    """Return whether the operation computes only with tensors of integers."""
     return (
         operation.traits.computes_integers
         and not operation.traits.is_constant
@@ -42,18 +45,19 @@ def is_integer_arithmetic(operation: Operation) -> bool:
 
 
 def integer_work(module: Module, function: Operation) -> frozenset[int]:
-    """Where the integer arithmetic of a function begins that depends on data and that no address or mask depends on.
+    """Return the offsets of a function's integer arithmetic that depends on data and that no address or mask uses.
 
-    Data is the tensors that other work gives: a load, an atomic, a reduction, arithmetic on floats; and what random
-    numbers are made of. A scalar that was loaded is none: it is a length or an offset more often than not. The time
-    that it takes is in proportion to the function's length."""
+    Data is every tensor that other work produces (a load, an atomic, a reduction, arithmetic on floats) and the
+    operands of random numbers. A loaded scalar is not: it usually is a length or an offset. The time taken is
+    proportional to the function's length.
+    """
     graph = ValueGraph(module, function)
-    of_data = _reached(_data(graph), graph.uses)
-    of_addresses = _reached(_addresses(graph), graph.operands)
+    from_data = _reached(_data(graph), graph.uses)
+    for_addresses = _reached(_addresses(graph), graph.operands)
     return frozenset(
         leaf.operation.start
         for leaf in graph.leaves
-        if leaf.node in of_data and leaf.node not in of_addresses and is_integer_arithmetic(leaf.operation)
+        if leaf.node in from_data and leaf.node not in for_addresses and is_integer_arithmetic(leaf.operation)
     )
 
 
@@ -78,11 +82,11 @@ def _addresses(graph: ValueGraph) -> Iterator[int]:
             yield from _without_data(leaf)
 
 
-def _reached(begin: Iterable[int], following: Sequence[Sequence[int]]) -> set[int]:
-    reached = set(begin)
+def _reached(start: Iterable[int], successors: Sequence[Sequence[int]]) -> set[int]:
+    reached = set(start)
     pending = list(reached)
     while pending:
-        for node in following[pending.pop()]:
+        for node in successors[pending.pop()]:
             if node not in reached:
                 reached.add(node)
                 pending.append(node)

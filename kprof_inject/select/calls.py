@@ -1,5 +1,7 @@
-"""The calls of helper functions: those that Triton has inlined, found again through the locations, and those that it
-has not, which are inlined for Proton."""
+"""Calls of helper functions.
+
+Triton has inlined some, which locations reveal; the others are inlined for Proton.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,15 @@ _NOINLINE = re.compile(r"(\bnoinline = )true\b")
 
 
 def has_helpers(module: Module) -> bool:
-    """Whether the module has more than one function."""
+    """Return whether the module has more than one function."""
     return sum(operation.name == FUNCTION for operation in module.walk()) > 1
 
 
 def lowerable(module: Module) -> str:
-    """The module's text with ``noinline`` taken off its helpers, so that Triton inlines them before it lowers them.
+    """Return the module's text without ``noinline`` at its helpers, so that Triton inlines them before lowering.
 
-    Proton lowers modules of one function only ("only one function per module is supported"); Triton's own lowering
-    begins with an inliner, from 3.6 on, and 3.5 gets one from ``runtime.versions``. A text that needs none of this
-    comes back as it is.
+    Proton only lowers modules of one function ("only one function per module is supported"). From 3.6 on, Triton's own
+    lowering begins with an inliner; ``runtime.versions`` adds one to 3.5. A module without helpers is returned as is.
     """
     if not has_helpers(module):
         return module.text
@@ -39,7 +40,7 @@ def lowerable(module: Module) -> str:
     pieces: list[str] = []
     done = 0
     for function in functions:
-        # The generic form has a function's attributes behind its region.
+        # The generic form has a function's attributes after its region.
         for start, length in (
             (module.text.index(function.tail.rstrip("\n"), function.start), len(function.tail)),
             (function.end - len(function.closing), len(function.closing)),
@@ -52,10 +53,11 @@ def lowerable(module: Module) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InlinedCall:
-    """One call of an inlined helper and the operations that came of it.
+    """A call of an inlined helper and the operations that it left.
 
-    ``name`` is the helper's, or without its source ``file.py:57``, the first line that is left of it. ``path`` leads
-    from the call out to the kernel. ``source`` is where the helper begins, as far as that is known."""
+    ``name`` is the helper's or, without its source, ``file.py:57``, the first line left of it. ``path`` leads from the
+    call out to the kernel. ``source`` is the beginning of the helper, as far as known.
+    """
 
     name: str
     source: SourcePoint
@@ -64,7 +66,7 @@ class InlinedCall:
 
 
 def inlined_calls(function: Function, sources: Sources) -> Iterator[InlinedCall]:
-    """Every inlined call in a function, of helpers of helpers too, in the order of their first operations."""
+    """Yield every inlined call in a function, nested ones too, in the order of their first operations."""
     operations: dict[Chain, dict[Operation, None]] = {}
     written: dict[Chain, set[SourcePoint]] = {}
     for operation in function.operations:
@@ -92,14 +94,14 @@ _CALLEE = re.compile(rf"\s*@({SYMBOL})|.*?\bcallee = @({SYMBOL})", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class KeptCall:
-    """One ``tt.call`` in ``function``; ``name`` is what the helper is called in the source."""
+    """A ``tt.call`` in ``function``; ``name`` is the helper's name in the source."""
 
     name: str
     function: Function
     operation: Operation
 
     def findings(self) -> Found:
-        """Around the call, named by its line."""
+        """Return the site around the call, labelled with its line."""
         if refusal := self.function.refusal(self.operation):
             return Found(missed=(Missed(self.operation, refusal),))
         site = self.function.operation_site(self.operation)
@@ -108,19 +110,21 @@ class KeptCall:
 
 
 def calls_in(function: Function) -> Iterator[Operation]:
-    """The calls that were not inlined."""
+    """Yield the calls that were not inlined."""
     return (operation for operation in function.operations if operation.name == CALL)
 
 
 def callee_symbol(call: Operation) -> str:
-    """The symbol of the function that a ``tt.call`` calls."""
+    """Return the symbol of the function that a ``tt.call`` calls."""
     found = _CALLEE.match(call.tail)
     return symbol_name(found[1] or found[2]) if found else ""
 
 
 def with_callers(functions: Sequence[Function]) -> tuple[Function, ...]:
-    """The same functions, told of where they are called: those that are called, however indirectly, in an operation
-    that Triton lowers once per element."""
+    """Return the functions, with the caller that forbids records in each, if any.
+
+    That is an operation that Triton lowers once per element and that calls the function, directly or not.
+    """
     if len(functions) == 1:
         return tuple(functions)
     owners: dict[str, Operation] = {}
@@ -136,13 +140,13 @@ def with_callers(functions: Sequence[Function]) -> tuple[Function, ...]:
 
 
 def copies_when_inlined(functions: Sequence[Function]) -> dict[str, int]:
-    """How often each function's body stands in the kernel once every call is inlined, by its symbol."""
+    """Return the number of copies of each function's body in the kernel once every call is inlined, by symbol."""
     if len(functions) == 1:
         return {functions[0].symbol: 1}
     callees = {function.symbol: Counter(map(callee_symbol, calls_in(function))) for function in functions}
     copies = {function.symbol: int(function.is_public) for function in functions}
     reached = dict(copies)
-    for _ in functions:  # a chain of calls is no longer than there are functions
+    for _ in functions:  # a chain of calls is at most as long as the number of functions
         calls: Counter[str] = Counter()
         for symbol, count in reached.items():
             for callee, number in callees[symbol].items():

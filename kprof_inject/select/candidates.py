@@ -1,4 +1,4 @@
-"""What can be selected in a module, with the selector to type: for lists, hints and shell completion."""
+"""The places that can be selected in a module, with their selectors: for lists, hints and shell completion."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _MARKED = {RangeMarker: "statements", LoopMarker: "loop", IterationMarker: "iter
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One thing to select, and ``what`` it is in a word or two.
+    """A place to select; ``what`` describes it in a word or two.
 
-    ``sources`` are the lines of its sites (of a helper: of its calls), as far as they are known; ``depth`` counts the
-    loops around a loop."""
+    ``sources`` are the lines of its sites (for a helper, of its calls), as far as known; ``depth`` is the number of
+    loops around a loop.
+    """
 
     selector: str
     what: str
@@ -38,12 +39,12 @@ class Candidate:
 
 
 def candidates(view: ModuleView) -> tuple[str, ...]:
-    """Selectors that find something in this module, the wider ones first."""
+    """Return the selectors that find something in this module, the widest first."""
     return tuple(candidate.selector for candidate in outline(view))
 
 
 def outline(view: ModuleView) -> tuple[Candidate, ...]:
-    """Everything to select in this module, the wider first."""
+    """Return everything that can be selected in this module, the widest first."""
     return (
         *_functions(view),
         *_loops(view),
@@ -80,7 +81,7 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
 
 
 def _copies(iterations_ahead: int) -> str:
-    """How a loop copies asynchronously."""
+    """Describe how far ahead a loop copies asynchronously."""
     if not iterations_ahead:
         return ", waits for its own copies"
     return f", copies {counted(iterations_ahead, 'iteration')} ahead"
@@ -95,11 +96,11 @@ def _partitions(view: ModuleView) -> Iterator[Candidate]:
         partition = default if label == "default" else next(numbers)
         warps.setdefault(label, []).append(partition.warps if partition else None)
     for label, counts in warps.items():
-        yield Candidate(label, f"region of ttg.warp_specialize{_of_warps(counts)}", (), len(counts))
+        yield Candidate(label, f"region of ttg.warp_specialize{_warps_text(counts)}", (), len(counts))
 
 
-def _of_warps(counts: list[int | None]) -> str:
-    """How many warps run the regions of one name, if that is known and the same of all."""
+def _warps_text(counts: list[int | None]) -> str:
+    """Return the number of warps that run the regions of one name, if it is known and the same for all."""
     count = counts[0] if len(set(counts)) == 1 else None
     return "" if count is None else f", {count} warp{'' if count == 1 else 's'}"
 
@@ -108,7 +109,7 @@ def _markers(view: ModuleView) -> Iterator[Candidate]:
     by_name: dict[str, list[Marker]] = {}
     try:
         markers = view.markers
-    except KprofError:  # a wrong marker is an error for whoever selects markers, and nothing to select
+    except KprofError:  # a wrong marker is reported when markers are selected; here it only cannot be selected
         markers = ()
     for marker in markers:
         by_name.setdefault(marker.name, []).append(marker)
@@ -121,7 +122,7 @@ def _markers(view: ModuleView) -> Iterator[Candidate]:
 
 
 def _helpers(view: ModuleView) -> Iterator[Candidate]:
-    """The helper functions that are called somewhere; those of Triton's own library are left out."""
+    """Yield the helper functions that are called somewhere, without those of Triton's own library."""
     calls: dict[str, list[SourcePoint]] = {}
     for function, call in view.inlined_calls:
         if not is_library(call.source.file) and not all(map(function.refusal, call.operations)):
@@ -147,7 +148,7 @@ def _asynchronous(view: ModuleView) -> Iterator[Candidate]:
 
 
 def _parts(view: ModuleView) -> Iterator[Candidate]:
-    """Of a kernel with a single part there is nothing to take apart."""
+    """Yield the candidate for parts, unless the kernel has a single part."""
     sites = Parts().find(view, in_one_piece).sites
     if len(sites) > 1:
         yield Candidate("parts", "parts of the loops", (), len(sites))

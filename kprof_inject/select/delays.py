@@ -1,7 +1,7 @@
-"""Delays: operations that keep the warps that come to them busy for a known number of cycles, and do nothing else.
+"""Delays: operations that keep warps busy for a known number of cycles, without any other effect.
 
-A kernel with delays computes what it computes without, bit for bit. Each delay is one operation of inline assembly
-with side effects, so that no compiler removes it, moves it across another, or joins two of them.
+A kernel computes the same with and without delays, bit for bit. Each delay is one operation of inline assembly with
+side effects, so that no compiler removes it, moves it across another, or joins two of them.
 
 Sources: PTX ISA, "Special Registers" (%clock, %tid) and "bra"; AMD CDNA3 ISA, "S_MEMTIME"; LLVM, "AMDGPU Operand
 Syntax" and "Inline Assembler Expressions".
@@ -17,14 +17,14 @@ from kprof_inject.errors import KprofError
 from kprof_inject.select.sites import InsertPoint
 from kprof_inject.ttgir.strings import quote
 
-MOST_CYCLES = 1 << 24
-"""Of one delay: what is longer says nothing more, and a display that shares the GPU would notice."""
+MAX_CYCLES = 1 << 24
+"""Maximum length of a delay: longer ones measure nothing more, and freeze a display on the same GPU."""
 
 _NVIDIA_WARPS = 32
 """PTX ISA, "%tid": a CTA has at most 1024 threads, in warps of 32."""
 
-# ``begin`` is read once for each delay. One of no cycles ends at the first comparison; it goes through it like the
-# others, so that a longer one differs from it in a number alone.
+# ``begin`` is read once for each delay. A delay of no cycles ends at the first comparison; it has the same instructions
+# as the others, so that longer ones differ only in a number.
 _NVIDIA = """{{
 .reg .u32 begin, now;
 .reg .pred more, other;
@@ -36,7 +36,7 @@ setp.lt.u32 more, now, {cycles};
 DONE: mov.u32 $0, {cycles};
 }}"""
 
-# Of the warps that the mask leaves out, none reads the clock.
+# Warps that the mask excludes skip the loop.
 _NVIDIA_CHOICE = """mov.u32 begin, %tid.x;
 shr.u32 begin, begin, 5;
 mov.u32 now, 1;
@@ -61,33 +61,37 @@ _CONSTRAINTS = {"cuda": "=r", "hip": "=v,~{s4},~{s5},~{s6},~{s7},~{scc}"}
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """One line to insert. ``number`` tells it from the other delays of its module."""
+    """A delay to insert as one line; ``number`` distinguishes it from the other delays of its module."""
 
     point: InsertPoint
     cycles: int
     number: int
     target: Target
     warps: Sequence[int] = ()
-    """Of each CTA, those that are kept busy; none means all."""
+    """The warps of each CTA that are kept busy; empty for all."""
 
     @property
     def line(self) -> str:
-        return f"{self.point.indent}%kprof_delay_{self.number} = {operation(self.target, self.cycles, self.warps)}"
+        """The line to insert."""
+        operation = delay_operation(self.target, self.cycles, self.warps)
+        return f"{self.point.indent}%kprof_delay_{self.number} = {operation}"
 
 
-def operation(target: Target, cycles: int, warps: Sequence[int] = ()) -> str:
-    """The operation that takes ``cycles`` of the SM's clock, at least 0; what it gives is of no use. Raises
-    ``KprofError`` if the target has no such clock, or cannot tell warps apart."""
-    if not 0 <= cycles <= MOST_CYCLES:
-        raise KprofError(f"no delay takes {cycles} cycles", hint=f"choose from 0 to {MOST_CYCLES}", exit_code=2)
-    least = max(cycles, 1)
+def delay_operation(target: Target, cycles: int, warps: Sequence[int] = ()) -> str:
+    """Return the operation that takes ``cycles`` of the SM's clock, at least 0; its result has no meaning.
+
+    Raises ``KprofError`` if the target has no such clock, or cannot select warps.
+    """
+    if not 0 <= cycles <= MAX_CYCLES:
+        raise KprofError(f"no delay takes {cycles} cycles", hint=f"choose from 0 to {MAX_CYCLES}", exit_code=2)
+    minimum = max(cycles, 1)
     if target.backend == "cuda":
-        assembly = _NVIDIA.format(choose=_nvidia_choice(warps), cycles=least)
+        assembly = _NVIDIA.format(choose=_nvidia_choice(warps), cycles=minimum)
     else:
         _require_counter(target)
         if warps:
             raise KprofError(f"delays on {target} are for all warps", hint="leave --warps out")
-        assembly = _AMD.format(cycles=least)
+        assembly = _AMD.format(cycles=minimum)
     return (
         f"tt.elementwise_inline_asm {quote(assembly)} "
         f"{{constraints = {quote(_CONSTRAINTS[target.backend])}, packed_element = 1 : i32, pure = false}} -> i32"
@@ -123,8 +127,10 @@ st.global.u64 [%to+{place}], %until;
 
 
 def spin_kernel(target: Target, delays: Sequence[int]) -> str:
-    """PTX of a kernel that measures what each of these delays takes where a warp does nothing else: it writes, for
-    each, a word of 64 bits with the cycles of ``SPIN_ROUNDS``. Empty for a target that has no PTX."""
+    """Return the PTX of a kernel that measures the cost of each of these delays in an otherwise idle warp.
+
+    It writes a 64-bit word for each delay: the cycles that ``SPIN_ROUNDS`` of it take. Empty for a target without PTX.
+    """
     if target.backend != "cuda":
         return ""
     measured = "".join(
@@ -147,7 +153,7 @@ def _nvidia_choice(warps: Sequence[int]) -> str:
 
 
 def _require_counter(target: Target) -> None:
-    """Of AMD's, those before RDNA 4 count cycles by ``s_memtime``; the first letters behind ``gfx`` tell."""
+    """Raise ``KprofError`` unless ``s_memtime`` counts cycles, as on AMD's GPUs whose names begin with gfx9."""
     if not str(target.arch).startswith("gfx9"):
         raise KprofError(
             f"a delay needs a cycle counter, and none is known on {target}",

@@ -1,4 +1,4 @@
-"""One function of a module, and how to bracket what is in it."""
+"""A function of a module, and the sites in it."""
 
 from __future__ import annotations
 
@@ -23,32 +23,35 @@ _SYMBOL_NAME = re.compile(rf"sym_name = ({STRING})")
 
 
 def block_kind(operation: Operation) -> str:
-    """What block an operation stands in: ``body`` of a loop, ``branch``, ``partition`` or ``function``."""
+    """Return the kind of block that holds an operation: ``body`` of a loop, ``branch``, ``partition``, ``function``."""
     owner = next(operation.owners(), None)
     return owner.traits.regions or "branch" if owner else "function"
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop. ``path`` counts the loops around it from outside: ``(0, 2)`` is the third in the first."""
+    """A loop; ``path`` has its index in each loop around it, outermost first: ``(0, 2)`` is the third in the first."""
 
     operation: Operation
     path: tuple[int, ...]
 
     @property
     def subscript(self) -> str:
+        """The loop's index in selectors: ``[0.2]``."""
         return f"[{'.'.join(map(str, self.path))}]"
 
 
 class Function:
-    """One ``tt.func`` with a body. ``symbol`` is its name in the IR.
+    """A ``tt.func`` with a body. ``symbol`` is its name in the IR.
 
-    ``called_in`` is an operation that Triton lowers once per element and that the function is called in: then no record
-    may stand in it."""
+    ``called_in`` is an operation that Triton lowers once per element and that calls the function, so that no record is
+    allowed in it.
+    """
 
     def __init__(
         self, module: Module, operation: Operation, locations: LocationTable, called_in: Operation | None = None
     ) -> None:
+        """Read the function's name. Raises ``KprofError`` if it has none."""
         found = _SIGNATURE.match(operation.tail)
         symbol = _SYMBOL_NAME.search(operation.tail)
         if found is not None:
@@ -70,7 +73,7 @@ class Function:
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """Every operation of the body, in the order of the text."""
+        """The operations of the body, nested ones too, in the order of the text."""
         return tuple(self.operation.walk())[1:]
 
     @cached_property
@@ -78,20 +81,19 @@ class Function:
         return [operation.start for operation in self.operations]
 
     def illegal_owner(self, operation: Operation) -> Operation | None:
-        """The outermost operation around this one that Triton lowers once per element, so that no record may stand
-        here."""
+        """Return the outermost operation that prevents records here because Triton lowers it once per element."""
         if self._called_in:
             return self._called_in
         return next((owner for owner in reversed([*operation.owners()]) if not owner.traits.regions), None)
 
     def refusal(self, operation: Operation) -> str:
-        """Why no record may stand around this operation; empty if one may."""
+        """Return why no record is allowed around this operation; empty if one is."""
         if owner := self.illegal_owner(operation):
             return f"inside {owner.name}, which Triton lowers once per element"
         return "the end of its block" if operation.traits.is_terminator else ""
 
     def does_work(self, operation: Operation) -> bool:
-        """Whether a scope around source lines reaches for an operation of this function."""
+        """Return whether a scope around source lines is meant for this operation (see ``anchors``)."""
         return is_anchor(operation) or (is_integer_arithmetic(operation) and operation.start in self._integer_work)
 
     @cached_property
@@ -99,20 +101,20 @@ class Function:
         return integer_work(self._module, self.operation)
 
     def chains_of(self, operation: Operation) -> tuple[Chain, ...]:
-        """The source lines that an operation comes from, each with the calls that lead to it."""
+        """Return the source lines that an operation comes from, each with the calls that lead to it."""
         return self._locations.chains_of(operation)
 
     def source_of(self, operation: Operation) -> Chain:
-        """The first of these: the line that the operation was written on, then the calls; empty if that is unknown."""
+        """Return the first of these chains: the line that the operation was written on, then the calls, if known."""
         chains = self.chains_of(operation)
         return chains[0] if chains else ()
 
     def operations_between(self, start: int, end: int) -> int:
-        """How many operations begin between two offsets."""
+        """Return the number of operations that begin between two offsets."""
         return bisect_left(self._offsets, end) - bisect_left(self._offsets, start)
 
     def findings(self, sites: Sequence[Site], missed: Sequence[Missed] = ()) -> Found:
-        """Sites around structures, which span all that is in them."""
+        """Return sites around structures, which cover all operations inside them."""
         offsets = self._offsets
         inside = (
             offsets[bisect_left(offsets, site.start.offset) : bisect_left(offsets, site.last_end_offset)]
@@ -121,34 +123,37 @@ class Function:
         return Found(tuple(sites), tuple(missed), frozenset[int]().union(*inside))
 
     def before(self, operation: Operation) -> InsertPoint:
+        """Return the point before an operation."""
         return self._point(operation.start, self._module.indent_at(operation.start))
 
     def after(self, operation: Operation) -> InsertPoint:
+        """Return the point after an operation."""
         return self._point(operation.end, self._module.indent_at(operation.start))
 
     def _point(self, offset: int, indent: str) -> InsertPoint:
-        """Before what begins at ``offset``: above its line, or in it if something else stands before it."""
+        """Return the point at ``offset``: above its line, or within the line if other text precedes it."""
         text, line = self._module.text, self._module.line_start(offset)
         if not text[line:offset].strip():
             return InsertPoint(line, indent, self._module.newline)
         return InsertPoint(offset, "", " ") if text[offset - 1].isspace() else InsertPoint(offset, " ", "")
 
     def called_in(self, operation: Operation) -> Function:
-        """The same function, called in an operation that Triton lowers once per element."""
+        """Return this function as one that is called in an operation that Triton lowers once per element."""
         return Function(self._module, self.operation, self._locations, operation)
 
     def body_site(self) -> Site:
-        """The whole body: from its first operation to each of its returns."""
+        """Return the site of the whole body: from its first operation to each of its returns."""
         return self.region_site(ScopeKind.FUNCTION, "func", self.operation, self.operation.regions[0], "function")
 
     def loop_site(self, loop: Loop) -> Site:
-        """Around a loop: from before it is entered to after it is left."""
+        """Return the site around a loop: from its entry to its exit."""
         return self._around(ScopeKind.LOOP, f"loop{loop.subscript}", loop.operation)
 
     def iteration_site(self, loop: Loop) -> Site:
-        """Each iteration: the body of ``scf.for``, the ``do`` region of ``scf.while``.
+        """Return the site of each iteration: the body of ``scf.for``, the ``do`` region of ``scf.while``.
 
-        The next one's start ends it, unless work stands between them: that of a ``scf.while``'s condition."""
+        The start of the next iteration ends it, unless a ``scf.while``'s condition does work in between.
+        """
         operation, (*conditions, body) = loop.operation, loop.operation.regions
         site = self.region_site(ScopeKind.ITERATION, f"iter{loop.subscript}", operation, body, "body")
         if any(self.does_work(inside) for region in conditions for inside in region.walk()):
@@ -157,7 +162,7 @@ class Function:
         return replace(site, exit=self.after(operation), between=between)
 
     def operation_site(self, operation: Operation) -> Site:
-        """Around one operation."""
+        """Return the site around one operation."""
         return self._around(ScopeKind.OPERATION, operation.name, operation)
 
     def _around(self, kind: str, label: str, operation: Operation) -> Site:
@@ -165,7 +170,7 @@ class Function:
         return self._structure(kind, label, operation, *points, block=block_kind(operation))
 
     def region_site(self, kind: str, label: str, operation: Operation, region: Region, block: str) -> Site:
-        """A whole region of ``operation``: from its entry to each operation that leaves it."""
+        """Return the site of a region of ``operation``: from its entry to each operation that leaves it."""
         module = self._module
         leaving = [
             block.operations[-1]
@@ -175,7 +180,7 @@ class Function:
         entry = region.blocks[0]
         if leaving:
             ends = tuple(self.before(last) for last in leaving)
-        elif region is operation.regions[-1] and operation.traits.is_loop:  # the printer leaves out a yield of nothing
+        elif region is operation.regions[-1] and operation.traits.is_loop:  # the printer omits a yield without values
             last = entry.operations[-1] if entry.operations else None
             indent = module.indent_at(last.start) if last else module.indent_at(region.end) + "  "
             ends = (self._point(region.end, indent),)
@@ -191,7 +196,7 @@ class Function:
 
     @cached_property
     def _nests(self) -> tuple[Operation, ...]:
-        """The operations that have regions: few among many, and enough to find loops."""
+        """The operations with regions: few, and enough to find loops."""
         found: list[Operation] = []
         pending = [self.operation]
         while pending:
@@ -202,7 +207,7 @@ class Function:
         return tuple(found[1:])
 
     def loops(self) -> Iterator[Loop]:
-        """All loops in the order of the text, also those where no record may stand."""
+        """Yield all loops in the order of the text, also those where no record is allowed."""
         paths: dict[Operation | None, tuple[int, ...]] = {None: ()}
         inside: Counter[Operation | None] = Counter()
         for operation in self._nests:
@@ -214,19 +219,19 @@ class Function:
             yield Loop(operation, paths[operation])
 
     def warp_specializations(self) -> Iterator[tuple[Operation, Region, tuple[Region, ...]]]:
-        """Each ``ttg.warp_specialize``, with its default region and those of its partitions."""
+        """Yield each ``ttg.warp_specialize``, with its default region and those of its partitions."""
         for operation in self._nests:
             if operation.name != WARP_SPECIALIZE:
                 continue
-            default, *others = operation.regions
-            holder = others[0].blocks[0].operations[:1] if others else ()
+            default, *partitions = operation.regions
+            holder = partitions[0].blocks[0].operations[:1] if partitions else ()
             if holder and holder[0].name == PARTITIONS:
-                others = list(holder[0].regions)
-            yield operation, default, tuple(others)
+                partitions = list(holder[0].regions)
+            yield operation, default, tuple(partitions)
 
     def partitions(self) -> Iterator[tuple[str, Operation, Region]]:
-        """The regions of each ``ttg.warp_specialize``: what the selector calls them, the operation, the region."""
-        for operation, default, others in self.warp_specializations():
+        """Yield the regions of each ``ttg.warp_specialize``: the selector's word, the operation, the region."""
+        for operation, default, partitions in self.warp_specializations():
             if owner := self.illegal_owner(operation):
                 raise KprofError(
                     f"no record is allowed inside {owner.name}: Triton lowers its region once per element",
@@ -234,7 +239,7 @@ class Function:
                     hint="select the loop or the function around it",
                 )
             yield "default", operation, default
-            for number, region in enumerate(others):
+            for number, region in enumerate(partitions):
                 yield f"partition[{number}]", operation, region
 
     @cached_property
@@ -242,7 +247,7 @@ class Function:
         return {region: label for label, _, region in self.partitions()}
 
     def partition_of(self, operation: Operation) -> str:
-        """What selectors call the region of ``ttg.warp_specialize`` that an operation stands in; empty outside."""
+        """Return the selector's word for the ``ttg.warp_specialize`` region that holds an operation; empty outside."""
         blocks = (around.block for around in (operation, *operation.owners()))
         found = (self._partition_labels.get(block.region) for block in blocks if block)
         return next((label for label in found if label), "")
@@ -261,12 +266,21 @@ class Function:
         chain = self.source_of(operation)
         count = self.operations_between(start.offset, max(end.offset for end in ends))
         return Site(
-            kind, label, self.symbol, start, ends, fills_block, chain[0] if chain else None, chain[1:], block, count
+            kind=kind,
+            label=label,
+            function=self.symbol,
+            start=start,
+            ends=ends,
+            fills_block=fills_block,
+            source=chain[0] if chain else None,
+            called_from=chain[1:],
+            block=block,
+            operations=count,
         )
 
 
 def functions_of(module: Module, locations: LocationTable) -> tuple[Function, ...]:
-    """The module's functions that have a body, in the order of the text."""
+    """Return the module's functions that have a body, in the order of the text."""
     return tuple(
         Function(module, operation, locations)
         for operation in module.walk()
@@ -275,5 +289,5 @@ def functions_of(module: Module, locations: LocationTable) -> tuple[Function, ..
 
 
 def kernel_name(functions: Sequence[Function]) -> str:
-    """The name of the function that is launched."""
+    """Return the name of the function that is launched."""
     return next((f.symbol for f in functions if f.is_public), functions[0].symbol if functions else "")

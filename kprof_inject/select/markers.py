@@ -1,4 +1,4 @@
-"""Marker comments (``# kprof:``, then instructions between semicolons): which lines of the source each one means."""
+"""Marker comments (``# kprof:``, then instructions between semicolons), and the source lines that each one marks."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from kprof_inject.select.python_source import (
 )
 
 MARKER_COMMENT = re.compile(r"#\s*kprof:")
-# Behind code, other tools' comments may come first: "# type: ignore  # kprof: load". One blank is prose.
-_BEHIND_ANOTHER = re.compile(r"(?<=[^\s#])\s{2,}#\s*kprof:")
+# After code, other tools' comments may come first: "# type: ignore  # kprof: load". One blank is prose.
+_AFTER_ANOTHER_COMMENT = re.compile(r"(?<=[^\s#])\s{2,}#\s*kprof:")
 
 _VERBS_WITH_NAME = frozenset({"begin", "mark"})
 _VERBS_ALONE = frozenset({"begin", "end", "mark"})
-_VERBS_BEHIND_CODE = frozenset({"loop", "iter"})
+_VERBS_AFTER_CODE = frozenset({"loop", "iter"})
 
-# Written by mistake, it would be ignored without a word. More than two words behind the head are prose.
-_ANY_VERB = "|".join(sorted(_VERBS_ALONE | _VERBS_BEHIND_CODE))
+# Such a mistake would be ignored silently. More than two words after the head are prose.
+_ANY_VERB = "|".join(sorted(_VERBS_ALONE | _VERBS_AFTER_CODE))
 _LOOKS_LIKE_MARKER = re.compile(rf"#\s*(?i:kprof)(?:\s+|\s*:\s*)(?:{_ANY_VERB})(?:\s+\S+)?\s*")
 
-# A second comment ends the first, so that "# kprof: load  # fmt: skip" can be written.
+# A second comment ends the first, so that "# kprof: load  # fmt: skip" works.
 _NEXT_COMMENT = re.compile(r"\s#")
 _INSTRUCTION = re.compile(r"[^;]+")
 _WORD = re.compile(r"\S+")
-# All else means something in a selector: marker(GLOB)=NAME.
+# All other characters mean something in a selector: marker(GLOB)=NAME.
 _NAME = re.compile(r"""[^\s"'\\=#()*?\[\]\x00-\x1f\x7f]+""")
 
 _HINT_ALONE = "on its own line: begin NAME, end [NAME] or mark NAME"
-_HINT_BEHIND_CODE = "after a statement: one word, its name; after for or while also loop [NAME] or iter [NAME]"
+_HINT_AFTER_CODE = "after a statement: one word, its name; after for or while also loop [NAME] or iter [NAME]"
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One thing that a marker comment says. Without a ``verb`` it names a statement; ``name`` is empty if left out."""
+    """An instruction of a marker comment; without a ``verb`` it names a statement. ``name`` is empty if omitted."""
 
     verb: str
     name: str
@@ -54,22 +54,23 @@ class Instruction:
     where: Position
 
     def __str__(self) -> str:
+        """Return the instruction as messages quote it."""
         return f"'{self.verb} {self.name}'" if self.name else f"'{self.verb}'"
 
 
 def marker_head(comment: Comment) -> re.Match[str] | None:
-    """Where a comment says that it is a marker, up to the colon; None if it is none."""
+    """Return the head of a marker comment, up to the colon; None if the comment is no marker."""
     found = MARKER_COMMENT.match(comment.text)
-    return found if found or comment.is_alone else _BEHIND_ANOTHER.search(comment.text)
+    return found if found or comment.is_alone else _AFTER_ANOTHER_COMMENT.search(comment.text)
 
 
 def may_hold_markers(text: str) -> bool:
-    """Whether a Python text may have comments that are markers or look like one; quick, and without parsing it."""
+    """Return whether a Python text may have comments that are or look like markers; quick, and without parsing it."""
     return "kprof:" in text or _LOOKS_LIKE_MARKER.search(text) is not None
 
 
 def check_is_prose(comment: Comment, file: str, line_text: str) -> None:
-    """Raise ``KprofError`` for a comment without a marker's head that nevertheless was meant as a marker."""
+    """Raise ``KprofError`` for a comment that lacks a marker's head but looks like a marker."""
     if _LOOKS_LIKE_MARKER.fullmatch(comment.text):
         raise KprofError(
             "this comment looks like a marker, but is not one",
@@ -79,7 +80,7 @@ def check_is_prose(comment: Comment, file: str, line_text: str) -> None:
 
 
 def instructions_in(comment: Comment, file: str, line_text: str) -> Iterator[Instruction]:
-    """What a marker comment says, in its order. Raises ``KprofError`` for what cannot be understood."""
+    """Yield the instructions of a marker comment. Raises ``KprofError`` for one that is not understood."""
 
     def position(offset: int) -> Position:
         return Position(file, comment.line, comment.column + offset, line_text)
@@ -88,13 +89,13 @@ def instructions_in(comment: Comment, file: str, line_text: str) -> Iterator[Ins
     begin = head.end() if head else 0
     next_comment = _NEXT_COMMENT.search(comment.text, begin)
     end = next_comment.start() if next_comment else len(comment.text)
-    said_any = False
+    is_empty = True
     for part in _INSTRUCTION.finditer(comment.text, begin, end):
         words = [(word[0], position(word.start())) for word in _WORD.finditer(comment.text, part.start(), part.end())]
         if words:
-            said_any = True
+            is_empty = False
             yield _instruction(words, comment)
-    if not said_any:
+    if is_empty:
         raise KprofError("this marker comment is empty", where=position(0), hint=_hint(comment))
 
 
@@ -106,22 +107,22 @@ def _instruction(words: list[tuple[str, Position]], comment: Comment) -> Instruc
             where=where,
             hint="put the comment on a line above or below; after a statement, give only its name",
         )
-    if verb in _VERBS_BEHIND_CODE and comment.is_alone:
-        raise not_behind_loop(verb, where)
-    if verb in _VERBS_ALONE | _VERBS_BEHIND_CODE:
+    if verb in _VERBS_AFTER_CODE and comment.is_alone:
+        raise not_after_loop_header(verb, where)
+    if verb in _VERBS_ALONE | _VERBS_AFTER_CODE:
         if len(rest) > 1:
             raise KprofError(f"{verb!r} takes one name", where=rest[1][1], hint="a name is one word")
         if verb in _VERBS_WITH_NAME and not rest:
             raise KprofError(f"{verb!r} needs a name", where=where, hint=f"# kprof: {verb} NAME")
         return Instruction(verb, _name(*rest[0]) if rest else "", comment, where)
     if comment.is_alone or rest:
-        meant = did_you_mean(verb, _VERBS_ALONE if comment.is_alone else _VERBS_BEHIND_CODE, 1, repr)
-        raise KprofError(f"unknown verb {verb!r} in a marker comment", where=where, hint=meant + _hint(comment))
+        suggestion = did_you_mean(verb, _VERBS_ALONE if comment.is_alone else _VERBS_AFTER_CODE, 1, repr)
+        raise KprofError(f"unknown verb {verb!r} in a marker comment", where=where, hint=suggestion + _hint(comment))
     return Instruction("", _name(verb, where), comment, where)
 
 
-def not_behind_loop(verb: str, where: Position) -> KprofError:
-    """The refusal of ``loop`` or ``iter`` anywhere else than behind the header of a loop."""
+def not_after_loop_header(verb: str, where: Position) -> KprofError:
+    """Return the error for ``loop`` or ``iter`` anywhere but after the header of a loop."""
     return KprofError(
         f"{verb!r} must come after the header of a for or while",
         where=where,
@@ -140,30 +141,33 @@ def _name(word: str, where: Position) -> str:
 
 
 def _hint(comment: Comment) -> str:
-    return _HINT_ALONE if comment.is_alone else _HINT_BEHIND_CODE
+    return _HINT_ALONE if comment.is_alone else _HINT_AFTER_CODE
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedRange:
-    """A ``begin`` and the statements from there to its ``end``, at least one."""
+    """A ``begin`` and the statements, at least one, up to its ``end``."""
 
     begin: Instruction
     statements: tuple[ast.stmt, ...]
 
 
 class OpenRanges:
-    """The ranges of one file that have begun and not ended yet, the innermost last.
+    """The ranges of one file that have begun but not ended, the innermost last.
 
-    They nest, and each stays within one suite."""
+    They nest, and each is within one suite.
+    """
 
     def __init__(self) -> None:
+        """Start without any range."""
         self._open: list[tuple[Instruction, SuitePlace]] = []
 
     def begin(self, instruction: Instruction, place: SuitePlace) -> None:
+        """Open a range."""
         self._open.append((instruction, place))
 
     def end(self, instruction: Instruction, place: SuitePlace) -> ClosedRange:
-        """The range that ``end`` closes. Raises ``KprofError`` if it closes none, or not here."""
+        """Close the range that ``end`` ends and return it. Raises ``KprofError`` if there is none, or not here."""
         begin, start = self._innermost(instruction)
         if start.suite is not place.suite:
             kind = "blocks" if start.function is place.function else "functions"
@@ -194,7 +198,7 @@ class OpenRanges:
             )
 
     def _innermost(self, end: Instruction) -> tuple[Instruction, SuitePlace]:
-        """The range that is to be closed next, if that is what ``end`` says."""
+        """Return the innermost open range. Raises ``KprofError`` if ``end`` names another."""
         names = [begin.name for begin, _ in self._open]
         if names and end.name in ("", names[-1]):
             return self._open[-1]
@@ -214,7 +218,7 @@ class OpenRanges:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """One marker. ``line`` is the comment's, ``function`` the innermost function that holds what is marked."""
+    """A marker; ``line`` is its comment's, ``function`` the innermost function that holds the marked code."""
 
     name: str
     file: str
@@ -224,7 +228,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class RangeMarker(Marker):
-    """The statements from ``begin`` to ``end``, or one statement, on these lines."""
+    """A marker of the statements from ``begin`` to ``end``, or of one statement, on these lines."""
 
     first_line: int
     last_line: int
@@ -232,24 +236,25 @@ class RangeMarker(Marker):
 
 @dataclass(frozen=True, slots=True)
 class LoopMarker(Marker):
-    """Around the loop whose ``for`` or ``while`` is on this line. Its name is ``loop`` if none is written."""
+    """A marker around the loop whose ``for`` or ``while`` is on this line; ``loop`` by default."""
 
     loop_line: int
 
 
 @dataclass(frozen=True, slots=True)
 class IterationMarker(Marker):
-    """Iterations of the loop whose ``for`` or ``while`` is on this line. Its name is ``iter`` if none is written."""
+    """A marker of each iteration of the loop whose ``for`` or ``while`` is on this line; ``iter`` by default."""
 
     loop_line: int
 
 
 @dataclass(frozen=True, slots=True)
 class InstantMarker(Marker):
-    """The instant before the statements behind it in its suite, or (not ``is_before``) after those in front of it.
+    """A marker of an instant: before the statements below it in its suite, or (not ``is_before``) after those above.
 
-    ``statements`` are the first and the last line of each, the nearest statement first: the compiler may leave nothing
-    of it. ``loop_line`` is that of the innermost loop around it in its function, 0 without any."""
+    ``statements`` has the first and last line of each statement, the nearest first: the compiler may leave nothing of
+    the nearest. ``loop_line`` is the line of the innermost loop around it in its function, 0 without any.
+    """
 
     statements: tuple[tuple[int, int], ...]
     is_before: bool
@@ -257,7 +262,7 @@ class InstantMarker(Marker):
 
 
 def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
-    """All markers in a file, in the order of the text. Raises ``KprofError`` for the first that is wrong."""
+    """Return all markers in a file, in the order of the text. Raises ``KprofError`` for the first wrong one."""
     text = sources.text(file)
     if text is None or not may_hold_markers(text):
         return ()
@@ -265,7 +270,7 @@ def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
         source = sources.parsed(file)
         comments = source.comments
     except SyntaxError as error:
-        # What is a comment cannot be told here; this decides only whether anybody will miss one.
+        # Comments cannot be found in such a file; it only matters if it seems to have markers.
         if MARKER_COMMENT.search(text):
             raise _unreadable(file, lines_of(text), error) from None
         return ()
@@ -281,7 +286,7 @@ def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
 
 
 class _Reader:
-    """Turns a file's instructions, read in the order of the text, into markers."""
+    """Turn a file's instructions, in the order of the text, into markers."""
 
     def __init__(self, sources: Sources, source: PythonSource, file: str) -> None:
         self._sources = sources
@@ -294,7 +299,7 @@ class _Reader:
         _READ[instruction.verb](self, instruction)
 
     def finish(self) -> tuple[Marker, ...]:
-        """The markers. Raises ``KprofError`` if a range is still open."""
+        """Return the markers. Raises ``KprofError`` if a range is still open."""
         self._ranges.check_all_ended()
         ordered = sorted(self._found, key=lambda found: (found[0].line, found[0].column))
         return tuple(marker for _, marker in ordered)
@@ -348,7 +353,7 @@ class _Reader:
     def _add_loop(self, instruction: Instruction, kind: type[LoopMarker] | type[IterationMarker]) -> None:
         statements = self._source.statements_on(instruction.comment.logical_line)
         if not statements or not isinstance(statements[0], LoopNode):
-            raise not_behind_loop(instruction.verb, instruction.where)
+            raise not_after_loop_header(instruction.verb, instruction.where)
         line = statements[0].lineno
         function = self._function_at(line, instruction)
         marker = kind(instruction.name or instruction.verb, self._file, instruction.where.line, function, line)

@@ -1,5 +1,4 @@
-"""One module as the selectors look at it: its functions, the source behind it, and what the two have to do with
-each other."""
+"""A module as selectors see it: its functions, their source, and the connection of both."""
 
 from __future__ import annotations
 
@@ -25,10 +24,10 @@ from kprof_inject.ttgir.dialect import WARP_SPECIALIZE
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Module, Region
 
-# Which partition an operation belongs to: ``ttg.warp_specialize`` gives each of its regions to warps of its own.
+# ``ttg.warp_specialize`` gives each of its regions to warps of its own.
 #
-# The default partition is the kernel's own warps. They run everything outside of the partition regions, the ``default``
-# regions too; the warps of the other partitions wait from the kernel's start until their region is reached.
+# The default partition is the kernel's own warps. They run everything outside the partition regions, including the
+# ``default`` regions; the warps of the other partitions wait from the kernel's start until their region is reached.
 
 _DEFAULT = 0
 _DEFAULT_WARPS = re.compile(r'"ttg\.num-warps" = (\d{1,9})\b')
@@ -46,14 +45,17 @@ class _Span:
 
 
 class Partitions:
-    """The partitions of one module: the default one first, the others in the order of the text. There are none in a
-    module without ``ttg.warp_specialize``."""
+    """The partitions of a module: the default one first, the others in the order of the text.
+
+    A module without ``ttg.warp_specialize`` has none.
+    """
 
     all: tuple[Partition, ...]
 
     def __init__(self, module: Module, functions: Sequence[Function], sources: Sources) -> None:
+        """Find the partitions and the functions that each one calls."""
         found = list(_regions(module, functions, sources)) if WARP_SPECIALIZE in module.text else []
-        # A default region is run by whoever runs the operation that it belongs to.
+        # The warps that run an operation also run its default region.
         regions = [region for region in found if region.number is not None]
         defaults = {region.function for region in found if region.number is None}
         default = Partition("default partition", _default_warps(module), defaults.pop() if len(defaults) == 1 else "")
@@ -62,23 +64,25 @@ class Partitions:
         self._callers = self._partitions_of_functions(functions) if regions else {}
 
     def at(self, function: str, offset: int) -> int | None:
-        """The index of the partition whose warps run what stands at an offset of a function; None if the module has no
-        partitions, or if several call the function."""
+        """Return the index of the partition whose warps run the code at an offset of a function.
+
+        None if the module has no partitions, or if several call the function.
+        """
         found = self._around(function, offset)
         return next(iter(found)) if len(found) == 1 else None
 
     def _around(self, function: str, offset: int) -> frozenset[int]:
-        # Of regions in each other the inner one begins later.
+        # Of nested regions, the inner one begins later.
         spans = [span for span in self._spans if span.start <= offset <= span.end]
         if spans:
             return frozenset({max(spans, key=lambda span: span.start).partition})
         return self._callers.get(function, frozenset())
 
     def _partitions_of_functions(self, functions: Sequence[Function]) -> Mapping[str, frozenset[int]]:
-        """For each function, by its symbol, the partitions that call it, however indirectly."""
+        """Return the partitions that call each function, directly or not, by the function's symbol."""
         self._callers = {f.symbol: frozenset({_DEFAULT} if f.is_public else ()) for f in functions}
         calls = [(f.symbol, callee_symbol(call), call.start) for f in functions for call in calls_in(f)]
-        for _ in functions:  # a chain of calls is no longer than there are functions
+        for _ in functions:  # a chain of calls is at most as long as the number of functions
             for caller, callee, offset in calls:
                 if callee in self._callers:
                     self._callers[callee] |= self._around(caller, offset)
@@ -87,8 +91,10 @@ class Partitions:
 
 @dataclass(frozen=True, slots=True)
 class _PartitionRegion:
-    """Region ``number`` of the module's ``ttg.warp_specialize`` number ``operation``, both from 0; a default region has
-    no number."""
+    """Region ``number`` of the module's ``ttg.warp_specialize`` number ``operation``, both from 0.
+
+    A default region has no number.
+    """
 
     operation: int
     number: int | None
@@ -102,8 +108,8 @@ def _regions(module: Module, functions: Sequence[Function], sources: Sources) ->
     count = 0
     for function in functions:
         for operation, default, partitions in function.warp_specializations():
-            told = _GENERIC_WARPS.search(operation.tail)
-            counts = [int(count) for count in told[1].split(",")] if told else []
+            generic = _GENERIC_WARPS.search(operation.tail)
+            counts = [int(count) for count in generic[1].split(",")] if generic else []
             before = operation.start
             for number, region in enumerate((default, *partitions), -1):
                 start = region.blocks[0].start
@@ -116,15 +122,17 @@ def _regions(module: Module, functions: Sequence[Function], sources: Sources) ->
 
 
 def _function_of(region: Region, kernel: Function, sources: Sources) -> str:
-    """The function that all of a region's operations were written in, or in functions that it calls. None of a region
-    that the compiler made is: its operations were written in the kernel."""
+    """Return the name of the function that all operations of a region were written in, or called from; empty if none.
+
+    A region that the compiler made has none: its operations were written in the kernel.
+    """
     own = [sources.function_at(point.file, point.line) for point in kernel.source_of(kernel.operation)]
     found: set[str] = set()
     for operation in region.walk():
         chain = () if operation.traits.is_terminator else kernel.source_of(operation)
         if chain:
             outermost_first = (sources.function_at(point.file, point.line) for point in reversed(chain))
-            called = next((one for one in outermost_first if one not in own), None)
+            called = next((candidate for candidate in outermost_first if candidate not in own), None)
             found.add(called.name if called else "")
     return found.pop() if len(found) == 1 else ""
 
@@ -132,24 +140,25 @@ def _function_of(region: Region, kernel: Function, sources: Sources) -> str:
 def _partitions(regions: Sequence[_PartitionRegion]) -> Iterator[Partition]:
     several = len({region.operation for region in regions}) > 1
     for region in regions:
-        of_operation = f"#{region.operation}" if several else ""
-        yield Partition(f"partition {region.number}{of_operation}", region.warps, region.function)
+        suffix = f"#{region.operation}" if several else ""
+        yield Partition(f"partition {region.number}{suffix}", region.warps, region.function)
 
 
 def _default_warps(module: Module) -> int | None:
-    """Of the module itself; the generic form has its attributes behind its region."""
+    """Return the module's number of warps; the generic form has its attributes after its region."""
     lines = (text for operation in module.operations for text in (operation.tail, operation.closing))
     return next((int(found[1]) for found in map(_DEFAULT_WARPS.search, lines) if found), None)
 
 
-# Triton mangles a helper's name: its module, its own name, and behind two underscores the types of its arguments.
+# Triton mangles a helper's name: its module, its own name, and after two underscores the types of its arguments.
 _MANGLED = re.compile(r"(?:\w+\.)*(\w+?)__")
 
 
 class ModuleView:
-    """Everything that a selector may ask of a module; what costs time is found out when it is first asked for."""
+    """Everything that selectors need to know about a module; costly parts are computed on first use."""
 
     def __init__(self, module: Module, sources: Sources) -> None:
+        """Find the module's functions."""
         self.module = module
         self.sources = sources
         self.functions: tuple[Function, ...] = with_callers(functions_of(module, LocationTable(module)))
@@ -170,7 +179,7 @@ class ModuleView:
     def markers(self) -> tuple[Marker, ...]:
         """The marker comments in the functions that went into this module. Raises ``KprofError`` for a wrong one."""
         found = [marker for file in self.sources.files for marker in markers_in(self.sources, file)]
-        # Looking at every location pays only if there are markers at all.
+        # Looking at every location only pays if there are markers at all.
         used = self._source_functions if found else frozenset()
         return tuple(marker for marker in found if marker.function in used)
 
@@ -188,7 +197,7 @@ class ModuleView:
 
     @cached_property
     def helper_names(self) -> dict[str, str]:
-        """What each function that was not inlined is called in the source, by its symbol."""
+        """The source name of each function that was not inlined, by its symbol."""
         return {function.symbol: self._source_name(function) for function in self.functions}
 
     @cached_property
@@ -204,12 +213,12 @@ class ModuleView:
 
     @cached_property
     def partitions(self) -> Partitions:
-        """The partitions of the kernel, and what belongs to each."""
+        """The partitions of the kernel."""
         return Partitions(self.module, self.functions, self.sources)
 
     @cached_property
     def copies_of_functions(self) -> dict[str, int]:
-        """How often each function's body stands in the kernel once every call is inlined, by its symbol."""
+        """The number of copies of each function's body in the kernel once every call is inlined, by symbol."""
         return copies_when_inlined(self.functions)
 
     def _source_name(self, function: Function) -> str:

@@ -1,7 +1,7 @@
-"""The parts of a kernel that its module tells apart: issues of copies, waits, dots, reductions and the like in its
-innermost loops, and what stands before and behind its loops.
+"""The parts of a kernel that its operations distinguish.
 
-They are what causal profiling slows down, one after the other, where the user names nothing else.
+They are issues of copies, waits, dots, reductions and the like in its innermost loops, and the code before and after
+its loops. Causal profiling delays them, one after the other, unless the user selects something else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROLOGUE, EPILOGUE = "prologue", "epilogue"
 
 
 def part_of(operation_name: str) -> str:
-    """What kind of part operations of this name belong to; empty if to none: arithmetic, addresses, layouts."""
+    """Return the kind of part for operations of this name; empty for arithmetic, addresses and layouts."""
     traits = traits_of(operation_name)
     if traits.is_dot:
         return DOT
@@ -47,10 +47,11 @@ def part_of(operation_name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """``parts``: of each innermost loop, or of a function without loops; and what stands around its loops."""
+    """``parts``: those of each innermost loop, or of a function without loops, and the code around its loops."""
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
-        return Found.together([_parts_of(function) for function in view.functions])
+        """Return the parts of all functions."""
+        return Found.merge([_parts_of(function) for function in view.functions])
 
 
 def _parts_of(function: Function) -> Found:
@@ -66,8 +67,10 @@ def _parts_of(function: Function) -> Found:
 
 
 def _runs(function: Function, operations: Sequence[Operation]) -> Iterator[Site]:
-    """Operations of one kind that follow each other in a block, whatever arithmetic stands between them. Dots, waits
-    and arrivals are parts by themselves, and a group of copies ends where it is committed."""
+    """Yield runs of operations of one kind in a block, with any arithmetic between them.
+
+    Dots, waits and arrivals are parts by themselves, and a group of copies ends with its commit.
+    """
     by_block: dict[Block, list[tuple[str, Operation]]] = {}
     for operation in operations:
         kind = part_of(operation.name)
@@ -76,9 +79,9 @@ def _runs(function: Function, operations: Sequence[Operation]) -> Iterator[Site]
     for found in by_block.values():
         run: list[Operation] = []
         following = [*(kind for kind, _ in found[1:]), ""]
-        for (kind, one), then in zip(found, following, strict=True):
-            run.append(one)
-            if then != kind or kind in (DOT, WAIT, ARRIVE) or one.name in ENDS_OF_COPIES:
+        for (kind, operation), next_kind in zip(found, following, strict=True):
+            run.append(operation)
+            if next_kind != kind or kind in (DOT, WAIT, ARRIVE) or operation.name in ENDS_OF_COPIES:
                 yield _site(function, kind, run)
                 run = []
 
@@ -93,41 +96,40 @@ def _site(function: Function, kind: str, run: Sequence[Operation]) -> Site:
 
 
 def _users_lines(function: Function, operation: Operation) -> Chain:
-    """Where an operation comes from, without the library's own lines: they are the same for all users of it."""
+    """Return where an operation comes from without the library's own lines, which are the same for all its users."""
     chain = function.source_of(operation)
     own = next((depth for depth, point in enumerate(chain) if not is_library(point.file)), len(chain))
     return chain[own:]
 
 
 def _span(function: Function, name: str, first: Operation, last: Operation, chain: Chain, own: int) -> Site:
-    """From one operation to another of its block; ``own`` of those between them are the part's."""
+    """Return the site from one operation to another of its block; ``own`` of the operations are the part's."""
     start, end = function.before(first), function.after(last)
     return Site(
-        ScopeKind.PART,
-        name,
-        function.symbol,
-        start,
-        (end,),
-        False,
-        next(iter(chain), None),
-        chain[1:],
-        block_kind(first),
-        own,
-        function.operations_between(start.offset, end.offset) - own,
+        kind=ScopeKind.PART,
+        label=name,
+        function=function.symbol,
+        start=start,
+        ends=(end,),
+        fills_block=False,
+        source=next(iter(chain), None),
+        called_from=chain[1:],
+        block=block_kind(first),
+        operations=own,
+        other_operations=function.operations_between(start.offset, end.offset) - own,
     )
 
 
 def _around_loops(function: Function, loops: Sequence[Operation]) -> Iterator[Site]:
-    """From the function's first operation to its first loop, and from its last loop to its end; as far as each lies in
-    one block."""
+    """Yield the code before the function's first loop and after its last one, if the body is a single block."""
     blocks = function.operation.regions[0].blocks
     if len(blocks) > 1:
         return
     operations = blocks[0].operations
     carriers = {owner for loop in loops for owner in (loop, *loop.owners())}
     places = [place for place, operation in enumerate(operations) if operation in carriers]
-    behind = [one for one in operations[places[-1] + 1 :] if not one.traits.is_terminator]
-    for name, found in ((PROLOGUE, operations[: places[0]]), (EPILOGUE, behind)):
-        working = [one for one in found if function.does_work(one) and not is_inserted(one)]
+    following = [operation for operation in operations[places[-1] + 1 :] if not operation.traits.is_terminator]
+    for name, found in ((PROLOGUE, operations[: places[0]]), (EPILOGUE, following)):
+        working = [operation for operation in found if function.does_work(operation) and not is_inserted(operation)]
         if working:
             yield _span(function, name, found[0], found[-1], _users_lines(function, working[0]), len(found))

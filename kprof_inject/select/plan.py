@@ -1,4 +1,4 @@
-"""The plan: all records to insert into one module, each with its place and its name."""
+"""The plan: all records to insert into a module, each with its place and its name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
 from kprof_inject.select.spans import Spread
 from kprof_inject.select.style import USUAL_STYLE, Style, two_records
-from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, scalar_of, together
+from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, merge_tags, scalar_of
 from kprof_inject.ttgir.dialect import EVENT, RECORD, RECORDS
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
@@ -28,42 +28,43 @@ _STRUCTURE = tuple(map(parse_selector, ("func", "loop", "iter")))
 
 
 BODY_RECORD = "kernel body"
-"""The record around the kernel's whole body where nobody selected it: its clock is fitted to that."""
+"""Name of the record around the kernel's whole body if no scope is there: the clock fit needs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One scope of the plan."""
+    """A scope of the plan."""
 
     record: str
-    """Its name in the IR, unique in the module."""
+    """The name in the IR, unique in the module."""
 
     name: str
-    """What the user calls it."""
+    """The name that the user sees."""
 
     selector: str
     site: Site
     partition: int | None
-    """The index in ``Plan.partitions`` of whose warps run it: None without partitions, and in a helper that several
-    call."""
+    """The index in ``Plan.partitions`` of the partition that runs it.
+
+    None if the module has no partitions, or if several partitions call its helper.
+    """
 
     parent: int
     """The index in ``Plan.scopes`` of the innermost scope of its partition around it, or -1."""
 
     lines: tuple[int, int]
-    """The first and the last line of the module that it goes around, from 1; of an instant, the one that it stands
-    before."""
+    """The first and the last line of the module that it covers, from 1; for an instant, the line after it."""
 
     tags: tuple[PlacedTag, ...] = ()
     """The values that are recorded right before its start, in this order."""
 
     crosses: tuple[int, ...] = ()
-    """The indices of the scopes that begin in this one and end behind it, or the other way round."""
+    """The indices of the scopes that begin in this one and end after it, or the other way round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record to insert, and before it the operations that give it a value: those of a tag's start."""
+    """A record to insert, after the operations that compute its value if it is the start of a tag."""
 
     point: InsertPoint
     is_start: bool
@@ -72,15 +73,17 @@ class Record:
 
     @property
     def line(self) -> str:
-        """Its line; with operations before it several, but for what ends the last."""
+        """The record's line, after those of the operations before it; without the last line end."""
         own = f"{RECORD} {'start' if self.is_start else 'end'} {quote(self.name)}"
         return self.point.after.join(f"{self.point.indent}{operation}" for operation in (*self.before, own))
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What one selector found in the module. A site that two selectors find belongs to the first that has a name for
-    it, else to the first."""
+    """Everything that a selector found in the module.
+
+    A site that two selectors find belongs to the first that names it, else to the first.
+    """
 
     selector: Selector
     findings: Found
@@ -88,39 +91,39 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that is to be inserted into one module."""
+    """The insertions into a module."""
 
     kernel: str
     scopes: tuple[Scope, ...]
-    """From outside in, and in the order of the text."""
+    """The scopes, outermost first, and in the order of the text."""
 
     records: tuple[Record, ...]
-    """In the order of insertion."""
+    """The records in the order of insertion."""
 
     selections: tuple[Selection, ...]
-    """In the order of the selectors."""
+    """The selections in the order of the selectors."""
 
     inlined: tuple[str, ...] = ()
-    """The helpers that are calls in this module, and are inlined when it runs with records."""
+    """The helpers that this module calls; they are inlined when it runs with records."""
 
     partitions: tuple[Partition, ...] = ()
-    """Those of the kernel; none without ``ttg.warp_specialize``."""
+    """The kernel's partitions; none without ``ttg.warp_specialize``."""
 
     body_record: str = ""
-    """The name of the records around the kernel's whole body, if no scope stands there; empty without any."""
+    """The name of the records around the kernel's whole body, if no scope is there; empty without them."""
 
 
 def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = USUAL_STYLE) -> Plan:
     """Find every selector's sites in the module and lay out the records; without selectors, the default ones.
 
     The kernel's body is recorded in any case. The plan has no scopes if nothing matched: whether that is an error
-    depends on the module's neighbours. Raises ``KprofError`` if the module or a site cannot take records, or if they
-    need more than 256 scope ids.
+    depends on the other modules. Raises ``KprofError`` if the module or a site cannot take records, or if they
+    need more than 256 scope IDs.
     """
     selections = _select(view, selectors, style.spread) if selectors else _default_selections(view, style.spread)
     chosen = _choose(selections)
-    starts = sorted(one.site.start.offset for one in chosen)
-    found = [replace(one, site=_with_records(one.site, style, starts)) for one in chosen]
+    starts = sorted(choice.site.start.offset for choice in chosen)
+    found = [replace(choice, site=_with_records(choice.site, style, starts)) for choice in chosen]
     if found:
         _check_no_records(view.module)
     ids = _scope_ids(view, found)
@@ -141,8 +144,10 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
 
 
 def _with_records(site: Site, style: Style, starts: Sequence[int]) -> Site:
-    """An iteration in the style, but with two records where others begin between it and the next one. ``starts`` are
-    the offsets at which all begin, ascending."""
+    """Return the site with the style's records, or with two if other sites begin between it and its next iteration.
+
+    ``starts`` are the offsets at which all sites begin, ascending.
+    """
     first, last = site.between
     if site.exit and bisect_left(starts, first) < bisect_left(starts, last):
         return two_records(site)
@@ -158,7 +163,7 @@ def _select(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> 
 
 
 def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ...]:
-    """Without ``--at``: the markers; the function and its loops where the source has none, or none is left of any."""
+    """Return the selections without ``--at``: the markers, or else (no marker, or no code left) functions and loops."""
     marked = _select(view, _MARKERS, spread) if view.markers else ()
     if any(selection.findings.sites for selection in marked):
         return marked
@@ -167,7 +172,7 @@ def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ..
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A site, the selector that it belongs to, and the tags of all that found it."""
+    """A site, the selector that it belongs to, and the tags of all selectors that found it."""
 
     site: Site
     selector: Selector
@@ -175,7 +180,7 @@ class _Chosen:
 
 
 def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
-    """Each site once."""
+    """Return each site once."""
     found: dict[Site, _Chosen] = {}
     for selection in selections:
         selector = selection.selector
@@ -184,12 +189,12 @@ def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
             is_named = bool(selector.name or site.name)
             if before is None or (is_named and not any((before.site.name, before.selector.name))):
                 found[site] = _Chosen(site, selector, before.tags if before else ())
-            found[site] = replace(found[site], tags=together(found[site].tags, selector.tags))
+            found[site] = replace(found[site], tags=merge_tags(found[site].tags, selector.tags))
     return list(found.values())
 
 
 def _check_no_records(module: Module) -> None:
-    """Ours would pair with those that the module has already, and share the ids of its events."""
+    """Raise ``KprofError`` if the module has records: ours would pair with them, and share the IDs of its events."""
     for operation in module.walk():
         if operation.name in (EVENT, *RECORDS):
             raise KprofError(
@@ -200,35 +205,37 @@ def _check_no_records(module: Module) -> None:
 
 
 def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
-    """How many they take: each end in another block takes an id of its own, so does each tag, and so does each copy of
-    an inlined helper. Raises ``KprofError`` if there are not so many."""
+    """Return the number of scope IDs needed: for each end in another block, each tag, each copy of an inlined helper.
+
+    Raises ``KprofError`` if it is too large.
+    """
     shares: Counter[str] = Counter()
-    for one in found:
-        shares[one.selector.text] += _ids_of(view, one.site, len(one.tags))
+    for choice in found:
+        shares[choice.selector.text] += _ids_needed(view, choice.site, len(choice.tags))
     if shares.total() > SCOPE_IDS:
         listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
         raise KprofError(
             f"{shares.total()} scope ids in {view.kernel}, but a record holds at most {SCOPE_IDS} ({listed})",
-            where=view.module.position(min(one.site.start.offset for one in found)),
-            hint=f"select less: {_less(view)}",
+            where=view.module.position(min(choice.site.start.offset for choice in found)),
+            hint=f"select less: {_narrower_selection(view)}",
         )
     return shares.total()
 
 
-def _less(view: ModuleView) -> str:
-    """What finds something in this module."""
+def _narrower_selection(view: ModuleView) -> str:
+    """Suggest selectors that find something in this module."""
     if any(True for function in view.functions for _ in function.loops()):
         return "name the loops or lines that matter, such as --at 'loop[0]'"
     return "name the lines or operations that matter (see 'kprof-inject list')"
 
 
-def _ids_of(view: ModuleView, site: Site, tags: int = 0) -> int:
+def _ids_needed(view: ModuleView, site: Site, tags: int = 0) -> int:
     return (len(site.end_records) + tags) * view.copies_of_functions[site.function]
 
 
 @dataclass(frozen=True, slots=True)
 class _Bracket:
-    """A site, what its records are called, and what is recorded before them."""
+    """A site, the name of its records, and the tags recorded before them."""
 
     record: str
     site: Site
@@ -236,17 +243,19 @@ class _Bracket:
 
 
 def _unselected_body(view: ModuleView, scopes: Sequence[Scope], free_ids: int) -> list[_Bracket]:
-    """What is to stand around the kernel's body, if nobody selected that: nothing where it has no end, where there is
-    no id left for it, or where there are no scopes either."""
+    """Return the bracket around the kernel's body if the user has not selected that.
+
+    Empty if the body has no end, if no ID is left for it, or if there are no scopes.
+    """
     kernel = next((function for function in view.functions if function.is_public), None)
     is_selected = any(scope.site.fills_block and scope.site.block == "function" for scope in scopes)
     if not scopes or is_selected or kernel is None:
         return []
     try:
         site = kernel.body_site()
-    except KprofError:  # it is never left
+    except KprofError:  # the body has no end
         return []
-    if _ids_of(view, site) > free_ids:
+    if _ids_needed(view, site) > free_ids:
         return []
     taken = {scope.record for scope in scopes}
     names = (BODY_RECORD, *(f"{BODY_RECORD}#{number}" for number in range(len(taken))))
@@ -254,15 +263,15 @@ def _unselected_body(view: ModuleView, scopes: Sequence[Scope], free_ids: int) -
 
 
 def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[Scope, ...]:
-    ordered = sorted(found, key=lambda one: _order(one.site))
-    first_lines = view.module.line_numbers([one.site.start.offset for one in ordered])
-    last_lines = view.module.line_numbers([one.site.last_end_offset - 1 for one in ordered])
-    totals = Counter(_name(one.site, one.selector) for one in ordered)
+    ordered = sorted(found, key=lambda choice: _order(choice.site))
+    first_lines = view.module.line_numbers([choice.site.start.offset for choice in ordered])
+    last_lines = view.module.line_numbers([choice.site.last_end_offset - 1 for choice in ordered])
+    totals = Counter(_name(choice.site, choice.selector) for choice in ordered)
     numbers: Counter[str] = Counter()
     taken: set[str] = set()
     scopes: list[Scope] = []
-    for one, first, last in zip(ordered, first_lines, last_lines, strict=True):
-        site, selector = one.site, one.selector
+    for choice, first, last in zip(ordered, first_lines, last_lines, strict=True):
+        site, selector = choice.site, choice.selector
         name = _name(site, selector)
         record = name
         while record in taken or (record == name and totals[name] > 1):
@@ -272,14 +281,16 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[Scope, ...]:
         partition = view.partitions.at(site.function, site.start.offset)
         parent = _parent(scopes, site, partition)
         lines = first, max(first, last)
-        tags = tuple(_placed_tags(one, record, view, taken))
+        tags = tuple(_placed_tags(choice, record, view, taken))
         scopes.append(Scope(record, name, selector.text, site, partition, parent, lines, tags))
     return tuple(replace(scope, crosses=_crossed(scopes, scope)) for scope in scopes)
 
 
 def _placed_tags(chosen: _Chosen, record: str, view: ModuleView, taken: set[str]) -> Iterator[PlacedTag]:
-    """The tags of a scope whose records are called ``record``, with names that are not ``taken``, which they then are.
-    Raises ``KprofError`` for a value that cannot be recorded there."""
+    """Yield the tags of the scope that ``record`` names, and add their new names to ``taken``.
+
+    Raises ``KprofError`` for a value that cannot be recorded there.
+    """
     for tag in chosen.tags:
         name = f"{record} {OPTION} {tag.name}"
         taken.add(name)
@@ -287,7 +298,7 @@ def _placed_tags(chosen: _Chosen, record: str, view: ModuleView, taken: set[str]
 
 
 def _order(site: Site) -> tuple[int, bool, bool, int]:
-    """Outer sites before inner ones. Where others begin, an instant comes before them, but inside its block's own."""
+    """Sort outer sites before inner ones; at one offset, a block's own site comes first, then instants, then others."""
     return site.start.offset, not site.fills_block, not site.is_instant, -site.last_end_offset
 
 
@@ -296,8 +307,11 @@ def _name(site: Site, selector: Selector) -> str:
 
 
 def _parent(outer: Sequence[Scope], site: Site, partition: int | None) -> int:
-    """The innermost of the partition's scopes that begin no later and end no earlier; one that ends here is over,
-    unless it is that of the whole block. What stands around a partition's region is run by other warps."""
+    """Return the index of the innermost scope around a site, or -1.
+
+    It is the last of the partition's scopes that begin no later and end no earlier. A scope that ends where the
+    site begins is over, unless it spans the whole block. Other warps run the code around a partition's region.
+    """
     start, end = site.start.offset, site.last_end_offset
     around = (
         index
@@ -320,10 +334,12 @@ def _crossed(scopes: Sequence[Scope], scope: Scope) -> tuple[int, ...]:
 
 
 def _records(brackets: Sequence[_Bracket], backend: str) -> Iterator[Record]:
-    """At one offset: inner ends before outer ones, then starts, outer before inner ones, then the end of the block's
-    own scope. ``brackets`` go from outside in. The records of a scope's tags come right before its start.
+    """Yield the records in the order of insertion.
 
-    A scope of nothing (an instant, a loop with an empty body) ends where it starts, right behind its start."""
+    At one offset, inner ends come before outer ones, then starts, outer before inner, then the end of the block's own
+    scope. ``brackets`` go from the outermost to the innermost. The records of a scope's tags come right before its
+    start. An empty scope (an instant, a loop with an empty body) ends right after its start.
+    """
     placed: list[tuple[tuple[int, int, int, int], Record]] = []
     carriers = count()
     for order, bracket in enumerate(brackets):
@@ -344,9 +360,10 @@ def _records(brackets: Sequence[_Bracket], backend: str) -> Iterator[Record]:
 
 
 def scope_table(plan: Plan) -> dict[str, Any]:
-    """What each record name means, for the decoder and the reports: the plan's scopes as JSON values.
+    """Return the plan's scopes as JSON values, by which the decoder and the reports interpret record names.
 
-    ``docs/capture-format.md`` describes every key. Those of partitions are there only if the kernel has some."""
+    ``docs/capture-format.md`` describes every key. Keys about partitions are only present if the kernel has some.
+    """
     partitions = [asdict(partition) for partition in plan.partitions]
     return {
         "version": SCOPE_TABLE_VERSION,

@@ -1,4 +1,4 @@
-"""The user's source files as they were when the kernels were dumped: their functions, statements and comments."""
+"""The user's source files at the time of the dump: their functions, statements and comments."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _OUTSIDE_OF_LINES = frozenset(
 class Comment:
     """A comment from its ``#`` on. ``line`` and ``column`` count from 1.
 
-    A comment that ``is_alone`` stands on a line of its own between statements. ``logical_line`` is the first line of
-    the logical line that the comment stands in; of one that is alone, of the logical line before it (0 without any).
+    A comment that ``is_alone`` is on a line of its own between statements. ``logical_line`` is the first line of the
+    logical line that holds the comment or, if it is alone, that precedes it (0 without any).
     """
 
     line: int
@@ -38,10 +38,11 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class SuitePlace:
-    """A place between the statements of one suite: before the statement at ``index``, or behind the last one.
+    """A place between the statements of one suite: before the statement at ``index``, or after the last one.
 
-    ``function`` is the innermost function around it, ``loop`` the innermost loop in that function whose body it stands
-    in, or None."""
+    ``function`` is the innermost function around it, ``loop`` the innermost loop of that function whose body holds it,
+    or None.
+    """
 
     suite: list[ast.stmt]
     index: int
@@ -50,22 +51,23 @@ class SuitePlace:
 
 
 class PythonSource:
-    """A parsed text. Raises ``SyntaxError`` for whatever this interpreter cannot parse."""
+    """A parsed source text."""
 
     def __init__(self, text: str) -> None:
+        """Parse the text. Raises ``SyntaxError`` if this interpreter cannot."""
         self.lines = lines_of(text)
         self._text = "\n".join(self.lines)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the user's program has shown its own
+                warnings.simplefilter("ignore")  # the user's program shows its own
                 self._suite = ast.parse(self._text).body
         except (ValueError, RecursionError, MemoryError) as error:
-            # Null bytes and lone surrogates; nesting that is too deep for the parser.
+            # Null bytes, lone surrogates, or nesting too deep for the parser.
             raise SyntaxError(str(error) or "too deeply nested", ("", 1, 1, "")) from None
 
     @cached_property
     def statements(self) -> tuple[ast.stmt, ...]:
-        """All statements in the order of the text, each before those inside it."""
+        """The statements in the order of the text, each before those inside it."""
         found = []
         rest = self._suite[::-1]
         while rest:
@@ -77,12 +79,14 @@ class PythonSource:
 
     @property
     def comments(self) -> tuple[Comment, ...]:
+        """The comments in the order of the text."""
         return self._layout[0]
 
     def statements_on(self, logical_line: int) -> Sequence[ast.stmt]:
-        """The statements that begin in the logical line which begins on this line; of a decorator's, what it decorates.
+        """Return the statements that begin in the logical line that begins on this line.
 
-        Empty for a line such as ``else:``, which begins none."""
+        For a decorator's line, that is the decorated definition. Empty for a line such as ``else:``.
+        """
         starts = self._layout[1]
         after = bisect_right(starts, logical_line)
         begin = bisect_left(self.statements, logical_line, key=_line)
@@ -98,9 +102,10 @@ class PythonSource:
         return starts[before - 1] if before else line
 
     def place_of(self, comment: Comment) -> SuitePlace:
-        """Where a comment stands that is alone.
+        """Return the place of a comment that is alone.
 
-        Behind the end of a compound statement, the comment's column says whether it still belongs to its suite."""
+        After the end of a compound statement, the comment's column decides whether it still belongs to its suite.
+        """
         width = self._indentation(comment.line, comment.column - 1)
         suite, function, loop = self._suite, None, None
         while True:
@@ -116,14 +121,14 @@ class PythonSource:
             suite = inner
 
     def _suite_around(self, node: ast.stmt, comment: Comment, width: int) -> list[ast.stmt] | None:
-        """The suite of ``node`` that a comment behind the node's first line belongs to, if any."""
+        """Return the suite of ``node`` that a comment after the node's first line belongs to, if any."""
         suites = _suites(node)
         if not suites:
             return None
         if comment.line > last_line(node):
             is_deeper = width > self._indentation(node.lineno, node.col_offset)
             return suites[-1] if is_deeper and self._begins_line(suites[-1][0]) else None
-        # What stands before the comment is either in one of the suites, or the header of the next one.
+        # Code before the comment is either in one of the suites, or the header of the next one.
         return next(suite for suite in suites if comment.logical_line <= last_line(suite[-1]))
 
     def _begins_line(self, node: ast.stmt) -> bool:
@@ -134,7 +139,7 @@ class PythonSource:
 
     @cached_property
     def _layout(self) -> tuple[tuple[Comment, ...], tuple[int, ...]]:
-        """The comments, and the lines where logical lines begin."""
+        """The comments, and the first lines of the logical lines."""
         comments = []
         starts: list[int] = []
         is_between = True
@@ -155,22 +160,23 @@ class PythonSource:
 
 
 def lines_of(text: str) -> list[str]:
-    """A text's lines as Python counts them, without their ends and without a byte order mark."""
+    """Return a text's lines as Python counts them, without their ends and without a byte order mark."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def first_line(node: ast.stmt) -> int:
-    """Where a statement begins, with its decorators."""
+    """Return the first line of a statement, including its decorators."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def last_line(node: ast.stmt) -> int:
+    """Return the last line of a statement."""
     return node.end_lineno or node.lineno
 
 
 def code_in(suite: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements that do something: not docstrings, ``...`` and ``pass``."""
+    """Return the statements that do something: not docstrings, ``...`` and ``pass``."""
     return [
         node
         for node in suite
@@ -183,14 +189,14 @@ def _line(node: ast.stmt) -> int:
 
 
 def _entry_line(node: ast.stmt) -> int:
-    """The line behind which one is inside the statement; what stands between ``match`` and ``case`` is before it."""
+    """Return the line after which code is inside the statement; code between ``match`` and ``case`` is before it."""
     if isinstance(node, ast.Match):
         return node.cases[0].pattern.lineno
     return node.lineno
 
 
 def _suites(node: ast.stmt) -> list[list[ast.stmt]]:
-    """The suites of a compound statement in the order of the text."""
+    """Return the suites of a compound statement in the order of the text."""
     clauses = [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]
     suites = [
         getattr(node, "body", []),
@@ -203,7 +209,7 @@ def _suites(node: ast.stmt) -> list[list[ast.stmt]]:
 
 @dataclass(frozen=True, slots=True)
 class SourceFunction:
-    """One ``def``. Lines count from 1: the first decorator's (or ``def``'s), that of ``def``, the last of the body."""
+    """A ``def`` and its lines, from 1: its first decorator's (or ``def``'s), that of ``def``, the last of its body."""
 
     name: str
     file: str
@@ -213,49 +219,55 @@ class SourceFunction:
 
 
 class Sources:
-    """Source texts by file name, as the name stands in TTGIR's locations. No text makes a lookup fail."""
+    """Source texts by file name, as TTGIR's locations spell it. Without a text, lookups find nothing."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
+        """Keep the texts, each by its file's name."""
         self._texts = dict(texts)
         self._parsed: dict[str, PythonSource] = {}
         self._functions: dict[str, dict[int, SourceFunction]] = {}
 
     @property
     def files(self) -> tuple[str, ...]:
+        """The names of the files whose texts are known."""
         return tuple(self._texts)
 
     def text(self, file: str) -> str | None:
-        """The file's whole text, or None if it is not known."""
+        """Return the file's whole text, or None if it is unknown."""
         return self._texts.get(file)
 
     def parsed(self, file: str) -> PythonSource:
-        """A known file, parsed once. Raises ``SyntaxError`` if it is not Python that this interpreter reads."""
+        """Return a known file, parsed once. Raises ``SyntaxError`` if this interpreter cannot parse it."""
         if file not in self._parsed:
             self._parsed[file] = PythonSource(self._texts[file])
         return self._parsed[file]
 
     def function_at(self, file: str, line: int) -> SourceFunction | None:
-        """The innermost function whose lines hold this one; None if there is none, or the file cannot be read."""
+        """Return the innermost function that this line belongs to; None if none does, or the file cannot be read."""
         if file not in self._functions:
             self._functions[file] = self._functions_by_line(file)
         return self._functions[file].get(line)
 
     def statement_line(self, file: str, line: int) -> int:
-        """Return the first line of the statement, or of the compound statement's header, that a line of code belongs
-        to; the line itself if the file is unknown or cannot be read."""
+        """Return the first line of the statement, or of the compound statement's header, that holds a line of code.
+
+        If the file is unknown or cannot be read, that is the line itself.
+        """
         try:
             return self.parsed(file).logical_line(line) if file in self._texts else line
         except SyntaxError:
             return line
 
     def counter_at(self, file: str, line: int) -> str:
-        """The variable of the ``for`` loop whose head is on a line; empty if none is there that has a single one, or
-        the file cannot be read. Empty, too, for a loop that the compiler may join with one inside of it: what it counts
-        then is no variable of the source's."""
-        loops = (one for one in self._statements(file) if isinstance(one, ast.For))
-        here = (one for one in loops if one.lineno <= line <= (one.iter.end_lineno or one.lineno))
-        single = ((one, one.target.id) for one in here if isinstance(one.target, ast.Name))
-        return next((name for loop, name in single if not _may_be_joined(loop)), "")
+        """Return the variable of the ``for`` loop whose header is on a line; empty without a single variable.
+
+        Empty, too, if the file cannot be read, or if the compiler may fuse the loop with one inside it: the induction
+        variable is no variable of the source then.
+        """
+        loops = (loop for loop in self._statements(file) if isinstance(loop, ast.For))
+        here = (loop for loop in loops if loop.lineno <= line <= (loop.iter.end_lineno or loop.lineno))
+        single = ((loop, loop.target.id) for loop in here if isinstance(loop.target, ast.Name))
+        return next((name for loop, name in single if not _may_be_fused(loop)), "")
 
     def _functions_by_line(self, file: str) -> dict[int, SourceFunction]:
         by_line: dict[int, SourceFunction] = {}
@@ -267,22 +279,22 @@ class Sources:
         return by_line
 
     def _statements(self, file: str) -> tuple[ast.stmt, ...]:
-        """None of what is not known, or no Python."""
+        """Return the statements of a file; none if the file is unknown or cannot be parsed."""
         try:
             return self.parsed(file).statements if file in self._texts else ()
         except SyntaxError:
             return ()
 
 
-_JOINING = {"flatten", "warp_specialize"}
-"""What of ``tl.range`` has Triton fuse nested loops."""
+_FUSING = {"flatten", "warp_specialize"}
+"""Arguments of ``tl.range`` that make Triton fuse nested loops."""
 
 
-def _may_be_joined(loop: ast.For) -> bool:
-    asked = isinstance(loop.iter, ast.Call) and any(one.arg in _JOINING for one in loop.iter.keywords)
-    return asked or any(isinstance(one, ast.For | ast.While) for body in loop.body for one in ast.walk(body))
+def _may_be_fused(loop: ast.For) -> bool:
+    is_requested = isinstance(loop.iter, ast.Call) and any(keyword.arg in _FUSING for keyword in loop.iter.keywords)
+    return is_requested or any(isinstance(node, ast.For | ast.While) for body in loop.body for node in ast.walk(body))
 
 
 def is_library(file: str) -> bool:
-    """Whether a source file belongs to Triton itself: its users name what they call, not what that is made of."""
+    """Return whether a source file belongs to Triton itself: users mean their own calls, not the library's code."""
     return "/triton/language/" in file or "/triton/experimental/" in file

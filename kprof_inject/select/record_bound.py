@@ -1,4 +1,4 @@
-"""How many records a warp writes in one launch at most, as far as a module's text alone tells."""
+"""The upper bound of the records that a warp writes in one launch, as far as a module's text shows it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from kprof_inject.select.plan import Plan
 from kprof_inject.ttgir.loop_bounds import iterations_of_loops
 
 
-def most_records(view: ModuleView, plan: Plan) -> int | None:
-    """None if a loop decides whose bounds are no constants, or a helper that is called who knows how often. Branches
-    between blocks may lead backwards, so that nothing is known then. Of a scope's ends, one is passed each time."""
+def max_records(view: ModuleView, plan: Plan) -> int | None:
+    """Return the maximum number of records that a warp writes in one launch, or None if it is unknown.
+
+    It is unknown if a loop has no constant bounds, if the module calls a helper, or if it branches between blocks,
+    perhaps backwards. Only one of a scope's ends is passed each time.
+    """
     if len(view.functions) > 1:
         return None
     operations = list(view.module.walk())

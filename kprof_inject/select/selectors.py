@@ -1,4 +1,4 @@
-"""What the user writes after ``--at``."""
+"""Selectors: the arguments of ``--at``."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ _WORDS = ("func", "loop", "iter", "op", "async", "parts", "line", "partition", "
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """``[KERNEL/]SITE[=NAME]``, and behind it any number of ``--tag NAME=VALUE``. ``kernel`` is a glob on the kernel's
-    name, ``name`` the scope's (or empty)."""
+    """``[KERNEL/]SITE[=NAME]``, followed by any number of ``--tag NAME=VALUE``.
+
+    ``kernel`` is a glob on the kernel's name, ``name`` the scope's name (or empty).
+    """
 
     text: str
     kernel: str
@@ -52,20 +54,21 @@ class Selector:
 
     @property
     def site(self) -> str:
-        """The SITE part as it was typed."""
+        """The SITE part as the user typed it."""
         return self.text.removeprefix(f"{self.kernel}/").partition(f" {OPTION} ")[0].split("=")[0].strip()
 
     def matches_kernel(self, kernel: str) -> bool:
+        """Return whether the selector applies to a kernel of this name."""
         return fnmatchcase(kernel, self.kernel)
 
 
 def parse_selectors(texts: Sequence[str]) -> list[Selector]:
-    """The user's selectors; none of them means the default, which each module chooses for itself."""
+    """Parse the user's selectors; an empty list means the default, which each module chooses for itself."""
     return [parse_selector(text) for text in texts]
 
 
 def parse_selector(text: str) -> Selector:
-    """Parse one selector, with its tags. Raises ``KprofError`` that points at the column where it went wrong."""
+    """Parse one selector with its tags. Raises ``KprofError`` that points at the column of the error."""
     untagged, tags = parse_tags(text)
     return replace(_parse_untagged(untagged), text=text, tags=tags)
 
@@ -74,7 +77,7 @@ def _parse_untagged(text: str) -> Selector:
     try:
         parsed: Selector = _parser().parse(text)
     except UnexpectedInput as error:
-        # Lark gives the end of the text the column of the token before it.
+        # For the end of the text, Lark reports the column of the token before it.
         at_end = isinstance(error, UnexpectedToken) and error.token.type == "$END"
         column = len(text) if at_end else error.column - 1
         raise KprofError(
@@ -112,7 +115,7 @@ def _parser() -> Any:
 
 
 class _SelectorBuilder(Transformer[Token, Any]):
-    """Builds selectors; the methods bear the names of the grammar's rules."""
+    """Build selectors; each method has the name of a rule of the grammar."""
 
     def selector(self, children: list[Any]) -> Selector:
         texts = {child[0]: child[1] for child in children if isinstance(child, tuple)}

@@ -1,4 +1,4 @@
-"""A site: one place in a module that a selector found and that a scope can bracket."""
+"""Sites: places in a module that a selector found and that a scope can bracket."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from kprof_inject.ttgir.nodes import Operation
 
 @dataclass(frozen=True, slots=True)
 class InsertPoint:
-    """Where a record goes: at ``offset``, between ``indent`` and ``after``. It gets a line of its own; where several
-    operations share a line, it is put between them, and ``indent`` or ``after`` is the one blank that parts them."""
+    """The place of a record: at ``offset``, between ``indent`` and ``after``.
+
+    The record gets a line of its own. Where several operations share a line, it goes between them, and ``indent`` or
+    ``after`` is the blank that separates them.
+    """
 
     offset: int
     indent: str
@@ -22,21 +25,21 @@ class InsertPoint:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One place to bracket."""
+    """A place to bracket."""
 
     kind: str
     """A ``ScopeKind``."""
 
     label: str
-    """What the place is called within its function: ``loop[0.1]``."""
+    """The name of the place within its function: ``loop[0.1]``."""
 
     function: str
     start: InsertPoint
     ends: tuple[InsertPoint, ...]
-    """Where the code that it brackets ends. One of them is passed on each way out."""
+    """The ends of the bracketed code; each way out passes one of them."""
 
     fills_block: bool
-    """The scope spans its whole block, so that it encloses every other one that begins or ends at the same place."""
+    """True if the scope spans its whole block, so that it encloses every other one that begins or ends there."""
 
     source: SourcePoint | None
     """The line that the code was written on."""
@@ -45,41 +48,45 @@ class Site:
     """The calls that inlined it, innermost first."""
 
     block: str
-    """What block it stands in (see ``block_kind``)."""
+    """The kind of block that holds it (see ``block_kind``)."""
 
     operations: int
-    """How many of those that it was selected for it spans."""
+    """The number of operations it spans that the selector meant."""
 
     other_operations: int = 0
-    """How many others stand between them."""
+    """The number of other operations between them."""
 
     exit: InsertPoint | None = None
-    """Of an iteration that the next one's start ends: behind the loop, where the last one ends. No record stands at
-    ``ends`` then."""
+    """For an iteration that the next one's start ends: the point after the loop, where the last iteration ends.
+
+    There are no records at ``ends`` then.
+    """
 
     between: tuple[int, int] = (0, 0)
-    """Of such an iteration: from where to where that stands in the text which runs between it and the next one."""
+    """For such an iteration: the range of the text that runs between it and the next one."""
 
     name: str = field(default="", compare=False)
-    """The user's, if the source gives one."""
+    """The user's name for it, if the source has one."""
 
     @property
     def is_instant(self) -> bool:
+        """True for a point in time instead of a range."""
         return self.kind == ScopeKind.INSTANT
 
     @property
     def end_records(self) -> tuple[InsertPoint, ...]:
-        """Where its end records stand."""
+        """The places of its end records."""
         return self.ends if self.exit is None else (self.exit,)
 
     @property
     def last_end_offset(self) -> int:
+        """The offset of the last of its ends."""
         return max(end.offset for end in self.ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """An operation that a selector found and that none of its sites spans, and why."""
+    """An operation that a selector found and that none of its sites spans, with the reason."""
 
     operation: Operation
     reason: str
@@ -87,20 +94,22 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A marker of which nothing is left in the module: what it is called and where it stands, and what is not there."""
+    """A marker without any code left in the module: its name and place, and the kind of code that is missing."""
 
     marker: str
     what: str
 
     def __str__(self) -> str:
+        """Return the sentence for the user."""
         return f"the compiler left no {self.what} of {self.marker}"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one selector found: sites in the order of the text, and what they leave out.
+    """The result of one selector: sites in the order of the text, and the operations they leave out.
 
-    ``covered`` are the offsets of the operations that it found and that its sites span."""
+    ``covered`` are the offsets of the operations that it found and that its sites span.
+    """
 
     sites: tuple[Site, ...] = ()
     missed: tuple[Missed, ...] = ()
@@ -109,12 +118,12 @@ class Found:
 
     @classmethod
     def first_of(cls, attempts: Iterable[Found]) -> Found:
-        """The first that found something, whether or not a record can stand there; nothing if none did."""
+        """Return the first that found something, even where no record is allowed; an empty one if none did."""
         return next((found for found in attempts if found.sites or found.missed), cls())
 
     @classmethod
-    def together(cls, parts: list[Found]) -> Found:
-        """All of them; what one of them covers is not missed by another."""
+    def merge(cls, parts: list[Found]) -> Found:
+        """Merge several results; an operation that one of them covers is not missed by the others."""
         covered = frozenset[int]().union(*(part.covered for part in parts))
         missed = {miss.operation.start: miss for part in parts for miss in part.missed}
         return cls(

@@ -1,6 +1,6 @@
-"""From operations that belong together to sites.
+"""Make sites from groups of operations.
 
-The compiler moves, duplicates, pipelines and drops operations, so that those of one source line may stand in several
+The compiler moves, duplicates, pipelines and drops operations, so the operations of one source line may be in several
 blocks, with others between them. A scope cannot leave its block: each block gets a site of its own, from the first to
 the last of its operations that does work.
 """
@@ -19,9 +19,10 @@ from kprof_inject.ttgir.nodes import Block, Operation
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Operations of one function that a user means as one: the same lines (or helper), reached by the same calls.
+    """Operations of one function that a user selects as one: the same lines (or helper), reached by the same calls.
 
-    ``kind``, ``label``, ``source`` and ``called_from`` are those of the sites to be made."""
+    The sites get ``kind``, ``label``, ``source`` and ``called_from``.
+    """
 
     function: Function
     kind: str
@@ -33,10 +34,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Operations of a group that stand in one block, with no loop or branch between them that holds others of it.
+    """Operations of a group in one block, without a loop or branch between them that holds others of the group.
 
-    ``anchors`` are those that do work, or all where none of the group's does. ``block`` is ``prologue`` or ``epilogue``
-    beside a loop that holds others of the group; else see ``block_kind``."""
+    ``anchors`` are those that do work, or all if none of the group's does. ``block`` is ``prologue`` or ``epilogue``
+    next to a loop that holds others of the group; else see ``block_kind``.
+    """
 
     function: Function
     operations: tuple[Operation, ...]
@@ -45,18 +47,19 @@ class Segment:
 
 
 Spread = Callable[[Segment], Iterator[Sequence[Operation]]]
-"""How a segment becomes sites, in one piece or in several: the operations that each is to span."""
+"""A way to split a segment into sites: it yields the operations that each one spans."""
 
 
 def in_one_piece(segment: Segment) -> Iterator[Sequence[Operation]]:
-    """From the first to the last operation that does work, whatever stands between them."""
+    """Span the segment from the first to the last operation that does work, whatever is between them."""
     yield segment.anchors
 
 
 def in_runs(segment: Segment) -> Iterator[Sequence[Operation]]:
-    """The longest runs that hold no other operation that does work, each with its neighbours of the same segment.
+    """Span the longest runs without any other operation that does work, each with its neighbours of the same segment.
 
-    Runs of two segments do not cross, unless an operation belongs to both."""
+    Runs of two segments do not cross, unless an operation belongs to both.
+    """
     operations = _block_of(segment.operations[0]).operations
     own = set(segment.operations)
     for first, last in _runs(segment):
@@ -68,7 +71,7 @@ def in_runs(segment: Segment) -> Iterator[Sequence[Operation]]:
 
 
 def _runs(segment: Segment) -> Iterator[tuple[int, int]]:
-    """The first and the last anchor of each run, as indices into the block."""
+    """Yield the first and the last anchor of each run, as indices into the block."""
     operations = _block_of(segment.operations[0]).operations
     own = set(segment.anchors)
     begin = bisect_left(operations, _offset(segment.anchors[0]), key=_offset)
@@ -85,11 +88,11 @@ def _runs(segment: Segment) -> Iterator[tuple[int, int]]:
 
 
 SPREADS: dict[str, Spread] = {"never": in_one_piece, "runs": in_runs}
-"""By the words of the command line."""
+"""The ways by their names on the command line."""
 
 
 def span(group: Group, spread: Spread) -> Found:
-    """The sites of a group, and which of its operations no site spans."""
+    """Return the sites of a group, and the operations that no site spans."""
     starts = [_offset(operation) for operation in group.operations]
     sites = tuple(_span(group, segment, piece, starts) for segment in segments_of(group) for piece in spread(segment))
     missed = tuple(_missed(group, sites))
@@ -97,7 +100,7 @@ def span(group: Group, spread: Spread) -> Found:
 
 
 def instants_before(group: Group) -> Found:
-    """One instant before each segment of a group; where nothing is left but the end of a block, before that."""
+    """Return an instant before each segment of a group or, if only the end of a block is left, before that."""
     function = group.function
     segments = segments_of(group) or [
         Segment(function, (last,), (last,), block_kind(last))
@@ -109,7 +112,7 @@ def instants_before(group: Group) -> Found:
 
 
 def instants_after(group: Group) -> Found:
-    """One instant behind each segment of a group."""
+    """Return an instant after each segment of a group."""
     segments = segments_of(group)
     points = [group.function.after(segment.anchors[-1]) for segment in segments]
     return _instants(group, segments, points)
@@ -122,9 +125,10 @@ def _instants(group: Group, segments: Sequence[Segment], points: Sequence[Insert
 
 
 def segments_of(group: Group) -> list[Segment]:
-    """The group's operations by blocks, in the order of the text: those segments that do work, or if none does, all.
+    """Return the group's operations by blocks, in the order of the text: the segments that do work or, if none, all.
 
-    No segment reaches into another."""
+    No segment reaches into another.
+    """
     legal = [operation for operation in group.operations if not group.function.refusal(operation)]
     segments = sorted(_segments(group.function, legal), key=lambda segment: _offset(segment.operations[0]))
     return [segment for segment in segments if segment.anchors] or [
@@ -133,8 +137,8 @@ def segments_of(group: Group) -> list[Segment]:
 
 
 def _segments(function: Function, operations: Sequence[Operation]) -> Iterator[Segment]:
-    wanted = set(operations)
-    tops = [operation for operation in operations if not any(owner in wanted for owner in operation.owners())]
+    selected = set(operations)
+    tops = [operation for operation in operations if not any(owner in selected for owner in operation.owners())]
     carriers = {owner for operation in tops for owner in operation.owners()}
     between: dict[Block, list[Operation]] = {}
     for carrier in sorted(carriers, key=_offset):
@@ -145,22 +149,22 @@ def _segments(function: Function, operations: Sequence[Operation]) -> Iterator[S
         before = bisect_left(between.get(block, []), _offset(operation), key=_offset)
         pieces.setdefault((block, before), []).append(operation)
     first_loops = {
-        block: next((_offset(carrier) for carrier in beside if carrier.traits.is_loop), None)
-        for block, beside in between.items()
+        block: next((_offset(carrier) for carrier in in_block if carrier.traits.is_loop), None)
+        for block, in_block in between.items()
     }
     for (block, _), piece in pieces.items():
         anchors = tuple(operation for operation in piece if function.does_work(operation))
-        yield Segment(function, tuple(piece), anchors, _block_word(piece[0], first_loops.get(block)))
+        yield Segment(function, tuple(piece), anchors, _block_name(piece[0], first_loops.get(block)))
 
 
-def _block_word(operation: Operation, first_loop: int | None) -> str:
+def _block_name(operation: Operation, first_loop: int | None) -> str:
     if first_loop is None:
         return block_kind(operation)
     return "prologue" if _offset(operation) < first_loop else "epilogue"
 
 
 def _block_of(operation: Operation) -> Block:
-    assert operation.block is not None, "it stands in a function"
+    assert operation.block is not None, "it is in a function"
     return operation.block
 
 
@@ -178,17 +182,17 @@ def _span(group: Group, segment: Segment, piece: Sequence[Operation], starts: Se
 
 def _site(group: Group, segment: Segment, start: InsertPoint, end: InsertPoint, own: int, others: int) -> Site:
     return Site(
-        group.kind,
-        group.label,
-        group.function.symbol,
-        start,
-        (end,),
-        False,
-        group.source,
-        group.called_from,
-        segment.block,
-        own,
-        others,
+        kind=group.kind,
+        label=group.label,
+        function=group.function.symbol,
+        start=start,
+        ends=(end,),
+        fills_block=False,
+        source=group.source,
+        called_from=group.called_from,
+        block=segment.block,
+        operations=own,
+        other_operations=others,
     )
 
 

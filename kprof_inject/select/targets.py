@@ -1,4 +1,4 @@
-"""What each kind of selector and of marker finds in a module: one class for each."""
+"""Selectors' kinds and markers' kinds, one class for each, and the sites that each finds in a module."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ from kprof_inject.ttgir.nodes import Operation
 
 
 class LoopFilter(Protocol):
-    """Which loops a subscript means."""
+    """A selector's subscript, which chooses loops."""
 
-    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool: ...
+    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
+        """Return whether this means the loop, which comes from ``source``."""
+        ...
 
     def readings(self, kernel_file: str) -> Sequence[LoopFilter]:
-        """What it may mean in a kernel of this file: the first that finds something counts."""
+        """Return the possible meanings in a kernel of this file; the first one that finds something counts."""
         ...
 
 
 def accepted_loops(function: Function, which: LoopFilter, sources: Sources) -> Iterator[Loop]:
-    """A function's loops that the filter accepts, in the order of the text."""
+    """Yield the loops of a function that the filter accepts, in the order of the text."""
     for loop in function.loops():
         if which.accepts(loop, next(iter(function.source_of(loop.operation)), None), sources):
             yield loop
@@ -40,7 +42,7 @@ def accepted_loops(function: Function, which: LoopFilter, sources: Sources) -> I
 def loop_findings(
     function: Function, which: LoopFilter, sources: Sources, site_of: Callable[[Function, Loop], Site]
 ) -> Found:
-    """The same loops, each with the site that ``site_of`` makes of it."""
+    """Return the same loops, each with the site that ``site_of`` makes of it."""
     sites, missed = [], []
     for loop in accepted_loops(function, which, sources):
         if refusal := function.refusal(loop.operation):
@@ -52,12 +54,14 @@ def loop_findings(
 
 @dataclass(frozen=True, slots=True)
 class EveryLoop:
-    """No subscript: all loops."""
+    """No subscript: every loop."""
 
     def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
+        """Return True."""
         return True
 
     def readings(self, kernel_file: str) -> tuple[EveryLoop]:
+        """Return the only meaning."""
         return (self,)
 
 
@@ -68,18 +72,21 @@ class LoopPath:
     path: tuple[int, ...]
 
     def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
+        """Return whether this is the loop's path."""
         return loop.path == self.path
 
     def readings(self, kernel_file: str) -> tuple[LoopPath]:
+        """Return the only meaning."""
         return (self,)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLines:
-    """``file.py:57-63``: from the first to the last line, and the rest of each statement, or header of a compound one,
-    that begins on them: Triton's location for it may be on any of its lines.
+    """``file.py:57-63``: source lines, including the rest of each statement or header that begins on them.
 
-    A ``file`` that is not absolute may be the end of a path; empty means any file but Triton's own."""
+    Triton's location for a statement may be on any of its lines. A ``file`` that is not absolute may be the end of a
+    path; empty means any file but Triton's own.
+    """
 
     file: str
     first: int
@@ -87,31 +94,34 @@ class SourceLines:
 
     @property
     def text(self) -> str:
+        """The lines as the user writes them."""
         lines = str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
         return f"{self.file}:{lines}" if self.file else lines
 
     def holds(self, point: SourcePoint, sources: Sources) -> bool:
+        """Return whether a source position is on these lines."""
         if point.line < self.first or not self._is_of_file(point.file):
             return False
         return point.line <= self.last or self.first <= sources.statement_line(point.file, point.line) <= self.last
 
     def _is_of_file(self, file: str) -> bool:
-        if not self.file:  # the user's own lines, not those of the same number in what they call
+        if not self.file:  # only the user's own lines, not lines with this number in the libraries they call
             return not is_library(file)
         return self.file == file or f"/{file}".endswith(f"/{self.file}")
 
     def readings(self, kernel_file: str) -> tuple[SourceLines, ...]:
-        """Without a file: the lines of the kernel's own file, else those of any."""
+        """Return the lines of the kernel's own file first, then of any file; only these lines if a file is named."""
         return (self,) if self.file else (replace(self, file=kernel_file), self)
 
     def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
-        """``loop@57``: a loop that is written on these lines."""
+        """Return whether the loop is written on these lines, for ``loop@57``."""
         return source is not None and self.holds(source, sources)
 
     def groups_in(self, function: Function, sources: Sources, kind: str, label: str) -> Iterator[Group]:
-        """The operations that come from these lines, apart for each way of calls that leads there.
+        """Yield the operations that come from these lines, grouped by the chain of calls that leads to them.
 
-        Code that the lines call belongs to them."""
+        Code that the lines call belongs to them.
+        """
         operations: dict[Chain, list[Operation]] = {}
         files: dict[Chain, str] = {}
         for operation in function.operations:
@@ -128,8 +138,8 @@ class SourceLines:
 
 
 def findings_of(marker: Marker, view: ModuleView, spread: Spread) -> Found:
-    """The sites of one marker; if the compiler left nothing of what it marks, ``dropped`` says so."""
-    found = Found.together(list(_find(marker, view, spread)))
+    """Return the sites of a marker; ``dropped`` says if the compiler left nothing of the marked code."""
+    found = Found.merge(list(_find(marker, view, spread)))
     if found.sites or found.missed:
         return found
     what = "loop" if isinstance(marker, LoopMarker | IterationMarker) else "operation"
@@ -153,7 +163,7 @@ def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Found]:
 
 
 def _nearest_groups(marker: InstantMarker, view: ModuleView) -> Iterator[Group]:
-    """What is left of the statement that an instant belongs to, for each function and each way of calls."""
+    """Yield what is left of the statement that an instant belongs to, for each function and each chain of calls."""
     loop = SourceLines(marker.file, marker.loop_line, marker.loop_line)
     for function in view.functions:
         loops = {found.operation.start for found in accepted_loops(function, loop, view.sources)}
@@ -167,9 +177,10 @@ def _nearest_groups(marker: InstantMarker, view: ModuleView) -> Iterator[Group]:
 
 
 def _nearest(groups: Sequence[Group], loops: Set[int]) -> Group:
-    """The first group that has a segment in one of the loops, which begin at these offsets; else the first with any.
+    """Return the first group with a segment in one of the loops, which begin at these offsets; else the first with any.
 
-    What the compiler has moved out of the loop that it is written in is met once, and not in each iteration."""
+    Code that the compiler has moved out of its loop runs once, and not in each iteration.
+    """
 
     def rank(group: Group) -> tuple[bool, bool]:
         segments = segments_of(group)
@@ -190,7 +201,7 @@ class SitePattern(Protocol):
     """The SITE part of a selector."""
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
-        """The sites of this kind in a module, in the order of the text; ``spread`` is for those that lines select."""
+        """Return the sites in a module, in the order of the text; ``spread`` applies to source lines and helpers."""
         ...
 
 
@@ -199,17 +210,19 @@ class Func:
     """``func``: the kernel function's whole body."""
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
-        return Found.together([f.findings([f.body_site()]) for f in view.functions if f.is_public])
+        """Return the site of the kernel's body."""
+        return Found.merge([f.findings([f.body_site()]) for f in view.functions if f.is_public])
 
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """``func(NAME)``: every call of a helper function, inlined or not; of the kernel's own name, its body."""
+    """``func(NAME)``: every call of a helper function, inlined or not; for the kernel's own name, its body."""
 
     name: str
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
-        bodies = [f.findings([f.body_site()]) for f in view.functions if f.is_public and self._means(view, f)]
+        """Return a site for each call, by blocks where it was inlined."""
+        bodies = [f.findings([f.body_site()]) for f in view.functions if f.is_public and self._matches(view, f)]
         inlined = [
             span(
                 Group(
@@ -226,9 +239,9 @@ class Helper:
             if fnmatchcase(call.name, self.name)
         ]
         kept = [call.findings() for call in view.kept_calls if fnmatchcase(call.name, self.name)]
-        return Found.together([*bodies, *inlined, *kept])
+        return Found.merge([*bodies, *inlined, *kept])
 
-    def _means(self, view: ModuleView, function: Function) -> bool:
+    def _matches(self, view: ModuleView, function: Function) -> bool:
         return fnmatchcase(view.helper_names[function.symbol], self.name) or fnmatchcase(function.symbol, self.name)
 
 
@@ -239,6 +252,7 @@ class Loops:
     which: LoopFilter
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
+        """Return a site around each loop."""
         return _loop_findings(self.which, view, Function.loop_site)
 
 
@@ -249,12 +263,13 @@ class Iterations:
     which: LoopFilter
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
+        """Return a site for the iterations of each loop."""
         return _loop_findings(self.which, view, Function.iteration_site)
 
 
 def _loop_findings(which: LoopFilter, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Found:
     return Found.first_of(
-        Found.together([loop_findings(function, reading, view.sources, site_of) for function in view.functions])
+        Found.merge([loop_findings(function, reading, view.sources, site_of) for function in view.functions])
         for reading in which.readings(view.kernel_file)
     )
 
@@ -266,6 +281,7 @@ class Ops:
     glob: str
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
+        """Return a site around each matching operation."""
         return _operations_that(view, lambda operation: fnmatchcase(operation.name, self.glob))
 
 
@@ -274,15 +290,16 @@ class Asynchronous:
     """``async``: around each operation that starts asynchronous work, and each that waits for some."""
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
+        """Return a site around each asynchronous operation."""
         return _operations_that(view, is_asynchronous)
 
 
-# ``ttng.warp_group_dot`` alone may be either.
+# Of all operations, only ``ttng.warp_group_dot`` may be either.
 _IS_ASYNC = re.compile(r"\bisAsync = true\b")
 
 
 def is_asynchronous(operation: Operation) -> bool:
-    """Whether it starts asynchronous work or waits for some."""
+    """Return whether the operation starts or awaits asynchronous work."""
     traits = operation.traits
     if operation.name == WARP_GROUP_DOT:
         return bool(_IS_ASYNC.search(operation.tail))
@@ -310,9 +327,10 @@ class OpsOfLines:
     which: SourceLines
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
+        """Return the sites of the operations on these lines, by blocks."""
         label = f"line({self.which.text})"
         return Found.first_of(
-            Found.together(
+            Found.merge(
                 [
                     span(group, spread)
                     for function in view.functions
@@ -325,12 +343,13 @@ class OpsOfLines:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegions:
-    """``partition[N]`` and ``default``: regions of ``ttg.warp_specialize``, by what selectors call them."""
+    """``partition[N]`` and ``default``: regions of ``ttg.warp_specialize``, by the selector's word."""
 
     glob: str
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
-        return Found.together([function.findings(list(self._sites_in(function))) for function in view.functions])
+        """Return a site for each matching region."""
+        return Found.merge([function.findings(list(self._sites_in(function))) for function in view.functions])
 
     def _sites_in(self, function: Function) -> Iterator[Site]:
         for label, operation, region in function.partitions():
@@ -345,5 +364,6 @@ class Markers:
     glob: str
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
-        wanted = [marker for marker in view.markers if fnmatchcase(marker.name, self.glob)]
-        return Found.together([findings_of(marker, view, spread) for marker in wanted])
+        """Return the sites of all matching markers."""
+        selected = [marker for marker in view.markers if fnmatchcase(marker.name, self.glob)]
+        return Found.merge([findings_of(marker, view, spread) for marker in selected])

@@ -1,0 +1,1 @@
+"""Timelines of launches: from raw buffers to columns in nanoseconds, and statistics over them."""

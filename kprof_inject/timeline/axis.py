@@ -1,8 +1,8 @@
-"""Where launches of several processes and devices stand on the axes of one trace.
+"""Time axes of a trace with launches of several processes and devices.
 
-Launches of one device need nothing: its globaltimer is theirs. Devices of one host come onto that host's clock where it
-was read beside each of them, whole devices and never single launches. Any other device keeps an axis of its own: its
-times say nothing of the others'.
+Launches of one device share its globaltimer. Devices of one host are placed on that host's clock where it was read next
+to each of them; whole devices are, never single launches. Any other device keeps an axis of its own: its times cannot
+be compared with the others'.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ _ALONE_ON_HOST = "not aligned: no other device has readings of its host's clock"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Launches whose times can be compared. ``zero_ns`` is where the first begins or is called, by the axis's clock; of
-    two ``devices``, launches may be off against each other by ``error_ns``: both devices' errors, summed."""
+    """Axis of launches whose times can be compared.
+
+    ``zero_ns`` is when the first launch begins or is called, by the axis's clock. Launches of two ``devices`` may be
+    off against each other by ``error_ns``: the sum of both devices' errors.
+    """
 
     number: int
     devices: int
@@ -37,9 +40,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClock:
-    """What takes one device's globaltimer to its axis; without a ``relation`` the axis has that very clock.
+    """Conversion of one device's globaltimer to its axis; without a ``relation`` the axis has that very clock.
 
-    ``error_ns`` bounds what the relation is off at any launch, ``alignment`` says in words what was done."""
+    ``error_ns`` bounds the error of the relation at any launch, ``alignment`` describes what was done.
+    """
 
     axis: Axis
     relation: HostClock | None
@@ -47,18 +51,21 @@ class DeviceClock:
     alignment: str
 
     def on_axis(self, device_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Times of the device's globaltimer as nanoseconds from the axis's zero."""
+        """Convert times of the device's globaltimer to nanoseconds from the axis's zero."""
         return _to_ns(self.relation, device_ns) - self.axis.zero_ns
 
     def ns_on_axis(self, device_ns: int) -> int:
-        """The same of a single time."""
+        """Convert a single time as ``on_axis`` does."""
         return int(self.on_axis(np.array([device_ns], dtype=np.int64))[0])
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedLaunch:
-    """A launch with its clock. ``place_name`` says of which process and device it is, empty where there is only one.
-    ``call`` is the host's call that made it; None if the host's clock was not read beside the device."""
+    """Launch with its clock.
+
+    ``place_name`` has its process and device, and is empty if there is only one. ``call`` is the host's call that made
+    it; None if the host's clock was not read next to the device.
+    """
 
     timeline: Timeline
     place_name: str
@@ -67,14 +74,14 @@ class PlacedLaunch:
 
     @property
     def title(self) -> str:
-        """What a drawing calls it."""
+        """Name of the launch in drawings."""
         launch = self.timeline.launch
         replay = " (last replay of a CUDA graph)" if launch.graph else ""
         name = f"{launch.kernel.name} launch {launch.index}{replay}, grid {'x'.join(map(str, launch.grid))}"
         return f"{self.place_name}: {name}" if self.place_name else f"{name}, device {launch.device}"
 
     def span_ns(self) -> tuple[int, int] | None:
-        """When the first CTA began and the last one ended, from the axis's zero; None if no CTA ran."""
+        """Return when the first CTA began and the last one ended, from the axis's zero; None if no CTA ran."""
         ctas = self.timeline.ctas
         if not ctas.size:
             return None
@@ -85,8 +92,11 @@ class PlacedLaunch:
 
 
 def place_launches(timelines: Sequence[Timeline]) -> list[PlacedLaunch]:
-    """The launches with their clocks: in the order given if all are of one process and device, else by host, rank,
-    device and device time."""
+    """Return the launches with their clocks.
+
+    They stay in the given order if all are of one process and device; otherwise they are sorted by host, rank, device
+    and device time.
+    """
     names = place_names(timeline.launch.place for timeline in timelines)
     ordered = sorted(timelines, key=_order) if len(names) > 1 else timelines
     devices = _devices_of(ordered)
@@ -101,21 +111,21 @@ def place_launches(timelines: Sequence[Timeline]) -> list[PlacedLaunch]:
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """One globaltimer: its launches, the host, and how its clock stands to the host's, if that was read."""
+    """Globaltimer with its launches, its host, and its relation to the host's clock, if that was read."""
 
     timelines: Sequence[Timeline]
     host: Hashable
     relation: HostClock | None
 
     def first_ns(self) -> int | None:
-        """When the first launch begins; None if no CTA ran."""
+        """Return when the first launch begins; None if no CTA ran."""
         return min((timeline.first_ns for timeline in self.timelines if timeline.ctas.size), default=None)
 
     def last_ns(self) -> int | None:
         return max((timeline.last_ns for timeline in self.timelines if timeline.ctas.size), default=None)
 
     def begins_ns(self) -> Iterator[int]:
-        """When the first launch begins, and when the host called each, if that is known."""
+        """Yield when the first launch begins, and when the host called each launch, if that is known."""
         first_ns = self.first_ns()
         if first_ns is not None:
             yield first_ns
@@ -124,7 +134,7 @@ class _Device:
                 yield call.start_ns
 
     def call_of(self, launch: Launch) -> HostCall | None:
-        """The host's call that made the launch, by the device's globaltimer."""
+        """Return the host's call that made the launch, by the device's globaltimer."""
         return host_call(launch, self.relation) if self.relation and launch.origin.host_clock == self.host else None
 
 
@@ -143,16 +153,16 @@ def _devices_of(timelines: Sequence[Timeline]) -> dict[Hashable, _Device]:
     members: dict[Hashable, list[Timeline]] = {}
     for timeline in timelines:
         members.setdefault(_globaltimer(timeline), []).append(timeline)
-    return {globaltimer: _device(mine) for globaltimer, mine in members.items()}
+    return {globaltimer: _device(own) for globaltimer, own in members.items()}
 
 
 def _device(timelines: Sequence[Timeline]) -> _Device:
-    """Processes that share the device have each read the host's clock beside it: all those readings count."""
+    """Combine the readings of all processes that share the device: each read the host's clock next to it."""
     readings: dict[Hashable, dict[HostReading, None]] = {}
     for timeline in timelines:
         origin = timeline.launch.origin
-        mine = [reading for reading in origin.host_readings if reading.device == timeline.launch.device]
-        readings.setdefault(origin.host_clock, {}).update(dict.fromkeys(mine))
+        of_device = [reading for reading in origin.host_readings if reading.device == timeline.launch.device]
+        readings.setdefault(origin.host_clock, {}).update(dict.fromkeys(of_device))
     host = next((host for host, found in readings.items() if found), next(iter(readings)))
     return _Device(timelines, host, fit_host_clock(list(readings[host])))
 
@@ -171,14 +181,14 @@ def _clocks_of(devices: dict[Hashable, _Device]) -> dict[Hashable, DeviceClock]:
 
 
 def _own_clock(device: _Device, number: int, *, alone: bool) -> DeviceClock:
-    """The clock of a device that is the only one on its axis, ``alone`` in the trace or not."""
+    """Return the clock of a device that has an axis of its own; ``alone`` if it is the only one in the trace."""
     why_not = _ALONE_ON_HOST if device.relation else _NOT_READ
     axis = Axis(number, 1, min(device.begins_ns(), default=0), 0)
     return DeviceClock(axis, None, 0, _GLOBALTIMER if alone else why_not)
 
 
 def _host_clocks(devices: dict[Hashable, _Device], number: int) -> dict[Hashable, DeviceClock]:
-    """The clocks of several devices that share the axis of their host's clock."""
+    """Return the clocks of several devices that share the axis of their host's clock."""
     begins_ns = [_to_ns(device.relation, np.array([*device.begins_ns()], np.int64)) for device in devices.values()]
     errors_ns = [_error_ns(device) for device in devices.values()]
     zero_ns = min(np.concatenate(begins_ns).tolist(), default=0)

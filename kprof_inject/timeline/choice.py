@@ -1,4 +1,4 @@
-"""Which part of a capture is wanted: kernels, launches, SMs, CTAs, warps and scopes."""
+"""The part of a capture that the user wants: kernels, launches, SMs, CTAs, warps and scopes."""
 
 from __future__ import annotations
 
@@ -21,33 +21,39 @@ from kprof_inject.timeline.records import recorded_warps
 _RANGE = re.compile(r"\s*(?P<first>[0-9]{1,9})\s*(?P<to>-\s*(?P<last>[0-9]{1,9})?)?\s*")
 
 _Range = tuple[int, int | None]
-"""The first number, and the first behind the range; None if it has no end."""
+"""First number of the range, and the first one after it; None if it has no end."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumberSet:
-    """Whole numbers from 0 on, as the user writes them: ``0,4-7,12-``. ``bounds`` ascend: a number is in the set if an
-    odd number of them are no greater."""
+    """Set of whole numbers from 0 on, as the user writes them: ``0,4-7,12-``.
+
+    ``bounds`` ascend: a number is in the set if an odd number of them are no greater.
+    """
 
     bounds: tuple[int, ...]
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> NumberSet:
+        """Return the set of these numbers."""
         return cls._joined((number, number + 1) for number in numbers)
 
     @classmethod
     def below(cls, count: int) -> NumberSet:
-        """0 to ``count`` - 1."""
+        """Return the set of the numbers from 0 to ``count`` - 1."""
         return cls((0, count) if count else ())
 
     @classmethod
     def union(cls, sets: Iterable[NumberSet]) -> NumberSet:
+        """Return the set of the numbers that are in any of ``sets``."""
         return cls._joined(part for numbers in sets for part in numbers._ranges())
 
     @classmethod
     def parse(cls, text: str, option: str) -> NumberSet:
-        """Numbers and ranges with commas between; a range has both its ends in it, or no last one. Raises a usage
-        error that points into what stands after ``option``."""
+        """Parse numbers and ranges, separated by commas; a range includes both its ends, or has no last one.
+
+        Raises a usage error that points into the value of ``option``.
+        """
         ranges = []
         column = 1
         for part in text.split(","):
@@ -58,32 +64,33 @@ class NumberSet:
     @classmethod
     def _joined(cls, ranges: Iterable[_Range]) -> NumberSet:
         bounds: list[int] = []
-        for first, behind in sorted(ranges, key=lambda ends: ends[0]):
+        for first, stop in sorted(ranges, key=lambda ends: ends[0]):
             if len(bounds) % 2:
-                break  # the last has no end, and holds all that follow
+                break  # the last range has no end, and includes all that follow
             if not bounds or first > bounds[-1]:
-                bounds += [first] if behind is None else [first, behind]
-            elif behind is None:
+                bounds += [first] if stop is None else [first, stop]
+            elif stop is None:
                 bounds.pop()
             else:
-                bounds[-1] = max(bounds[-1], behind)
+                bounds[-1] = max(bounds[-1], stop)
         return cls(tuple(bounds))
 
     def __contains__(self, number: int) -> bool:
+        """Return whether the number is in the set."""
         return bisect_right(self.bounds, number) % 2 == 1
 
     def meets(self, other: NumberSet) -> bool:
-        """Whether a number is in both."""
+        """Return whether any number is in both sets."""
         return any(first in other for first in self.bounds[::2]) or any(first in self for first in other.bounds[::2])
 
     def among(self, numbers: NDArray[np.signedinteger]) -> NDArray[np.bool_]:
-        """Which of these are in the set."""
+        """Return which of these numbers are in the set."""
         found: NDArray[np.bool_] = np.searchsorted(np.array(self.bounds), numbers, side="right") % 2 == 1
         return found
 
     def __str__(self) -> str:
-        """As it can be parsed."""
-        return ",".join(_range_text(first, behind) for first, behind in self._ranges())
+        """Return the set as text that ``parse`` accepts."""
+        return ",".join(_range_text(first, stop) for first, stop in self._ranges())
 
     def _ranges(self) -> Iterator[_Range]:
         return zip_longest(self.bounds[::2], self.bounds[1::2])
@@ -118,21 +125,22 @@ def _parse_range(part: str, where: Position) -> _Range:
     return first, last + 1
 
 
-def _range_text(first: int, behind: int | None) -> str:
-    if behind is None:
+def _range_text(first: int, stop: int | None) -> str:
+    if stop is None:
         return f"{first}-"
-    return str(first) if behind == first + 1 else f"{first}-{behind - 1}"
+    return str(first) if stop == first + 1 else f"{first}-{stop - 1}"
 
 
-_MOST_NAMES = 12
+# Number of names that a hint lists.
+_MAX_NAMES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is wanted of a capture; what is None or empty narrows nothing.
+    """The wanted part of a capture; a field that is None or empty excludes nothing.
 
-    ``launches`` are numbers as ``Launch.index`` has them. ``kernels`` and ``scopes`` are globs, of which one must
-    match. A scope's name may have brackets (``loop[0]``): in its globs only ``*`` and ``?`` stand for something else.
+    ``launches`` are numbers as in ``Launch.index``. ``kernels`` and ``scopes`` are globs, of which one must match.
+    Scope names may have brackets (``loop[0]``): in their globs only ``*`` and ``?`` are wildcards.
     """
 
     launches: NumberSet | None = None
@@ -143,7 +151,7 @@ class Choice:
     scopes: tuple[str, ...] = ()
 
     def keeps_launch(self, launch: Launch) -> bool:
-        """Whether something of the launch is wanted, as far as its metadata tell: it need not be decoded."""
+        """Return whether some of the launch may be wanted, judged by its metadata without decoding it."""
         return (
             self._keeps_kernel(launch)
             and (self.launches is None or launch.index in self.launches)
@@ -153,17 +161,17 @@ class Choice:
         )
 
     def keep(self, block: NDArray[np.void], table: ScopeTable) -> NDArray[np.bool_]:
-        """Which rows of a block (``SCOPE_COLUMNS``) are wanted; ``table`` is that of its launch."""
+        """Return which rows of a block (``SCOPE_COLUMNS``) are wanted; ``table`` is that of its launch."""
         kept = self.keep_warps(block)
         return kept & self._keeps_scopes(table)[block["scope"]] if self.scopes else kept
 
     def keep_warps(self, rows: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Which rows are wanted of columns with ``cta``, ``sm`` and ``warp``, such as ``INCOMPLETE_COLUMNS``."""
+        """Return which rows are wanted of columns with ``cta``, ``sm`` and ``warp``, such as ``INCOMPLETE_COLUMNS``."""
         kept = self.keep_ctas(rows)
         return kept if self.warps is None else kept & self.warps.among(rows["warp"])
 
     def keep_ctas(self, rows: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Which rows are wanted of columns with ``cta`` and ``sm``, such as ``CTA_COLUMNS``."""
+        """Return which rows are wanted of columns with ``cta`` and ``sm``, such as ``CTA_COLUMNS``."""
         kept = np.ones(len(rows), dtype=bool)
         if self.sms is not None:
             kept &= self.sms.among(rows["sm"])
@@ -172,9 +180,10 @@ class Choice:
         return kept
 
     def wanted(self, launches: Sequence[Launch]) -> tuple[Launch, ...]:
-        """Those of the ``launches`` that are to be decoded.
+        """Return the ``launches`` that must be decoded.
 
-        Raises ``KprofError`` if a part of the choice matches nothing in them, and says what there is."""
+        Raises ``KprofError`` if a part of the choice matches nothing in them; its hint lists what exists.
+        """
         if not launches:
             return ()
         for glob in self.kernels:
@@ -197,12 +206,14 @@ class Choice:
 
     @property
     def names_ctas(self) -> bool:
-        """Whether it narrows which CTAs are wanted, so that a launch may be left with none."""
+        """True if the choice may exclude every CTA of a launch."""
         return self.sms is not None or self.ctas is not None
 
     def require_ctas(self, ran: Sequence[NDArray[np.void]]) -> None:
-        """Raise ``KprofError`` if CTAs are chosen, and none of those that ran (``CTA_COLUMNS`` of each launch) is
-        wanted, and say what there is: only a launch that is decoded tells which SM a CTA ran on."""
+        """Raise ``KprofError`` if the choice excludes every CTA that ran (``CTA_COLUMNS`` of each launch).
+
+        The hint lists what exists. The SMs of CTAs are only known once their launch is decoded.
+        """
         if not self.names_ctas or any(self.keep_ctas(ctas).any() for ctas in ran):
             return
         sms = _sms(ran)
@@ -210,17 +221,17 @@ class Choice:
             hint = f"there are SMs {sms}" if sms.bounds else "no CTA ran"
             raise KprofError(f"--sm {self.sms} matches nothing", hint=hint)
         if self.ctas is not None:
-            there = _sms([ctas[self.ctas.among(ctas["cta"])] for ctas in ran])
+            sms_of_ctas = _sms([ctas[self.ctas.among(ctas["cta"])] for ctas in ran])
             raise KprofError(
                 f"--cta {self.ctas} matches nothing{f' with --sm {self.sms}' if self.sms else ''}",
-                hint=f"these CTAs ran on SMs {there}" if there.bounds else "these CTAs never ran",
+                hint=f"these CTAs ran on SMs {sms_of_ctas}" if sms_of_ctas.bounds else "these CTAs never ran",
             )
 
     def _keeps_kernel(self, launch: Launch) -> bool:
         return not self.kernels or any(fnmatchcase(launch.kernel.name, glob) for glob in self.kernels)
 
     def _keeps_scopes(self, table: ScopeTable) -> NDArray[np.bool_]:
-        """By index in the table."""
+        """Return whether each scope of the table is wanted."""
         return np.array(
             [any(matches_scope(scope.name, glob) for glob in self.scopes) for scope in table.scopes], dtype=bool
         )
@@ -230,7 +241,10 @@ EVERYTHING = Choice()
 
 
 def matches_scope(name: str, glob: str) -> bool:
-    """Names may have brackets (``loop[0]``): in their globs only ``*`` and ``?`` stand for something else."""
+    """Return whether the glob matches the name of a scope.
+
+    Names may have brackets (``loop[0]``): in their globs only ``*`` and ``?`` are wildcards.
+    """
     return name == glob or fnmatchcase(name, glob.replace("[", "[[]"))
 
 
@@ -239,7 +253,7 @@ def _index(launch: Launch) -> NumberSet:
 
 
 def _ctas(launch: Launch) -> NumberSet:
-    """The numbers of a launch's CTAs, those that never ran too: the buffer has a row for each."""
+    """Return the numbers of a launch's CTAs, including those that never ran: the buffer has a row for each."""
     return NumberSet.below(launch.buffer_bytes // max(launch.kernel.stride_bytes, 1))
 
 
@@ -259,20 +273,22 @@ def _require_number(
     has: Callable[[Launch], NumberSet],
     why: Callable[[Sequence[Launch]], str] = lambda _: "",
 ) -> None:
-    """Raise if none of the numbers that the launches have is chosen, and say for each kernel which it has, and ``why``
-    no others."""
+    """Raise if no launch has any of the chosen numbers.
+
+    The hint lists the numbers that each kernel has, and ``why`` it has no others.
+    """
     if chosen is None or any(chosen.meets(has(launch)) for launch in launches):
         return
     by_kernel: dict[str, list[NumberSet]] = {}
     for launch in launches:
         by_kernel.setdefault(launch.kernel.name, []).append(has(launch))
     known = [f"{NumberSet.union(sets)} of {kernel}" for kernel, sets in by_kernel.items()]
-    hint = f"there are {what} {listed(known, _MOST_NAMES)}{why(launches)}"
+    hint = f"there are {what} {listed(known, _MAX_NAMES)}{why(launches)}"
     raise KprofError(f"{option} {chosen} matches nothing", hint=hint)
 
 
 def _how_kept(launches: Sequence[Launch]) -> str:
-    """Why others are not there, where the capture tells."""
+    """Return which launches the capture kept, if it says so."""
     kept = {launch.process.launches for launch in launches if launch.process and launch.process.launches}
     if not kept:
         return ""
@@ -281,9 +297,9 @@ def _how_kept(launches: Sequence[Launch]) -> str:
 
 
 def _require_name(option: str, what: str, glob: str, matches: Callable[[str, str], bool], names: Sequence[str]) -> None:
-    """Raise if no name matches, and say which would be near."""
+    """Raise if no name matches; the hint has similar names, or those that exist."""
     if any(matches(name, glob) for name in names):
         return
     known = list(dict.fromkeys(names))
-    there = f"there are {what} {listed(known, _MOST_NAMES)}" if known else f"there are no {what}"
-    raise KprofError(f"{option} {glob} matches nothing", hint=did_you_mean(glob, known).rstrip() or there)
+    existing = f"there are {what} {listed(known, _MAX_NAMES)}" if known else f"there are no {what}"
+    raise KprofError(f"{option} {glob} matches nothing", hint=did_you_mean(glob, known).rstrip() or existing)

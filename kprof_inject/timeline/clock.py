@@ -1,14 +1,14 @@
-"""Cycles to nanoseconds.
+"""Convert cycles to nanoseconds.
 
-Each SM has a counter of its own, and its clock is not steady: under load an H200 was seen to move by 20 % within
-15 µs, and its SMs by a few per cent against each other. The fit goes in steps:
+Each SM has its own counter, whose clock is not steady: under load, an H200 was seen to change by 20 % within 15 µs, and
+its SMs to differ by a few per cent. The fit has three steps:
 
-1. readings that cannot be true are left out (``agreement``);
-2. one rate for the launch, by weighted least squares over all others (``fit_rate``), and a line of that rate for each
-   SM's counter (``straight_lines``);
-3. how far the readings lie from those lines: a curve through that (``fit_curves``).
+1. leave out readings that cannot be true (``agreement``);
+2. fit one rate for the launch, by weighted least squares over all others (``fit_rate``), and a line of that rate for
+   each SM's counter (``straight_lines``);
+3. fit a curve through the readings' distances from those lines (``fit_curves``).
 
-Without readings there is nothing to fit: the rate is then assumed, and so is when each SM began.
+Without readings there is nothing to fit: the rate is assumed, and so is each SM's begin.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.columns import smallest
 from kprof_inject.timeline.curves import COUNTER_SHIFT, USUAL_WALK_NS2_PER_NS, CurveFit, Curves, fit_curves, flat_curves
 from kprof_inject.timeline.rate import (
-    LARGEST_RATE_NS,
-    LEAST_RATE_NS,
+    MAX_RATE_NS,
+    MIN_RATE_NS,
     NOMINAL_SPREAD,
     RateSample,
     assumed_rate,
@@ -37,42 +37,49 @@ from kprof_inject.timeline.rate import (
 from kprof_inject.timeline.readings import Readings, WarpTally, first_cycles
 from kprof_inject.timeline.timer_lines import Lines, straight_lines
 
-# A time of fewer steps says nothing of the rate, and one of enough of them all that needs to be known of it here.
-_LEAST_STEPS = 8
+# Times shorter than 8 timer steps do not determine the rate; 64 steps suffice for a rough one.
+_MIN_STEPS = 8
 _ENOUGH_STEPS = 64
-_MOST_PAIRS = 1 << 16
-# The furthest pairs count as these many usual ones: a clock value that is far off makes a far pair.
-_MOST_WEIGHT = 4.0
-# How many neighbours are asked on each side, and how far off they may be: what a busy memory holds a reading up by,
-# some steps of the timer, and this share of the time between the two.
+# Pairs sampled for the rough rate, evenly spaced.
+_MAX_PAIRS = 1 << 16
+# Maximum weight of a pair, in median ones: a clock value that is far off makes a distant pair.
+_MAX_WEIGHT = 4.0
+# Neighbours compared on each side, and their tolerance: the delay of a reading by a busy memory, some steps of the
+# timer, and this share of the time between the two.
 _NEIGHBOURS = 3
-_HELD_UP_NS = 5_000.0
-_MOST_STEPS = 8.0
-_MOST_TURN = 0.5
+_MEMORY_DELAY_NS = 5_000.0
+_MAX_STEPS = 8.0
+_MAX_RATE_DEVIATION = 0.5
 _ERRORS = 4.0
 
 
 def rough_rate(readings: Readings, nominal_ns: float) -> float:
-    """About how many nanoseconds a cycle takes: what half of the readings say, whatever the others do. ``nominal_ns``
-    if they say nothing, or what cannot be."""
+    """Estimate the nanoseconds per cycle as the weighted median of slopes between readings.
+
+    It holds as long as half of the readings are right. Returns ``nominal_ns`` if the readings are too few, or the
+    result is impossible.
+    """
     cycles, ns = _pairs(readings)
     apart = cycles > 0
-    if not apart.any() or np.median(np.abs(ns[apart])) < _LEAST_STEPS * readings.step_ns:
+    if not apart.any() or np.median(np.abs(ns[apart])) < _MIN_STEPS * readings.step_ns:
         return nominal_ns
     cycles, ns = cycles[apart], ns[apart]
-    weight = np.minimum(cycles, _MOST_WEIGHT * np.median(cycles))
+    weight = np.minimum(cycles, _MAX_WEIGHT * np.median(cycles))
     slopes = ns / cycles
     order = np.argsort(slopes)
     below = np.cumsum(weight[order])
     rate_ns = float(slopes[order[np.searchsorted(below, below[-1] / 2)]])
-    return rate_ns if LEAST_RATE_NS <= rate_ns <= LARGEST_RATE_NS else nominal_ns
+    return rate_ns if MIN_RATE_NS <= rate_ns <= MAX_RATE_NS else nominal_ns
 
 
 def _pairs(readings: Readings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distances of pairs of readings in cycles and in nanoseconds. Each two are of one SM, and as near one another
-    as the timer's steps allow: should a counter jump somewhere, few pairs have that between them."""
+    """Return the distances of pairs of readings, in cycles and in nanoseconds.
+
+    Both readings of a pair are on one SM, and as close as the timer's steps allow, so that a jump of the counter is
+    within few pairs.
+    """
     count = len(readings.sm)
-    index = np.arange(0, count, 1 + count // _MOST_PAIRS)
+    index = np.arange(0, count, 1 + count // _MAX_PAIRS)
     cycles = ns = np.empty(0, dtype=np.int64)
     lag = 1
     while lag < count and (ns.size == 0 or np.median(np.abs(ns)) < _ENOUGH_STEPS * readings.step_ns):
@@ -87,40 +94,41 @@ def _pairs(readings: Readings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """Which counter each reading is of, numbered from 0 in the readings' order; and whether it is plausible.
+    """Return the counter of each reading, numbered from 0 in the readings' order, and whether the reading is plausible.
 
     One corrupted word can put a time minutes away, and a least squares fit with it. So a reading is plausible only if
     most of its neighbours on the same counter agree with it: the clock between the two must run at half to one and a
     half times the launch's rate.
 
-    An SM has one counter; or several, far apart: one that jumped, or those of several SMs of the same number. (Proton
-    numbers CUs by ``32 * XCC + 10 * SE + CU`` on gfx950, and the last two come to 38.)"""
+    An SM has one counter; or several, far apart: one that jumped, or those of several SMs with the same number. (Proton
+    numbers CUs by ``32 * XCC + 10 * SE + CU`` on gfx950, and the last two add up to as much as 38.)
+    """
     count = len(readings.sm)
     agree = np.zeros((_NEIGHBOURS, count), dtype=bool)
     for part in parts(count):
-        some = readings.at(slice(part.start, part.stop + _NEIGHBOURS))
+        part_readings = readings.at(slice(part.start, part.stop + _NEIGHBOURS))
         for lag in range(1, _NEIGHBOURS + 1):
-            agreed = _agree(some, lag, rate_ns)[: part.stop - part.start]
+            agreed = _agree(part_readings, lag, rate_ns)[: part.stop - part.start]
             agree[lag - 1, part.start : part.start + agreed.size] = agreed
     fresh = np.append(True, readings.sm[1:] != readings.sm[:-1])
     fresh[1:] |= _jumps(fresh[1:], agree[0, :-1], agree[-1])
     counter = np.cumsum(fresh, dtype=np.int32) - np.int32(1)
-    asked, for_it = np.zeros((2, count), dtype=np.int8)
+    neighbours, agreeing = np.zeros((2, count), dtype=np.int8)
     for lag in range(1, _NEIGHBOURS + 1):
         same = counter[lag:] == counter[:-lag]
         for side in (slice(lag, None), slice(None, -lag)):
-            asked[side] += same
-            for_it[side] += same & agree[lag - 1, :-lag]
-    return counter, 2 * for_it >= asked
+            neighbours[side] += same
+            agreeing[side] += same & agree[lag - 1, :-lag]
+    return counter, 2 * agreeing >= neighbours
 
 
 def _agree(readings: Readings, lag: int, rate_ns: float) -> NDArray[np.bool_]:
-    """Whether each reading and that ``lag`` rows further on may be of one counter."""
+    """Determine whether each reading and the one ``lag`` rows later may be of one counter."""
     clock_ns = (readings.cycles[lag:] - readings.cycles[:-lag]) * rate_ns
     apart_ns = readings.ns[lag:] - readings.ns[:-lag] - clock_ns
-    doubt_ns = readings.error_ns + rate_ns * readings.reckoned_cycles
-    tolerance_ns = _ERRORS * (doubt_ns[lag:] + doubt_ns[:-lag]) + _MOST_TURN * clock_ns
-    tolerance_ns += _HELD_UP_NS + _MOST_STEPS * readings.step_ns
+    reading_error_ns = readings.error_ns + rate_ns * readings.estimated_error_cycles
+    tolerance_ns = _ERRORS * (reading_error_ns[lag:] + reading_error_ns[:-lag]) + _MAX_RATE_DEVIATION * clock_ns
+    tolerance_ns += _MEMORY_DELAY_NS + _MAX_STEPS * readings.step_ns
     agreed: NDArray[np.bool_] = (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])
     return agreed
 
@@ -128,106 +136,113 @@ def _agree(readings: Readings, lag: int, rate_ns: float) -> NDArray[np.bool_]:
 def _jumps(
     fresh: NDArray[np.bool_], next_agrees: NDArray[np.bool_], third_agrees: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Where two readings of an SM in a row contradict each other, and those on either side of them do so too, but
-    neither has a quarrel with its own neighbour: there, another counter begins."""
+    """Determine where another counter begins within an SM.
+
+    Two consecutive readings contradict each other there, and so do the readings on either side of them, but each agrees
+    with its own neighbours.
+    """
     jumps = np.zeros(len(next_agrees), dtype=bool)
     jumps[1:-1] = next_agrees[:-2] & ~next_agrees[1:-1] & next_agrees[2:] & ~third_agrees[: max(len(jumps) - 2, 0)]
     return jumps & ~fresh
 
 
-# The rate of a launch is as exact as it can be with so many readings.
-_MOST_FOR_RATE = 1 << 16
-# By how much a rate that falls within a long time may differ between that time's halves, as one standard deviation: an
+# More readings than this do not make the rate of a launch more exact.
+_MAX_FOR_RATE = 1 << 16
+# Standard deviation of the relative difference between the rates in both halves of a long time, for a falling rate: an
 # H200 was seen to fall from 1.98 to 1.48 GHz.
 _DRIFT = 0.125
 
 
 class ClockSource(StrEnum):
-    """Where the rate of a launch's clock comes from."""
+    """Source of the rate of a launch's clock."""
 
     FITTED = "fitted"
-    """Readings of the timer."""
+    """Fitted to readings of the timer."""
     ASSUMED = "assumed"
     """The device's nominal rate: the launch was too short for its readings, or made no record."""
     NOMINAL = "nominal"
-    """The same, and nothing else is known: no timer was read."""
+    """The device's nominal rate, because no timer was read at all."""
     TIMER = "timer"
-    """No clock: every record is a reading of the timer itself, in nanoseconds."""
+    """No clock: every record is itself a reading of the timer, in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """The clock of a launch: what takes the cycles of its SMs' counters to nanoseconds.
+    """Clock of a launch, which converts the cycles of its SMs' counters to nanoseconds.
 
-    All times are as the timer shows them: half of its step late, on the average.
+    All times are as the timer shows them: half of its step late on average.
     """
 
     rate_ns: float
-    """Nanoseconds per cycle, on the average."""
+    """Mean nanoseconds per cycle."""
     rate_error: float
-    """The relative standard error of ``rate_ns``."""
+    """Relative standard error of ``rate_ns``."""
     residual_ns: float
-    """How far the readings are from the fit: the root of their mean square."""
+    """Root mean square of the readings' distances from the fit."""
     worst_ns: float
-    """The same of the one that is furthest away."""
+    """Largest distance of a reading from the fit."""
     between_ns: float
-    """The standard error of a time where it is largest: midway between the two readings of an SM that are furthest
-    apart."""
+    """Standard error of a time where it is largest: midway between the two readings of an SM that are furthest apart.
+    """
     timer_step_ns: int
-    """In which steps the timer moved; 0 without readings."""
+    """Step of the timer; 0 without readings."""
     readings: int
-    """How many there were."""
+    """Number of readings."""
     readings_left_out: int
-    """How many of them contradict the others too much to be true."""
+    """Number of readings that contradict the others too much to be true."""
     counters_guessed: int
-    """How many counters had no reading that could be true, and stand somewhere within the launch."""
+    """Number of counters without a plausible reading, which are placed anywhere within the launch."""
     sms: NDArray[np.int64]
-    """The SM of each counter, ascending. An SM has several counters if its own jumped, or if several SMs bear its
-    number."""
+    """SM of each counter, ascending. An SM has several counters if its own jumped, or if several SMs have its number.
+    """
     base_cycles: NDArray[np.int64]
-    """Of each counter, ascending within an SM: where its line begins."""
+    """First value of each counter's line; ascending within an SM."""
     base_ns: NDArray[np.int64]
-    """Of each counter: the time at ``base_cycles``."""
+    """Time of each counter at its ``base_cycles``."""
     curves: Curves
-    """Of each counter: what is added to its line."""
+    """Curve that is added to each counter's line."""
     source: ClockSource
 
     @property
     def clock_hz(self) -> float:
+        """Mean clock rate."""
         return 1e9 / self.rate_ns
 
     def to_ns(self, cycles: NDArray[np.int64], sm: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Clock values of the given SMs on the device's globaltimer, rounded to whole nanoseconds.
+        """Convert clock values of the given SMs to the device's globaltimer, rounded to whole nanoseconds.
 
-        An SM without readings has no time of its own; it is given that of the next."""
+        An SM without readings uses the clock of the next SM.
+        """
         places = _place(self.sms, self._begins_cycles())
         ns = np.empty(len(cycles), dtype=np.int64)
         for part in parts(len(cycles)):
             row = np.maximum(np.searchsorted(places, _place(sm[part], cycles[part]), side="right") - 1, 0)
-            # Before its first base, an SM goes by that all the same.
+            # Values before an SM's first base use that base as well.
             row = np.where(self.sms[row] == sm[part], row, np.minimum(row + 1, len(self.sms) - 1))
             since = cycles[part] - self.base_cycles[row]
             ns[part] = self.base_ns[row] + np.rint(since * self.rate_ns + self.curves.at(row, since)).astype(np.int64)
         return ns
 
     def _begins_cycles(self) -> NDArray[np.int64]:
-        """From where on records are of each counter. Some may stand before the counter's first reading: of two of an
-        SM, they are of the nearer one."""
+        """Return the first value that is mapped by each counter.
+
+        Values before a counter's first reading map to the nearer of the SM's two counters.
+        """
         begins = self.base_cycles.copy()
-        again = np.flatnonzero(self.sms[1:] == self.sms[:-1]) + 1
-        last = self.base_cycles[again - 1] + self.curves.length_cycles(again - 1)
-        begins[again] -= (begins[again] - last) // 2
+        followers = np.flatnonzero(self.sms[1:] == self.sms[:-1]) + 1
+        last = self.base_cycles[followers - 1] + self.curves.length_cycles(followers - 1)
+        begins[followers] -= (begins[followers] - last) // 2
         return begins
 
 
 def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
-    """Fit the clock of one launch; ``nominal_hz`` is the device's, or 0 if unknown."""
+    """Fit the clock of one launch; ``nominal_hz`` is the device's nominal clock, 0 if unknown."""
     (fit,) = fit_clocks([(readings, nominal_hz)])
     return fit
 
 
 def fit_clocks(launches: Sequence[tuple[Readings, float]]) -> list[ClockFit]:
-    """Fit the clocks of many launches at once, each as if it were alone."""
+    """Fit the clocks of many launches at once; the result is that of fitting each alone."""
     fits = {number: _without_readings(*launch) for number, launch in enumerate(launches) if not launch[0].sm.size}
     fitted = [launch for number, launch in enumerate(launches) if number not in fits]
     lines = _lines(fitted)
@@ -236,7 +251,7 @@ def fit_clocks(launches: Sequence[tuple[Readings, float]]) -> list[ClockFit]:
 
 
 def _without_readings(readings: Readings, nominal_hz: float) -> ClockFit:
-    """The timer was read, and no record beside it."""
+    """Return the clock of a launch that read the timer but made no record."""
     nominal = nominal_clock(readings.sm.astype(np.int64), readings.cycles, nominal_hz, 0)
     return replace(nominal, source=ClockSource.ASSUMED)
 
@@ -280,8 +295,11 @@ def _clock(lines: Lines, fit: CurveFit) -> ClockFit:
 
 
 def nominal_clock(sm: NDArray[np.int64], first_cycles: NDArray[np.int64], nominal_hz: float, begin_ns: int) -> ClockFit:
-    """An assumption for a launch that began at ``begin_ns``: every SM runs at the device's nominal rate, and the least
-    of its ``first_cycles``, its first record, is at the launch's begin."""
+    """Assume a clock for a launch that began at ``begin_ns``.
+
+    Every SM runs at the device's nominal rate, and the smallest of its ``first_cycles``, its first record, is at the
+    launch's begin.
+    """
     if not sm.size:
         sm = first_cycles = np.zeros(1, dtype=np.int64)
     sms, row = np.unique(sm, return_inverse=True)
@@ -304,8 +322,10 @@ def nominal_clock(sm: NDArray[np.int64], first_cycles: NDArray[np.int64], nomina
 
 
 def timer_clock(sms: NDArray[np.int64]) -> ClockFit:
-    """Of a launch whose records are readings of the timer: a cycle is a nanosecond of it. ``sms`` are its SMs,
-    ascending."""
+    """Return the clock of a launch whose records are readings of the timer: one cycle is one nanosecond.
+
+    ``sms`` are its SMs, ascending.
+    """
     zeros = np.zeros(len(sms), dtype=np.int64)
     return ClockFit(
         rate_ns=1.0,
@@ -326,7 +346,7 @@ def timer_clock(sms: NDArray[np.int64]) -> ClockFit:
 
 
 def _place(sm: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.int64]:
-    """SM and clock value as one number."""
+    """Combine SM and clock value into one number."""
     return (sm.astype(np.int64) << COUNTER_SHIFT) + cycles
 
 
@@ -337,18 +357,20 @@ def _sample(
     counter: NDArray[np.int32],
     plausible: NDArray[np.bool_],
 ) -> RateSample | None:
-    """The readings that the rate is fitted to; None if there is none."""
+    """Return the readings that the rate is fitted to, or None if there are none."""
     rows = np.flatnonzero(plausible)
     if not rows.size:
         return None
-    # An odd distance: at an even one, the readings of CTAs one after the other could all be of one side.
-    rows = rows[:: rows.size // _MOST_FOR_RATE * 2 + 1]
+    # An odd stride: with an even one, all readings of consecutive CTAs could be of one side.
+    rows = rows[:: rows.size // _MAX_FOR_RATE * 2 + 1]
     return RateSample(readings.at(rows), counter[rows], rough_ns, nominal_hz)
 
 
 def _between_ns(lines: Lines) -> float:
-    """The standard error midway between the two readings of a counter that are furthest apart: of the readings, and of
-    what a clock does in such a time."""
+    """Estimate the standard error midway between the two readings of a counter that are furthest apart.
+
+    It combines the error of the readings with the wandering of a clock over such a time.
+    """
     rows = np.flatnonzero(lines.plausible)
     gaps = np.diff(lines.readings.cycles[rows])[np.diff(lines.counter[rows]) == 0]
     gap_ns = lines.rate.ns * float(gaps.max(initial=0))
@@ -359,15 +381,18 @@ def _between_ns(lines: Lines) -> float:
 
 
 def assumed_times(launch: Launch, ctas: RawCtas, warps: WarpTally) -> tuple[RawCtas, ClockFit]:
-    """Of a launch whose Triton reads no timer: its clock, and its CTAs with times by that clock, from the first record
-    (reckoned, if the ring lost it) to the last. A CTA without records begins and ends with the launch.
+    """Assume times for a launch whose Triton reads no timer: its CTAs with times, and the clock they are by.
+
+    A CTA lasts from its first record (estimated, if the ring lost it) to its last. A CTA without records begins and
+    ends with the launch.
 
     Each SM's counter has a zero of its own, far from the others'. But a device gives each SM its first CTA within 0.2
-    µs of the others (H200), so their first records are taken to be at one time, the launch's begin."""
+    µs of the others (H200), so their first records are assumed to be simultaneous, at the launch's begin.
+    """
     begin_ns = _called_ns(launch)
     rows = np.flatnonzero(warps.kept.any(axis=1))
-    reckoned, _ = first_cycles(ctas, warps)
-    first = np.minimum(reckoned, warps.first_cycles.min(axis=1))[rows]
+    estimated, _ = first_cycles(ctas, warps)
+    first = np.minimum(estimated, warps.first_cycles.min(axis=1))[rows]
     last = warps.last_cycles.max(axis=1)[rows]
     clock = nominal_clock(ctas.sm[rows], first, launch.kernel.sm_clock_hz, begin_ns)
     init_ns, final_ns = np.full((2, len(ctas.sm)), begin_ns)
@@ -377,7 +402,10 @@ def assumed_times(launch: Launch, ctas: RawCtas, warps: WarpTally) -> tuple[RawC
 
 
 def _called_ns(launch: Launch) -> int:
-    """When the host had made the launch: by the device's globaltimer if the host read it too, else by its own clock."""
+    """Return when the host had made the launch.
+
+    The time is by the device's globaltimer if the host read it too, else by the host's clock.
+    """
     readings = [reading for reading in launch.origin.host_readings if reading.device == launch.device]
     if not readings:
         return launch.host_ns

@@ -1,4 +1,4 @@
-"""The columns of a timeline: what its arrays are made of."""
+"""Columns of a timeline's arrays."""
 
 from __future__ import annotations
 
@@ -28,42 +28,44 @@ SCOPE_COLUMNS = np.dtype(
         ("self_ns", "i8"),
     ]
 )
-"""One scope that ran: a warp of a CTA went from its start to its end.
+"""Scope that ran: a warp of a CTA went from its start to its end.
 
-``launch`` is ``Launch.index``, ``scope`` indexes the scope table, ``depth`` is how many scopes of the warp stood around
+``launch`` is ``Launch.index``, ``scope`` indexes the scope table, ``depth`` is the number of the warp's scopes around
 it, ``iteration`` its number in its loop (-1 where there is none or it is unknown), ``flags`` are ``ScopeFlag``.
-``*_record`` are the numbers of its two records among all that the warp wrote, those that were lost too.
+``*_record`` are the numbers of its two records among all that the warp wrote, including lost ones.
 
-As they were recorded: ``*_cycles`` by the SM's counter and ``*_ns`` by the device's globaltimer (as far as
-``ClockFit.source`` goes). Without what the records themselves cost: ``duration_cycles`` and ``duration_ns``, and of
-that ``self_ns`` outside the scopes in it. A scope lasts at least as long as those in it together, and never less than
-0.
+As recorded: ``*_cycles`` by the SM's counter and ``*_ns`` by the device's globaltimer (subject to ``ClockFit.source``).
+Without the cost of the records: ``duration_cycles`` and ``duration_ns``, and ``self_ns``, the part of the latter
+outside the scopes inside. A scope lasts at least as long as the scopes inside it together, and never less than 0.
 """
 
 
 NO_TAG = np.iinfo(np.int64).min
-"""A scope's tag whose value is unknown: the ring lost it, or it is damaged."""
+"""Unknown value of a scope's tag: the ring lost it, or it is damaged."""
 
 
 def scope_columns(tags: int) -> np.dtype[np.void]:
-    """``SCOPE_COLUMNS`` of a launch whose scopes have up to so many tags; if they have some, then with ``tags``: the
-    values of a scope's own, in their order, and ``NO_TAG`` for the rest."""
+    """Return the columns of a launch whose scopes have up to ``tags`` tags.
+
+    These are ``SCOPE_COLUMNS``, plus ``tags`` if there are any: the values of a scope's own tags, in their order, and
+    ``NO_TAG`` for the rest.
+    """
     return np.dtype([*SCOPE_COLUMNS.descr, ("tags", "i8", (tags,))]) if tags else SCOPE_COLUMNS
 
 
 class ScopeFlag(IntFlag):
-    """What is to be known of a scope beside its times."""
+    """Properties of a scope other than its times."""
 
     CROSSES = 1
-    """It begins in a scope and ends behind it, or the other way round."""
+    """Crosses another scope: it begins inside it and ends after it, or the other way round."""
     CUT = 2
-    """Its records took all of its time, or more of it than there was: nothing is left of it."""
+    """Too short: its records cost as much time as it took, or more, so nothing is left."""
 
 
 CTA_COLUMNS = np.dtype(
     [("cta", "i4"), ("sm", "i4"), ("init_ns", "i8"), ("pre_final_ns", "i8"), ("post_final_ns", "i8")]
 )
-"""One CTA that ran, by the device's globaltimer: its begin, the end of its work, the end of copying its records."""
+"""CTA that ran, by the device's globaltimer: its begin, the end of its work, the end of copying its records."""
 
 INCOMPLETE_COLUMNS = np.dtype(
     [
@@ -79,8 +81,9 @@ INCOMPLETE_COLUMNS = np.dtype(
         ("lost_end_ns", "i8"),
     ]
 )
-"""One warp that lacks something of what it wrote: how many records the ring overwrote and the window that they were in
-(of no length if there are none), how many starts and ends have no partner, how many entries are none of a record's."""
+"""Warp that lacks records: how many the ring overwrote and their window in time (of length 0 if there are none), how
+many starts and ends are unpaired, how many entries cannot be records.
+"""
 
 
 NO_SMALLEST = np.iinfo(np.int64).max
@@ -88,34 +91,39 @@ NO_LARGEST = np.iinfo(np.int64).min
 
 
 def smallest(group: NDArray[np.int64], values: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The smallest value of each of ``count`` groups; ``NO_SMALLEST`` for a group without any."""
+    """Return the smallest value of each of ``count`` groups; ``NO_SMALLEST`` for an empty group."""
     found = np.full(count, NO_SMALLEST)
     np.minimum.at(found, group, values)
     return found
 
 
 def largest(group: NDArray[np.int64], values: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The largest value of each of ``count`` groups; ``NO_LARGEST`` for a group without any."""
+    """Return the largest value of each of ``count`` groups; ``NO_LARGEST`` for an empty group."""
     found = np.full(count, NO_LARGEST)
     np.maximum.at(found, group, values)
     return found
 
 
 def never_falling(values: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The values, which are in order of ``group``, each at least as large as those before it in its group. The array is
-    changed where it must be."""
+    """Raise each value to the largest before it in its group; the values are in order of ``group``.
+
+    The array is changed in place where needed.
+    """
     falls = np.flatnonzero((np.diff(values) < 0) & (np.diff(group) == 0))
     for number in np.unique(group[falls]).tolist():
-        mine = slice(*np.searchsorted(group, (number, number + 1)).tolist())
-        values[mine] = np.maximum.accumulate(values[mine])
+        rows = slice(*np.searchsorted(group, (number, number + 1)).tolist())
+        values[rows] = np.maximum.accumulate(values[rows])
     return values
 
 
 def outermost_rows(block: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which scopes begin in no other one of the block: not by ``depth``, for the scopes around may not be in it."""
+    """Return which scopes begin outside of all others in the block.
+
+    ``depth`` does not show it, because the scopes around may not be in the block.
+    """
     cta, warp = block["cta"], block["warp"]
     begins_warp = np.append(True, (cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1]))
-    # Numbers of records that go on from one warp to the next.
+    # Offsets make record numbers ascend from one warp to the next.
     before = np.cumsum(begins_warp) << 32
     latest_end = np.maximum.accumulate(before + block["end_record"])
     outermost: NDArray[np.bool_] = np.append(True, (before + block["start_record"])[1:] > latest_end[:-1])

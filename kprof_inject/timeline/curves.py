@@ -1,7 +1,7 @@
-"""What the timer readings of each counter leave of a straight line, as a curve through them.
+"""Curves through the timer readings of each counter, relative to its straight line.
 
-Mostly, the clocks of all SMs wander together: that is found first, as one walk through the readings of all. What this
-leaves on each SM is a walk of its own. None goes further than the launch's readings say that it does.
+Mostly, the clocks of all SMs wander together: one walk through the readings of all is fitted first. The rest of each SM
+is a walk of its own. No walk goes further than the launch's readings show.
 """
 
 from __future__ import annotations
@@ -16,27 +16,30 @@ from kprof_inject.timeline.rate import PART, means, of_one_length, parts
 from kprof_inject.timeline.readings import reading_weights
 from kprof_inject.timeline.timer_lines import Lines, Residuals, stacked
 
-_LEAST_STEP_NS2 = 1e-3
-# By how much the readings' errors are taken too large, round by round: at first the walk goes smoothly past a reading
-# that is off, which then shows as such; a walk that went through it at once would never find out.
+# Keeps the stiffness finite between two readings at one time.
+_MIN_STEP_NS2 = 1e-3
+# Factors by which the readings' errors are overestimated in each round. The first walk passes an outlier smoothly, so
+# that its distance shows; a walk that went through it at once would never reject it.
 _CAUTION = (30.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 1.0)
 
 
 def likeliest_walks(
     residuals: Residuals, linked: NDArray[np.bool_], walk_ns2_per_ns: float | NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The likeliest walks through readings that have an error: their heights at the readings, and how much each reading
-    counted in the end, 0 to 1.
+    """Return the likeliest walks through readings with errors: height and weight of each reading.
 
-    The rate of a clock wanders, so what is left of a straight line is a random walk. The likeliest one is straight
-    between two readings, and at the readings it is a penalised least squares fit: near one another they are averaged,
-    far apart they stand for themselves. Nothing can overshoot between them.
+    Weights are those of the last round, 0 to 1.
 
-    ``left`` has one walk after the other, each in the order of time; ``linked`` says which readings are of the same
-    walk as the one before. The variance of what a walk climbs grows by ``walk_ns2_per_ns`` with the time. Columns may
-    have rows, one for each of several launches, of which ``walk_ns2_per_ns`` then has a column."""
+    The rate of a clock wanders, so the distance from a straight line is a random walk. The likeliest walk is straight
+    between two readings, and at the readings it is a penalised least squares fit: close readings are averaged, distant
+    ones are met individually. Nothing can overshoot between them.
+
+    ``residuals`` has one walk after the other, each in the order of time; ``linked`` is true for readings of the same
+    walk as the one before. The variance of a walk's climb grows by ``walk_ns2_per_ns`` with time. Columns may have one
+    row for each of several launches; ``walk_ns2_per_ns`` then has one column.
+    """
     gap_ns = np.diff(residuals.line_ns, prepend=0)
-    stiffness = np.where(linked, 1 / np.maximum(gap_ns * walk_ns2_per_ns, _LEAST_STEP_NS2), 0.0)
+    stiffness = np.where(linked, 1 / np.maximum(gap_ns * walk_ns2_per_ns, _MIN_STEP_NS2), 0.0)
     weights = residuals.plausible.astype(np.float64)
     for caution in _CAUTION:
         error_ns = caution * residuals.error_ns
@@ -48,18 +51,21 @@ def likeliest_walks(
 def _balance(
     weight: NDArray[np.float64], target: NDArray[np.float64], stiffness: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Where chains of springs come to rest: each node hangs by ``weight`` on its ``target`` and by ``stiffness`` on the
-    node before it, along the last axis. A chain without any weight rests at 0.
+    """Return the rest positions of chains of springs, along the last axis.
+
+    Each node is tied by ``weight`` to its ``target`` and by ``stiffness`` to the node before it. A chain without any
+    weight rests at 0.
 
     Every second node is replaced by springs between its neighbours and their targets, until one node is left: as many
-    steps as the number of nodes has binary digits. All terms are positive, so nothing cancels out."""
+    steps as the number of nodes has binary digits. All terms are positive, so nothing cancels out.
+    """
     launches, count = weight.shape[:-1], weight.shape[-1]
     size = 1 << max(count - 1, 0).bit_length()
-    # Each node's weight, and what it is pulled by; nodes that hang on nothing make every step an even one.
+    # Each node's weight, and the force on it. Free nodes at the end make the size a power of two.
     nodes = np.zeros((2, *launches, size))
     nodes[0, ..., :count] = weight
     np.multiply(weight, target, out=nodes[1, ..., :count])
-    # The spring before each node, and one behind the last.
+    # The spring before each node, and one after the last.
     springs = np.zeros((*launches, size + 1))
     springs[..., 1:count] = stiffness[..., 1:]
     levels = []
@@ -86,49 +92,55 @@ def _balance(
     return rest[..., :count]
 
 
-# How far walks go if readings do not tell: as much as a rate that is 3 % off for 4 µs, and with the square root of the
-# time. How far at most: a rate that is 25 % off. And at least: a launch never tells enough to rule out that its clocks
-# wander.
+# Walk if readings do not determine it: as for a rate that is 3 % off for 4 µs, growing with the square root of time.
+# The maximum is that of a rate 25 % off. The minimum is not 0, because no launch has enough readings to exclude that
+# its clocks wander.
 USUAL_WALK_NS2_PER_NS = (0.03 * 4000.0) ** 2 / 4000.0
-_MOST_WALK_NS2_PER_NS = (0.25 * 4000.0) ** 2 / 4000.0
-_LEAST_WALK_NS2_PER_NS = USUAL_WALK_NS2_PER_NS / 64
-_HELD_UP_NS = 100.0
-# A constant clock and the timer count the same crystal.
+_MAX_WALK_NS2_PER_NS = (0.25 * 4000.0) ** 2 / 4000.0
+_MIN_WALK_NS2_PER_NS = USUAL_WALK_NS2_PER_NS / 64
+# Delay of a reading by a busy memory.
+_MEMORY_DELAY_NS = 100.0
+# A constant clock and the timer count the same crystal, so this walk is nearly 0.
 _CONSTANT_WALK_NS2_PER_NS = 1e-6
-# No clock turns this share of its rate around between two readings, however much they contradict each other.
-_STEEPEST = 0.5
-_FELT = 1 << 12
-# Room for the cycles of the longest launch that a counter can time, beside its number.
+# Maximum change of a clock's rate between two readings, as a share of the rate, however much they contradict each
+# other.
+_MAX_SLOPE_CHANGE = 0.5
+# Readings on either side of a part within which a limited slope can still affect it.
+_SLOPE_MARGIN = 1 << 12
+# Bits for the cycles of the longest launch that a counter can time, below the counter's number.
 COUNTER_SHIFT = 44
-# The share of the pairs of readings that are no further apart than the walk and the noise take them, and how many
-# standard deviations of noise alone that is: 1.90 of a triangular distribution, 1.96 of a normal one.
+# Quantile of the distances of paired readings that is used, and its value for noise alone in standard deviations: 1.90
+# for a triangular distribution, 1.96 for a normal one.
 _USUAL_SHARE = 0.95
 _USUAL_DEVIATIONS = 1.93
-# The variance of so many pairs is known to about this, over the square root of their number.
+# Relative error of the variance of pairs, times the square root of their number.
 _VARIANCE_ERROR = 2.0
-_ENOUGH_PAIRS = 32
-_TURNS = 4
-_ENOUGH_COUNTERS = 8
-# Of a normal distribution, so much is within one standard deviation.
+_MIN_PAIRS = 32
+# Rounds in which lines and their common walk are fitted alternately.
+_ALTERNATIONS = 4
+_MIN_COUNTERS = 8
+# Share of a normal distribution that is within one standard deviation.
 _ONE_DEVIATION = 0.68
 
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """One curve for each counter, through knots in the order of time. ``keys`` are the number of the counter and the
-    knot's cycles in one number, ``heights_ns`` the heights there, ``first`` where each one's knots begin (and one
-    more)."""
+    """Curve for each counter, through knots in the order of time.
+
+    ``keys`` combine the number of the counter and the knot's cycles, ``heights_ns`` are the heights there, ``first`` is
+    the index of each counter's first knot (and one more).
+    """
 
     keys: NDArray[np.int64]
     heights_ns: NDArray[np.float64]
     first: NDArray[np.int64]
 
     def length_cycles(self, counter: NDArray[np.int64]) -> NDArray[np.int64]:
-        """From the base of each of these counters to its last knot."""
+        """Return the cycles from the base of each of these counters to its last knot."""
         return self.keys[self.first[counter + 1] - 1] - (counter << COUNTER_SHIFT)
 
     def at(self, counter: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The heights at the given cycles since the counter's base; before and after its knots, that of the nearest."""
+        """Return the heights at the given cycles since the counter's base; outside of its knots, the nearest one's."""
         begin, end = self.first[counter], self.first[counter + 1] - 1
         key = np.clip((counter << COUNTER_SHIFT) + cycles, self.keys[begin], self.keys[end])
         after = np.clip(np.searchsorted(self.keys, key), begin, end)
@@ -142,8 +154,10 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class CurveFit:
-    """``curves``, the root mean square of the readings' distances from them, each as far as it counted, and the
-    largest."""
+    """Fitted curves, and the distance of the readings from them.
+
+    ``residual_ns`` is the root mean square of the distances, weighted as in the fit; ``worst_ns`` is the largest.
+    """
 
     curves: Curves
     residual_ns: float
@@ -151,7 +165,7 @@ class CurveFit:
 
 
 def flat_curves(counters: int) -> Curves:
-    """No curve at all, for so many counters."""
+    """Return curves of height 0 for this number of counters."""
     every = np.arange(counters + 1)
     return Curves(every[:-1] << COUNTER_SHIFT, np.zeros(counters), every)
 
@@ -166,13 +180,13 @@ def fit_curves(launches: Sequence[Lines]) -> list[CurveFit]:
 
 
 def _spaced(count: int) -> NDArray[np.int64]:
-    """Rows of a launch's readings: all, or evenly spaced ones of more than ``PART``."""
+    """Return rows of a launch's readings: all, or evenly spaced ones of more than ``PART``."""
     return np.arange(0, count, 1 + count // PART)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fitting:
-    """A launch whose curves are being fitted: for each reading the knot's key and height, and how much it counted."""
+    """Launch whose curves are being fitted: the key, the height and the weight of the knot at each reading."""
 
     lines: Lines
     common: _CommonCurve
@@ -182,51 +196,51 @@ class _Fitting:
     weights: NDArray[np.float32]
 
     @classmethod
-    def of(cls, lines: Lines, some: Residuals, common: _CommonCurve | None) -> _Fitting:
-        """``common`` is None of a constant clock, which does not wander."""
+    def of(cls, lines: Lines, residuals: Residuals, common: _CommonCurve | None) -> _Fitting:
+        """Allocate a launch's knots; ``common`` is None for a constant clock, which does not wander."""
         own_walk = _CONSTANT_WALK_NS2_PER_NS
         if common is not None:
-            own = _wandering(some.lowered_by(common.at(some)))
-            own_walk = float(np.clip(own, _LEAST_WALK_NS2_PER_NS, _most_walk(some)))
+            own = _wandering(residuals.lowered_by(common.at(residuals)))
+            own_walk = float(np.clip(own, _MIN_WALK_NS2_PER_NS, _max_walk(residuals)))
         count = len(lines.counter)
         keys, heights_ns = np.empty(count, dtype=np.int64), np.empty(count)
         return cls(lines, common or _NOTHING_IN_COMMON, own_walk, keys, heights_ns, np.empty(count, dtype=np.float32))
 
     def fit(self) -> CurveFit:
         lines = self.lines
-        heights_ns = _without_turns(self.keys, self.heights_ns, lines.rate.ns)
+        heights_ns = _limited_slopes(self.keys, self.heights_ns, lines.rate.ns)
         first = np.searchsorted(lines.counter, np.arange(len(lines.base_ns) + 1))
         return CurveFit(Curves(self.keys, heights_ns, first), *_distances(lines, heights_ns, self.weights))
 
 
 def _with_common_curves(launches: Sequence[Lines]) -> list[_Fitting]:
-    some = [lines.residuals(_spaced(len(lines.counter))) for lines in launches]
+    sampled = [lines.residuals(_spaced(len(lines.counter))) for lines in launches]
     wandering = [number for number, lines in enumerate(launches) if not lines.rate.constant]
-    curves = dict(zip(wandering, _common_curves([some[number] for number in wandering]), strict=True))
+    curves = dict(zip(wandering, _common_curves([sampled[number] for number in wandering]), strict=True))
     return [
         _Fitting.of(lines, residuals, curves.get(number))
-        for number, (lines, residuals) in enumerate(zip(launches, some, strict=True))
+        for number, (lines, residuals) in enumerate(zip(launches, sampled, strict=True))
     ]
 
 
 def _fit_own_walks(pieces: Sequence[tuple[_Fitting, slice]]) -> None:
-    """Of readings of launches, fill in what is left of the common curve, which each counter has of its own."""
+    """Fit a walk of each counter to the rest of these readings, less the common curve, and fill in the knots."""
     residuals = [fitting.lines.residuals(part) for fitting, part in pieces]
-    common_ns = [fitting.common.at(one) for (fitting, _), one in zip(pieces, residuals, strict=True)]
-    left = stacked([one.lowered_by(ns) for one, ns in zip(residuals, common_ns, strict=True)])
-    linked = np.diff(left.counter, prepend=-1) == 0
+    common_ns = [fitting.common.at(piece) for (fitting, _), piece in zip(pieces, residuals, strict=True)]
+    rest = stacked([piece.lowered_by(ns) for piece, ns in zip(residuals, common_ns, strict=True)])
+    linked = np.diff(rest.counter, prepend=-1) == 0
     walks = np.array([fitting.own_walk for fitting, _ in pieces])[:, None]
-    for (fitting, part), one, ns, own_ns, weights in zip(
-        pieces, residuals, common_ns, *likeliest_walks(left, linked, walks), strict=True
+    for (fitting, part), piece, ns, own_ns, weights in zip(
+        pieces, residuals, common_ns, *likeliest_walks(rest, linked, walks), strict=True
     ):
-        fitting.keys[part] = (one.counter.astype(np.int64) << COUNTER_SHIFT) + one.cycles
+        fitting.keys[part] = (piece.counter.astype(np.int64) << COUNTER_SHIFT) + piece.cycles
         fitting.heights_ns[part] = ns + own_ns
         fitting.weights[part] = weights
 
 
 @dataclass(frozen=True, slots=True)
 class _CommonCurve:
-    """What all counters have in common: heights at times, which ascend."""
+    """Curve that all counters have in common: heights at times, which ascend."""
 
     times_ns: NDArray[np.float64]
     heights_ns: NDArray[np.float64]
@@ -239,26 +253,28 @@ _NOTHING_IN_COMMON = _CommonCurve(np.zeros(1), np.zeros(1))
 
 
 def _common_curves(launches: Sequence[Residuals]) -> list[_CommonCurve]:
-    """Find one walk through the readings of all counters of each launch; none if these have little in common. Where
-    counters have readings at different times, their lines do not yet agree with the walk, and both are found in
-    turns."""
+    """Fit one walk through the readings of all counters of each launch; a flat one if these have little in common.
+
+    Where counters have readings at different times, their lines do not yet agree with the walk, and both are fitted
+    alternately.
+    """
     curves = [_NOTHING_IN_COMMON] * len(launches)
-    asked = [
+    candidates = [
         number
         for number, residuals in enumerate(launches)
-        if residuals.counter[-1] - residuals.counter[0] >= _ENOUGH_COUNTERS - 1
+        if residuals.counter[-1] - residuals.counter[0] >= _MIN_COUNTERS - 1
     ]
-    before = {number: _wandering(launches[number]) for number in asked}
-    for places in of_one_length([len(launches[number].counter) for number in asked]):
-        numbers = [asked[place] for place in places]
-        some = [launches[number] for number in numbers]
-        most = [_most_walk(residuals) for residuals in some]
+    before = {number: _wandering(launches[number]) for number in candidates}
+    for places in of_one_length([len(launches[number].counter) for number in candidates]):
+        numbers = [candidates[place] for place in places]
+        batch = [launches[number] for number in numbers]
         walks = [
-            float(np.clip(before[number], USUAL_WALK_NS2_PER_NS, one))
-            for number, one in zip(numbers, most, strict=True)
+            float(np.clip(before[number], USUAL_WALK_NS2_PER_NS, _max_walk(residuals)))
+            for number, residuals in zip(numbers, batch, strict=True)
         ]
-        found = _walks_in_common(stacked([one.at(np.argsort(one.line_ns)) for one in some]), np.array(walks)[:, None])
-        for number, residuals, times_ns, heights_ns in zip(numbers, some, *found, strict=True):
+        in_time = stacked([residuals.at(np.argsort(residuals.line_ns)) for residuals in batch])
+        found = _walks_in_common(in_time, np.array(walks)[:, None])
+        for number, residuals, times_ns, heights_ns in zip(numbers, batch, *found, strict=True):
             curve = _CommonCurve(times_ns, heights_ns)
             if _wandering(residuals.lowered_by(curve.at(residuals))) <= max(before[number], 0.0):
                 curves[number] = curve
@@ -273,72 +289,84 @@ def _walks_in_common(
     row = np.arange(len(in_time.counter))[:, None]
     counter = row * (int(in_time.counter.max()) + 1) + in_time.counter
     offset_ns = np.zeros(in_time.height_ns.shape)
-    for _ in range(_TURNS):
-        standing = in_time.lowered_by(offset_ns)
-        apart_ns = np.abs(np.diff(standing.height_ns))
+    for _ in range(_ALTERNATIONS):
+        shifted = in_time.lowered_by(offset_ns)
+        apart_ns = np.abs(np.diff(shifted.height_ns))
         scatter_ns = np.quantile(apart_ns, _ONE_DEVIATION, axis=-1, keepdims=True) / np.sqrt(2)
-        standing = replace(standing, error_ns=np.maximum(standing.error_ns, scatter_ns))
-        heights_ns, weights = likeliest_walks(standing, linked, walk_ns2_per_ns)
+        shifted = replace(shifted, error_ns=np.maximum(shifted.error_ns, scatter_ns))
+        heights_ns, weights = likeliest_walks(shifted, linked, walk_ns2_per_ns)
         offset_ns = means(counter.ravel(), (in_time.height_ns - heights_ns).ravel(), weights.ravel())[counter]
     return in_time.line_ns, heights_ns
 
 
-def _most_walk(residuals: Residuals) -> float:
-    """Where the timer is finer than what a busy memory holds its readings up by, that looks like wandering too."""
-    is_fine = residuals.error_ns.min() < _HELD_UP_NS
-    return USUAL_WALK_NS2_PER_NS if is_fine else _MOST_WALK_NS2_PER_NS
+def _max_walk(residuals: Residuals) -> float:
+    """Return the maximum walk of a launch.
+
+    Where the timer is finer than the delays of its readings by a busy memory, these look like wandering too, so the
+    maximum is lower.
+    """
+    is_fine = residuals.error_ns.min() < _MEMORY_DELAY_NS
+    return USUAL_WALK_NS2_PER_NS if is_fine else _MAX_WALK_NS2_PER_NS
 
 
 def _wandering(residuals: Residuals) -> float:
-    """How far walks go by what the readings show, in square nanoseconds per nanosecond; the usual if they do not tell.
+    """Estimate how far walks go, in square nanoseconds per nanosecond; the usual value if readings do not show it.
 
-    The distance of two readings of a counter is noise and what the walk went in between. It tells something of the walk
-    where that could be the larger part."""
+    The distance of two readings of a counter is noise and the walk between them. It is used where the walk could be the
+    larger part.
+    """
     found = []
     lag = 1
-    while len(residuals.counter) - lag >= _ENOUGH_PAIRS:
+    while len(residuals.counter) - lag >= _MIN_PAIRS:
         both = residuals.counter[lag:] == residuals.counter[:-lag]
         both &= residuals.plausible[lag:] & residuals.plausible[:-lag]
         time_ns = (residuals.line_ns[lag:] - residuals.line_ns[:-lag])[both]
         noise_ns2 = (residuals.error_ns[lag:] ** 2 + residuals.error_ns[:-lag] ** 2)[both]
-        tells = time_ns * _MOST_WALK_NS2_PER_NS >= noise_ns2
-        pairs = np.count_nonzero(tells)
-        if pairs >= _ENOUGH_PAIRS:
-            apart_ns = (residuals.height_ns[lag:] - residuals.height_ns[:-lag])[both][tells]
+        is_informative = time_ns * _MAX_WALK_NS2_PER_NS >= noise_ns2
+        pairs = np.count_nonzero(is_informative)
+        if pairs >= _MIN_PAIRS:
+            apart_ns = (residuals.height_ns[lag:] - residuals.height_ns[:-lag])[both][is_informative]
             at_least_ns2 = (apart_ns / _USUAL_DEVIATIONS) ** 2 * (1 - _VARIANCE_ERROR / np.sqrt(pairs))
-            found.append(float(np.quantile((at_least_ns2 - noise_ns2[tells]) / time_ns[tells], _USUAL_SHARE)))
+            found.append(
+                float(np.quantile((at_least_ns2 - noise_ns2[is_informative]) / time_ns[is_informative], _USUAL_SHARE))
+            )
         lag *= 2
     return max(found, default=USUAL_WALK_NS2_PER_NS)
 
 
-def _without_turns(keys: NDArray[np.int64], heights_ns: NDArray[np.float64], rate_ns: float) -> NDArray[np.float64]:
-    """The heights, with no step steeper than a clock can be: time must not run backwards."""
-    turned = heights_ns.copy()
+def _limited_slopes(keys: NDArray[np.int64], heights_ns: NDArray[np.float64], rate_ns: float) -> NDArray[np.float64]:
+    """Limit the steepness of the heights to what a clock can do: time must not run backwards."""
+    limited = heights_ns.copy()
     for part in parts(len(keys)):
-        # As far as a turn can be felt.
-        around = slice(max(part.start - _FELT, 0), part.stop + _FELT)
+        # Include neighbours as far as they can affect this part.
+        around = slice(max(part.start - _SLOPE_MARGIN, 0), part.stop + _SLOPE_MARGIN)
         heights = heights_ns[around]
-        most_ns = _STEEPEST * rate_ns * np.diff(keys[around])
-        if (np.abs(np.diff(heights)) <= most_ns).all():
+        max_steps_ns = _MAX_SLOPE_CHANGE * rate_ns * np.diff(keys[around])
+        if (np.abs(np.diff(heights)) <= max_steps_ns).all():
             continue
-        # Of different counters any two heights are possible.
-        most_ns[np.diff(keys[around] >> COUNTER_SHIFT) != 0] = np.ptp(heights) + 1
-        along = np.append(0, np.cumsum(most_ns))
+        # Between different counters any step is possible.
+        max_steps_ns[np.diff(keys[around] >> COUNTER_SHIFT) != 0] = np.ptp(heights) + 1
+        along = np.append(0, np.cumsum(max_steps_ns))
         middle = (_lowest_reached(heights, along) - _lowest_reached(-heights, along)) / 2
-        turned[part] = middle[part.start - around.start :][: part.stop - part.start]
-    return turned
+        limited[part] = middle[part.start - around.start :][: part.stop - part.start]
+    return limited
 
 
 def _lowest_reached(heights: NDArray[np.float64], along: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The lowest that one can be at each place, coming from any of ``heights`` and climbing as much as one goes
-    ``along``."""
+    """Return the lowest height reachable at each index, starting from any of ``heights``.
+
+    The climb between two indices is at most their distance ``along``.
+    """
     forward = np.minimum.accumulate(heights - along) + along
     backward = np.minimum.accumulate((heights + along)[::-1])[::-1] - along
     return np.minimum(forward, backward)
 
 
 def _distances(lines: Lines, heights_ns: NDArray[np.float64], weights: NDArray[np.float32]) -> tuple[float, float]:
-    """The root mean square and the largest. A reading further off than the launch is long is none."""
+    """Return the root mean square and the largest distance.
+
+    A reading further off than the launch is long does not count as the largest.
+    """
     placed = np.bincount(lines.counter, lines.plausible) > 0
     longest_ns = np.ptp(lines.readings.ns[lines.plausible]) if lines.plausible.any() else 0
     total = squares = worst_ns = 0.0

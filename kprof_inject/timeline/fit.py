@@ -1,4 +1,4 @@
-"""From the count words of a capture: the buffer that would have kept every record."""
+"""Size of the buffer that would have kept every record, from the count words of a capture."""
 
 from __future__ import annotations
 
@@ -15,43 +15,49 @@ from kprof_inject.timeline.records import lost_records, read_raw
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What the launches of one kernel wrote and lost, summed. Of any of them, ``ctas`` is the largest number of CTAs,
-    ``most_in_warp`` the largest number of records of a warp, and ``ring_records`` what the smallest ring held."""
+    """Records that the launches of one kernel wrote and lost, summed.
+
+    ``ctas`` is the largest number of CTAs of a launch, ``max_in_warp`` the largest number of records of a warp, and
+    ``ring_records`` the capacity of the smallest ring.
+    """
 
     kernel: Kernel
     ctas: int
     written: int
     lost: int
-    most_in_warp: int
+    max_in_warp: int
     ring_records: int
 
     @property
     def rings(self) -> int:
+        """Number of rings of a CTA."""
         return len(self.kernel.mode.recorded_warps(self.kernel.num_warps))
 
     @property
     def buffer_bytes(self) -> int:
-        """What a CTA must keep, so that nothing is lost: a ring for each recorded warp, as large as the fullest's."""
-        ring_records = 1 << max(self.most_in_warp - 1, 1).bit_length()
+        """Buffer of a CTA that loses nothing: a ring for each recorded warp, as large as the fullest needs."""
+        ring_records = 1 << max(self.max_in_warp - 1, 1).bit_length()
         return ring_records * ENTRY_BYTES * self.rings
 
-    def and_of(self, other: Need) -> Need:
-        """This, and what other launches of the same kernel did."""
+    def combined(self, other: Need) -> Need:
+        """Return the need of these launches and of others of the same kernel."""
         return replace(
             self,
             ctas=max(self.ctas, other.ctas),
             written=self.written + other.written,
             lost=self.lost + other.lost,
-            most_in_warp=max(self.most_in_warp, other.most_in_warp),
+            max_in_warp=max(self.max_in_warp, other.max_in_warp),
             ring_records=min(self.ring_records, other.ring_records),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """``mode`` keeps every record of a run that does the same again; ``losses`` are the kernels that lost some.
+    """Mode that keeps every record of a run that does the same again.
 
-    ``largest`` is the kernel with the launch whose buffer then is the largest, of ``launch_bytes``."""
+    ``losses`` are the kernels that lost records. ``largest`` is the kernel whose launch then has the largest buffer, of
+    ``launch_bytes``.
+    """
 
     mode: Mode
     losses: tuple[Need, ...]
@@ -60,15 +66,17 @@ class Fit:
 
 
 def fitted_buffer(launches: Iterable[Launch], mode: Mode) -> Fit | None:
-    """The buffer for a second run of a program whose first made ``launches``, recorded with ``mode``; None if they
-    lost nothing. Shared memory, unless it lacks the room or fewer CTAs would fit on an SM. Launches whose buffers are
-    damaged do not count."""
+    """Compute the buffer for a second run of a program whose first run made ``launches`` with ``mode``.
+
+    None if no record was lost. The buffer is in shared memory, unless it lacks the room or fewer CTAs would fit on an
+    SM. Launches with damaged buffers do not count.
+    """
     by_kernel: dict[str, Need] = {}
     for launch in launches:
         need = _need(launch)
         if need is not None:
             known = by_kernel.get(str(launch.kernel.folder))
-            by_kernel[str(launch.kernel.folder)] = known.and_of(need) if known else need
+            by_kernel[str(launch.kernel.folder)] = known.combined(need) if known else need
     needs = tuple(by_kernel.values())
     losses = tuple(need for need in needs if need.lost)
     if not losses:

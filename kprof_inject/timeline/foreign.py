@@ -1,7 +1,7 @@
-"""The timeline of a launch that another profiler recorded.
+"""Timeline of a launch that another profiler recorded.
 
-Each of its entries is a reading of the device's globaltimer, so no clock is fitted: what stands as cycles are the
-timer's nanoseconds. Nobody knows when a CTA began and ended: it is taken to last from its first entry to its last.
+Each of its entries is a reading of the device's globaltimer, so no clock is fitted: cycles are the timer's nanoseconds.
+Begin and end of a CTA are unknown: it is assumed to last from its first entry to its last.
 """
 
 from __future__ import annotations
@@ -27,31 +27,37 @@ from kprof_inject.timeline.columns import (
     smallest,
 )
 from kprof_inject.timeline.nesting import Nesting, crossing, nest, within_children
-from kprof_inject.timeline.overlaps import lanes_of_pairs, one_lane
+from kprof_inject.timeline.overlaps import lanes_of_pairs, single_lane
 from kprof_inject.timeline.pairs import Pairs
 from kprof_inject.timeline.records import contradicted_records
 from kprof_inject.timeline.timeline import Timeline, decode_launch, decode_together
 
+# Approximate number of scopes in a block.
 _BLOCK_SCOPES = 1 << 16
 
 
 def timeline_of(launch: Launch) -> Timeline:
-    """The timeline of any launch. Raises ``KprofError`` if its buffer is damaged as a whole."""
+    """Return the timeline of any launch, whichever profiler recorded it.
+
+    Raises ``KprofError`` if its buffer is damaged as a whole.
+    """
     return decode_launch(launch) if launch.recorded is None else _of_recorded(launch, launch.recorded)
 
 
 def timelines_of(launches: Sequence[Launch]) -> Iterator[Timeline | KprofError]:
     """Yield the timelines of several launches, or errors, as ``decode_together`` does."""
-    ours = iter(decode_together([launch for launch in launches if launch.recorded is None]))
+    decoded = iter(decode_together([launch for launch in launches if launch.recorded is None]))
     for launch in launches:
-        yield next(ours) if launch.recorded is None else _of_recorded(launch, launch.recorded)
+        yield next(decoded) if launch.recorded is None else _of_recorded(launch, launch.recorded)
 
 
 @dataclass(frozen=True, slots=True)
 class _PlacedPoints:
-    """The records of a launch on one line: those of a unit stand together, in the order of time. A scope has a start
-    and an end there; so has an instant. ``unpaired`` has the unit, the scope, and whether it is an end, of what has no
-    partner; ``damaged`` the unit of each record that contradicts others."""
+    """Records of a launch, sorted by unit and time.
+
+    Each scope and each instant has a start and an end there. ``unpaired`` has the unit, the scope, and whether it is an
+    end, of each unpaired record; ``damaged`` has the unit of each record that contradicts others.
+    """
 
     unit: NDArray[np.int64]
     ns: NDArray[np.int64]
@@ -68,18 +74,21 @@ def _placed(recorded: Recorded) -> _PlacedPoints:
 
 
 def _of_spans(entries: Spans, scope_of_event: NDArray[np.int16]) -> _PlacedPoints:
-    """Within a step of the timer: first end those that began before it, the last one first. Then begin the others, in
-    the order of their places, and those that also end there end at once."""
+    """Sort the ends of spans in time, and within one step of the timer by nesting.
+
+    First come the ends of spans that began before the step, the last-begun first. Then the others begin, in the order
+    of their places, and those that also end in the step end at once.
+    """
     spans = entries.spans
     spans = spans[np.lexsort((spans["place"], spans["start_ns"], spans["unit"]))]
     count = len(spans)
     rank = np.arange(count)
     takes_time = spans["end_ns"] > spans["start_ns"]
-    turn = np.concatenate((2 * rank, np.where(takes_time, -rank, 2 * rank + 1)))
+    turn_order = np.concatenate((2 * rank, np.where(takes_time, -rank, 2 * rank + 1)))
     is_later = np.concatenate((np.ones(count, dtype=bool), ~takes_time))
     ns = np.concatenate((spans["start_ns"], spans["end_ns"]))
     unit = np.tile(spans["unit"], 2)
-    order = np.lexsort((turn, is_later, ns, unit))
+    order = np.lexsort((turn_order, is_later, ns, unit))
     place = np.empty(2 * count, dtype=np.int64)
     place[order] = np.arange(2 * count)
     start_at, end_at = place[:count], place[count:]
@@ -97,8 +106,11 @@ def _of_spans(entries: Spans, scope_of_event: NDArray[np.int16]) -> _PlacedPoint
 
 
 def _of_points(entries: Points, scope_of_event: NDArray[np.int16]) -> _PlacedPoints:
-    """A unit writes in the order of time; what contradicts that is damaged. An end belongs to the last start of its
-    event that is open."""
+    """Match the starts and ends of each unit.
+
+    A unit writes in the order of time; points that contradict that are damaged. An end belongs to the last open start
+    of its event.
+    """
     points = entries.points
     wrong = contradicted_records(points["unit"], points["ns"], np.ones(len(points), dtype=bool))
     damaged, points = points["unit"][wrong], points[~wrong]
@@ -133,17 +145,17 @@ def _of_points(entries: Points, scope_of_event: NDArray[np.int16]) -> _PlacedPoi
 
 
 def _matched(points: NDArray[np.void]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The places of starts and of their ends, as the brackets of each event match; the rest has no partner."""
+    """Return the indices of starts and of their ends, matched like brackets for each event; the rest are unpaired."""
     order = np.lexsort((points["event"], points["unit"]))
     unit, event, closes = points["unit"][order], points["event"][order], points["side"][order] == PointKind.END
     group = np.append(True, (np.diff(unit) != 0) | (np.diff(event) != 0))[: len(order)]
     number = np.cumsum(group)
-    # Groups are put so far from each other that none reaches the level of the one before.
+    # Groups are so far apart that none reaches the level of the one before.
     far = -2 * (len(order) + 1) * number
     opened = np.cumsum(np.where(closes, -1, 1))
     opened -= np.repeat((opened - np.where(closes, -1, 1))[group], np.diff(np.flatnonzero(group), append=len(order)))
     level = opened + closes
-    # Ends that find nothing open go below what was reached before them.
+    # An end without an open start goes below the minimum reached before it.
     lowest = np.minimum.accumulate(np.minimum(opened, 0) + far) - far
     before = np.where(group, 0, np.append(0, lowest[:-1])[: len(order)])
     matched = ~(closes & (opened < before))
@@ -156,11 +168,12 @@ def _matched(points: NDArray[np.void]) -> tuple[NDArray[np.intp], NDArray[np.int
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """All scopes of the launch (``SCOPE_COLUMNS``), by CTA, unit and start."""
+    """Scopes of the launch (``SCOPE_COLUMNS``), by CTA, unit and start."""
 
     scopes: NDArray[np.void]
 
     def __iter__(self) -> Iterator[NDArray[np.void]]:
+        """Yield the scopes in blocks of whole CTAs."""
         cta, begin = self.scopes["cta"], 0
         while begin < len(cta):
             last = cta[min(begin + _BLOCK_SCOPES, len(cta)) - 1]
@@ -169,6 +182,7 @@ class _Rows:
             begin = end
 
     def with_launch(self, launch: Launch) -> _Rows:
+        """Return these blocks, which do not depend on the launch."""
         return self
 
 
@@ -177,7 +191,7 @@ def _of_recorded(launch: Launch, recorded: Recorded) -> Timeline:
     placed = _placed(recorded)
     count = len(table.scopes)
     nesting = nest(placed.pairs, len(placed.unit))
-    lanes = one_lane(count) if nesting.is_proper else lanes_of_pairs(placed.pairs, placed.unit, count)
+    lanes = single_lane(count) if nesting.is_proper else lanes_of_pairs(placed.pairs, placed.unit, count)
     rows = _rows(launch, placed, units, nesting)
     rows["depth"][lanes.places] = lanes.own
     ctas = _ctas(units, rows)
@@ -228,7 +242,7 @@ def _rows(launch: Launch, placed: _PlacedPoints, units: NDArray[np.void], nestin
 
 
 def _ctas(units: NDArray[np.void], rows: NDArray[np.void]) -> NDArray[np.void]:
-    """One without a whole scope stands where the launch begins, and takes no time."""
+    """Return the CTAs; one without a complete scope is at the launch's begin, and takes no time."""
     numbers, first = np.unique(units["cta"], return_index=True)
     ctas = np.zeros(len(numbers), dtype=CTA_COLUMNS)
     ctas["cta"], ctas["sm"] = numbers, units["sm"][first]
@@ -244,7 +258,10 @@ def _ctas(units: NDArray[np.void], rows: NDArray[np.void]) -> NDArray[np.void]:
 def _incomplete(
     units: NDArray[np.void], placed: _PlacedPoints, rows: NDArray[np.void], ctas: NDArray[np.void]
 ) -> NDArray[np.void]:
-    """What found no room was recorded after the unit's last entry."""
+    """Return the units that lack records.
+
+    Records that found no room were made after the unit's last entry.
+    """
     unit, _, is_end = placed.unpaired
     count = len(units)
     lacking = np.zeros(count, dtype=INCOMPLETE_COLUMNS)

@@ -1,9 +1,8 @@
-"""When the SMs of a launch have no CTA: before their first, between two, after their last; and how much shorter the
-launch would be without.
+"""Idle time of the SMs of a launch, and how much shorter the launch would be without it.
 
-The last is reckoned by handing out the same CTAs again, in the order in which they began, each to the slot that is free
-first, as the device does. So what one SM loses costs the launch nothing where others take its CTAs, and much where each
-SM has but one.
+An SM is idle before its first CTA, between two, and after its last. The shorter duration is computed by scheduling the
+same CTAs again, in the order in which they began, each to the slot that is free first, as the device does. So time lost
+on one SM costs the launch nothing where others take its CTAs, and much where each SM has only one.
 """
 
 from __future__ import annotations
@@ -19,18 +18,21 @@ from kprof_inject.timeline.columns import smallest
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import SmWork, Waves, end_of_work_ns
 
-# An SM is late if it waits for so much of the launch.
+# Share of the launch that an SM must wait to count as late.
 _LATE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class IdleSms:
-    """Of the ``sms`` that ran a CTA. The three shares are of all their time, 0 to 1, and add up to
-    ``Waves.idle_sm_share``. A CTA is there until its records are copied, but for an SM's last one.
+    """Idle time of the ``sms`` that ran a CTA.
 
-    The last SM to begin did so ``longest_wait_ns`` after the first, and ``late_sms`` wait for a tenth of the launch or
-    longer: had all begun at once, the launch would be shorter by ``late_won_share`` of its time. Between CTAs there are
-    ``gaps``, which last ``gap_ns`` on the average; without them, it would be shorter by ``gaps_won_share``."""
+    The three shares are of all their time, 0 to 1, and add up to ``Waves.idle_sm_share``. A CTA occupies its SM until
+    its records are copied, except for an SM's last one.
+
+    The last SM to begin did so ``longest_wait_ns`` after the first, and ``late_sms`` wait for at least a tenth of the
+    launch: had all begun at once, the launch would be shorter by ``late_won_share`` of its time. Between CTAs there are
+    ``gaps`` of ``gap_ns`` on average; without them, it would be shorter by ``gaps_won_share``.
+    """
 
     sms: int
     before_share: float
@@ -45,17 +47,23 @@ class IdleSms:
 
     @property
     def work_share(self) -> float:
-        """In which part of their time the SMs have a CTA."""
+        """Share of their time in which the SMs have a CTA."""
         return 1 - self.before_share - self.between_share - self.after_share
 
 
 def idle_of(timeline: Timeline, waves: Waves | None) -> IdleSms | None:
-    """Of a launch with these ``waves``; None too where no timer says when its CTAs ran."""
+    """Compute the idle time of a launch with these ``waves``.
+
+    None without waves; then no timer gives the times of its CTAs.
+    """
     return idle_sms_of(timeline.ctas, waves.slots_per_sm, timeline.clock.timer_step_ns) if waves else None
 
 
 def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int, timer_step_ns: int) -> IdleSms | None:
-    """Of CTAs that all have times; None if there are none, or if all fall into one step of the timer."""
+    """Compute the idle time of CTAs that all have times.
+
+    None if there are none, or if all fall into one step of the timer.
+    """
     if not ctas.size:
         return None
     ctas = ctas[np.lexsort((ctas["cta"], ctas["init_ns"]))]
@@ -76,7 +84,7 @@ def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int, timer_step_ns: int) -
         followed = max(len(ctas) - len(work.ids) * slots_per_sm, 1)
         gap_ns = int(gaps_ns.sum()) * slots_per_sm // followed
         at_once_ns = queue.duration_ns(np.zeros_like(waits_ns), gap_ns)
-        # The timer does not tell what is in one step of it.
+        # The timer does not resolve differences below one step.
         late_won_ns = max(queue.duration_ns(waits_ns, gap_ns) - at_once_ns - timer_step_ns, 0)
     return IdleSms(
         sms=len(work.ids),
@@ -93,12 +101,12 @@ def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int, timer_step_ns: int) -
 
 
 def _gaps(ctas: NDArray[np.void], work: SmWork) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How long SMs had no CTA between two, and that summed for each SM. CTAs come in the order of their begins."""
+    """Return how long SMs had no CTA between two, and the sum for each SM; CTAs are in the order of their begins."""
     order = np.argsort(work.row_of, kind="stable")
     row, begin_ns = work.row_of[order], ctas["init_ns"][order]
     left_ns = np.minimum(_left_ns(ctas)[order], work.done_ns[row])
     gaps_ns = np.zeros(len(row), dtype=np.int64)
-    # One running maximum serves all SMs if each one's times lie beyond the one's before.
+    # One running maximum serves all SMs if each SM's times are shifted beyond those of the SM before.
     far = row * (int(left_ns.max()) - int(begin_ns.min()) + 1) - int(begin_ns.min())
     here_until_ns = np.maximum.accumulate(left_ns + far)
     same_sm = row[1:] == row[:-1]
@@ -113,7 +121,7 @@ def _left_ns(ctas: NDArray[np.void]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """CTAs in the order of their begins: how long each works, and how long it takes a slot."""
+    """CTAs in the order of their begins: how long each works, and how long it occupies a slot."""
 
     slots_per_sm: int
     works_ns: Sequence[int]
@@ -125,8 +133,7 @@ class _Queue:
         return cls(slots_per_sm, (end_of_work_ns(ctas) - begin_ns).tolist(), (_left_ns(ctas) - begin_ns).tolist())
 
     def duration_ns(self, free_from_ns: NDArray[np.int64], gap_ns: int = 0) -> int:
-        """How long they take, one after the other on slots of which each SM's are free from then on, with a gap between
-        two."""
+        """Return how long the CTAs take on slots that are free from ``free_from_ns`` (SM), with gaps between CTAs."""
         free_ns = np.repeat(free_from_ns, self.slots_per_sm).tolist()
         heapq.heapify(free_ns)
         done_ns = 0

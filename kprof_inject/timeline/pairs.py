@@ -1,4 +1,4 @@
-"""Records to scopes: which start and which end belong together."""
+"""Match starts with ends: records to scopes."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from kprof_inject.timeline.records import Records
 
 @dataclass(frozen=True, slots=True)
 class ScopeRules:
-    """What a scope table says of the records of its scopes."""
+    """Properties of a table's scopes that decide how their records are matched."""
 
     parents: tuple[int, ...] = ()
-    """The scope around each, or -1; nothing if that is unknown."""
+    """Index of each scope's parent, or -1; empty if unknown."""
     ended_by_next: tuple[int, ...] = ()
-    """The scopes of which only the start is recorded each time: it ends the one before, and an end stands behind the
-    last."""
+    """Scopes of which only starts are recorded: each start also ends the scope before it, and one end record follows
+    the last.
+    """
     unselected: int | None = None
-    """The number of the records around the kernel's body if they are no scope's."""
+    """Number of the records around the kernel's body if they belong to no scope."""
     tags: tuple[int, ...] = ()
-    """How many tags each scope has, if some has any; their entries stand before its start."""
+    """Number of tags of each scope, empty if no scope has any; tag entries precede the scope's start."""
 
     @classmethod
     def of(cls, table: ScopeTable) -> ScopeRules:
+        """Return the rules that ``table`` implies."""
         return cls(
             tuple(scope.parent for scope in table.scopes),
             tuple(number for number, scope in enumerate(table.scopes) if scope.ended_by_next),
             len(table.scopes) if table.body_record else None,
-            (*(len(scope.tags) for scope in table.scopes), 0) if table.most_tags else (),
+            (*(len(scope.tags) for scope in table.scopes), 0) if table.max_tags else (),
         )
 
 
@@ -41,38 +43,43 @@ NO_RULES = ScopeRules()
 
 
 def scopes_of(records: Records, rules: ScopeRules = NO_RULES) -> tuple[Records, Pairs]:
-    """The scopes that ran, and the records that their places are of: the given ones, and the ends that the start of a
-    next iteration tells."""
-    records = with_told_ends(records, rules)
+    """Return the scopes that ran and the records that they index.
+
+    These are the given records plus the ends that the start of a next iteration implies.
+    """
+    records = with_implied_ends(records, rules)
     pairs = pair_records(records, rules)
     if rules.ended_by_next:
-        pairs = _believable(pairs, records, rules)
+        pairs = _without_doubtful_iterations(pairs, records, rules)
     return records, pairs if rules.unselected is None else _without(pairs, records, rules.unselected)
 
 
-def with_told_ends(records: Records, rules: ScopeRules) -> Records:
-    """Of each scope that the next one's start ends, an end beside that start, of the same time: it is counted as a
-    record. The end behind a loop without iterations, which ends nothing, is left out."""
+def with_implied_ends(records: Records, rules: ScopeRules) -> Records:
+    """Insert an end before each start that also ends the previous scope of its kind, at the same time.
+
+    The inserted end gets a record number of its own. The end record after a loop without iterations ends nothing and is
+    dropped.
+    """
     if not rules.ended_by_next:
         return records
     of_next = np.flatnonzero(np.isin(records.scope, rules.ended_by_next))
     of_next = of_next[np.argsort(records.scope[of_next], kind="stable")]
     scope, group, is_end = records.scope[of_next], records.group[of_next], records.is_end[of_next]
     is_open = np.append(False, (scope[1:] == scope[:-1]) & (group[1:] == group[:-1]) & ~is_end[:-1])[: len(of_next)]
-    ending = of_next[is_open & ~is_end]
-    idle = of_next[~is_open & is_end]
+    ending_starts = of_next[is_open & ~is_end]
+    lone_ends = of_next[~is_open & is_end]
     copies = np.ones(len(records.scope), dtype=np.int64)
-    copies[ending] = 2
-    copies[idle[_ends_nothing(records, idle, rules)]] = 0
+    copies[ending_starts] = 2
+    copies[lone_ends[_ends_nothing(records, lone_ends, rules)]] = 0
     at = np.repeat(np.arange(len(copies)), copies)
-    behind = np.cumsum(copies)
-    told = behind[ending] - 2
+    stop = np.cumsum(copies)
+    implied = stop[ending_starts] - 2
     is_end = records.is_end[at]
-    is_end[told] = True
-    number = records.number[at] + (behind - np.arange(1, len(copies) + 1))[at]
-    number[told] -= 1
+    is_end[implied] = True
+    number = records.number[at] + (stop - np.arange(1, len(copies) + 1))[at]
+    number[implied] -= 1
     begins = np.searchsorted(records.group, records.group)
-    number -= np.append(0, behind)[begins][at] - begins[at]
+    number -= np.append(0, stop)[begins][at] - begins[at]
     return replace(
         records,
         group=records.group[at],
@@ -84,50 +91,55 @@ def with_told_ends(records: Records, rules: ScopeRules) -> Records:
     )
 
 
-def _ends_nothing(records: Records, idle: NDArray[np.int64], rules: ScopeRules) -> NDArray[np.bool_]:
-    """Which of these ends, before which no start of their scope is open, stand behind a loop without iterations. Where
-    the ring lost records or one is damaged, the start may be among those, unless the loop around begins right there."""
-    warp = records.group[idle] - records.first_group
-    is_sound = (records.lost[warp] == 0) & ~np.isin(records.group[idle], records.damaged)
-    before = np.maximum(idle - 1, 0)
-    parents = np.array((*rules.parents, -1))[records.scope[idle]]
-    is_same_warp = (before < idle) & (records.group[before] == records.group[idle])
+def _ends_nothing(records: Records, lone_ends: NDArray[np.int64], rules: ScopeRules) -> NDArray[np.bool_]:
+    """Determine which ends without an open start follow a loop without iterations.
+
+    Where the ring lost records or one is damaged, the start may be among those, unless the enclosing loop begins
+    immediately before the end.
+    """
+    warp = records.group[lone_ends] - records.first_group
+    is_sound = (records.lost[warp] == 0) & ~np.isin(records.group[lone_ends], records.damaged)
+    before = np.maximum(lone_ends - 1, 0)
+    parents = np.array((*rules.parents, -1))[records.scope[lone_ends]]
+    is_same_warp = (before < lone_ends) & (records.group[before] == records.group[lone_ends])
     ends_nothing: NDArray[np.bool_] = is_sound | (
         is_same_warp & ~records.is_end[before] & (records.scope[before] == parents)
     )
     return ends_nothing
 
 
-def _believable(pairs: Pairs, records: Records, rules: ScopeRules) -> Pairs:
-    """Without the iterations that a damaged record may have made of others: a start alone parts them, and whatever else
-    that was, its partner now has none. So an iteration is left out in which a record without a partner stands, or one
-    of a scope around it, and so are those that share its start or its end. A told end is no record: without its start
-    it is nothing."""
+def _without_doubtful_iterations(pairs: Pairs, records: Records, rules: ScopeRules) -> Pairs:
+    """Drop iterations that a damaged record may have merged or split.
+
+    Iterations are separated by a start alone. If that start was another record originally, the other record's partner
+    is now unpaired. So an iteration is dropped if it contains an unpaired record, or a record of a scope around it; so
+    are those that share its start or its end. An implied end is not a record: without its start it is dropped as well.
+    """
     alone = np.concatenate((pairs.open_starts, pairs.stray_ends))
     if not alone.size:
         return pairs
-    is_told = records.is_end & np.isin(records.scope, rules.ended_by_next)
-    is_told &= np.append(records.scope[1:] == records.scope[:-1], False)
-    is_told &= np.append((records.cycles[1:] == records.cycles[:-1]) & ~records.is_end[1:], False)
+    is_implied = records.is_end & np.isin(records.scope, rules.ended_by_next)
+    is_implied &= np.append(records.scope[1:] == records.scope[:-1], False)
+    is_implied &= np.append((records.cycles[1:] == records.cycles[:-1]) & ~records.is_end[1:], False)
     is_alone = np.zeros(len(records.scope), dtype=bool)
-    is_alone[alone[~is_told[alone]]] = True
+    is_alone[alone[~is_implied[alone]]] = True
     doubted = np.zeros(len(pairs.scope), dtype=bool)
     inner = inner_scopes(rules.parents)
     for scope in rules.ended_by_next:
         around = [outer for outer, within in enumerate(inner) if scope in within]
         before = np.append(0, np.cumsum(is_alone | np.isin(records.scope, around)))
-        mine = np.flatnonzero(pairs.scope == scope)
-        start_at, end_at = pairs.start_at[mine], pairs.end_at[mine]
+        of_scope = np.flatnonzero(pairs.scope == scope)
+        start_at, end_at = pairs.start_at[of_scope], pairs.end_at[of_scope]
         wrong = before[end_at] > before[start_at]
         wrong |= np.isin(end_at + 1, start_at[wrong]) | np.isin(start_at - 1, end_at[wrong])
-        doubted[mine] = wrong
+        doubted[of_scope] = wrong
     stray_ends = np.sort(np.concatenate((pairs.stray_ends, pairs.end_at[doubted])))
     return Pairs(
         pairs.start_at[~doubted],
         pairs.end_at[~doubted],
         pairs.scope[~doubted],
         np.sort(np.concatenate((pairs.open_starts, pairs.start_at[doubted]))),
-        stray_ends[~is_told[stray_ends]],
+        stray_ends[~is_implied[stray_ends]],
     )
 
 
@@ -143,7 +155,7 @@ def _without(pairs: Pairs, records: Records, scope: int) -> Pairs:
 
 
 def inner_scopes(parents: Sequence[int]) -> list[list[int]]:
-    """For each scope of the table those in it, at any depth. An outer one stands before those in it."""
+    """Return, for each scope of the table, the scopes inside it at any depth; outer scopes come first in the table."""
     inner: list[list[int]] = [[] for _ in parents]
     for scope in range(len(parents)):
         around = scope
@@ -161,87 +173,89 @@ def begun_amid_inner(
     is_end: NDArray[np.bool_],
     parents: Sequence[int],
 ) -> NDArray[np.bool_]:
-    """Which of the ``starts``, each the first record of its scope in its ring, cannot be the start that they seem: a
-    scope in theirs was open there, or had run before. The ring lost the true start, and this one was another's.
+    """Determine which ``starts``, each the first record of its scope in its ring, are not the true start of the scope.
 
-    A scope that stands in another one's text runs only while that is open.
+    A scope runs only while the scope around it in the program text is open. If a scope inside was open at the start, or
+    had run before it, the ring lost the true start and this one belongs to another run.
 
-    ``starts`` are places in ``order``, which has the records by scope and then by time; the columns are in that order.
+    ``starts`` are positions in ``order``, which sorts the records by scope, then time; the columns are sorted likewise.
     """
     wrong = np.zeros(len(starts), dtype=bool)
     bounds = np.searchsorted(scope, np.arange(len(parents) + 1))
     inner = inner_scopes(parents)
     for outer in np.unique(scope[starts[scope[starts] < len(parents)]]):
-        mine = np.flatnonzero(scope[starts] == outer)
-        at, warp = order[starts[mine]], group[starts[mine]]
+        of_outer = np.flatnonzero(scope[starts] == outer)
+        at, warp = order[starts[of_outer]], group[starts[of_outer]]
         for begin, end in ((bounds[scope], bounds[scope + 1]) for scope in inner[outer]):
             if begin == end:
                 continue
             following = begin + np.searchsorted(order[begin:end], at)
             before, after = np.maximum(following - 1, begin), np.minimum(following, end - 1)
-            wrong[mine] |= (following > begin) & (group[before] == warp)
-            wrong[mine] |= (following < end) & (group[after] == warp) & is_end[after]
+            wrong[of_outer] |= (following > begin) & (group[before] == warp)
+            wrong[of_outer] |= (following < end) & (group[after] == warp) & is_end[after]
     return wrong
 
 
 def _entries_of_tags(
     records: Records, start_at: NDArray[np.int64], end_at: NDArray[np.int64], rules: ScopeRules
 ) -> NDArray[np.int64] | int:
-    """How many entries of tags were written between these records. Those of a start that tells an end stand before
-    both."""
+    """Count the tag entries that were written between the records of each pair.
+
+    The tags of a start that implies an end precede both.
+    """
     if not rules.tags:
         return 0
     entries = np.where(records.is_end, 0, RECORDS_OF_TAG * np.array(rules.tags)[records.scope])
-    tells = (records.scope[1:] == records.scope[:-1]) & records.is_end[:-1] & (np.diff(records.number) == 1)
-    telling = 1 + np.flatnonzero(tells & np.isin(records.scope[1:], rules.ended_by_next))
-    entries[telling - 1] = entries[telling]
-    entries[telling] = 0
+    implies_end = (records.scope[1:] == records.scope[:-1]) & records.is_end[:-1] & (np.diff(records.number) == 1)
+    implying_starts = 1 + np.flatnonzero(implies_end & np.isin(records.scope[1:], rules.ended_by_next))
+    entries[implying_starts - 1] = entries[implying_starts]
+    entries[implying_starts] = 0
     before = np.cumsum(entries)
     between: NDArray[np.int64] = before[end_at] - before[start_at]
     return between
 
 
-# An end and a start that were both damaged may have parted what now looks like one scope.
-_TOO_MANY_DAMAGED = 2
+# A damaged end and a damaged start between two records may have split what now looks like one scope.
+_MIN_DAMAGED_TO_DOUBT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The scopes that ran: each start with its end, in the order of the starts. An outer scope stands before those in
-    it."""
+    """The scopes that ran: each start with its end, ordered by start, outer scopes before inner ones."""
 
     start_at: NDArray[np.int64]
-    """The place of the start among the records."""
+    """Index of the start among the records."""
     end_at: NDArray[np.int64]
-    """The place of the end among the records."""
+    """Index of the end among the records."""
     scope: NDArray[np.int16]
     """Index in the scope table."""
     open_starts: NDArray[np.int64]
-    """The places of the starts without an end."""
+    """Indices of the starts without an end."""
     stray_ends: NDArray[np.int64]
-    """The places of the ends without a start."""
+    """Indices of the ends without a start."""
 
 
 def pair_records(records: Records, rules: ScopeRules = NO_RULES) -> Pairs:
-    """Join each start with the next end of the same scope in the same warp.
+    """Match each start with the next end of the same scope in the same warp.
 
-    A start and an end are left alone, without a partner, where they may not belong together:
+    A start and an end stay unmatched where they may not belong together:
 
-    * Two damaged entries or more stand between them: an end and a start may have been among those. One is too many
+    * At least two damaged entries are between them, which may have been an end and a start. One suffices
       where a start alone ends a scope and begins the next.
-    * Another start of the scope stands before the start, or another end behind the end. A warp makes them in turns, so
+    * Two starts of the scope precede the end, or two ends follow the start. A warp writes them alternately, so
       one of the two is wrong.
-    * The ring lost records, and the start is not where the scope can have begun (``begun_amid_inner``)."""
+    * The ring lost records, and the scope cannot have begun at this start (``begun_amid_inner``).
+    """
     count = len(records.scope)
-    # Stable, so that records of one warp and scope stay in the order of time. NumPy sorts 16 bits by radix: in linear
-    # time, and bytes twice as fast.
+    # A stable sort keeps the records of one warp and scope in the order of time. NumPy sorts 16 bits by radix, in
+    # linear time, and bytes twice as fast.
     key = records.scope.astype(np.uint8) if records.scope.max(initial=0) <= np.iinfo(np.uint8).max else records.scope
     order = np.argsort(key, kind="stable")
     scope, group, is_end = records.scope[order], records.group[order], records.is_end[order]
     same = (scope[1:] == scope[:-1]) & (group[1:] == group[:-1])
-    takes_turns = is_end[1:] != is_end[:-1]
-    joined = same & takes_turns & is_end[1:]
-    repeats = same & ~takes_turns
+    alternates = is_end[1:] != is_end[:-1]
+    joined = same & alternates & is_end[1:]
+    repeats = same & ~alternates
     if repeats.any():
         joined[1:] &= ~repeats[:-1]
         joined[:-1] &= ~repeats[1:]
@@ -250,12 +264,12 @@ def pair_records(records: Records, rules: ScopeRules = NO_RULES) -> Pairs:
         start_at, end_at = order[starts], order[starts + 1]
         between = (records.number[end_at] - records.number[start_at]) - (end_at - start_at)
         between -= _entries_of_tags(records, start_at, end_at, rules)
-        too_many = np.where(np.isin(scope[starts], rules.ended_by_next), 1, _TOO_MANY_DAMAGED)
-        starts = starts[between < too_many]
+        min_damaged = np.where(np.isin(scope[starts], rules.ended_by_next), 1, _MIN_DAMAGED_TO_DOUBT)
+        starts = starts[between < min_damaged]
     if rules.parents and records.lost.any():
         warp = group[starts] - records.first_group
         is_after_loss = (records.lost[warp] > 0) & (records.cycles[order[starts]] >= records.oldest[1, warp])
-        # Before the first start of an iteration that the ring kept, what stands in the one before may have been kept.
+        # The ring may have kept inner scopes of the iteration before the first start of an iteration.
         is_first = ~np.append(False, same)[starts] & ~np.isin(scope[starts], rules.ended_by_next)
         first = np.flatnonzero(is_after_loss & is_first)
         starts = np.delete(starts, first[begun_amid_inner(starts[first], order, scope, group, is_end, rules.parents)])

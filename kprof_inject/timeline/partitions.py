@@ -1,8 +1,8 @@
-"""The partitions of a launch: which warps ran each, and which scopes are theirs.
+"""Partitions of a launch: which warps ran each, and which scopes belong to it.
 
-The scope table says in which partition a scope stands, and how many warps run it; which these are, Triton decides when
-it lowers the kernel, and only the records tell. Each partition is a tree of scopes of its own, whose whole is the time
-of its warps.
+The scope table says in which partition a scope is, and how many warps run it. Triton decides which warps these are when
+it lowers the kernel, and only the records show it. Each partition has a tree of scopes of its own, whose total is the
+time of its warps.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from kprof_inject.capture.scopes import Partition, ScopeTable
 
 _SEVERAL = "several partitions"
 
-# All warps of a partition go the same way, and write as many records. A damaged one may be of any scope.
-_LEAST_OF_MOST = 0.5
+# All warps of a partition execute the same code, and write equally many records. A damaged record may be of any scope,
+# so warps with less than this share of the largest count do not run the partition.
+_MIN_SHARE_OF_LARGEST = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionScopes:
-    """A partition of a launch. ``scopes`` index the scope table, outer before inner, and may be none; ``warps`` are the
-    ids of those that were seen to run it, ascending, of ``warp_count`` (None if unknown). Without a partition's
-    records, which warps run it is not known, and ``warps`` is empty. ``function`` is what the code calls it, empty if
-    that is unknown.
+    """Partition of a launch.
 
-    Scopes that several partitions run, those of a helper that several call, are a tree by themselves that
-    ``is_shared``."""
+    ``scopes`` index the scope table, outer before inner, and may be empty. ``warps`` are the ids of the warps that were
+    seen to run it, ascending, out of ``warp_count`` (None if unknown); it is empty if the partition has no records.
+    ``function`` is its name in the code, empty if unknown.
+
+    Scopes that several partitions run, such as those of a common helper, form a tree of their own, which ``is_shared``.
+    """
 
     name: str
     function: str
@@ -40,33 +42,35 @@ class PartitionScopes:
 
     @property
     def called(self) -> str:
-        """Its name, and what the code calls it."""
+        """Name, with the function's name in the code."""
         return f"{self.name}: {self.function}" if self.function else self.name
 
     def among(self, warps: Container[int]) -> PartitionScopes:
-        """The same without the warps that are not among these."""
+        """Return the partition with only those of its warps that are in ``warps``."""
         return replace(self, warps=tuple(warp for warp in self.warps if warp in warps))
 
 
 def partition_of_scope(table: ScopeTable) -> NDArray[np.int64]:
-    """The partition of each scope of a table that has partitions: its index, and the number of partitions where several
-    run it."""
+    """Return the partition index of each scope of a table that has partitions.
+
+    It is the number of partitions for scopes that several run.
+    """
     several = len(table.partitions)
     return np.array([several if scope.partition is None else scope.partition for scope in table.scopes], dtype=np.int64)
 
 
 def partition_names(table: ScopeTable) -> dict[int, str]:
-    """What the partition of each scope is called; nothing for a table without partitions."""
+    """Return the name of each scope's partition; empty for a table without partitions."""
     names = [*(partition.name for partition in table.partitions), _SEVERAL]
     return {scope: names[index] for scope, index in enumerate(partition_of_scope(table))} if table.partitions else {}
 
 
 def partitions_of(table: ScopeTable, records: NDArray[np.int64], warps: Sequence[int]) -> tuple[PartitionScopes, ...]:
-    """The partitions of a table, the default one first, and behind them what several share; nothing for a table without
-    partitions.
+    """Return the partitions of a table, the default one first, and last the scopes that several share.
 
-    ``records`` has how many of each partition's records (see ``partition_of_scope``) each of the ``warps`` wrote; there
-    may be no rows for the last partitions."""
+    Empty for a table without partitions. ``records`` counts each partition's records (see ``partition_of_scope``) by
+    warp of ``warps``; rows of the last partitions may be absent.
+    """
     if not table.partitions:
         return ()
     of_scope = partition_of_scope(table)
@@ -74,17 +78,17 @@ def partitions_of(table: ScopeTable, records: NDArray[np.int64], warps: Sequence
     for index, partition in enumerate([*table.partitions, Partition(_SEVERAL, None)]):
         counts = records[index] if index < len(records) else np.zeros(len(warps), dtype=np.int64)
         is_shared = index == len(table.partitions)
-        least = 0.0 if is_shared else _LEAST_OF_MOST * counts.max(initial=0)
-        ran = np.flatnonzero((counts > 0) & (counts >= least)).tolist()
-        mine = tuple(np.flatnonzero(of_scope == index).tolist())
-        if mine or not is_shared:
+        min_count = 0.0 if is_shared else _MIN_SHARE_OF_LARGEST * counts.max(initial=0)
+        ran = np.flatnonzero((counts > 0) & (counts >= min_count)).tolist()
+        scopes = tuple(np.flatnonzero(of_scope == index).tolist())
+        if scopes or not is_shared:
             ids = tuple(warps[at] for at in ran)
-            found.append(PartitionScopes(partition.name, partition.function, mine, ids, partition.warps, is_shared))
+            found.append(PartitionScopes(partition.name, partition.function, scopes, ids, partition.warps, is_shared))
     return tuple(found)
 
 
 def by_warp(partitions: Sequence[PartitionScopes]) -> dict[int, list[PartitionScopes]]:
-    """The partitions that each warp runs: one after the other, where the kernel is specialised several times."""
+    """Return the partitions that each warp runs: one after the other, where the kernel is specialized several times."""
     found: dict[int, list[PartitionScopes]] = {}
     for partition in partitions:
         for warp in () if partition.is_shared else partition.warps:
@@ -93,5 +97,8 @@ def by_warp(partitions: Sequence[PartitionScopes]) -> dict[int, list[PartitionSc
 
 
 def shared_scopes(partitions: Sequence[PartitionScopes]) -> frozenset[int]:
-    """The scopes that warps of several partitions run. Their warps are not to be compared: they do different work."""
+    """Return the scopes that warps of several partitions run.
+
+    Their warps do different work, and must not be compared.
+    """
     return frozenset(scope for partition in partitions if partition.is_shared for scope in partition.scopes)

@@ -1,4 +1,4 @@
-"""How the CTAs' time is split by their loops: before the first, from there to the end of the last, and after it."""
+"""Phases of the CTAs' time: before their first loop, in loops, and after the last."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST, outermost_rows
 from kprof_inject.timeline.timeline import Timeline
 
-# Whose iterations alone were recorded shows by them where its loop begins and ends.
+# Iterations show where their loop begins and ends if only they were recorded.
 LOOPS = (ScopeKind.LOOP, ScopeKind.ITERATION)
+# Warp ids are 16 bits (``SCOPE_COLUMNS``).
 _WARP_BITS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """The time of the ``warps`` that ran a loop, each counted in each CTA: from begin to end of their CTAs it is
-    ``whole_ns``, of which records take ``records_ns``, as far as that is known. All else is without them: what passed
-    on the way to the first loop (``before_ns``), in the outermost loops (``loops_ns``), and since all warps of the CTA
-    had left the last one (``after_ns``). What is left of the whole passed between loops, or a warp waited for others to
-    leave the last. Most came to ``first_loop`` first and to ``last_loop`` last, which index the scope table.
+    """Time of the ``warps`` that ran a loop, counted once in each CTA.
 
-    Of the scopes that lie in the time before, ``before_scope`` takes most, ``before_scope_ns``; so does
-    ``after_scope`` of the time after. Where nothing was recorded, they are None and 0."""
+    From begin to end of their CTAs it is ``whole_ns``, of which records take ``records_ns``, as far as that is known.
+    All other times exclude records: the time until the first loop (``before_ns``), in the outermost loops
+    (``loops_ns``), and since all warps of the CTA had left the last one (``after_ns``). The rest is between loops, or a
+    warp waited for others to leave the last loop. ``first_loop`` and ``last_loop`` are the first and the last loop of
+    most warps, and index the scope table.
+
+    Of the scopes in the time before, ``before_scope`` takes the most, ``before_scope_ns``; likewise ``after_scope`` in
+    the time after. They are None and 0 if nothing was recorded there.
+    """
 
     warps: int
     whole_ns: int
@@ -43,40 +47,43 @@ class Phases:
 
     @property
     def rest_ns(self) -> int:
-        """What passed between loops, or in a warp's wait for others to leave the last one."""
+        """Time between loops, or of waiting for other warps to leave the last loop."""
         return max(self.whole_ns - self.before_ns - self.loops_ns - self.after_ns - self.records_ns, 0)
 
     @property
     def before_share(self) -> float:
+        """Share of the time before the first loop."""
         return self.before_ns / self.whole_ns
 
     @property
     def after_share(self) -> float:
+        """Share of the time after the last loop."""
         return self.after_ns / self.whole_ns
 
 
 class PhaseSums:
-    """Gathers the phases of a launch from its blocks."""
+    """Accumulator of a launch's phases, block by block."""
 
     def __init__(self, timeline: Timeline) -> None:
+        """Prepare sums for the scopes and CTAs of ``timeline``."""
         loops = outermost_loops(timeline.table)
         self._is_outermost = loops == np.arange(len(loops))
-        # What a CTA does before its first record and after its last is known together alone: the clock's fit gives half
-        # of it to each side, if no records stand around all.
+        # Only the sum of a CTA's times before its first record and after its last is known: the clock's fit assigns
+        # half of it to each side, unless records surround everything.
         self._is_known = timeline.table.spans_body
         ctas = timeline.ctas[np.argsort(timeline.ctas["cta"], kind="stable")]
         self._cta, self._begin_ns, self._end_ns = (ctas[name].copy() for name in ("cta", "init_ns", "pre_final_ns"))
-        # Of a warp that lacks records, nobody knows which loop was its first.
+        # The first loop of a warp that lacks records is unknown.
         self._incomplete = _warp_keys(timeline.incomplete)
         self._sums = np.zeros(4, dtype=np.int64)
-        # What the loops take without records, what records take inside and outside of them, and how many of those
-        # outside stand before the first loop and behind the last.
+        # Time of the loops without records, time of records inside and outside of them, and the number of records
+        # outside: before the first loop, after the last, and all.
         self._net = np.zeros(6, dtype=np.int64)
         # By scope: how often it was the first loop, how often the last, and its time before and after all loops.
         self._first, self._last, self._before_ns, self._after_ns = np.zeros((4, len(loops)), dtype=np.int64)
 
     def add(self, block: NDArray[np.void]) -> None:
-        """A block with all scopes of its CTAs."""
+        """Add a block that has all scopes of its CTAs."""
         if not self._is_known:
             return
         rows = block[~np.isin(_warp_keys(block), self._incomplete)] if self._incomplete.size else block
@@ -93,17 +100,20 @@ class PhaseSums:
         self._add_net(rows, warp, loops, begins)
         self._first += np.bincount(rows["scope"][first], minlength=len(self._first))
         self._last += np.bincount(rows["scope"][last], minlength=len(self._last))
-        # Of a warp without loops, nothing is before them, and nothing after.
+        # A warp without loops has nothing before or after them.
         until_ns, since_ns = np.full(warp[-1] + 1, NO_LARGEST), np.full(warp[-1] + 1, NO_SMALLEST)
         until_ns[warp[first]], since_ns[warp[first]] = first_ns, last_ns
         self._before_ns += self._by_scope_ns(rows[rows["end_ns"] <= until_ns[warp]])
         self._after_ns += self._by_scope_ns(rows[rows["start_ns"] >= since_ns[warp]])
 
     def _add_times(self, cta: NDArray[np.int32], first_ns: NDArray[np.int64], last_ns: NDArray[np.int64]) -> None:
-        """Of warps of these CTAs: when their first loop began, and when the last one of their CTA ended."""
+        """Add the times of warps of these CTAs.
+
+        ``first_ns`` is when their first loop began, ``last_ns`` when the last loop of their CTA ended.
+        """
         row = np.searchsorted(self._cta, cta)
         whole_ns = np.maximum(self._end_ns[row] - self._begin_ns[row], 0)
-        # The clock's fit may put a record outside of its CTA.
+        # The clock's fit may place a record outside of its CTA.
         before_ns = np.clip(first_ns - self._begin_ns[row], 0, whole_ns)
         after_ns = np.clip(self._end_ns[row] - last_ns, 0, whole_ns - before_ns)
         self._sums += (len(row), whole_ns.sum(), before_ns.sum(), after_ns.sum())
@@ -115,7 +125,10 @@ class PhaseSums:
         loops: NDArray[np.int64],
         begins: NDArray[np.int64],
     ) -> None:
-        """``loops`` are the rows of outermost loops, ``begins`` where those of the next warp begin."""
+        """Add times without records.
+
+        ``loops`` are the rows of outermost loops, ``begins`` where those of the next warp begin.
+        """
         subtracted_ns = rows["end_ns"] - rows["start_ns"] - rows["duration_ns"]
         has_loop = np.zeros(warp[-1] + 1, dtype=bool)
         has_loop[warp[loops]] = True
@@ -137,7 +150,7 @@ class PhaseSums:
         return times_ns.astype(np.int64)
 
     def phases(self) -> Phases | None:
-        """None if no complete warp ran a loop, or without records around the kernel's whole body."""
+        """Return the phases; None if no complete warp ran a loop, or no records surround the kernel's whole body."""
         warps, whole_ns, before_ns, after_ns = self._sums.tolist()
         if not whole_ns:
             return None
@@ -150,20 +163,20 @@ class PhaseSums:
             max(after_ns - round(after * per_record_ns), 0),
             int(self._first.argmax()),
             int(self._last.argmax()),
-            *_most(self._before_ns),
-            *_most(self._after_ns),
+            *_longest(self._before_ns),
+            *_longest(self._after_ns),
             loops_ns,
             in_loops_ns + outside_ns,
         )
 
 
 def outermost_loops(table: ScopeTable) -> NDArray[np.int64]:
-    """For each scope of the table the outermost loop that it is in, or is: its index, or -1."""
+    """Return, for each scope of the table, the outermost loop that it is in, or is: its index, or -1."""
     return outermost(table, lambda scope: scope.kind in LOOPS)
 
 
 def outermost(table: ScopeTable, is_such: Callable[[ScopeInfo], bool]) -> NDArray[np.int64]:
-    """For each scope of the table the outermost one of such that it is in, or is: its index, or -1."""
+    """Return, for each scope of the table, the outermost matching scope that it is in, or is: its index, or -1."""
     found: list[int] = []
     for index, scope in enumerate(table.scopes):
         around = found[scope.parent] if scope.parent >= 0 else -1
@@ -171,20 +184,20 @@ def outermost(table: ScopeTable, is_such: Callable[[ScopeInfo], bool]) -> NDArra
     return np.array(found, dtype=np.int64)
 
 
-def _most(times_ns: NDArray[np.int64]) -> tuple[int | None, int]:
-    """Of several that take as long, that which stands around the others: it comes first."""
+def _longest(times_ns: NDArray[np.int64]) -> tuple[int | None, int]:
+    """Return the scope with the longest time, or None and 0; of equal ones the outermost, which comes first."""
     index = int(times_ns.argmax())
     return (index, int(times_ns[index])) if times_ns[index] else (None, 0)
 
 
 def _latest_of_cta(cta: NDArray[np.int32], times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each warp the latest time of its CTA's warps, which stand together."""
+    """Return, for each warp, the latest time of its CTA's warps, which are adjacent."""
     begins = np.flatnonzero(np.append(True, cta[1:] != cta[:-1]))
     return np.repeat(np.maximum.reduceat(times_ns, begins), np.diff(begins, append=len(cta)))
 
 
 def _numbers_of_warps(rows: NDArray[np.void]) -> NDArray[np.int64]:
-    """Each row's warp of its CTA, numbered in the order of the rows."""
+    """Assign numbers to the warps of CTAs, in the order of their rows."""
     keys = _warp_keys(rows)
     return np.cumsum(np.append(False, keys[1:] != keys[:-1]))
 

@@ -1,4 +1,4 @@
-"""Ranges that may overlap, as those that are apart."""
+"""Merging of ranges that may overlap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Ends = NDArray[np.int64]
 
 
 def merged(starts: Ends, ends: Ends) -> tuple[Ends, Ends]:
-    """In order, and with a gap between any two. Those that are given may stand in any order."""
+    """Merge ranges, given in any order, into ascending ones with gaps between them."""
     if not starts.size:
         return starts, ends
     order = np.argsort(starts, kind="stable")

@@ -1,4 +1,4 @@
-"""The first pass over a launch's records: what its clock is fitted to, what it lacks, and how its scopes stand."""
+"""First pass over a launch's records: timer readings for the clock, missing records, and lanes of scopes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from kprof_inject.timeline.nesting import crossing_kinds, lanes_of, nest
 from kprof_inject.timeline.pairs import NO_RULES, Pairs, ScopeRules, scopes_of
 from kprof_inject.timeline.records import RecordDecoder, Records, lost_records
 
-# What a damaged count or clock value tells may be more: half the period of 43 bits, which no CTA outlasts.
-_MOST_LOST_CYCLES = float(1 << (CLOCK_BITS - 1))
-# The share of distances that count as they are.
+# Damaged counts or clock values may give more: half the period of 43 bits, which no CTA outlasts.
+_MAX_LOST_CYCLES = float(1 << (CLOCK_BITS - 1))
+# Share of distances that count in full; the widest ones are limited to this quantile.
 _USUAL_DISTANCES = 0.96
 
 
 @dataclass(frozen=True, slots=True)
 class WarpTally:
-    """What each recorded warp of each CTA wrote; every array has the shape (CTA, warp).
+    """Records of each recorded warp of each CTA; every array has the shape (CTA, warp).
 
-    ``first_cycles`` and ``last_cycles`` are those of its sound records (``NO_SMALLEST`` and ``NO_LARGEST`` without
-    any), ``kept`` how many there are. Those ``lost`` were written before ``oldest_cycles``, where the oldest that the
-    ring kept end; ``lost_cycles`` is how long before the first record they began, by the mean distance of the others.
-    ``damaged`` entries are none of a record's; ``open_starts`` and ``stray_ends`` have no partner."""
+    ``first_cycles`` and ``last_cycles`` are those of its ``kept`` sound records (``NO_SMALLEST`` and ``NO_LARGEST``
+    without any). ``lost`` records were written before ``oldest_cycles``, the end of the oldest record that the ring
+    kept; they began an estimated ``lost_cycles`` before the first record, by the mean distance of the others.
+    ``damaged`` entries cannot be records; ``open_starts`` and ``stray_ends`` have no partner.
+    """
 
     kept: NDArray[np.int32]
     lost: NDArray[np.int64]
@@ -41,9 +42,12 @@ class WarpTally:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What a launch's records add up to. ``scopes`` is how many ran; ``open_starts`` and ``stray_ends`` count, for each
-    scope of the table, the records without a partner; scopes of the table with the same number in ``lanes`` never
-    cross. ``groups`` has how many records of each group of scopes each warp wrote: shape (group, warp)."""
+    """Totals of a launch's records.
+
+    ``scopes`` is the number of scopes that ran; ``open_starts`` and ``stray_ends`` count the unpaired records of each
+    scope of the table; scopes of the table with the same number in ``lanes`` never cross. ``groups`` counts the records
+    of each group of scopes by warp: shape (group, warp).
+    """
 
     warps: WarpTally
     scopes: int
@@ -59,9 +63,11 @@ def tally_launch(
     rules: ScopeRules = NO_RULES,
     group_of_scope: NDArray[np.int64] | None = None,
 ) -> Tally:
-    """Count all records of a launch; ``scope_count`` is how many scopes its table has, and ``rules`` are
-    its. ``group_of_scope`` puts each number that a record can have into a group, numbered from 0; None if there are
-    none."""
+    """Count all records of a launch whose table has ``scope_count`` scopes and implies ``rules``.
+
+    ``group_of_scope`` assigns each number that a record can have to a group, numbered from 0; None if there are no
+    groups.
+    """
     lost = lost_records(decoder.ctas)
     warps = WarpTally(
         np.zeros(lost.shape, dtype=np.int32),
@@ -79,34 +85,34 @@ def tally_launch(
     groups = np.zeros((group_count, lost.shape[1]), dtype=np.int64)
     for rows in decoder.blocks():
         records = decoder.decode(rows)
-        told, pairs = scopes_of(records, rules)
+        with_ends, pairs = scopes_of(records, rules)
         _count_warps(warps, records, rows)
-        _count_unpaired(warps, told, pairs, rows)
+        _count_unpaired(warps, with_ends, pairs, rows)
         scopes += len(pairs.scope)
-        open_starts += np.bincount(told.scope[pairs.open_starts], minlength=scope_count)
-        stray_ends += np.bincount(told.scope[pairs.stray_ends], minlength=scope_count)
+        open_starts += np.bincount(with_ends.scope[pairs.open_starts], minlength=scope_count)
+        stray_ends += np.bincount(with_ends.scope[pairs.stray_ends], minlength=scope_count)
         if group_of_scope is not None:
             cells = group_of_scope[records.scope] * lost.shape[1] + records.group % lost.shape[1]
             groups += np.bincount(cells, minlength=groups.size).reshape(groups.shape)
-        if not nest(pairs, len(told.scope)).is_proper:
+        if not nest(pairs, len(with_ends.scope)).is_proper:
             crosses |= crossing_kinds(pairs.scope, pairs.start_at, pairs.end_at, scope_count)
     return Tally(warps, scopes, open_starts, stray_ends, lanes_of(crosses), groups)
 
 
 def _by_warp(records: Records, group: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """How often each group of the block occurs."""
+    """Count how often each group of the block occurs."""
     return np.bincount(group - records.first_group, minlength=len(records.lost)).reshape(shape)
 
 
 def _count_unpaired(warps: WarpTally, records: Records, pairs: Pairs, rows: slice) -> None:
-    """Fill in the CTAs ``rows``."""
+    """Fill in the counts of the CTAs ``rows``."""
     shape = warps.kept[rows].shape
     warps.open_starts[rows] = _by_warp(records, records.group[pairs.open_starts], shape)
     warps.stray_ends[rows] = _by_warp(records, records.group[pairs.stray_ends], shape)
 
 
 def _count_warps(warps: WarpTally, records: Records, rows: slice) -> None:
-    """Fill in the CTAs ``rows``."""
+    """Fill in the columns of the CTAs ``rows``."""
     shape = warps.kept[rows].shape
     kept = _by_warp(records, records.group, shape)
     begins = np.cumsum(kept.reshape(-1)).reshape(shape) - kept
@@ -116,24 +122,24 @@ def _count_warps(warps: WarpTally, records: Records, rows: slice) -> None:
     warps.last_cycles[rows][has_any] = records.cycles[(begins + kept - 1)[has_any]]
     warps.oldest_cycles[rows] = records.oldest[1].reshape(shape)
     warps.damaged[rows] = _by_warp(records, records.damaged, shape)
-    # Where a scope is older than all that were lost, which moved stores make possible, it begins before them.
+    # Moved stores may keep a scope older than all lost records; the lost records then do not precede the first one.
     is_first = warps.first_cycles[rows] == records.oldest[0].reshape(shape)
-    losers = np.flatnonzero((warps.lost[rows] > 0) & (kept > 1) & is_first)
-    if losers.size:
-        distance = _usual_distance(records, losers + records.first_group)
-        lost_cycles = np.minimum(warps.lost[rows].reshape(-1)[losers] * distance, _MOST_LOST_CYCLES)
-        warps.lost_cycles[rows].reshape(-1)[losers] = lost_cycles
+    lossy = np.flatnonzero((warps.lost[rows] > 0) & (kept > 1) & is_first)
+    if lossy.size:
+        distance = _usual_distance(records, lossy + records.first_group)
+        lost_cycles = np.minimum(warps.lost[rows].reshape(-1)[lossy] * distance, _MAX_LOST_CYCLES)
+        warps.lost_cycles[rows].reshape(-1)[lossy] = lost_cycles
 
 
 def _usual_distance(records: Records, groups: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The mean distance of the entries of each of ``groups``, which ascend: tags have entries between the records.
+    """Return the mean distance of the entries of each of ``groups``, which ascend; tags have entries between records.
 
-    The widest distances count for less: what follows a loop takes long for few records, and the lost ones were in it.
+    The widest distances count for less: after a loop, few records take long, and the lost ones were in the loop.
     """
-    mine = np.isin(records.group, groups)
-    group, cycles = records.group[mine], records.cycles[mine]
+    chosen = np.isin(records.group, groups)
+    group, cycles = records.group[chosen], records.cycles[chosen]
     same = np.diff(group) == 0
-    group, distances, entries = group[1:][same], np.diff(cycles)[same], np.diff(records.number[mine])[same]
+    group, distances, entries = group[1:][same], np.diff(cycles)[same], np.diff(records.number[chosen])[same]
     order = np.lexsort((distances, group))
     begins = np.searchsorted(group, groups)
     counts = np.diff(np.append(begins, group.size))
@@ -142,30 +148,31 @@ def _usual_distance(records: Records, groups: NDArray[np.int64]) -> NDArray[np.f
     return np.add.reduceat(usual, begins) / np.add.reduceat(entries, begins)
 
 
-# About a microsecond, in binary: nothing comes in multiples of that by chance. A timer that has not moved from a CTA's
-# begin until its records are copied has no finer steps.
+# 1,024 ns: a power of two that gaps do not share by accident. A timer that did not move between a CTA's begin and the
+# copying of its records has no finer steps.
 _COARSE_STEP_NS = 1024
-# Steps that few gaps between times can tell; 1 if they are no multiples of any of these.
+# Steps that even few gaps between times can show; 1 if the gaps are multiples of none.
 _KNOWN_STEPS_NS = (_COARSE_STEP_NS, 1000, 32, 10)
 _FINE_STEP_NS = 32
-# So many gaps can tell any step.
+# Minimum number of gaps to find an unknown step.
 _ENOUGH_GAPS = 16
-_MOST_CTAS = 1 << 12
-# So many gaps have the step for a divisor, however many times are damaged.
+# CTAs whose times are used.
+_MAX_CTAS = 1 << 12
+# Share of the gaps that are multiples of the step, even if some times are damaged.
 _SOUND_SHARE = 0.75
-# The gaps of one greatest common divisor: few enough that often no damaged time is among them.
-_TOGETHER = 4
-# A timer may show its unit's multiples and yet stand still for many of them: then most gaps are as long as it does, and
-# few are no multiple of that.
-_LEAST_STANDSTILL_NS = 256
-_MOST_MULTIPLE = 8
+# Number of gaps per greatest common divisor: few enough that often no damaged time is among them.
+_GAPS_PER_DIVISOR = 4
+# A timer may show multiples of its unit and yet stand still for many units: then most gaps are as long as the
+# standstill, and the others are nearly all multiples of it.
+_MIN_STANDSTILL_NS = 256
+_MAX_MULTIPLE = 8
 _MULTIPLE_ERROR = 0.05
 _MULTIPLE_SHARE = 0.9
 _SINGLE_SHARE = 0.6
-# By how much of a step the durations of CTAs differ from what their cycles say: the tenth that differs most.
+# Minimum difference between the durations of CTAs and their cycles, in steps: of the tenth that differs most.
 _UNUSUAL_SHARE = 0.9
-_LEAST_DIFFERENCE = 0.25
-# So many CTAs can differ. Steps of a fiftieth of their duration hardly matter.
+_MIN_DIFFERENCE = 0.25
+# Fewer CTAs cannot differ. Steps up to a fiftieth of their duration hardly matter.
 _ENOUGH_CTAS = 3
 _HARDLY = 1 / 200
 
@@ -173,24 +180,26 @@ _HARDLY = 1 / 200
 def timer_step(
     ctas: RawCtas, rows: NDArray[np.int64], first_cycles: NDArray[np.int64], last_cycles: NDArray[np.int64]
 ) -> int:
-    """The step of the device's globaltimer in nanoseconds, read off the times of the CTAs ``rows``: 32 ns on an H200;
-    about 1 µs on other NVIDIA GPUs, perhaps in units of 32 ns all the same; 10 ns on AMD, where Proton multiplies
-    ``s_memrealtime``, a counter of 100 MHz, by ten. ``first_cycles`` and ``last_cycles`` (CTA) belong to their init
-    and pre-final times."""
-    some = rows[:_MOST_CTAS]
-    init_ns, final_ns = ctas.init_ns[some], ctas.pre_final_ns[some]
-    times_ns = np.unique(np.concatenate((init_ns, final_ns, ctas.post_final_ns[some])))
+    """Estimate the step of the device's globaltimer in nanoseconds from the times of the CTAs ``rows``.
+
+    It is 32 ns on an H200; about 1 µs on other NVIDIA GPUs, though perhaps in units of 32 ns; 10 ns on AMD, where
+    Proton multiplies ``s_memrealtime``, a counter of 100 MHz, by ten. ``first_cycles`` and ``last_cycles`` (CTA) belong
+    to the init and pre-final times.
+    """
+    sample = rows[:_MAX_CTAS]
+    init_ns, final_ns = ctas.init_ns[sample], ctas.pre_final_ns[sample]
+    times_ns = np.unique(np.concatenate((init_ns, final_ns, ctas.post_final_ns[sample])))
     gaps = times_ns[1:] - times_ns[:-1]
     if not gaps.size:
         return _COARSE_STEP_NS
-    difference_ns = _unusual_difference(final_ns - init_ns, last_cycles[some] - first_cycles[some])
+    difference_ns = _unusual_difference(final_ns - init_ns, last_cycles[sample] - first_cycles[sample])
     found = [max(_common_divisor(gaps), _standstill(gaps))] if gaps.size >= _ENOUGH_GAPS else []
     known = [step for step in _KNOWN_STEPS_NS if _divides(step, gaps)]
-    # Times that somebody made up come in round numbers too, but go with their cycles.
+    # Invented times are round numbers too, but agree with their cycles.
     likely = (
         step
         for step in (*found, *known)
-        if step <= _FINE_STEP_NS or step == _COARSE_STEP_NS or difference_ns >= _LEAST_DIFFERENCE * step
+        if step <= _FINE_STEP_NS or step == _COARSE_STEP_NS or difference_ns >= _MIN_DIFFERENCE * step
     )
     return next(likely, 1)
 
@@ -200,68 +209,74 @@ def _divides(step: int, gaps: NDArray[np.int64]) -> bool:
 
 
 def _common_divisor(gaps: NDArray[np.int64]) -> int:
-    """The largest that most gaps have."""
-    together = gaps[: gaps.size // _TOGETHER * _TOGETHER].reshape(-1, _TOGETHER)
-    divisors = np.unique(np.gcd.reduce(together, axis=1))[::-1].tolist()
+    """Return the largest divisor that most gaps share."""
+    batches = gaps[: gaps.size // _GAPS_PER_DIVISOR * _GAPS_PER_DIVISOR].reshape(-1, _GAPS_PER_DIVISOR)
+    divisors = np.unique(np.gcd.reduce(batches, axis=1))[::-1].tolist()
     return next((divisor for divisor in divisors if _divides(divisor, gaps)), 1)
 
 
 def _standstill(gaps: NDArray[np.int64]) -> int:
-    """How long the timer stands still; 0 if it does not, or if the times are too sparse to tell."""
+    """Return how long the timer stands still; 0 if it does not, or if the times are too sparse to show it."""
     single = float(np.median(gaps))
-    multiples = gaps[gaps < (_MOST_MULTIPLE + 0.5) * single] / single
+    multiples = gaps[gaps < (_MAX_MULTIPLE + 0.5) * single] / single
     is_multiple = np.abs(multiples - np.rint(multiples)) < _MULTIPLE_ERROR * np.rint(multiples)
     is_single = np.abs(gaps / single - 1) < _MULTIPLE_ERROR
-    if single < _LEAST_STANDSTILL_NS or is_multiple.mean() < _MULTIPLE_SHARE or is_single.mean() < _SINGLE_SHARE:
+    if single < _MIN_STANDSTILL_NS or is_multiple.mean() < _MULTIPLE_SHARE or is_single.mean() < _SINGLE_SHARE:
         return 0
     return round(float(gaps[is_single].mean()))
 
 
 def _unusual_difference(durations_ns: NDArray[np.int64], cycles: NDArray[np.int64]) -> float:
-    """By how much the durations of CTAs differ from what their cycles say, in nanoseconds. Of few CTAs, which tell
-    nothing: by what steps make of them that hardly matter."""
+    """Return by how much the durations of CTAs differ from their cycles, in nanoseconds.
+
+    Too few CTAs show no difference: for them it is what makes steps that hardly matter acceptable.
+    """
     if durations_ns.size < _ENOUGH_CTAS:
         return float(durations_ns.min()) * _HARDLY
     rest_ns = durations_ns - np.median(durations_ns / np.maximum(cycles, 1)) * cycles
     return float(np.quantile(np.abs(rest_ns - np.median(rest_ns)), _UNUSUAL_SHARE))
 
 
-# From init to the first record of a scope around the function, in the warp that reads the timer, and from the last of
-# all warps to pre-final. Measured on an H200 against readings of the kernel's own (tests/gpu/timed_kernels.py).
+# Time from init to the first record of a scope around the function, in the warp that reads the timer, and from the last
+# record of all warps to pre-final. Measured on an H200 against readings of the kernel's own
+# (tests/gpu/timed_kernels.py).
 _AFTER_INIT_NS = 30.0
 _BEFORE_FINAL_NS = 28.0
-# How much more it may be: to a scope around the function, and to one somewhere within it. That is anything from none to
-# all of the CTA's time, half of it on either side: this share as a root mean square, but never less than so much.
-_MORE_AROUND_FUNCTION_NS = 0.1
-_MORE_WITHIN_FUNCTION_SHARE = 1 / np.sqrt(12)
-LEAST_MORE_WITHIN_FUNCTION_NS = 300.0
-# How much of that may differ from CTA to CTA, and how much of what is known.
+# Additional time that is likely: up to a scope around the function, and up to one somewhere within it. The latter is
+# anything from none to all of the CTA's time, half of it on either side: this share as a root mean square, but never
+# below the minimum.
+_SHIFT_AROUND_FUNCTION_NS = 0.1
+_SHIFT_WITHIN_FUNCTION_SHARE = 1 / np.sqrt(12)
+MIN_SHIFT_WITHIN_FUNCTION_NS = 300.0
+# Share of the additional time that differs from CTA to CTA, and the jitter of the known time.
 _SHIFT_VARIATION = 0.2
 _SHIFT_JITTER_NS = 3.0
-# How far the records that a ring lost may have been from the mean distance of those that it kept.
+# Relative error of the distance of lost records, estimated as the mean distance of the kept ones.
 _LOST_DISTANCE_ERROR = 0.1
-# Readings within so many standard errors of a fit count in full, and beyond so many times that less and less.
+# Readings within this many standard errors of a fit count in full; those beyond this multiple of that count less and
+# less.
 _TRUSTED_ERRORS = 3.0
 _FAR = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Timer readings of a launch, each with the clock value that it belongs to: what the clock is fitted to. Every CTA
-    reads the device's globaltimer when it begins (init) and when all its warps are done (pre-final). A record reads the
-    SM's cycle counter shortly after the one and shortly before the other.
+    """Timer readings of a launch, each with the clock value that it belongs to: the data to which the clock is fitted.
 
-    One row for each reading, in order of ``sm`` and ``cycles``. At the clock value ``cycles`` of SM ``sm`` the
-    globaltimer showed ``ns`` plus ``shift_ns``, with a standard error of ``error_ns``.
+    Every CTA reads the device's globaltimer when it begins (init) and when all its warps are done (pre-final). A record
+    reads the SM's cycle counter shortly after init and shortly before pre-final.
 
-    ``side`` is +1 for init and -1 for pre-final. ``shift_ns`` is the least that lies between the reading and the
-    record; all of a launch may have more of it, to their ``side``, in the order of ``more_shift_ns``, and of a launch
-    that does not tell, no more than ``most_shift_ns`` is taken for likely. A clock value that was reckoned is off by
-    ``reckoned_cycles``, and all such are off alike. ``cta_ns`` is how long the reading's CTA took.
-    ``least_hz`` is what the records of a CTA span, in cycles, over its time: no clock is slower. It is 0 where they
-    span all of it.
-    The timer moves in steps of ``step_ns``. A reading shows the last one, which is half a step late on the average; so
-    are all times that are fitted to readings, and so they agree with any other reading of that timer.
+    Rows are readings, in order of ``sm`` and ``cycles``. At the clock value ``cycles`` of SM ``sm`` the globaltimer
+    showed ``ns`` plus ``shift_ns``, with a standard error of ``error_ns``.
+
+    ``side`` is +1 for init and -1 for pre-final. ``shift_ns`` is the minimum time between the reading and the record.
+    All readings of a launch may have more of it, towards their ``side``, on the order of ``more_shift_ns``; where the
+    launch does not determine it, at most ``max_shift_ns`` is likely. Estimated clock values are off by
+    ``estimated_error_cycles``, all in the same direction. ``cta_ns`` is the duration of the reading's CTA. ``min_hz``
+    is the cycles that the records of a CTA span, over its time: no clock is slower. It is 0 where they span it all.
+
+    The timer moves in steps of ``step_ns``. A reading shows the last step, which is half a step late on average. So are
+    all times that are fitted to readings, and so they agree with any other reading of that timer.
     """
 
     sm: NDArray[np.int32]
@@ -269,19 +284,20 @@ class Readings:
     ns: NDArray[np.int64]
     side: NDArray[np.int8]
     error_ns: NDArray[np.float32]
-    reckoned_cycles: NDArray[np.float32]
+    estimated_error_cycles: NDArray[np.float32]
     cta_ns: NDArray[np.float32]
     more_shift_ns: float
-    most_shift_ns: float
+    max_shift_ns: float
     step_ns: int
-    least_hz: float = 0.0
+    min_hz: float = 0.0
 
     @property
     def shift_ns(self) -> NDArray[np.float32]:
+        """Minimum time from each reading to its record, with sign."""
         return np.where(self.side > 0, np.float32(_AFTER_INIT_NS), np.float32(-_BEFORE_FINAL_NS))
 
     def at(self, rows: slice | NDArray[np.int64]) -> Readings:
-        """Some of the readings."""
+        """Return the readings in ``rows``."""
         return replace(
             self,
             sm=self.sm[rows],
@@ -289,54 +305,54 @@ class Readings:
             ns=self.ns[rows],
             side=self.side[rows],
             error_ns=self.error_ns[rows],
-            reckoned_cycles=self.reckoned_cycles[rows],
+            estimated_error_cycles=self.estimated_error_cycles[rows],
             cta_ns=self.cta_ns[rows],
         )
 
 
 def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_warps: bool = True) -> Readings:
-    """Two readings for each CTA that recorded something.
+    """Return two readings for each CTA that recorded something.
 
-    ``spans_function`` says that a scope stands around the function, ``all_warps`` that each warp of a CTA recorded:
-    else nobody knows how long before pre-final, which waits for all, the last of the others was done.
+    ``spans_function`` is true if a scope surrounds the function, ``all_warps`` if each warp of a CTA recorded.
+    Otherwise the time between the last other warp's end and pre-final, which waits for all, is unknown.
 
-    Where a ring lost its first records, their place is reckoned from how many they are and how far apart the others
-    stand: a weak reading, but the only one of the rate if each SM ran a single CTA.
+    Where a ring lost its first records, their time is estimated from their number and the distance of the others: a
+    weak reading, but the only one of the rate if each SM ran a single CTA.
     """
-    first, reckoned_cycles = first_cycles(ctas, warps)
+    first, estimated_error_cycles = first_cycles(ctas, warps)
     last = warps.last_cycles.max(axis=1, initial=NO_LARGEST)
     rows = np.flatnonzero(warps.kept.any(axis=1))
     sm, cycles, row, is_init = _in_order(ctas.sm, first, last, rows)
     step_ns = timer_step(ctas, rows, first, last)
-    least_more_ns = _MORE_AROUND_FUNCTION_NS if spans_function else LEAST_MORE_WITHIN_FUNCTION_NS
+    min_more_ns = _SHIFT_AROUND_FUNCTION_NS if spans_function else MIN_SHIFT_WITHIN_FUNCTION_NS
     cta_ns = _usual_cta_ns(ctas, rows)
-    # A reading that is late by anything up to a step has the standard error of a uniform distribution.
-    init_error_ns = float(np.linalg.norm((step_ns / np.sqrt(12), _SHIFT_VARIATION * least_more_ns, _SHIFT_JITTER_NS)))
-    final_error_ns = init_error_ns if all_warps else max(init_error_ns, LEAST_MORE_WITHIN_FUNCTION_NS)
+    # A reading that is late by up to a step has the standard error of a uniform distribution.
+    init_error_ns = float(np.linalg.norm((step_ns / np.sqrt(12), _SHIFT_VARIATION * min_more_ns, _SHIFT_JITTER_NS)))
+    final_error_ns = init_error_ns if all_warps else max(init_error_ns, MIN_SHIFT_WITHIN_FUNCTION_NS)
     return Readings(
-        sm,
-        cycles,
-        np.where(is_init, ctas.init_ns[row], ctas.pre_final_ns[row]),
-        np.where(is_init, np.int8(1), np.int8(-1)),
-        np.where(is_init, np.float32(init_error_ns), np.float32(final_error_ns)),
-        np.where(is_init, reckoned_cycles[row], np.float32(0)),
-        (ctas.pre_final_ns - ctas.init_ns)[row].astype(np.float32),
-        least_more_ns if spans_function else max(least_more_ns, _MORE_WITHIN_FUNCTION_SHARE * cta_ns),
-        0.0 if spans_function else cta_ns / 2,
-        step_ns,
-        0.0 if spans_function else _least_hz(ctas, rows, last - first),
+        sm=sm,
+        cycles=cycles,
+        ns=np.where(is_init, ctas.init_ns[row], ctas.pre_final_ns[row]),
+        side=np.where(is_init, np.int8(1), np.int8(-1)),
+        error_ns=np.where(is_init, np.float32(init_error_ns), np.float32(final_error_ns)),
+        estimated_error_cycles=np.where(is_init, estimated_error_cycles[row], np.float32(0)),
+        cta_ns=(ctas.pre_final_ns - ctas.init_ns)[row].astype(np.float32),
+        more_shift_ns=min_more_ns if spans_function else max(min_more_ns, _SHIFT_WITHIN_FUNCTION_SHARE * cta_ns),
+        max_shift_ns=0.0 if spans_function else cta_ns / 2,
+        step_ns=step_ns,
+        min_hz=0.0 if spans_function else _min_hz(ctas, rows, last - first),
     )
 
 
-def _least_hz(ctas: RawCtas, rows: NDArray[np.int64], cycles: NDArray[np.int64]) -> float:
-    """The cycles that the records of each CTA span, over its time, in the median of the CTAs ``rows``."""
+def _min_hz(ctas: RawCtas, rows: NDArray[np.int64], cycles: NDArray[np.int64]) -> float:
+    """Return the cycles that the records of a CTA span, over its time, as the median of the CTAs ``rows``."""
     durations_ns = (ctas.pre_final_ns - ctas.init_ns)[rows]
     lasted = durations_ns > 0
     return 1e9 * float(np.median(cycles[rows][lasted] / durations_ns[lasted])) if lasted.any() else 0.0
 
 
 def _usual_cta_ns(ctas: RawCtas, rows: NDArray[np.int64]) -> float:
-    """What the CTAs ``rows`` take in the median: of two, the shorter, for one may be damaged."""
+    """Return the median duration of the CTAs ``rows``; of two, the shorter, because one may be damaged."""
     durations_ns = ctas.pre_final_ns[rows] - ctas.init_ns[rows]
     return max(float(np.quantile(durations_ns, 0.5, method="lower")), 0.0) if durations_ns.size else 0.0
 
@@ -344,7 +360,7 @@ def _usual_cta_ns(ctas: RawCtas, rows: NDArray[np.int64]) -> float:
 def _in_order(
     sm: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Of each reading of the CTAs ``rows`` its SM, its clock value, its row, and whether it is init."""
+    """Return the SM, the clock value, the row, and whether it is init, for each reading of the CTAs ``rows``."""
     cycles = np.concatenate((first[rows], last[rows]))
     sms = np.tile(sm[rows].astype(np.int32), 2)
     order = np.lexsort((cycles, sms))
@@ -352,10 +368,10 @@ def _in_order(
 
 
 def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The clock value of each CTA's first record, and its error: of lost ones, reckoned.
+    """Return the clock value of each CTA's first record, estimated if that was lost, and its error.
 
-    The first of warp 0, whose first thread reads the timer; if that recorded nothing, the first of all. All warps begin
-    together: by how much what is reckoned for them differs, each may be off.
+    It is the first record of warp 0, whose first thread reads the timer; if warp 0 recorded nothing, the first of all
+    warps. All warps begin together, so the range of their estimates is an error of each.
     """
     kept = warps.kept > 0
     begin = np.where(kept, warps.first_cycles - np.rint(warps.lost_cycles).astype(np.int64), NO_SMALLEST)
@@ -369,18 +385,18 @@ def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[NDArray[np.int64], ND
 
 
 def _half_range(values: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Of the chosen values in each row; 0 where there are none."""
-    least = np.where(chosen, values, NO_SMALLEST).min(axis=1)
-    most = np.where(chosen, values, NO_LARGEST).max(axis=1)
-    # They may be as far apart as damaged words are.
-    return np.where(chosen.any(axis=1), most.astype(np.float64) - least.astype(np.float64), 0.0) / 2
+    """Return half the range of the chosen values in each row; 0 for a row without any."""
+    lowest = np.where(chosen, values, NO_SMALLEST).min(axis=1)
+    highest = np.where(chosen, values, NO_LARGEST).max(axis=1)
+    # Damaged words may be so far apart that integers would overflow.
+    return np.where(chosen.any(axis=1), highest.astype(np.float64) - lowest.astype(np.float64), 0.0) / 2
 
 
 def reading_weights(errors: NDArray[np.float64], side: NDArray[np.int8]) -> NDArray[np.float64]:
-    """How much each reading counts, 0 to 1, by how many standard errors it is later than a fit.
+    """Return the weight of each reading, 0 to 1, by its distance from a fit in standard errors.
 
-    A reading can only be too far from its record: where the memory is busy, the store of the timer's value holds the
-    warp up. So what is off to that side (too early for init, too late for pre-final) is trusted less.
+    A reading can only be too far from its record: where the memory is busy, the store of the timer's value delays the
+    warp. So readings that are off in that direction (too early for init, too late for pre-final) count less.
     """
     far = np.abs(errors) / _TRUSTED_ERRORS
     is_delay = errors * side < 0

@@ -1,4 +1,4 @@
-"""Rings to columns of records, block by block, ordered by clock within each warp.
+"""Decode rings into columns of records, block by block, ordered by clock within each warp.
 
 A *group* is one recorded warp of one CTA: number ``row * warps + warp``, where ``row`` indexes the CTAs of the launch's
 ``RawCtas`` and ``warp`` its ``warps``.
@@ -30,34 +30,38 @@ from kprof_inject.timeline.unwrap import Counter, counter_of, often_overflowing
 
 
 def recorded_warps(launch: Launch) -> tuple[int, ...]:
-    """The ids of the warps of a CTA that recorded, ascending."""
+    """Return the ids of a CTA's recorded warps, ascending."""
     return launch.kernel.mode.recorded_warps(launch.kernel.num_warps)
 
 
 def read_raw(launch: Launch) -> RawCtas:
-    """Read one launch's buffer and take it apart. Raises ``KprofError`` if it is damaged as a whole."""
+    """Read one launch's buffer and split it into its fields.
+
+    Raises ``KprofError`` if it is damaged as a whole.
+    """
     kernel = launch.kernel
     return LAYOUTS[kernel.layout].read(launch.words(), kernel.num_warps, recorded_warps(launch))
 
 
 _HALF = 1 << CLOCK_LOW_BITS
-# The two reads stand behind each other; other warps may run in between.
-_MOST_BETWEEN_CYCLES = 1 << 12
+# The two reads are adjacent instructions, but other warps may run in between.
+_MAX_BETWEEN_CYCLES = 1 << 12
 
 
 def torn_by_cycles(
-    cycles: NDArray[np.int64], distance: NDArray[np.int64], most: NDArray[np.int64]
+    cycles: NDArray[np.int64], distance: NDArray[np.int64], max_distance: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """By how much each clock value is too large because it was torn: 2^32, or 0 for a whole one.
+    """Return by how much each clock value is too large because it was torn: 2^32, or 0.
 
     A record reads the lower half of the counter, then the upper one: PTX ``%clock`` and ``%clock_hi`` (Proton's
     lowering), of which ptxas makes ``CS2R.32 SR_CLOCKLO`` and ``CS2R.32 SR_CLOCKHI``. Every two to three seconds the
     lower half overflows. If it does so between the two reads, the upper half is one too high.
 
-    ``distance`` is how far each value is from the middle of its CTA. A value is taken for torn if its lower half was
-    about to overflow, and if it would be no further than ``most`` from that middle without the 2^32."""
-    about_to_overflow = cycles % _HALF >= _HALF - _MOST_BETWEEN_CYCLES
-    return np.where(about_to_overflow & (np.abs(distance - _HALF) <= most), _HALF, 0)
+    ``distance`` is the distance of each value from the middle one of its CTA. A value is taken for torn if its lower
+    half was about to overflow, and if without the 2^32 it would be within ``max_distance`` of that middle.
+    """
+    about_to_overflow = cycles % _HALF >= _HALF - _MAX_BETWEEN_CYCLES
+    return np.where(about_to_overflow & (np.abs(distance - _HALF) <= max_distance), _HALF, 0)
 
 
 def parted_starts(
@@ -67,11 +71,14 @@ def parted_starts(
     cycles: NDArray[np.int64],
     usable: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Of a ring whose stores were moved: which of the ``usable`` entries are starts that their end does not follow. The
-    entries are in the order of writing.
+    """Determine which ``usable`` entries are starts that their end does not follow, in a ring whose stores were moved.
+
+    The entries are in the order of writing.
 
     Proton's pass moves the store of a scope's start to right before the store of its end (``ScheduleBufferStorePass``;
-    Triton 3.6's PTX shows the same). So the ring holds whole scopes, start beside end, in the order of their ends."""
+    Triton 3.6's PTX shows the same). So the ring holds whole scopes, each start next to its end, in the order of their
+    ends.
+    """
     is_followed = (
         (group[1:] == group[:-1]) & (scope[1:] == scope[:-1]) & (cycles[1:] >= cycles[:-1]) & (usable & is_end)[1:]
     )
@@ -81,71 +88,77 @@ def parted_starts(
 
 
 def order_in_time(group: NDArray[np.int64], is_end: NDArray[np.bool_], cycles: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of rings whose stores were moved: the places of the entries in the order of time. They are given in the order of
-    writing."""
+    """Return the indices that sort entries by time, for rings whose stores were moved.
+
+    The entries are given in the order of writing.
+    """
     place = np.arange(len(group))
-    # At one clock value, of two scopes that begin the outer one was stored last. One that also ends there stands by
-    # itself, between the scopes before and those behind it.
+    # Of two scopes that begin at one clock value, the outer one was stored last. A scope that also ends there goes
+    # between the scopes that end and those that begin there.
     is_open = ~is_end
     is_open[:-1] &= cycles[1:] != cycles[:-1]
-    turn = np.where(is_open, 2 * len(group) - place, place)
-    order: NDArray[np.int64] = np.lexsort((turn, cycles, group))
+    rank = np.where(is_open, 2 * len(group) - place, place)
+    order: NDArray[np.int64] = np.lexsort((rank, cycles, group))
     return order
 
 
-# No GPU's SM counts faster.
-_MOST_CYCLES_PER_NS = 5
-# A timer's readings may be so far off, each: two steps of the coarsest one.
+# No GPU's SM counts faster than 5 GHz.
+_MAX_CYCLES_PER_NS = 5
+# Each timer reading may be off by two steps of the coarsest timer (1 µs).
 _TIMER_SLACK_NS = 2_000
-# Five weeks: longer than any CTA takes, and of a size that its cycles can be reckoned with.
-_LONGEST_NS = 1 << 51
-# A launch that read no timer is taken to be shorter.
+# About 26 days: longer than any CTA runs, and short enough that its cycles fit 64 bits.
+_MAX_CTA_NS = 1 << 51
+# Assumed maximum length of a launch that read no timer.
 _UNTIMED_LAUNCH_NS = 60_000_000_000
-_ROUNDS = 8
+# After this many rounds a warp's contradictions are too many to be single damaged words.
+_MAX_ROUNDS = 8
 
 
-def most_cycles(ctas: RawCtas) -> NDArray[np.int64]:
-    """How far apart two records of each CTA can be: what its SM may have counted in the CTA's time."""
+def max_record_cycles(ctas: RawCtas) -> NDArray[np.int64]:
+    """Return the maximum distance of two records of each CTA: what its SM may have counted in the CTA's time."""
     if not ctas.timed:
         return np.full(len(ctas.sm), np.iinfo(np.int64).max)
-    duration_ns = np.clip(ctas.pre_final_ns - ctas.init_ns, 0, _LONGEST_NS)
-    most: NDArray[np.int64] = (duration_ns + 2 * _TIMER_SLACK_NS) * _MOST_CYCLES_PER_NS
-    return most
+    duration_ns = np.clip(ctas.pre_final_ns - ctas.init_ns, 0, _MAX_CTA_NS)
+    cycles: NDArray[np.int64] = (duration_ns + 2 * _TIMER_SLACK_NS) * _MAX_CYCLES_PER_NS
+
+    return cycles
 
 
-def most_launch_cycles(ctas: RawCtas) -> int:
-    """How far apart two records of one SM can be: what it may have counted in the launch's time."""
+def max_launch_cycles(ctas: RawCtas) -> int:
+    """Return the maximum distance of two records of one SM: what it may have counted in the launch's time."""
     if not ctas.timed:
-        return _UNTIMED_LAUNCH_NS * _MOST_CYCLES_PER_NS
+        return _UNTIMED_LAUNCH_NS * _MAX_CYCLES_PER_NS
     if not ctas.sm.size:
         return 0
     duration_ns = int(ctas.pre_final_ns.max()) - int(ctas.init_ns.min())
-    return (duration_ns + 2 * _TIMER_SLACK_NS) * _MOST_CYCLES_PER_NS
+    return (duration_ns + 2 * _TIMER_SLACK_NS) * _MAX_CYCLES_PER_NS
 
 
 def far_records(
-    row: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_], most: NDArray[np.int64]
+    row: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_], max_distance: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """How far each of the ``usable`` records is from the middle one of its CTA, in cycles; 0 for those within ``most``
-    (row) of it. No warp of the CTA can have written the others. The records are in order of ``row``, which indexes
-    ``most``."""
+    """Return the distance of each record from the middle record of its CTA, in cycles; 0 within the maximum.
+
+    ``max_distance`` (row) is that maximum: no warp of the CTA can have written a record further away. Records that are
+    not ``usable`` get 0. The records are in order of ``row``.
+    """
     found = np.zeros(len(row), dtype=np.int64)
     row, cycles = row[usable], cycles[usable]
     if not row.size:
         return found
     begins = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
     span = np.maximum.reduceat(cycles, begins) - np.minimum.reduceat(cycles, begins)
-    wide = span > most[row[begins]]
+    wide = span > max_distance[row[begins]]
     if not wide.any():
         return found
-    # Only CTAs with a record out of place are sorted.
+    # Sort only CTAs that have a record out of place.
     suspect = np.flatnonzero(np.repeat(wide, np.diff(np.append(begins, row.size))))
     order = suspect[np.lexsort((cycles[suspect], row[suspect]))]
     begins = np.flatnonzero(np.append(True, np.diff(row[order]) != 0))
     counts = np.diff(np.append(begins, order.size))
     middle = np.repeat(cycles[order][begins + counts // 2], counts)
     distance = cycles[order] - middle
-    far = np.abs(distance) > most[row[order]]
+    far = np.abs(distance) > max_distance[row[order]]
     found[np.flatnonzero(usable)[order[far]]] = distance[far]
     return found
 
@@ -153,25 +166,26 @@ def far_records(
 def contradicted_records(
     group: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Which of the ``usable`` records are out of order with the one before or behind them.
+    """Determine which ``usable`` records are out of order with a neighbour.
 
-    A warp writes its records in the order of its clock. Where two neighbours contradict that, nobody knows which of
-    them is wrong: both are left out."""
+    A warp writes its records in the order of its clock. Where two neighbours contradict that, either may be wrong: both
+    are left out.
+    """
     at = np.flatnonzero(usable)
     wrong = np.zeros(len(group), dtype=bool)
-    for _ in range(_ROUNDS):
-        turns = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
-        if not turns.size:
+    for _ in range(_MAX_ROUNDS):
+        falls = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
+        if not falls.size:
             return wrong
-        wrong[at[turns]] = wrong[at[turns + 1]] = True
+        wrong[at[falls]] = wrong[at[falls + 1]] = True
         at = at[~wrong[at]]
-    # Too many to be single words: nothing of such a warp can be believed.
-    turns = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
-    wrong[at[np.isin(group[at], group[at[turns]])]] = True
+    # Too many contradictions to be single damaged words: drop the whole warp.
+    falls = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
+    wrong[at[np.isin(group[at], group[at[falls]])]] = True
     return wrong
 
 
-# So many records are decoded at once: their columns together stay in a processor's cache.
+# Number of records decoded at once: their columns together fit a processor's cache.
 _BLOCK_RECORDS = 1 << 16
 
 
@@ -181,27 +195,28 @@ class Records:
 
     group: NDArray[np.int64]
     number: NDArray[np.int64]
-    """Counts the records of a warp in their order, those that the ring lost and the damaged ones too."""
+    """Position of the record among all that its warp wrote, including lost and damaged ones."""
     scope: NDArray[np.int16]
     """Index in the scope table."""
     is_end: NDArray[np.bool_]
     cycles: NDArray[np.int64]
-    """The counter of the CTA's SM."""
+    """Counter of the CTA's SM."""
     damaged: NDArray[np.int64]
-    """The group of each entry that was left out: no record of this kernel can look so."""
+    """Group of each entry that was left out because it cannot be a record of this kernel."""
     first_group: int
-    """The group of the first of the CTAs' warps."""
+    """Group of the first warp of these CTAs."""
     lost: NDArray[np.int64]
-    """For each of the CTAs' warps, how many records the ring lost."""
+    """Number of records that the ring lost, for each warp of the CTAs."""
     oldest: NDArray[np.int64]
-    """For each of the CTAs' warps, from where to where the oldest that the ring kept reach, in cycles: shape (2, warp).
-    What was lost was written before."""
+    """Begin and end, in cycles, of the oldest record that the ring kept of each warp: shape (2, warp). All lost records
+    were written before it.
+    """
     tags: NDArray[np.int64]
-    """The values of the tags of the scope that begins there: shape (record, most tags of a scope)."""
+    """Values of the tags of the scope that begins here: shape (record, maximum number of tags of a scope)."""
 
 
 def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
-    """How many records of each CTA's warp the ring lost: shape (CTA, warp)."""
+    """Return the number of records that each CTA's warp lost: shape (CTA, warp)."""
     slots = ctas.entries.shape[2]
     lost: NDArray[np.int64] = np.maximum(ctas.written_words // WORDS_PER_ENTRY - slots, 0)
     return lost
@@ -209,30 +224,30 @@ def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class RecordDecoder:
-    """Takes the records out of a launch's rings."""
+    """Decoder of the records in a launch's rings."""
 
     ctas: RawCtas
     scope_of_id: NDArray[np.int16]
-    """The scope of each id, or -1; several ids may mean one scope."""
+    """Scope of each id, or -1; several ids may map to one scope."""
     counter: Counter
-    most_cycles: NDArray[np.int64]
-    """How far apart two records of each CTA can be."""
+    max_record_cycles: NDArray[np.int64]
+    """Maximum distance of two records of each CTA."""
     stores_moved: bool
-    """Whether rings are written as ``parted_starts`` says."""
+    """Rings are written as ``parted_starts`` describes."""
     clock_bits: int
-    """Of more than 32, each half was read by itself, and may be torn (``torn_by_cycles``)."""
+    """With more than 32 bits, a record reads each half separately, and its value may be torn (``torn_by_cycles``)."""
     tags: TagIds = NO_TAGS
 
     def blocks(self) -> Iterator[slice]:
-        """The rows of the launch, in parts of a bounded number of records (or a single CTA)."""
+        """Yield the rows of the launch in parts of a bounded number of records (at least one CTA)."""
         rows, warps, _, _ = self.ctas.entries.shape
-        most = max(1, self._kept(slice(None)).max(initial=0) * warps)
-        step = max(1, _BLOCK_RECORDS // int(most))
+        max_records = max(1, self._kept(slice(None)).max(initial=0) * warps)
+        step = max(1, _BLOCK_RECORDS // int(max_records))
         for begin in range(0, rows, step):
             yield slice(begin, min(begin + step, rows))
 
     def decode(self, rows: slice) -> Records:
-        """The records of the CTAs in ``rows``."""
+        """Decode the records of the CTAs in ``rows``."""
         kept = self._kept(rows).reshape(-1)
         entries = self._entries(rows, kept)
         first_group = rows.start * self.ctas.entries.shape[1]
@@ -241,39 +256,39 @@ class RecordDecoder:
         number = np.arange(len(group)) + np.repeat(lost - (np.cumsum(kept) - kept), kept)
         scope, is_end = self.scope_of_id[scope_ids(entries)], end_flags(entries)
         tags = self.tags.values(entries, group, scope, is_end)
-        if self.tags.most:
+        if self.tags.max_tags:
             is_record = ~self.tags.entries_of(entries)
             entries, group, number = entries[is_record], group[is_record], number[is_record]
             scope, is_end, tags = scope[is_record], is_end[is_record], tags[is_record]
         records = Records(
-            group,
-            number,
-            scope,
-            is_end,
-            self.counter.count_on(clock_values(entries), group),
-            group[:0],
-            first_group,
-            lost,
-            np.empty((2, 0), dtype=np.int64),
-            tags,
+            group=group,
+            number=number,
+            scope=scope,
+            is_end=is_end,
+            cycles=self.counter.unwrap(clock_values(entries), group),
+            damaged=group[:0],
+            first_group=first_group,
+            lost=lost,
+            oldest=np.empty((2, 0), dtype=np.int64),
+            tags=tags,
         )
-        records, far = self._put_together(records, rows)
+        records, far = self._mended(records, rows)
         records = _without(records, self._damaged(records, far))
         records = replace(records, oldest=_oldest(records, stores_moved=self.stores_moved))
         return _by_clock(records) if self.stores_moved else records
 
     def _kept(self, rows: slice) -> NDArray[np.int64]:
-        """How many records of each CTA's warp are in its ring."""
+        """Return the number of records in the ring of each CTA's warp."""
         slots = self.ctas.entries.shape[2]
         kept: NDArray[np.int64] = np.minimum(self.ctas.written_words[rows] // WORDS_PER_ENTRY, slots)
         return kept
 
     def _entries(self, rows: slice, kept: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """All entries that were written, from each warp's oldest to its newest; the first word is the lower half."""
+        """Return all written entries, from each warp's oldest to its newest; the first word is the lower half."""
         used = int(kept.max(initial=0))
         rings = np.ascontiguousarray(self.ctas.entries[rows, :, :used]).view(np.uint64).reshape(-1)
         written = self.ctas.written_words[rows].reshape(-1) // WORDS_PER_ENTRY
-        # In a full ring the oldest entry stands at count mod size.
+        # The oldest entry of a full ring is at count mod size.
         oldest = np.where(written > used, written, 0) % max(used, 1)
         if (kept == used).all() and not oldest.any():
             return rings
@@ -284,23 +299,26 @@ class RecordDecoder:
         in_order: NDArray[np.uint64] = rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
         return in_order
 
-    def _put_together(self, records: Records, rows: slice) -> tuple[Records, NDArray[np.bool_]]:
-        """The records with the torn ones mended, and which of them are of another time than their CTA."""
-        row, most = records.group // self.ctas.entries.shape[1] - rows.start, self.most_cycles[rows]
-        distance = far_records(row, records.cycles, records.scope >= 0, most)
+    def _mended(self, records: Records, rows: slice) -> tuple[Records, NDArray[np.bool_]]:
+        """Return the records with torn clock values corrected, and which records are too far from their CTA's time."""
+        row = records.group // self.ctas.entries.shape[1] - rows.start
+        max_distance = self.max_record_cycles[rows]
+        distance = far_records(row, records.cycles, records.scope >= 0, max_distance)
         far = distance != 0
         if self.clock_bits == CLOCK_LOW_BITS or not far.any():
             return records, far
-        torn = torn_by_cycles(records.cycles, distance, most[row])
+        torn = torn_by_cycles(records.cycles, distance, max_distance[row])
         return replace(records, cycles=records.cycles - torn), far & (torn == 0)
 
     def _damaged(self, records: Records, far: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which entries are no records of this kernel: those that are ``far``, and those that contradict others. They
-        are in the order of writing."""
+        """Determine which entries are not records of this kernel.
+
+        These are the ``far`` ones, and those that contradict others. The entries are in the order of writing.
+        """
         group, scope, is_end, cycles = records.group, records.scope, records.is_end, records.cycles
         damaged = (scope < 0) | far
         if self.stores_moved:
-            # The ends are stored in the order of the clock all the same.
+            # Ends are stored in the order of the clock even if stores were moved.
             damaged |= contradicted_records(group, cycles, ~damaged & is_end)
             return damaged | parted_starts(group, scope, is_end, cycles, ~damaged)
         return damaged | contradicted_records(group, cycles, ~damaged)
@@ -323,8 +341,10 @@ def _without(records: Records, damaged: NDArray[np.bool_]) -> Records:
 
 
 def _by_clock(records: Records) -> Records:
-    """Records whose stores were moved. Nobody knows between which of them the damaged ones were: they are numbered
-    with the lost ones."""
+    """Sort records whose stores were moved by clock.
+
+    The places of damaged entries among them are unknown, so these are numbered with the lost ones.
+    """
     order = order_in_time(records.group, records.is_end, records.cycles)
     warp = records.group - records.first_group
     first = records.lost + np.bincount(records.damaged - records.first_group, minlength=len(records.lost))
@@ -340,13 +360,16 @@ def _by_clock(records: Records) -> Records:
 
 
 def _oldest(records: Records, *, stores_moved: bool) -> NDArray[np.int64]:
-    """From where to where the oldest of each warp's records reach, which are in the order of writing: of a scope that
-    was stored as a whole, to its end. ``NO_SMALLEST`` without any."""
+    """Return begin and end of each warp's oldest record, given records in the order of writing.
+
+    Where stores were moved, the oldest scope was stored as a whole, and its end counts. Warps without records have
+    ``NO_SMALLEST``.
+    """
     oldest = np.full((2, len(records.lost)), NO_SMALLEST)
     fresh = np.append(True, records.group[1:] != records.group[:-1])
     begin = np.flatnonzero(fresh[: len(records.group)])
-    to = begin + ~records.is_end[begin] if stores_moved else begin
-    oldest[:, records.group[begin] - records.first_group] = records.cycles[begin], records.cycles[to]
+    end = begin + ~records.is_end[begin] if stores_moved else begin
+    oldest[:, records.group[begin] - records.first_group] = records.cycles[begin], records.cycles[end]
     return oldest
 
 
@@ -359,20 +382,23 @@ def record_decoder(
     stores_moved: bool = False,
     tags: TagIds = NO_TAGS,
 ) -> RecordDecoder:
-    """``clock_bits`` and ``stores_moved`` are how the records were made (see ``Mode``), ``clock_hz`` the SM's nominal
-    clock, 0 if unknown."""
+    """Create the decoder of a launch's records.
+
+    ``clock_bits`` and ``stores_moved`` describe how the records were made (see ``Mode``); ``clock_hz`` is the SM's
+    nominal clock, 0 if unknown.
+    """
     bits = CLOCK_LOW_BITS if clock_bits == CLOCK_LOW_BITS else CLOCK_BITS
     oldest, newest = _ring_ends(ctas, tags)
-    if most_launch_cycles(ctas) < 1 << (bits - 1):
+    if max_launch_cycles(ctas) < 1 << (bits - 1):
         counter = counter_of(oldest, newest, ctas.sm, bits, stores_moved=stores_moved)
-        return RecordDecoder(ctas, scope_of_id, counter, most_cycles(ctas), stores_moved, clock_bits, tags)
+        return RecordDecoder(ctas, scope_of_id, counter, max_record_cycles(ctas), stores_moved, clock_bits, tags)
     often = often_overflowing(newest, ctas, bits, clock_hz)
-    decoder = RecordDecoder(ctas, scope_of_id, often, most_cycles(ctas), stores_moved, clock_bits, tags)
+    decoder = RecordDecoder(ctas, scope_of_id, often, max_record_cycles(ctas), stores_moved, clock_bits, tags)
     return replace(decoder, counter=often.lifted(_lowest_of_sm(decoder)))
 
 
 def _lowest_of_sm(decoder: RecordDecoder) -> NDArray[np.int64]:
-    """For each group the lowest value of its SM; 0 for an SM without records."""
+    """Return, for each group, the lowest value of its SM; 0 for an SM without records."""
     ctas = decoder.ctas
     size = int(ctas.sm.max(initial=0)) + 1
     lowest = np.full(size, NO_SMALLEST)
@@ -385,8 +411,10 @@ def _lowest_of_sm(decoder: RecordDecoder) -> NDArray[np.int64]:
 
 
 def _ring_ends(ctas: RawCtas, tags: TagIds) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The clock values of each warp's oldest and newest entry: shape (CTA, warp), -1 where there is none. What stands
-    at an end and is a tag's has no clock: then it is the next one towards the other end."""
+    """Return the clock values of each warp's oldest and newest entry: shape (CTA, warp), -1 where there is none.
+
+    A tag's entry has no clock; the next entry towards the other end of the ring then counts.
+    """
     slots = ctas.entries.shape[2]
     written = ctas.written_words // WORDS_PER_ENTRY
     row, warp = np.nonzero(written * slots)
@@ -394,7 +422,7 @@ def _ring_ends(ctas: RawCtas, tags: TagIds) -> tuple[NDArray[np.int64], NDArray[
     ends = np.full((2, *written.shape), -1)
     for end, slot, inwards in zip(ends, (np.where(count > slots, count, 0), count - 1), (1, -1), strict=True):
         entries = _entries_at(ctas, row, warp, slot)
-        for steps in range(1, min(tags.most * RECORDS_OF_TAG, slots - 1) + 1):
+        for steps in range(1, min(tags.max_tags * RECORDS_OF_TAG, slots - 1) + 1):
             further = _entries_at(ctas, row, warp, slot + inwards * steps)
             entries = np.where(tags.entries_of(entries) & (count > steps), further, entries)
         end[row, warp] = clock_values(entries)

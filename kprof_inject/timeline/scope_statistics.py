@@ -1,4 +1,4 @@
-"""What each scope of a launch takes: one pass over the blocks of its timeline, in bounded memory.
+"""Statistics of each scope of a launch: one pass over the blocks of its timeline, in bounded memory.
 
 A scope that ran costs 16 bytes at the peak, and each CTA that it ran in 16 more; no block is kept.
 """
@@ -34,18 +34,19 @@ from kprof_inject.timeline.timeline import Timeline
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScopeStatistics:
-    """One scope of the table, over all warps and CTAs of a launch. Durations are without what records cost, but for
-    ``raw_total_ns``; those of no scope are None: sums, too, where no start has its end. That is no time of 0.
+    """Statistics of one scope of the table, over all warps and CTAs of a launch.
 
-    ``self_ns`` is the part of ``total_ns`` outside the scopes in it, ``share`` the total's part of
-    ``Timeline.warp_time_ns``, or of its partition's time (``PartitionTime``), 0 to 1 (None if that is 0: the launch was
-    shorter than a step of the timer).
-    ``subtracted_ns`` is what was taken out of those that are in no other one: the
-    sum over all scopes is what was taken out of the warps' time. ``cut`` and ``crossing`` count those with the flag
-    (``ScopeFlag``). ``warps`` and ``sms`` say where it ran, ``warps_self_ns`` what the self time of each of the warps
-    is, the spreads how the means differ there. ``iterations`` is
-    None but for iterations of which a number is known. A mark has a ``count``, and else what a scope that never ran
-    has: from its start to its end there is nothing but the record.
+    Durations exclude the cost of records, except for ``raw_total_ns``. They are None for a scope without any, and so
+    are sums where no start has its end, because 0 would be a time.
+
+    ``self_ns`` is the part of ``total_ns`` outside the scopes inside. ``share`` is the total's share of
+    ``Timeline.warp_time_ns``, or of its partition's time (``PartitionTime``), 0 to 1; None if that is 0 because the
+    launch was shorter than a step of the timer. ``subtracted_ns`` is the cost of records subtracted from runs outside
+    of all other scopes: its sum over all scopes is what was subtracted from the warps' time. ``cut`` and ``crossing``
+    count runs with the flag (``ScopeFlag``). ``warps`` and ``sms`` are where it ran, ``warps_self_ns`` is the self time
+    of each of the warps, and the spreads are the differences between means there. ``iterations`` is only set for
+    iterations whose numbers are known. A mark has a ``count``, and otherwise the values of a scope that never ran: it
+    takes no time except its record's.
     """
 
     count: int
@@ -76,31 +77,34 @@ class ScopeStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTime:
-    """The time of a partition's warps from begin to end of their CTAs, summed (``whole_ns``), and what of it is in none
-    of its scopes (``outside_ns``). With the self times of its scopes that makes the whole."""
+    """Time of a partition's warps from begin to end of their CTAs, summed (``whole_ns``).
+
+    ``outside_ns`` is the part outside of its scopes. Together with their self times it makes the whole.
+    """
 
     whole_ns: int
     outside_ns: int
 
 
 def scope_statistics(timeline: Timeline) -> tuple[ScopeStatistics, ...]:
-    """The statistics of each scope of the table, in its order."""
-    gathered = ScopeSums(timeline)
+    """Return the statistics of each scope of the table, in its order."""
+    sums = ScopeSums(timeline)
     for block in timeline.blocks():
-        gathered.add(block)
-    return gathered.statistics()
+        sums.add(block)
+    return sums.statistics()
 
 
 class ScopeSums:
-    """Gathers the statistics of a launch's scopes from its blocks."""
+    """Accumulator of a launch's scope statistics, block by block."""
 
     def __init__(self, timeline: Timeline) -> None:
+        """Prepare sums for the scopes, warps and SMs of ``timeline``."""
         scopes = timeline.table.scopes
         self._count = len(scopes)
         self._is_instant = np.array([scope.kind == ScopeKind.INSTANT for scope in scopes], dtype=bool)
         self._is_iteration = np.array([scope.kind == ScopeKind.ITERATION for scope in scopes], dtype=bool)
         self._partitions, self._shared = timeline.partitions, shared_scopes(timeline.partitions)
-        self._times_of_warps_ns = [timeline.time_of_warps_ns(one.warps) for one in timeline.partitions]
+        self._times_of_warps_ns = [timeline.time_of_warps_ns(partition.warps) for partition in timeline.partitions]
         self._warp_time_ns = timeline.warp_time_ns
         self._counts = np.zeros(self._count, dtype=np.int64)
         self._durations_ns = ScopeColumn(self._count)
@@ -115,7 +119,7 @@ class ScopeSums:
         self._ctas = CtaSums(self._count)
 
     def add(self, block: NDArray[np.void]) -> None:
-        """A block with all scopes of its CTAs."""
+        """Add a block that has all scopes of its CTAs."""
         if not block.size:
             return
         self._counts += np.bincount(block["scope"], minlength=self._count)
@@ -126,7 +130,7 @@ class ScopeSums:
             self._add_lasting(block[~is_instant])
 
     def _add_lasting(self, block: NDArray[np.void]) -> None:
-        # Stable, so that the scopes of one kind stay in the order of CTA, warp and start.
+        # A stable sort keeps the scopes of one kind in the order of CTA, warp and start.
         order = np.argsort(block["scope"], kind="stable")
         scope, cta, warp, sm, iteration, duration_ns, duration_cycles, self_ns = (
             block[name][order]
@@ -134,8 +138,8 @@ class ScopeSums:
         )
         self._durations_ns.add(scope, narrow(duration_ns))
         self._durations_cycles.add(scope, narrow(duration_cycles))
-        mine = np.flatnonzero(self._is_iteration[scope])
-        self._turns.add(scope[mine], turns_of(scope[mine], cta[mine], warp[mine], iteration[mine]))
+        rows = np.flatnonzero(self._is_iteration[scope])
+        self._turns.add(scope[rows], turns_of(scope[rows], cta[rows], warp[rows], iteration[rows]))
         self._sums.add(block)
         self._warps.add(scope, warp, duration_ns)
         self._warps_self.add(scope, warp, self_ns)
@@ -145,8 +149,10 @@ class ScopeSums:
         self._ctas.add(scope, cta, warp, duration_ns)
 
     def partition_times(self) -> tuple[PartitionTime, ...]:
-        """Those of ``Timeline.partitions``, in their order. The clock's fit may put a record outside of its CTA: a
-        partition's scopes never take longer than it."""
+        """Return the times of ``Timeline.partitions``, in their order.
+
+        The clock's fit may place a record outside of its CTA, so a partition's time is at least that of its scopes.
+        """
         times = []
         for partition, time_ns in zip(self._partitions, self._times_of_warps_ns, strict=True):
             inside_ns = self._warps_self.total_ns(sorted({*partition.scopes, *self._shared}), partition.warps)
@@ -154,8 +160,11 @@ class ScopeSums:
         return tuple(times)
 
     def _wholes_ns(self) -> list[int]:
-        """What the share of each scope is taken of. By a timer of large steps, CTAs may take less than what is in them,
-        as by the clock's fit; where they take none at all, nobody knows the whole."""
+        """Return the whole that each scope's share refers to.
+
+        With a timer of large steps, or by the clock's fit, CTAs may seem shorter than the scopes inside; where they
+        take no time at all, the whole is unknown.
+        """
         inside_ns = self._warps_self.total_ns(range(self._count), self._recorded)
         wholes_ns = [max(self._warp_time_ns, inside_ns) if self._warp_time_ns else 0] * self._count
         for partition, time in zip(self._partitions, self.partition_times(), strict=True):
@@ -164,7 +173,7 @@ class ScopeSums:
         return wholes_ns
 
     def statistics(self) -> tuple[ScopeStatistics, ...]:
-        """To be called once: what is no longer needed is given back on the way."""
+        """Return the statistics; can be called once, because it frees memory that is no longer needed."""
         scopes = range(self._count)
         ctas = [self._ctas.of(scope) for scope in scopes]
         cycles = [_mean_and_median(self._durations_cycles.joined(scope)) for scope in scopes]
@@ -189,7 +198,7 @@ class ScopeSums:
         is_shared = scope in self._shared
         durations_ns = self._durations_ns.joined(scope)
         total_ns, sums = int(durations_ns.sum(dtype=np.int64)), self._sums.of(scope)
-        # Those of other profilers may overlap others of their kind.
+        # Scopes of other profilers may overlap others of their kind.
         share = min(total_ns / whole_ns, 1.0) if whole_ns else None
         times: dict[str, Any] = {"total_ns": total_ns, "share": share}
         if not durations_ns.size:
@@ -213,7 +222,7 @@ class ScopeSums:
 
 
 class _Sums:
-    """Sums of each scope: doubles within a block, exact up to 104 days."""
+    """Sums of each scope, which are exact up to 104 days in a block, because doubles are added there."""
 
     def __init__(self, scope_count: int) -> None:
         names = ("self_ns", "raw_total_ns", "subtracted_ns", "cut", "crossing")
@@ -238,7 +247,7 @@ class _Sums:
 
 
 def _durations(values: NDArray[np.signedinteger]) -> dict[str, Any]:
-    """The figures of a scope's durations, which are reordered."""
+    """Return the figures of a scope's durations, which are reordered."""
     if not values.size:
         return dict.fromkeys(("mean_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"))
     p50, p90, p99 = take_quantiles(values, (0.5, 0.9, 0.99))

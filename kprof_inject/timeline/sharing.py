@@ -1,10 +1,9 @@
-"""What CTAs on one SM take from each other: how often an SM gets an iteration of a loop done with one CTA on it, and
-with several.
+"""Rates at which an SM completes iterations of a loop with one CTA on it, and with several.
 
-Both are found in one launch: at its begin and its end SMs have fewer CTAs than they have room for, and all the time
-some do where the grid is a little smaller than the device. Those that have one among others with more get less of what
-all share, so that the gain by the others is rather told too large. Counted is what is done in a time, and not how long
-each iteration takes: CTAs on one SM may get ahead at very different rates.
+Both rates are found in one launch: at its begin and its end SMs have fewer CTAs than they have room for, and some
+always do where the grid is a little smaller than the device. An SM with one CTA among others with more gets less of
+what all share, so the gain by the other CTAs is overestimated. The rates count the work done in a time, not the
+duration of each iteration, because CTAs on one SM may progress at very different rates.
 """
 
 from __future__ import annotations
@@ -21,20 +20,23 @@ from kprof_inject.timeline.timeline import Timeline
 Numbers = NDArray[np.int64]
 Times = NDArray[np.float64]
 
-# With more SMs without work, those that have some get more of what all share: the L2, and memory.
-_LEAST_BUSY = 0.9
-# Fewer, or on fewer SMs, are no rate.
-_LEAST_ITERATIONS = 50
-_LEAST_SMS = 3
+# With fewer busy SMs, these get more of what all share: the L2, and memory.
+_MIN_BUSY = 0.9
+# Fewer iterations, or iterations on fewer SMs, do not give a rate.
+_MIN_ITERATIONS = 50
+_MIN_SMS = 3
 
 _ITERATIONS = np.dtype([("sm", "i4"), ("start_ns", "i8"), ("end_ns", "i8")])
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Of a loop: the time in which an SM got an iteration done, with one CTA on it, and with ``ctas``, the number above
-    one that was there the longest. How many iterations of CTAs these were. ``outside_ns`` is the time of a CTA before
-    and after its loop, for each iteration."""
+    """Rates of a loop with one CTA on an SM, and with several.
+
+    ``alone_ns`` is the time in which an SM completed an iteration with one CTA on it; ``shared_ns`` the time with
+    ``ctas``, the number above one that was there the longest. ``alone`` and ``shared`` are the numbers of these
+    iterations. ``outside_ns`` is the time of a CTA before and after its loop, per iteration.
+    """
 
     ctas: int
     alone_ns: float
@@ -45,25 +47,28 @@ class Sharing:
 
     @property
     def gain(self) -> float:
-        """How much more ``ctas`` get done than one, if they hide all that is outside of the loop; below 0 if it is
-        less."""
+        """Relative gain of the rate with ``ctas`` over one, if they hide all time outside of the loop."""
         return (self.alone_ns + self.outside_ns) / self.shared_ns - 1
 
 
 class SharingSums:
-    """Gathers from a launch's blocks of scopes (``SCOPE_COLUMNS``) the iterations of its loops, 20 bytes for each. As
-    warps of a CTA do the same, one of each CTA stands for all; and the first iteration of each fills a pipeline."""
+    """Accumulator of the iterations of a launch's loops, 20 bytes each, from blocks of scopes (``SCOPE_COLUMNS``).
+
+    Warps of a CTA do the same work, so one warp of each CTA represents all. The first iteration of each CTA fills a
+    pipeline, and does not count.
+    """
 
     def __init__(self, timeline: Timeline) -> None:
+        """Prepare lists for the iteration scopes of ``timeline``, if CTAs share SMs in it."""
         scopes = timeline.table.scopes if _share_sms(timeline.ctas) else ()
         self._ctas = timeline.ctas
         self._iterations = {
-            index: [np.empty(0, _ITERATIONS)] for index, one in enumerate(scopes) if one.kind == ScopeKind.ITERATION
+            index: [np.empty(0, _ITERATIONS)] for index, scope in enumerate(scopes) if scope.kind == ScopeKind.ITERATION
         }
         self._stays = {index: [np.empty(0, _ITERATIONS)] for index in self._iterations}
 
     def add(self, block: NDArray[np.void]) -> None:
-        """A block with all scopes of its CTAs."""
+        """Add a block that has all scopes of its CTAs."""
         for scope in self._iterations:
             rows = block[block["scope"] == scope]
             if not rows.size:
@@ -80,8 +85,10 @@ class SharingSums:
             self._iterations[scope].append(later[list(_ITERATIONS.names or ())].astype(_ITERATIONS))
 
     def of(self, scope: int) -> Sharing | None:
-        """Of the iterations of a loop, by the index of their scope. None if too little of it was done by CTAs that were
-        alone, or by CTAs that were not."""
+        """Return the rates of a loop, by the index of its iterations' scope.
+
+        None if too little of it was done by CTAs that were alone, or by CTAs that were not.
+        """
         if scope not in self._iterations:
             return None
         stays, iterations = np.concatenate(self._stays[scope]), np.concatenate(self._iterations[scope])
@@ -95,7 +102,7 @@ def _share_sms(ctas: NDArray[np.void]) -> bool:
 
 
 def _runs(values: NDArray[np.integer]) -> tuple[Numbers, Numbers]:
-    """Where a value begins that is not the one before, and how often it stands there."""
+    """Return the index at which each run of equal values begins, and its length."""
     first = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
     return first, np.diff(first, append=len(values))
 
@@ -107,16 +114,18 @@ def _sharing(loop: _Loop) -> Sharing | None:
         return None
     ctas = int(time_ns[2:].argmax()) + 2
     (alone, alone_ns), (shared, shared_ns) = state.rate(1), state.rate(ctas)
-    if min(alone, shared) < _LEAST_ITERATIONS:
+    if min(alone, shared) < _MIN_ITERATIONS:
         return None
     return Sharing(ctas, alone_ns, shared_ns, loop.outside_ns, alone, shared)
 
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """When CTAs were on their SM (from ``comes`` to ``leaves``) and in a loop (from ``begins`` to ``ends``), and its
-    iterations (from ``starts`` to ``stops``). Times begin with 0; on one axis with all SMs, each SM's lie ``far_ns``
-    behind those of the one before."""
+    """When CTAs were on their SM and in a loop, and when the loop's iterations ran.
+
+    CTAs are on their SM from ``comes`` to ``leaves`` and in the loop from ``begins`` to ``ends``; iterations run from
+    ``starts`` to ``stops``. Times begin at 0; all SMs are on one axis, each ``far_ns`` after the one before.
+    """
 
     sms: int
     far_ns: int
@@ -130,12 +139,12 @@ class _Loop:
     @classmethod
     def of(cls, ctas: NDArray[np.void], stays: NDArray[np.void], iterations: NDArray[np.void]) -> _Loop:
         sms = np.unique(ctas["sm"])
-        least = int(min(ctas["init_ns"].min(), stays["start_ns"].min()))
+        first_ns = int(min(ctas["init_ns"].min(), stays["start_ns"].min()))
         leaves_ns = np.maximum(ctas["post_final_ns"], ctas["init_ns"])
-        far = int(max(leaves_ns.max(), stays["end_ns"].max())) - least + 2
+        far = int(max(leaves_ns.max(), stays["end_ns"].max())) - first_ns + 2
 
         def placed(times_ns: Numbers, sm: NDArray[np.integer]) -> Numbers:
-            found: Numbers = times_ns - least + np.searchsorted(sms, sm) * far
+            found: Numbers = times_ns - first_ns + np.searchsorted(sms, sm) * far
             return found
 
         return cls(
@@ -151,19 +160,19 @@ class _Loop:
         return max(float((self.leaves - self.comes).sum()) - inside_ns, 0.0) / len(self.starts)
 
     def state(self) -> _State:
-        """While nearly all SMs had a CTA in the loop."""
+        """Return the state of the SMs while nearly all of them had a CTA in the loop."""
         at, (here, inside) = _levels((self.comes, self.leaves), (self.begins, self.ends))
-        when = self._when()
+        when = self._busy_time()
         return _State(self, when, at, np.where(here == inside, inside, 0), when.until(at % self.far_ns))
 
-    def _when(self) -> _When:
+    def _busy_time(self) -> _ActiveTime:
         begins, ends = merged(self.begins, self.ends)
         at, (busy_sms,) = _levels((begins % self.far_ns, ends % self.far_ns))
-        return _When.of(at, busy_sms >= _LEAST_BUSY * self.sms)
+        return _ActiveTime.of(at, busy_sms >= _MIN_BUSY * self.sms)
 
 
 def _levels(*spans: tuple[Numbers, Numbers]) -> tuple[Numbers, list[Numbers]]:
-    """The times at which spans of any kind begin or end, and how many of each kind there are from then on."""
+    """Return the times at which spans of any kind begin or end, and how many of each kind are open from then on."""
     changes = [times for kind in spans for times in kind]
     at = np.concatenate(changes)
     order = np.argsort(at, kind="stable")
@@ -173,54 +182,58 @@ def _levels(*spans: tuple[Numbers, Numbers]) -> tuple[Numbers, list[Numbers]]:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """How many CTAs each SM had in the loop while it had no others: ``there`` from each of ``at`` on, until which
-    nearly all SMs had been busy for ``busy_ns``."""
+    """Number of CTAs that each SM had in the loop while it had no others.
+
+    It is ``there`` from each of ``at`` on; until then nearly all SMs had been busy for ``busy_ns``.
+    """
 
     loop: _Loop
-    when: _When
+    when: _ActiveTime
     at: Numbers
     there: Numbers
     busy_ns: Times
 
     def time_ns(self) -> Times:
-        """For how long it had each number of them."""
+        """Return for how long SMs had each number of CTAs."""
         lasted_ns = np.append(np.diff(self.busy_ns), 0.0)
         found: Times = np.bincount(self.there, np.where(self.there > 0, lasted_ns, 0.0)).astype(np.float64)
         return found
 
     def rate(self, ctas: int) -> tuple[float, float]:
-        """How many iterations were done with so many of them, parts of one as parts, and the time for each; none if
-        that was on few SMs."""
+        """Return how many iterations were completed with this number of CTAs, and the time per iteration.
+
+        Fractions of iterations count. Both are 0 if there were too few SMs.
+        """
         starts, stops = self.loop.starts, self.loop.stops
         lasted_ns = np.maximum(stops - starts, 1)
         parts = (self._until(stops, ctas) - self._until(starts, ctas)) / lasted_ns
         done = float(parts.sum())
-        if not done or len(np.unique(starts[parts > 0] // self.loop.far_ns)) < _LEAST_SMS:
+        if not done or len(np.unique(starts[parts > 0] // self.loop.far_ns)) < _MIN_SMS:
             return 0.0, 0.0
         return done, float(self.time_ns()[ctas]) / done
 
     def _until(self, at: Numbers, ctas: int) -> Times:
-        """For how long all SMs before that of a time, and it until then, have had so many."""
-        is_so = self.there == ctas
-        lasted_ns = np.where(is_so[:-1], np.diff(self.busy_ns), 0.0)
+        """Return for how long this number of CTAs had been there until each time, including all SMs before it."""
+        has_ctas = self.there == ctas
+        lasted_ns = np.where(has_ctas[:-1], np.diff(self.busy_ns), 0.0)
         before_ns = np.append(0.0, np.cumsum(lasted_ns))
         last = np.maximum(np.searchsorted(self.at, at, "right") - 1, 0)
         since_ns = self.when.until(at % self.loop.far_ns) - self.busy_ns[last]
-        found: Times = before_ns[last] + np.where(is_so[last], since_ns, 0.0)
+        found: Times = before_ns[last] + np.where(has_ctas[last], since_ns, 0.0)
         return found
 
 
 @dataclass(frozen=True, slots=True)
-class _When:
-    """When something is so: until each of ``at_ns``, it has been for ``before_ns``."""
+class _ActiveTime:
+    """Time for which a condition held: until each of ``at_ns``, it was ``before_ns``."""
 
     at_ns: Numbers
     before_ns: Times
 
     @classmethod
-    def of(cls, at_ns: Numbers, is_so: NDArray[np.bool_]) -> _When:
-        return cls(at_ns, np.append(0.0, np.cumsum(np.where(is_so[:-1], np.diff(at_ns), 0))))
+    def of(cls, at_ns: Numbers, is_active: NDArray[np.bool_]) -> _ActiveTime:
+        return cls(at_ns, np.append(0.0, np.cumsum(np.where(is_active[:-1], np.diff(at_ns), 0))))
 
     def until(self, ns: Numbers) -> Times:
-        """For how long it has been so until a time."""
+        """Return for how long the condition had held until each time."""
         return np.interp(ns, self.at_ns, self.before_ns)

@@ -1,4 +1,4 @@
-"""How a scope's time differs: from warp to warp, CTA to CTA, SM to SM, and from iteration to iteration."""
+"""Spread of a scope's time over warps, CTAs, SMs and iterations."""
 
 from __future__ import annotations
 
@@ -10,49 +10,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 _NARROW = np.iinfo(np.int32)
-# From 32 MiB on, memory goes back to the system whenever it is given back (mallopt(3), M_MMAP_THRESHOLD).
-_LARGEST_PIECE = 1 << 23
+# Larger pieces, from 32 MiB on, return to the system whenever they are freed (mallopt(3), M_MMAP_THRESHOLD).
+_MAX_PIECE = 1 << 23
 
 
 class ScopeColumn:
-    """A column that grows block by block, of which each scope's part can be asked for."""
+    """Column that grows block by block, and returns the part of each scope."""
 
     def __init__(self, scope_count: int) -> None:
+        """Create an empty column for a table of ``scope_count`` scopes."""
         self._numbers = np.arange(scope_count + 1)
         self._blocks: list[tuple[NDArray[Any], NDArray[np.int64]]] = []
         self._room: dict[np.dtype[Any], NDArray[Any]] = {}
         self._size = 0
 
     def add(self, scope: NDArray[np.int16], values: NDArray[Any]) -> None:
-        """The values of one block with their scopes, in the order of scopes."""
+        """Add the values of one block with their scopes, in the order of scopes."""
         room = self._room.get(values.dtype, values[:0])
         if len(room) < len(values):
-            # As much again as there is: what is left unused is never more.
-            room = np.empty(max(len(values), min(self._size, _LARGEST_PIECE)), dtype=values.dtype)
+            # Doubling bounds the unused memory by the used one.
+            room = np.empty(max(len(values), min(self._size, _MAX_PIECE)), dtype=values.dtype)
         room[: len(values)] = values
         self._room[values.dtype] = room[len(values) :]
         self._size += len(values)
         self._blocks.append((room[: len(values)], np.searchsorted(scope, self._numbers)))
 
     def parts(self, scope: int) -> list[NDArray[Any]]:
-        """A scope's values, block by block; one empty part if there was no block."""
+        """Return a scope's values block by block; one empty part if there was no block."""
         parts = [values[bounds[scope] : bounds[scope + 1]] for values, bounds in self._blocks]
         return parts or [np.empty(0, dtype=np.int32)]
 
     def joined(self, scope: int) -> NDArray[Any]:
-        """A copy of all of a scope's values, in the order of the blocks."""
+        """Return a copy of all of a scope's values, in the order of the blocks."""
         return np.concatenate(self.parts(scope))
 
 
 def narrow(values: NDArray[np.int64]) -> NDArray[np.signedinteger]:
-    """The same values in 4 bytes each, if they fit."""
+    """Return the values in 4 bytes each, if they fit."""
     fits = not values.size or (values.min() >= _NARROW.min and values.max() <= _NARROW.max)
     return values.astype(np.int32) if fits else values
 
 
 def take_quantiles(values: NDArray[np.signedinteger], points: Sequence[float]) -> list[float]:
-    """Exact quantiles (``points`` from 0 to 1) of at least one value, linear between neighbours. Takes linear time and
-    no further memory, for which it reorders the values."""
+    """Return exact quantiles (``points`` from 0 to 1) of at least one value, linear between neighbours.
+
+    Takes linear time and no further memory, and reorders the values.
+    """
     at = np.asarray(points, dtype=np.float64) * (len(values) - 1)
     below, above = np.floor(at).astype(np.int64), np.ceil(at).astype(np.int64)
     values.partition(np.unique(np.concatenate((below, above))))
@@ -63,7 +66,7 @@ def take_quantiles(values: NDArray[np.signedinteger], points: Sequence[float]) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpreadGroups:
-    """Where one scope ran: the ``ids`` of the warps, CTAs or SMs, how often it did there, and what that took."""
+    """Counts and total times of a scope's runs, by the ``ids`` of the warps, CTAs or SMs in which it ran."""
 
     ids: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -72,24 +75,27 @@ class SpreadGroups:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpread:
-    """How the mean duration of one scope differs over ``groups`` warps, CTAs or SMs."""
+    """Spread of one scope's mean duration over ``groups`` warps, CTAs or SMs."""
 
     groups: int
     least_ns: float
     least_id: int
-    """The warp, CTA or SM with the least mean; the first, if several are alike."""
+    """Warp, CTA or SM with the smallest mean; the first of equal ones."""
     median_ns: float
     mean_ns: float
     greatest_ns: float
     greatest_id: int
     imbalance: float
-    """The greatest over the mean: 1 if all are alike, and where no time was taken at all."""
+    """Largest mean over the mean of all: 1 if all are equal, and where no time was taken at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class CtaBalance:
-    """How the warps of one CTA share a scope's time: the total of its slowest warp over the mean of those that ran the
-    scope, in the middle and in the worst of the ``ctas`` in which at least two did."""
+    """Balance of a scope's time between the warps of one CTA.
+
+    The imbalance is the total of the CTA's slowest warp over the mean of those that ran the scope: as median and as
+    maximum over the ``ctas`` in which at least two did.
+    """
 
     ctas: int
     median_imbalance: float
@@ -98,7 +104,7 @@ class CtaBalance:
 
 
 def spread_of(groups: SpreadGroups) -> GroupSpread | None:
-    """None if the scope ran nowhere."""
+    """Compute the spread; None if the scope ran nowhere."""
     if not groups.ids.size:
         return None
     means = groups.totals_ns / groups.counts
@@ -117,37 +123,40 @@ def spread_of(groups: SpreadGroups) -> GroupSpread | None:
 
 
 class GroupSums:
-    """What each scope takes in each of a known set of warps or SMs."""
+    """Accumulator of each scope's time in each of a known set of warps or SMs."""
 
     def __init__(self, scope_count: int, ids: NDArray[np.int64]) -> None:
-        """``ids`` are ascending."""
+        """Prepare sums for ``ids``, which are ascending."""
         self._ids = ids
         self._counts = np.zeros((scope_count, len(ids)), dtype=np.int64)
         self._totals_ns = np.zeros((scope_count, len(ids)), dtype=np.int64)
 
     def add(self, scope: NDArray[np.int16], group: NDArray[np.integer], duration_ns: NDArray[np.int64]) -> None:
+        """Add runs of scopes in warps or SMs of the set."""
         scopes, groups = self._counts.shape
         cell = scope.astype(np.int64) * groups + np.searchsorted(self._ids, group)
         counts = np.bincount(cell, minlength=scopes * groups)
-        # Doubles: exact up to 2^53 ns in one block, which are 104 days.
+        # Doubles are exact up to 2^53 ns in one block, 104 days.
         totals_ns = np.bincount(cell, duration_ns, scopes * groups)
         self._counts += counts.reshape(scopes, groups)
         self._totals_ns += totals_ns.reshape(scopes, groups).astype(np.int64)
 
     def of(self, scope: int) -> SpreadGroups:
+        """Return the sums of a scope in the warps or SMs in which it ran."""
         ran = np.flatnonzero(self._counts[scope])
         return SpreadGroups(self._ids[ran], self._counts[scope, ran], self._totals_ns[scope, ran])
 
     def total_ns(self, scopes: Sequence[int], ids: Sequence[int]) -> int:
-        """What these scopes take in these warps or SMs, together."""
+        """Return the total time of these scopes in these warps or SMs."""
         rows, columns = np.array(scopes, dtype=np.int64), np.searchsorted(self._ids, ids)
         return int(self._totals_ns[np.ix_(rows, columns)].sum())
 
 
 class CtaSums:
-    """What each scope takes in each CTA: 16 bytes for each pair of them that occurs."""
+    """Accumulator of each scope's time in each CTA: 16 bytes for each pair of them that occurs."""
 
     def __init__(self, scope_count: int) -> None:
+        """Prepare columns for a table of ``scope_count`` scopes."""
         self._ctas = ScopeColumn(scope_count)
         self._counts = ScopeColumn(scope_count)
         self._totals_ns = ScopeColumn(scope_count)
@@ -156,7 +165,7 @@ class CtaSums:
     def add(
         self, scope: NDArray[np.int16], cta: NDArray[np.int32], warp: NDArray[np.int16], duration_ns: NDArray[np.int64]
     ) -> None:
-        """The scopes of whole CTAs, at least one, ordered by scope, CTA and warp."""
+        """Add the scopes of whole CTAs, at least one, ordered by scope, CTA and warp."""
         begins_cta = np.append(True, (scope[1:] != scope[:-1]) | (cta[1:] != cta[:-1]))
         begins_warp = begins_cta | np.append(True, warp[1:] != warp[:-1])
         first, first_of_warp = np.flatnonzero(begins_cta), np.flatnonzero(begins_warp)
@@ -175,7 +184,7 @@ class CtaSums:
         self._imbalances.add(owner, imbalance.astype(np.float32))
 
     def of(self, scope: int) -> tuple[GroupSpread | None, CtaBalance | None]:
-        """The spread over the CTAs, and the balance within them."""
+        """Return a scope's spread over the CTAs, and its balance within them."""
         ctas = self._ctas.joined(scope)
         groups = SpreadGroups(ctas, self._counts.joined(scope), self._totals_ns.joined(scope))
         return spread_of(groups), _balance_of(ctas, self._imbalances.joined(scope))
@@ -195,13 +204,13 @@ _KEY_BITS = 63
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterationSeries:
-    """How the time of a loop's iterations goes from the first to the last. Those count whose number is known, over all
-    runs of the loop; a run is from its begin to its end in one warp.
+    """Times of a loop's iterations by their number, over all runs of the loop; a run is one warp's pass through it.
 
-    ``numbers`` are those that occur, ascending from 0; ``counts``, ``mean_ns`` and ``p50_ns`` belong to them. The
-    ``runs`` had from ``fewest`` to ``most`` iterations, the middle one ``median``. ``first_ns`` is the median of the
-    iterations with number 0; of runs of at least two, ``last_ns`` that of the last ones and ``steady_ns`` that of all
-    between; the ratios are to the latter. None where there are none.
+    Iterations whose number is unknown do not count. ``numbers`` are those that occur, ascending from 0, with their
+    ``counts``, ``mean_ns`` and ``p50_ns``. The ``runs`` had from ``fewest`` to ``most`` iterations, with this
+    ``median``. ``first_ns`` is the median of the iterations with number 0; in runs of at least two, ``last_ns`` is that
+    of the last ones and ``steady_ns`` that of all in between. The ratios are to ``steady_ns``. Values without
+    iterations are None.
     """
 
     numbers: NDArray[np.int64]
@@ -222,10 +231,12 @@ class IterationSeries:
 def turns_of(
     scope: NDArray[np.int16], cta: NDArray[np.int32], warp: NDArray[np.int16], iteration: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """One number for each iteration, its *turn*: from 1 up, negative if it is the last of its run, 0 if its number is
-    unknown. The iterations are ordered by scope, CTA, warp and start, those of a CTA's warp complete.
+    """Return a number for each iteration, its *turn*: from 1 up, negative if it is the last of its run, 0 if unknown.
 
-    One that is followed by an unknown number may go on: it is not called the last."""
+    The iterations are ordered by scope, CTA, warp and start, and complete for each warp of a CTA.
+
+    An iteration that is followed by an unknown number is not called the last, because its run may go on.
+    """
     goes_on = np.zeros(len(scope), dtype=bool)
     is_same_warp = (scope[1:] == scope[:-1]) & (cta[1:] == cta[:-1]) & (warp[1:] == warp[:-1])
     goes_on[:-1] = is_same_warp & ((iteration[1:] > iteration[:-1]) | (iteration[1:] < 0))
@@ -236,8 +247,10 @@ def turns_of(
 def series_of(
     turns: Sequence[NDArray[np.int32]], durations_ns: Sequence[NDArray[np.signedinteger]]
 ) -> IterationSeries | None:
-    """The series of one scope from iterations' turns and durations, both in the same parts; None if no number is
-    known. Takes 8 bytes for each iteration beside what it is given."""
+    """Compute the series of one scope from iterations' turns and durations, both in the same parts.
+
+    None if no number is known. Takes 8 bytes for each iteration in addition to the arguments.
+    """
     parts = list(zip(turns, durations_ns, strict=True))
     lengths = np.concatenate([-turn[turn < 0] for turn in turns])
     if not lengths.size:
@@ -247,29 +260,29 @@ def series_of(
     steady_ns = _median([durations[turn > 1] for turn, durations in parts])
     last_ns = _median([durations[turn < -1] for turn, durations in parts])
     return IterationSeries(
-        numbers,
-        counts,
-        mean_ns,
-        p50_ns,
-        len(lengths),
-        int(lengths.min()),
-        float(np.median(lengths)),
-        int(lengths.max()),
-        first_ns,
-        steady_ns,
-        last_ns,
-        _ratio(first_ns, steady_ns),
-        _ratio(last_ns, steady_ns),
+        numbers=numbers,
+        counts=counts,
+        mean_ns=mean_ns,
+        p50_ns=p50_ns,
+        runs=len(lengths),
+        fewest=int(lengths.min()),
+        median=float(np.median(lengths)),
+        most=int(lengths.max()),
+        first_ns=first_ns,
+        steady_ns=steady_ns,
+        last_ns=last_ns,
+        first_over_steady=_ratio(first_ns, steady_ns),
+        last_over_steady=_ratio(last_ns, steady_ns),
     )
 
 
 def _by_number(
-    parts: Sequence[tuple[NDArray[np.int32], NDArray[np.signedinteger]]], most: int
+    parts: Sequence[tuple[NDArray[np.int32], NDArray[np.signedinteger]]], longest_run: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """The numbers that occur, and of each the count, the mean and the median of its durations."""
-    # Number and duration in one key, which sorts in place and fast. What has no room below 2^63 lasts for minutes and
-    # is a damaged record's: it is cut.
-    shift = _KEY_BITS - most.bit_length()
+    """Return the numbers that occur, and the count, mean and median of their durations."""
+    # Number and duration in one key, which sorts in place and fast. Durations that do not fit below 2^63 are of
+    # minutes, from damaged records: they are clamped.
+    shift = _KEY_BITS - longest_run.bit_length()
     longest_ns = np.int64((1 << shift) - 1)
     keys = np.empty(sum(np.count_nonzero(turn) for turn, _ in parts), dtype=np.int64)
     filled = 0
@@ -279,7 +292,7 @@ def _by_number(
         keys[filled : filled + len(known)] = number << shift | np.minimum(durations_ns[known], longest_ns)
         filled += len(known)
     keys.sort()
-    begins = np.searchsorted(keys, np.arange(most) << shift)
+    begins = np.searchsorted(keys, np.arange(longest_run) << shift)
     keys &= longest_ns
     counts = np.diff(begins, append=len(keys))
     numbers = np.flatnonzero(counts)

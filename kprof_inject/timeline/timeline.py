@@ -1,4 +1,4 @@
-"""The timeline of one launch: its scopes as columns in real nanoseconds."""
+"""The timeline of one launch: its scopes as columns in nanoseconds."""
 
 from __future__ import annotations
 
@@ -31,51 +31,64 @@ from kprof_inject.timeline.nesting import Nesting, crossing, iterations, nest, w
 from kprof_inject.timeline.pairs import Pairs, ScopeRules, scopes_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
 from kprof_inject.timeline.readings import Readings, Tally, WarpTally, readings_of, tally_launch
-from kprof_inject.timeline.records import RecordDecoder, Records, most_cycles, read_raw, record_decoder, recorded_warps
+from kprof_inject.timeline.records import (
+    RecordDecoder,
+    Records,
+    max_record_cycles,
+    read_raw,
+    record_decoder,
+    recorded_warps,
+)
 from kprof_inject.timeline.tag_entries import TagIds
 from kprof_inject.timeline.unwrap import Counter
 
-# Below the largest size that glibc's threshold follows: 32 MiB on 64 bits.
+# Just below glibc's largest dynamic mmap threshold, 32 MiB on 64 bits (mallopt(3), M_MMAP_THRESHOLD).
 _LARGE_BYTES = 30 << 20
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep what is freed, instead of giving it back to the kernel and asking for it again, block by
-    block: that is a fifth of the time that a trace takes.
+    """Make the C library keep freed memory instead of returning it to the kernel.
 
-    glibc gives back what exceeds twice a threshold: the size of the largest mapped chunk that was ever freed
-    (``M_MMAP_THRESHOLD`` in mallopt(3)). This frees a large one, which nobody has written to. Other C libraries do as
-    they did."""
+    Returning it and requesting it again, block by block, takes a fifth of the time of a trace.
+
+    glibc returns what exceeds twice a threshold: the size of the largest mapped chunk that was ever freed
+    (``M_MMAP_THRESHOLD`` in mallopt(3)). This function frees a large chunk that was never written. Other C libraries
+    behave as before.
+    """
     np.empty(_LARGE_BYTES, dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
 class Elapsed:
-    """For each record, how far it is from the first of its block without what the records between cost: ``cycles`` and
-    ``ns``, whole numbers that never fall."""
+    """Distance of each record from the first one of its block, less the cost of the records in between.
+
+    ``cycles`` and ``ns`` are whole numbers that never decrease.
+    """
 
     cycles: NDArray[np.int64]
     ns: NDArray[np.int64]
 
 
 def as_recorded(records: Records, ns: NDArray[np.int64]) -> Elapsed:
-    """Nothing taken out. ``ns`` are the records' times."""
+    """Return distances from which no cost is subtracted; ``ns`` are the records' times."""
     return Elapsed(records.cycles, ns)
 
 
 def without_records(records: Records, ns: NDArray[np.int64], record_cost: RecordCost) -> Elapsed:
-    """``record_cost`` taken out for each record.
+    """Subtract ``record_cost`` for each record.
 
-    A warp that makes a record takes longer for it, and how much longer hangs on what stands beside the record. So each
-    distance between two records of a warp is taken to be shorter by the middle of what one record may cost, or of
-    several where entries were damaged, though never less than nothing. Each may be off by ``RecordCost.error_cycles``.
-    A duration is the sum of the distances in it, so that scopes stay consistent: those in a scope never add up to more
-    than it, and nothing is negative."""
+    Making a record takes a warp longer, by an amount that depends on the neighbouring instructions. So each distance
+    between two records of a warp is shortened by the middle of what one record may cost (of several, where entries were
+    damaged), but never below 0. Each distance may be off by ``RecordCost.error_cycles``.
+
+    A duration is the sum of the distances in it, so scopes stay consistent: the scopes inside one never add up to more
+    than it, and none is negative.
+    """
     cycles = np.diff(records.cycles)
-    # Between two warps there is no distance; those of one warp run on from wherever the one before ended.
+    # The distance between two warps counts as 0; each warp's distances continue from the end of the previous warp's.
     within = np.diff(records.group) == 0
     cost = np.where(records.is_end[:-1], record_cost.after_end_cycles, record_cost.after_start_cycles)
-    # Of a damaged entry between, nobody knows whether it was a start.
+    # A damaged entry in between may have been a start or an end.
     cost = cost + record_cost.cycles * (np.diff(records.number) - 1)
     left = np.where(within, np.maximum(cycles - cost, 0.0), 0.0)
     share = left / np.maximum(cycles, 1)
@@ -87,20 +100,23 @@ def _running(distances: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 class Blocks(Protocol):
-    """A launch's scopes, block by block, as often as they are iterated."""
+    """The scopes of a launch in blocks; can be iterated repeatedly."""
 
-    def __iter__(self) -> Iterator[NDArray[np.void]]: ...
+    def __iter__(self) -> Iterator[NDArray[np.void]]:
+        """Yield the blocks from the first on."""
 
     def with_launch(self, launch: Launch) -> Blocks:
-        """The same with ``launch`` for the equal one that it has."""
+        """Return these blocks with ``launch`` in place of the equal launch that they have."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeBlocks:
-    """The second pass over a launch's records: its scopes, block by block, read from its buffer as often as they are
-    iterated. ``scope_of_id``, ``counter`` and ``tags`` are those of its ``RecordDecoder``; ``record_cost`` is taken out
-    of durations."""
+    """The scopes of a launch in blocks, decoded from its buffer at each iteration: the second pass.
+
+    ``scope_of_id``, ``counter`` and ``tags`` are those of the launch's ``RecordDecoder``; ``record_cost`` is subtracted
+    from durations.
+    """
 
     launch: Launch
     scope_of_id: NDArray[np.int16]
@@ -110,10 +126,11 @@ class ScopeBlocks:
     tags: TagIds
 
     def __iter__(self) -> Iterator[NDArray[np.void]]:
+        """Decode the launch's buffer and yield its blocks that have scopes."""
         ctas = read_raw(self.launch)
         mode = self.launch.kernel.mode
         decoder = RecordDecoder(
-            ctas, self.scope_of_id, self.counter, most_cycles(ctas), mode.sched_stores, mode.clock_bits, self.tags
+            ctas, self.scope_of_id, self.counter, max_record_cycles(ctas), mode.sched_stores, mode.clock_bits, self.tags
         )
         for rows in decoder.blocks():
             block = self._block(decoder, rows)
@@ -121,6 +138,7 @@ class ScopeBlocks:
                 yield block
 
     def with_launch(self, launch: Launch) -> ScopeBlocks:
+        """Return these blocks with ``launch`` in place of the equal launch that they have."""
         return replace(self, launch=launch)
 
     def _block(self, decoder: RecordDecoder, rows: slice) -> NDArray[np.void]:
@@ -129,11 +147,11 @@ class ScopeBlocks:
         nesting = nest(pairs, len(records.scope))
         row, warp = np.divmod(records.group[pairs.start_at], len(ctas.warps))
         record_row = records.group // len(ctas.warps)
-        # Where readings are damaged an SM may seem to have two counters, the later of which goes by an earlier time.
+        # With damaged readings an SM may seem to have two counters, the later of which maps to earlier times.
         ns = never_falling(self.clock.to_ns(records.cycles, ctas.sm[record_row]), records.group)
         elapsed = without_records(records, ns, self.record_cost) if self.record_cost else as_recorded(records, ns)
 
-        scopes = np.empty(len(pairs.scope), dtype=scope_columns(self.tags.most))
+        scopes = np.empty(len(pairs.scope), dtype=scope_columns(self.tags.max_tags))
         scopes["launch"] = self.launch.index
         scopes["cta"] = ctas.cta[row]
         scopes["sm"] = ctas.sm[row]
@@ -150,7 +168,7 @@ class ScopeBlocks:
         scopes["duration_ns"] = duration_ns
         scopes["self_ns"] = duration_ns - within_children(elapsed.ns, pairs, nesting)
         scopes["flags"] = _flags(pairs, nesting, scopes)
-        if self.tags.most:
+        if self.tags.max_tags:
             scopes["tags"] = records.tags[pairs.start_at]
         return scopes
 
@@ -168,74 +186,81 @@ def _flags(pairs: Pairs, nesting: Nesting, scopes: NDArray[np.void]) -> NDArray[
     return flags
 
 
+# Rows converted to nanoseconds in one step; bounds the temporary memory.
 _ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Timeline:
-    """A decoded launch. Its scopes come block by block: their number does not decide how much memory it takes."""
+    """A decoded launch, whose scopes come in blocks, so that memory does not grow with their number."""
 
     launch: Launch
     table: ScopeTable
     clock: ClockFit
     ctas: NDArray[np.void]
-    """``CTA_COLUMNS``."""
+    """The CTAs that ran (``CTA_COLUMNS``)."""
     incomplete: NDArray[np.void]
-    """``INCOMPLETE_COLUMNS``."""
+    """The warps that lack records (``INCOMPLETE_COLUMNS``)."""
     lanes: NDArray[np.int64]
-    """A number for each scope of ``table``: those with the same one never cross."""
+    """Lane of each scope of ``table``: scopes on the same lane never cross."""
     records_written: int
-    """What the count words tell."""
+    """Number of records according to the buffer's count words."""
     records_lost: int
-    """What the rings overwrote of it."""
+    """Number of written records that the rings overwrote."""
     open_starts: NDArray[np.int64]
-    """For each scope of ``table``, how many starts were kept that have no end."""
+    """Number of starts without an end among the kept records, for each scope of ``table``."""
     stray_ends: NDArray[np.int64]
-    """For each scope of ``table``, how many ends were kept that have no start."""
+    """Number of ends without a start among the kept records, for each scope of ``table``."""
     records_damaged: int
-    """How many entries are none of a record's."""
+    """Number of entries that cannot be records of this kernel."""
     ctas_never_ran: int
     ctas_damaged: int
     scope_count: int
     first_ns: int
-    """Where the launch begins: its CTAs and its records."""
+    """Begin of the launch: of its first CTA or record."""
     last_ns: int
-    """Where it ends."""
+    """End of the launch."""
     _blocks: Blocks
     partitions: tuple[PartitionScopes, ...] = ()
-    """There are none unless the kernel is warp specialised."""
+    """Partitions of a warp-specialized kernel; empty for others."""
     overlaps: NDArray[np.int64] | None = None
-    """For each scope of ``table``, on how many lanes it stands, from that of ``lanes`` on, because it crosses others of
-    its kind in a warp. None where none does: no warp of a Proton kernel is twice in one scope."""
+    """Number of lanes that each scope of ``table`` occupies, from its lane in ``lanes`` on, because it crosses others
+    of its kind in a warp. None if no scope does: a warp of a Proton kernel is never in one scope twice.
+    """
     _choice: Choice = EVERYTHING
     _ctas_that_ran: NDArray[np.void] | None = None
-    """Of a part of a launch, those of the whole."""
+    """All CTAs of the launch, if this is a part of it."""
 
     def __repr__(self) -> str:
+        """Return a short text, because the columns are long."""
         kernel, ctas = self.launch.kernel.name, counted(len(self.ctas), "CTA")
         return f"<Timeline of {kernel} #{self.launch.index}: {counted(self.scope_count, 'scope')}, {ctas}>"
 
     @property
     def ctas_that_ran(self) -> NDArray[np.void]:
-        """``ctas``, those too that are not chosen."""
+        """CTAs that ran, chosen or not."""
         return self.ctas if self._ctas_that_ran is None else self._ctas_that_ran
 
     @property
     def columns(self) -> np.dtype[np.void]:
-        """``SCOPE_COLUMNS``; with tags those of ``scope_columns``."""
-        return scope_columns(self.table.most_tags)
+        """Columns of the blocks: ``SCOPE_COLUMNS``, or those of ``scope_columns`` if there are tags."""
+        return scope_columns(self.table.max_tags)
 
     def blocks(self) -> Iterator[NDArray[np.void]]:
-        """The scopes (``columns``), ordered by CTA row, warp and start, an outer one before those in it. All of a
-        CTA's are in one block. The buffer is read anew each time, and not held meanwhile."""
+        """Yield the scopes in blocks (``columns``), ordered by CTA row, warp and start, outer scopes before inner ones.
+
+        All scopes of a CTA are in one block. The buffer is read again at each iteration, and not held in between.
+        """
         for block in self._blocks:
             kept = self._choice.keep(block, self.table)
             if kept.any():
                 yield block if kept.all() else block[kept]
 
     def chosen(self, choice: Choice) -> Timeline:
-        """The same launch with only those scopes, CTAs and incomplete warps that ``choice`` keeps. What is known of the
-        launch as a whole stays: its clock, its extent, and the counts of its records."""
+        """Return the part of the launch that ``choice`` keeps: its scopes, CTAs and incomplete warps.
+
+        Facts about the launch as a whole stay: its clock, its extent, and the counts of its records.
+        """
         part = replace(
             self,
             ctas=self.ctas[choice.keep_ctas(self.ctas)],
@@ -244,40 +269,42 @@ class Timeline:
             _ctas_that_ran=self.ctas_that_ran,
         )
         if choice.warps is not None:
-            part = replace(part, partitions=tuple(one.among(part.warps) for one in self.partitions))
+            part = replace(part, partitions=tuple(partition.among(part.warps) for partition in self.partitions))
         return replace(part, scope_count=sum(map(len, part.blocks())))
 
     def with_launch(self, launch: Launch) -> Timeline:
-        """The same with ``launch`` for the equal one that it has."""
+        """Return this timeline with ``launch`` in place of the equal launch that it has."""
         blocks = self._blocks.with_launch(launch)
         return replace(self, launch=launch, table=launch.kernel.scopes, _blocks=blocks)
 
     @property
     def scopes(self) -> NDArray[np.void]:
-        """All blocks in one array."""
+        """Scopes of every block, in one array."""
         return np.concatenate([np.empty(0, dtype=self.columns), *self.blocks()])
 
     @property
     def warp_time_ns(self) -> int:
-        """The time of all recorded warps from begin to end of their CTAs, summed: what shares are taken of."""
+        """Time of all recorded warps from begin to end of their CTAs, summed: the whole that shares refer to."""
         return self.time_of_warps_ns(self.warps)
 
     def time_of_warps_ns(self, warps: Collection[int]) -> int:
-        """The time of these warps of each CTA, from its begin to its end, summed."""
+        """Return the time of these warps from begin to end of their CTAs, summed over all CTAs."""
         begins_ns: NDArray[np.int64] = self.ctas["init_ns"]
         durations = self.ctas["pre_final_ns"] - begins_ns
         return int(durations.sum()) * len(warps)
 
     @property
     def warps(self) -> tuple[int, ...]:
-        """The ids of the warps of a CTA that recorded and are chosen, ascending."""
+        """Ids of a CTA's recorded and chosen warps, ascending."""
         warps, chosen = recorded_warps(self.launch), self._choice.warps
         return warps if chosen is None else tuple(warp for warp in warps if warp in chosen)
 
 
 def decode_launch(launch: Launch) -> Timeline:
-    """Read one launch's buffer, count its records and fit its clock. Raises ``KprofError`` if the buffer is damaged as
-    a whole."""
+    """Read one launch's buffer, count its records and fit its clock.
+
+    Raises ``KprofError`` if the buffer is damaged as a whole.
+    """
     (decoded,) = decode_together([launch])
     if isinstance(decoded, KprofError):
         raise decoded
@@ -285,19 +312,27 @@ def decode_launch(launch: Launch) -> Timeline:
 
 
 def decode_together(launches: Sequence[Launch]) -> list[Timeline | KprofError]:
-    """Decode several launches, whose buffers are in memory at once: their clocks are fitted together. In place of one
-    whose buffer is damaged, the error is returned."""
+    """Decode several launches, whose buffers are in memory at once, and fit their clocks together.
+
+    For a launch whose buffer is damaged, the list has the error.
+    """
     keep_freed_memory()
-    tallied = [_tallied(launch) for launch in launches]
-    timed = [one for one in tallied if not isinstance(one, KprofError) and one.readings is not None]
-    clocks = fit_clocks([(one.readings, one.launch.kernel.sm_clock_hz) for one in timed if one.readings is not None])
-    clock_of = {id(one): clock for one, clock in zip(timed, clocks, strict=True)}
-    return [one if isinstance(one, KprofError) else _timeline(one, clock_of.get(id(one))) for one in tallied]
+    tallied_launches = [_tallied(launch) for launch in launches]
+    places, readings = [], []
+    for place, tallied in enumerate(tallied_launches):
+        if isinstance(tallied, _Tallied) and tallied.readings is not None:
+            places.append(place)
+            readings.append((tallied.readings, tallied.launch.kernel.sm_clock_hz))
+    clocks = dict(zip(places, fit_clocks(readings), strict=True))
+    return [
+        tallied if isinstance(tallied, KprofError) else _timeline(tallied, clocks.get(place))
+        for place, tallied in enumerate(tallied_launches)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class _Tallied:
-    """A launch whose records are counted. ``readings`` are None where no timer was read."""
+    """A launch with its records counted; ``readings`` is None if no timer was read."""
 
     launch: Launch
     decoder: RecordDecoder
@@ -319,7 +354,7 @@ def _tallied(launch: Launch) -> _Tallied | KprofError:
         stores_moved=kernel.mode.sched_stores,
         tags=TagIds.of(kernel.scope_ids, table),
     )
-    # The kernel's body is the default partition's.
+    # The kernel's body belongs to the default partition.
     groups = np.append(partition_of_scope(table), 0) if table.partitions else None
     tally = tally_launch(decoder, len(table.scopes), ScopeRules.of(table), groups)
     readings = None
@@ -330,30 +365,30 @@ def _tallied(launch: Launch) -> _Tallied | KprofError:
 
 
 def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
-    """``clock`` is None where it is to be assumed."""
+    """Build the timeline; ``clock`` is None if it must be assumed."""
     launch, decoder, tally = tallied.launch, tallied.decoder, tallied.tally
     kernel, table, raw = launch.kernel, launch.kernel.scopes, decoder.ctas
     if clock is None:
         raw, clock = assumed_times(launch, raw, tally.warps)
     first_ns, last_ns = _extent(raw, tally.warps, clock)
     return Timeline(
-        launch,
-        table,
-        clock,
-        _cta_columns(raw),
-        _incomplete(raw, tally.warps, clock),
-        tally.lanes,
-        int((raw.written_words // WORDS_PER_ENTRY).sum()),
-        int(tally.warps.lost.sum()),
-        tally.open_starts,
-        tally.stray_ends,
-        int(tally.warps.damaged.sum()),
-        raw.never_ran,
-        raw.damaged,
-        tally.scopes,
-        first_ns,
-        last_ns,
-        ScopeBlocks(
+        launch=launch,
+        table=table,
+        clock=clock,
+        ctas=_cta_columns(raw),
+        incomplete=_incomplete(raw, tally.warps, clock),
+        lanes=tally.lanes,
+        records_written=int((raw.written_words // WORDS_PER_ENTRY).sum()),
+        records_lost=int(tally.warps.lost.sum()),
+        open_starts=tally.open_starts,
+        stray_ends=tally.stray_ends,
+        records_damaged=int(tally.warps.damaged.sum()),
+        ctas_never_ran=raw.never_ran,
+        ctas_damaged=raw.damaged,
+        scope_count=tally.scopes,
+        first_ns=first_ns,
+        last_ns=last_ns,
+        _blocks=ScopeBlocks(
             launch,
             decoder.scope_of_id,
             decoder.counter,
@@ -361,12 +396,15 @@ def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
             kernel.record_cost,
             decoder.tags,
         ),
-        partitions_of(table, tally.groups, recorded_warps(launch)),
+        partitions=partitions_of(table, tally.groups, recorded_warps(launch)),
     )
 
 
 def _scope_of_id(scope_ids: dict[int, str], table: ScopeTable) -> NDArray[np.int16]:
-    """By name, not by id: where a scope has two returns, Triton gives its second end an id of its own."""
+    """Map each scope id to its index in the table, or -1.
+
+    Ids are matched by name: where a scope has two returns, Triton gives its second end an id of its own.
+    """
     records = [*(scope.record for scope in table.scopes), *([table.body_record] if table.body_record else [])]
     index = {record: position for position, record in enumerate(records)}
     lookup = np.full(SCOPE_IDS, -1, dtype=np.int16)
@@ -376,16 +414,18 @@ def _scope_of_id(scope_ids: dict[int, str], table: ScopeTable) -> NDArray[np.int
 
 
 def _extent(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> tuple[int, int]:
-    """Where the launch begins and ends; 0 and 0 if no CTA ran. A fitted clock may put a record before the timer reading
-    that it followed."""
+    """Return begin and end of the launch, or 0 and 0 if no CTA ran.
+
+    A fitted clock may place a record before the timer reading that it followed.
+    """
     rows = np.flatnonzero(warps.kept.any(axis=1))
     begins = clock.to_ns(warps.first_cycles[rows].min(axis=1, initial=NO_SMALLEST), raw.sm[rows])
     ends = clock.to_ns(warps.last_cycles[rows].max(axis=1, initial=NO_LARGEST), raw.sm[rows])
     if not len(raw.cta):
         return 0, 0
-    return int(min(raw.init_ns.min(), *begins.min(initial=NO_SMALLEST, keepdims=True))), int(
-        max(raw.pre_final_ns.max(), *ends.max(initial=NO_LARGEST, keepdims=True))
-    )
+    first_ns = min(int(raw.init_ns.min()), int(begins.min(initial=NO_SMALLEST)))
+    last_ns = max(int(raw.pre_final_ns.max()), int(ends.max(initial=NO_LARGEST)))
+    return first_ns, last_ns
 
 
 def _cta_columns(raw: RawCtas) -> NDArray[np.void]:
@@ -399,8 +439,10 @@ def _cta_columns(raw: RawCtas) -> NDArray[np.void]:
 
 
 def _incomplete(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> NDArray[np.void]:
-    """A ring loses the records that were written first: the window goes from the CTA's begin to the oldest that is left
-    in it."""
+    """Return the incomplete warps with the window of their lost records.
+
+    A ring loses its oldest records: the window extends from the CTA's begin to the oldest record that is left.
+    """
     lacks = (warps.lost > 0) | (warps.damaged > 0) | (warps.open_starts > 0) | (warps.stray_ends > 0)
     row, warp = np.nonzero(lacks)
     columns = np.empty(len(row), dtype=INCOMPLETE_COLUMNS)
@@ -423,7 +465,7 @@ def _incomplete(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> NDArray[np.v
 def _lost_until(
     raw: RawCtas, warps: WarpTally, clock: ClockFit, row: NDArray[np.int64], warp: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Without a sound record, a warp's window is the CTA's whole time."""
+    """Return the end of each warp's window of lost records: the CTA's end if no sound record is left."""
     until_ns = raw.pre_final_ns[row]
     kept = warps.kept[row, warp] > 0
     oldest_ns = clock.to_ns(warps.oldest_cycles[row[kept], warp[kept]], raw.sm[row[kept]])

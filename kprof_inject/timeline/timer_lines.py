@@ -1,4 +1,4 @@
-"""Straight lines through timer readings, one for each counter of a launch, and how far the readings lie from them."""
+"""Straight lines through timer readings, one for each counter of a launch, and the readings' distances from them."""
 
 from __future__ import annotations
 
@@ -14,53 +14,55 @@ from kprof_inject.timeline.readings import Readings
 
 @dataclass(frozen=True, slots=True)
 class Residuals:
-    """How far some readings lie from their counters' lines, in order of ``counter`` and time."""
+    """Distances of some readings from their counters' lines, in order of ``counter`` and time."""
 
     counter: NDArray[np.int32]
     cycles: NDArray[np.int64]
-    """Since the counter's base."""
+    """Cycles since the counter's base."""
     line_ns: NDArray[np.float64]
-    """Where the line is at these cycles, since the first base of all counters."""
+    """Time of the line at these cycles, since the first base of all counters."""
     height_ns: NDArray[np.float64]
-    """How far above the line the reading is."""
+    """Distance of the reading above the line."""
     error_ns: NDArray[np.float64]
-    """The reading's standard error."""
+    """Standard error of the reading."""
     side: NDArray[np.int8]
-    """As in ``Readings``."""
+    """Side of the reading, as in ``Readings``."""
     plausible: NDArray[np.bool_]
-    """As ``agreement`` gives it."""
+    """Plausibility of the reading, as ``agreement`` returns it."""
 
     def at(self, rows: NDArray[np.int64]) -> Residuals:
-        """The same readings, or some of them, in another order."""
+        """Return these readings, or some of them, in the order of ``rows``."""
         return Residuals(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def lowered_by(self, ns: NDArray[np.float64]) -> Residuals:
-        """The same readings, each so much lower."""
+        """Return the readings, each lowered by its part of ``ns``."""
         return replace(self, height_ns=self.height_ns - ns)
 
 
 def stacked(launches: Sequence[Residuals]) -> Residuals:
-    """The residuals of launches that have as many readings: each column has the shape (launch, reading)."""
-    return Residuals(*(np.stack([getattr(one, field.name) for one in launches]) for field in fields(Residuals)))
+    """Stack the residuals of launches that have equally many readings: each column has the shape (launch, reading)."""
+    return Residuals(
+        *(np.stack([getattr(residuals, field.name) for residuals in launches]) for field in fields(Residuals))
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A straight line for each counter of a launch, all of the same rate, through its readings."""
+    """Straight line for each counter of a launch, all of the same rate, through its readings."""
 
     readings: Readings
     counter: NDArray[np.int32]
-    """The counter of each reading, as ``agreement`` numbers them."""
+    """Counter of each reading, as ``agreement`` numbers them."""
     plausible: NDArray[np.bool_]
-    """Whether each reading can be true, as ``agreement`` says."""
+    """Plausibility of each reading, as ``agreement`` returns it."""
     rate: ClockRate
     base_cycles: NDArray[np.int64]
-    """Of each counter: its least value."""
+    """Smallest value of each counter."""
     base_ns: NDArray[np.int64]
-    """Of each counter: where its line is at ``base_cycles``."""
+    """Time of each counter's line at ``base_cycles``."""
 
     def residuals(self, rows: slice | NDArray[np.int64]) -> Residuals:
-        """How far some of the readings lie from their lines."""
+        """Return the distances of some readings from their lines."""
         readings, counter = self.readings.at(rows), self.counter[rows]
         cycles = readings.cycles - self.base_cycles[counter]
         since_base_ns = cycles * self.rate.ns
@@ -81,12 +83,14 @@ class Lines:
 def straight_lines(
     readings: Readings, counter: NDArray[np.int32], plausible: NDArray[np.bool_], rate: ClockRate
 ) -> Lines:
-    """The lines through the plausible readings. A counter without any is placed by the middle one of those that it has,
-    and within the time of the others."""
+    """Fit the lines to the plausible readings.
+
+    A counter without plausible readings is placed by the median of those that it has, within the time of the others.
+    """
     begins = np.flatnonzero(np.append(True, np.diff(counter) != 0))
     base_cycles = readings.cycles[begins]
     lines = Lines(readings, counter, plausible, rate, base_cycles, readings.ns[begins])
-    # The first reading of a counter may be any, and is only near enough for a double.
+    # The first reading of a counter may be any, and is only a reference close enough for a double.
     total, moment = np.zeros((2, len(begins)))
     for part in parts(len(counter)):
         residuals = lines.residuals(part)
@@ -101,8 +105,11 @@ def straight_lines(
 
 
 def _guessed(lines: Lines, counters: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the lines of ``counters`` are at their bases, none of whose readings is plausible: by the middle one of
-    those that are within the launch, else of all, and then within the launch."""
+    """Estimate the lines of ``counters`` at their bases, if none of their readings is plausible.
+
+    Each is placed by the median of its readings within the launch, or of all if none is within it, and then limited to
+    the launch.
+    """
     readings = lines.readings
     rows = np.flatnonzero(np.isin(lines.counter, counters))
     sound_ns = readings.ns[lines.plausible] if lines.plausible.any() else readings.ns
@@ -117,7 +124,7 @@ def _guessed(lines: Lines, counters: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _medians(residuals: Residuals) -> NDArray[np.float64]:
-    """The median height of each counter."""
+    """Return the median height of each counter."""
     heights_ns = residuals.height_ns[np.lexsort((residuals.height_ns, residuals.counter))]
     begins = np.flatnonzero(np.append(True, np.diff(residuals.counter) != 0))
     ends = np.append(begins[1:], len(heights_ns))

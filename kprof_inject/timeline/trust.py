@@ -1,4 +1,4 @@
-"""The verdict on one kernel's durations: how far did the records in it disturb what they measure?"""
+"""Verdict on one kernel's durations: how far the records disturbed what they measure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.comparison import (
     CONFIDENCE,
-    OF_RECORDS,
+    RECORDS_METHOD,
     change_between,
     change_in_pairs,
     mean_share,
@@ -25,41 +25,46 @@ from kprof_inject.timeline.comparison import (
 )
 
 _NO_BOUND_PERCENT = 100.0
-"""An interval wider than this bounds nothing: that is all there is to say of it."""
+"""Wider intervals are printed as ``>100``, because they bound nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """How much longer a kernel takes with records in it: ``percent`` ± ``error_percent`` of the time without. The
-    interval holds the truth with ``CONFIDENCE``; it is judged as it is printed, with the larger half on both sides."""
+    """Increase of a kernel's time by its records: ``percent`` ± ``error_percent`` of the time without.
+
+    The interval holds the truth with ``CONFIDENCE``. It is judged as it is printed, with the larger half on both sides.
+    """
 
     percent: float
     error_percent: float
-    least_error_percent: float = 0.0
-    """What would be left of the error after any number of launches."""
+    min_error_percent: float = 0.0
+    """Error that would remain after any number of launches."""
 
     @property
     def low_percent(self) -> float:
+        """Lower end of the interval."""
         return self.percent - self.error_percent
 
     @property
     def high_percent(self) -> float:
+        """Upper end of the interval."""
         return self.percent + self.error_percent
 
     @property
     def is_measurable(self) -> bool:
-        """Whether the times with and without records differ by more than chance."""
+        """True if the times with and without records differ significantly."""
         return abs(self.percent) > self.error_percent
 
     def __str__(self) -> str:
+        """Return the percentage with its error, as reports print it."""
         is_bound = self.error_percent <= _NO_BOUND_PERCENT
         error = rounded_error(self.error_percent) if is_bound else f">{_NO_BOUND_PERCENT:g}"
-        # -0.0 is no number to show.
+        # Adding 0.0 turns -0.0 into 0.0.
         return f"{round(self.percent, 1) + 0.0:+.1f} % ± {error}"
 
 
 def usable_times(times_ns: Sequence[float]) -> NDArray[np.float64]:
-    """The times without those that no launch can have taken."""
+    """Return the times that a launch can have taken: finite and positive."""
     times = np.asarray(times_ns, dtype=np.float64)
     return times[_is_usable(times)]
 
@@ -79,56 +84,61 @@ def overhead_of(clean_ns: NDArray[np.float64], with_records_ns: NDArray[np.float
         [with_records_ns],
         floor=run_noise(*medians_ns),
         step=timer_step_ns((clean_ns, with_records_ns)) * mean_share(*medians_ns),
-        method=OF_RECORDS,
+        method=RECORDS_METHOD,
     )
-    return None if change is None else Overhead(change.percent, change.error_percent, change.least_error_percent)
+    return None if change is None else Overhead(change.percent, change.error_percent, change.min_error_percent)
 
 
 def overhead_in_pairs(clean_ns: Sequence[float], with_records_ns: Sequence[float]) -> Overhead | None:
-    """Compare launches that were made in turn; None if there are fewer than ``MIN_LAUNCHES``."""
+    """Compare interleaved launches; None if there are fewer than ``MIN_LAUNCHES``."""
     pairs = np.asarray([clean_ns, with_records_ns], dtype=np.float64)
     pairs = pairs[:, _is_usable(pairs).all(axis=0)]
     if not pairs.size:
         return None
     change = change_in_pairs(*pairs, step=timer_step_ns(pairs) * mean_share(*np.median(pairs, axis=1)))
-    return None if change is None else Overhead(change.percent, change.error_percent, change.least_error_percent)
+    return None if change is None else Overhead(change.percent, change.error_percent, change.min_error_percent)
 
 
 def is_comparable(clean_ns: NDArray[np.float64]) -> bool:
-    """Whether such launches can be compared with those of another process: they are enough, and not too short."""
+    """Determine whether such launches are many and long enough to be compared with those of another process."""
     repeated = overhead_of(clean_ns, clean_ns)
-    return repeated is not None and repeated.least_error_percent <= _TRUSTED_PERCENT
+    return repeated is not None and repeated.min_error_percent <= _TRUSTED_PERCENT
 
 
 _TRUSTED_PERCENT = 5.0
-"""Whoever asks where a kernel's time goes is after larger parts of it than this: their order holds. An interval that is
-wider than ± this fits into no limits, wherever it lies."""
+"""Limit of the level *trustworthy*: the parts of a kernel's time that a reader looks for are larger, so their order
+holds. An interval wider than ± this exceeds the limits wherever its middle is.
+"""
 
 _UNRELIABLE_PERCENT = 20.0
-"""Beyond it a fifth of what is shown, or more, is the records' own: it may be the largest part of all. As much less
-time with records than without is nothing that records do: the two runs cannot be compared."""
+"""Limit of the level *unreliable*: beyond it, at least a fifth of what is shown is due to the records, which may be the
+largest part of all. Records cannot make a kernel this much faster: then the two runs cannot be compared.
+"""
 
 
 class Level(Enum):
-    """How far to trust a kernel's durations."""
+    """Degree to which a kernel's durations can be trusted."""
 
     TRUSTWORTHY = "trustworthy"
     CAREFUL = "careful"
     UNRELIABLE = "unreliable"
     CANNOT_TELL = "cannot tell"
-    """There are times, and they do not suffice."""
+    """There are times, but they do not suffice."""
     UNKNOWN = "unknown"
     """There are no times to compare."""
 
 
 _WEIGHTS = {Level.TRUSTWORTHY: 0, Level.UNKNOWN: 1, Level.CANNOT_TELL: 1, Level.CAREFUL: 2, Level.UNRELIABLE: 3}
-"""What is known to be bad weighs more than what is not known."""
+"""Known problems outweigh missing facts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``text`` says all that ``level`` rests on, the weightiest first. ``overhead`` is the estimate with its interval,
-    whatever it is worth; None without times."""
+    """Verdict on one kernel's durations.
+
+    ``text`` has every reason for ``level``, the weightiest first. ``overhead`` is the estimate with its interval,
+    however uncertain; None without times.
+    """
 
     level: Level
     text: str
@@ -136,39 +146,44 @@ class Verdict:
     clean: KernelResources
     with_records: KernelResources
     has_launching: bool
-    """The times hold what launching takes, which was not measured on both sides; else they are the kernel's own."""
+    """The times include the cost of launching, which was not measured on both sides; otherwise they are the kernel's
+    own.
+    """
 
     @property
     def clean_ns(self) -> float | None:
-        """The median time of a launch without records."""
+        """Median time of a launch without records."""
         return median_time_ns(self.clean)
 
     @property
     def with_records_ns(self) -> float | None:
-        """The time of a launch with records: the time without them and the overhead give it, because the overhead of
-        launches in turn is the median of their ratios."""
+        """Time of a launch with records, computed from the time without records and the overhead.
+
+        The overhead of interleaved launches is the median of their ratios, not the ratio of two medians.
+        """
         if self.overhead is None or self.clean_ns is None:
             return median_time_ns(self.with_records)
         return self.clean_ns * (1 + self.overhead.percent / 100)
 
     @property
     def figure(self) -> str:
-        """The overhead, as far as it tells something; empty if it tells nothing."""
-        if self.overhead is None or _untold(self.overhead, self.clean, self.with_records):
+        """Overhead as text; empty if it allows no verdict."""
+        if self.overhead is None or _why_no_verdict(self.overhead, self.clean, self.with_records):
             return ""
         return _figure(self.overhead)
 
     @property
     def sentence(self) -> str:
-        """``careful: recording slows the kernel by 5.5 % ± 0.3; the limit is 5 %``."""
+        """Level and reasons: ``careful: recording slows the kernel by 5.5 % ± 0.3; the limit is 5 %``."""
         return f"{self.level.value}: {self.text}"
 
     @property
     def headline(self) -> str:
-        """``careful (+4.5 % ± 2.9)``; without the figure where that tells nothing."""
+        """Level and overhead, if that allows a verdict: ``careful (+4.5 % ± 2.9)``."""
         return f"{self.level.value} ({self.figure})" if self.figure else self.level.value
 
     def to_json(self) -> dict[str, Any]:
+        """Return the verdict as a JSON object."""
         return {
             "level": self.level.value,
             "text": self.text,
@@ -188,7 +203,10 @@ class _Finding:
 
 
 def judge(kernel: Kernel) -> Verdict:
-    """Compare a kernel with records to itself without. A variant that ran in two processes has a verdict for each."""
+    """Compare a kernel with records to itself without.
+
+    A variant that ran in two processes has a verdict for each.
+    """
     clean, with_records = kernel.clean, kernel.with_records
     has_launching = not (clean.has_empty_times and with_records.has_empty_times)
     if not has_launching:
@@ -201,22 +219,22 @@ def judge(kernel: Kernel) -> Verdict:
         if overhead
         else _no_run_time(clean, with_records, kernel.not_replayed),
     ]
-    # Those that weigh the same stay in order.
+    # The sort is stable: findings of equal weight keep their order.
     findings.sort(key=lambda finding: -_WEIGHTS[finding.level])
-    told = [finding for finding in findings if finding.level is not Level.TRUSTWORTHY] or findings
-    text = "; ".join(finding.text for finding in told)
-    return Verdict(told[0].level, text, overhead, clean, with_records, has_launching)
+    reasons = [finding for finding in findings if finding.level is not Level.TRUSTWORTHY] or findings
+    text = "; ".join(finding.text for finding in reasons)
+    return Verdict(reasons[0].level, text, overhead, clean, with_records, has_launching)
 
 
 def _overhead(clean: KernelResources, with_records: KernelResources) -> Overhead | None:
-    """Replays tell it best: both sides ran in one process, in turn."""
+    """Estimate the overhead from replays if there are some: both sides then ran interleaved in one process."""
     if clean.replayed_ns and with_records.replayed_ns:
         return overhead_in_pairs(clean.replayed_ns, with_records.replayed_ns)
     return overhead_of(usable_times(clean.times_ns or ()), usable_times(with_records.times_ns or ()))
 
 
 def median_time_ns(cost: KernelResources) -> float | None:
-    """How long a launch takes: by replays if there are some, else by the program's own launches."""
+    """Return the median time of a launch: by replays if there are some, otherwise by the program's own launches."""
     times_ns = usable_times(cost.replayed_ns or cost.times_ns or ())
     return float(np.median(times_ns)) if times_ns.size else None
 
@@ -238,9 +256,9 @@ def _occupancy(clean: KernelResources, with_records: KernelResources) -> Iterato
 
 
 def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> _Finding:
-    """The whole interval is judged, not its middle: what may be bad is not called good."""
-    if untold := _untold(overhead, clean, with_records):
-        return _Finding(Level.CANNOT_TELL, f"{untold} (measured: {overhead})")
+    """Judge the whole interval, not its middle: what may be bad is not called good."""
+    if reason := _why_no_verdict(overhead, clean, with_records):
+        return _Finding(Level.CANNOT_TELL, f"{reason} (measured: {overhead})")
     if overhead.low_percent > _UNRELIABLE_PERCENT:
         limit = f"the limit is {_UNRELIABLE_PERCENT:g} %"
         return _Finding(Level.UNRELIABLE, f"{_effect(overhead)}; {limit}")
@@ -251,7 +269,7 @@ def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelRe
 
 
 def _effect(overhead: Overhead) -> str:
-    """``recording slows the kernel by 4.5 % ± 2.9``."""
+    """Return the overhead as a clause: ``recording slows the kernel by 4.5 % ± 2.9``."""
     if overhead.error_percent > _TRUSTED_PERCENT:
         return f"recording slows the kernel by at least {math.floor(10 * overhead.low_percent) / 10:.1f} %"
     amount = f"{abs(round(overhead.percent, 1)):.1f} % ± {rounded_error(overhead.error_percent)}"
@@ -259,30 +277,33 @@ def _effect(overhead: Overhead) -> str:
 
 
 def _figure(overhead: Overhead) -> str:
-    """With its interval; of one that is too wide, its end alone, which is beyond a limit for sure."""
+    """Return the overhead with its interval; only the lower end of an interval that is too wide.
+
+    That end is certainly beyond a limit.
+    """
     if overhead.error_percent <= _TRUSTED_PERCENT:
         return str(overhead)
     return f"at least {math.floor(10 * overhead.low_percent) / 10:+.1f} %"
 
 
-def _untold(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> str:
-    """Why an overhead allows no verdict, and what would help; empty if it does allow one."""
+def _why_no_verdict(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> str:
+    """Return why an overhead allows no verdict, and what would help; empty if it allows one."""
     if overhead.percent < -_UNRELIABLE_PERCENT:
         return (
             "with records the kernel took far less time than without, which records cannot cause: something else "
             "slowed the run without them; run both again on an idle GPU"
         )
-    # A cost that lies beyond the limit for sure is one, however large.
+    # A cost that is certainly beyond the limit allows a verdict, however wide its interval.
     if overhead.error_percent <= _TRUSTED_PERCENT or overhead.low_percent > _TRUSTED_PERCENT:
         return ""
     if clean.replayed_ns:
-        if overhead.least_error_percent > _TRUSTED_PERCENT:
+        if overhead.min_error_percent > _TRUSTED_PERCENT:
             return "the kernel is too short for the timer, whose steps are too coarse; give each launch more work"
         return (
             f"the times of {len(clean.replayed_ns)} launches without records and as many with them, interleaved, "
             "scatter too much; use an idle GPU, or a larger --replay"
         )
-    if overhead.least_error_percent > _TRUSTED_PERCENT:
+    if overhead.min_error_percent > _TRUSTED_PERCENT:
         return (
             f"the kernel is too short: two runs of the same build differ by more than {_TRUSTED_PERCENT:g} %; --replay "
             "50 compares within one process, or give each launch more work"
@@ -296,15 +317,15 @@ def _untold(overhead: Overhead, clean: KernelResources, with_records: KernelReso
 
 def _why_careful(overhead: Overhead) -> str:
     limit = f"the limit is {_TRUSTED_PERCENT:g} %"
-    # What the reader gets who adds up the figures beside it.
-    most = abs(round(overhead.percent, 1)) + float(rounded_error(overhead.error_percent))
+    # Computed from the rounded figures, because readers add them up.
+    upper = abs(round(overhead.percent, 1)) + float(rounded_error(overhead.error_percent))
     if not overhead.is_measurable:
-        return f"recording may cost up to {most:.1f} % ({overhead}), {limit}; run the kernel more often to know"
+        return f"recording may cost up to {upper:.1f} % ({overhead}), {limit}; run the kernel more often to know"
     if overhead.percent < 0:
         return f"{_effect(overhead)}: it changes how the kernel runs, or something else slowed the run without records"
     if overhead.low_percent > _TRUSTED_PERCENT:
         return f"{_effect(overhead)}; {limit}"
-    return f"{_effect(overhead)}; the interval reaches {most:.1f} %, {limit}"
+    return f"{_effect(overhead)}; the interval reaches {upper:.1f} %, {limit}"
 
 
 def _no_run_time(clean: KernelResources, with_records: KernelResources, not_replayed: str) -> _Finding:

@@ -1,4 +1,4 @@
-"""Cycle counters that overflow, made to go on counting."""
+"""Unwrapping of cycle counters that overflow."""
 
 from __future__ import annotations
 
@@ -12,48 +12,58 @@ from kprof_inject.capture.buffer_layouts import RawCtas
 from kprof_inject.timeline.columns import largest, smallest
 
 FALLBACK_CLOCK_HZ = 1.5e9
-"""What is assumed of a device where a capture tells no clock."""
+"""Assumed clock of a device whose clock the capture does not have."""
 
 
 class Counter(Protocol):
-    """The cycle counters of a launch's SMs."""
+    """Cycle counters of a launch's SMs."""
 
-    def count_on(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Clock values as if the counters never overflowed. The records stand in the order of ``group`` and writing,
-        all that a group has."""
+    def unwrap(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return clock values as if the counters never overflowed.
+
+        The records are all that a group has, in the order of ``group`` and writing.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NeverOverflowed:
-    """No SM's counter overflowed."""
+    """Counters of a launch in which no SM's counter overflowed."""
 
-    def count_on(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    def unwrap(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the clock values as they are."""
         return cycles
 
 
 @dataclass(frozen=True, slots=True)
 class OverflowedOnce:
-    """All values of an SM are less than half a ``period`` away from its ``reference`` (group): for a launch that does
-    not outlast that, of 43 bits 37 minutes."""
+    """Counters whose values are all within half a ``period`` of their SM's ``reference`` (group).
+
+    That holds for a launch shorter than half the period, which is 37 minutes for 43 bits.
+    """
 
     reference: NDArray[np.int64]
     period: int
 
-    def count_on(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    def unwrap(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the clock values nearest to the reference."""
         reference = self.reference[group]
         return reference + _nearest(cycles - reference, self.period)
 
 
 @dataclass(frozen=True, slots=True)
 class OverflowsOften:
-    """Any number of overflows. Two records of a warp that follow each other are taken to be less than half a
-    ``period`` apart (one second of 32 bits); ``newest`` (group) is the value of each warp's last, counted on."""
+    """Counters that overflow any number of times.
+
+    Consecutive records of a warp are assumed to be less than half a ``period`` apart (one second of 32 bits);
+    ``newest`` (group) is the unwrapped value of each warp's last record.
+    """
 
     newest: NDArray[np.int64]
     period: int
 
-    def count_on(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    def unwrap(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the clock values, counted backwards from each warp's last record."""
         if not cycles.size:
             return cycles
         steps = _nearest(np.diff(cycles), self.period)
@@ -66,23 +76,27 @@ class OverflowsOften:
         return counted
 
     def lifted(self, lowest: NDArray[np.int64]) -> OverflowsOften:
-        """The same counters, each group's later by as many whole periods as bring its ``lowest`` value to 0 or above,
-        and no further than needed."""
+        """Return the counters with each group raised by whole periods.
+
+        They are the fewest that make its ``lowest`` value 0 or more.
+        """
         return replace(self, newest=self.newest - lowest // self.period * self.period)
 
 
 def counter_of(
     oldest: NDArray[np.int64], newest: NDArray[np.int64], sm_of_row: NDArray[np.int64], bits: int, *, stores_moved: bool
 ) -> Counter:
-    """The counters of a launch that does not outlast half their period. ``oldest`` and ``newest`` (CTA, warp) are the
-    values of the first and the last entry of each ring, -1 where it has none: the others lie between them, unless
-    stores were moved."""
+    """Return the counters of a launch that is shorter than half their period.
+
+    ``oldest`` and ``newest`` (CTA, warp) are the values of the first and the last entry of each ring, -1 where it has
+    none: the others are between them, unless stores were moved.
+    """
     size = int(sm_of_row.max(initial=0)) + 1
     row, warp = np.nonzero(newest >= 0)
     sm, first, last = sm_of_row[row], oldest[row, warp], newest[row, warp]
     lowest = np.minimum(smallest(sm, first, size), smallest(sm, last, size))
     highest = np.maximum(largest(sm, first, size), largest(sm, last, size))
-    # One damaged value looks the same.
+    # A single damaged value looks the same.
     has_overflowed = (highest >= lowest) & (stores_moved | (highest - np.minimum(lowest, highest) > 1 << (bits - 1)))
     if not has_overflowed.any():
         return NeverOverflowed()
@@ -93,34 +107,41 @@ def counter_of(
 def _references(
     sm: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], size: int, period: int
 ) -> NDArray[np.int64]:
-    """For each of ``size`` SMs one of the ``last`` values of its warps, that which most others stand close behind, the
-    short way round; a period more where values stand before 0. 0 for an SM without any."""
+    """Return a reference for each of ``size`` SMs: the ``last`` value that most other warps' values closely precede.
+
+    Distances are taken the short way round. The reference is a period higher where values are below 0. It is 0 for an
+    SM without any.
+    """
     order = np.lexsort((last, sm))
     first, last = first[order], last[order]
     begin = np.searchsorted(sm[order], np.arange(size + 1))
     references = np.zeros(size, dtype=np.int64)
     for number in np.flatnonzero(np.diff(begin)).tolist():
-        mine = slice(begin[number], begin[number + 1])
+        of_sm = slice(begin[number], begin[number + 1])
         ahead = (begin[number + 1] - begin[number]) // 2
-        reach = np.append(last[mine][ahead:], last[mine][:ahead] + period) - last[mine]
-        reference = last[mine][np.argmin(reach)]
-        away = _nearest(np.append(first[mine], last[mine]) - reference, period)
+        reach = np.append(last[of_sm][ahead:], last[of_sm][:ahead] + period) - last[of_sm]
+        reference = last[of_sm][np.argmin(reach)]
+        away = _nearest(np.append(first[of_sm], last[of_sm]) - reference, period)
         is_before_0 = (away < -reference) & (away > -period // 4)
         references[number] = reference + period * is_before_0.any()
     return references
 
 
 def often_overflowing(newest: NDArray[np.int64], ctas: RawCtas, bits: int, clock_hz: float) -> OverflowsOften:
-    """The counters of a launch that may take longer than they count. ``newest`` is as for ``counter_of``, ``clock_hz``
-    the device's nominal clock, 0 if unknown."""
-    return OverflowsOften(_newest_counted_on(newest, ctas, 1 << bits, clock_hz), 1 << bits)
+    """Return the counters of a launch that may be longer than their period.
+
+    ``newest`` is as for ``counter_of``, ``clock_hz`` the device's nominal clock, 0 if unknown.
+    """
+    return OverflowsOften(_newest_unwrapped(newest, ctas, 1 << bits, clock_hz), 1 << bits)
 
 
-def _newest_counted_on(newest: NDArray[np.int64], ctas: RawCtas, period: int, clock_hz: float) -> NDArray[np.int64]:
-    """The values of the last records of all groups, counted on.
+def _newest_unwrapped(newest: NDArray[np.int64], ctas: RawCtas, period: int, clock_hz: float) -> NDArray[np.int64]:
+    """Return the unwrapped values of the last records of all groups.
 
-    Those of two warps of a CTA are taken to be less than half a period apart. The CTAs of one SM are placed by the
-    device's timer at their ends: for that, the nominal clock is exact enough. The first of each SM stays as it is."""
+    The last records of two warps of a CTA are assumed to be less than half a period apart. The CTAs of one SM are
+    placed by the device's timer at their ends: the nominal clock is exact enough for that. The first CTA of each SM
+    keeps its value.
+    """
     has_any = newest >= 0
     rows = np.flatnonzero(has_any.any(axis=1))
     reference = newest[rows, np.argmax(has_any[rows], axis=1)]
@@ -133,7 +154,7 @@ def _newest_counted_on(newest: NDArray[np.int64], ctas: RawCtas, period: int, cl
 def _placed(
     cycles: NDArray[np.int64], sm: NDArray[np.int64], ns: NDArray[np.int64], period: int, clock_hz: float
 ) -> NDArray[np.int64]:
-    """Clock values with as many periods added as the time between those of the same SM says."""
+    """Add to clock values as many periods as the times of the same SM's values imply."""
     if not cycles.size:
         return cycles
     order = np.lexsort((ns, sm))
@@ -150,6 +171,6 @@ def _placed(
 
 
 def _nearest(cycles: NDArray[np.int64], period: int) -> NDArray[np.int64]:
-    """Differences of a counter's values as the shortest way round: from minus to plus half a period."""
+    """Return differences of a counter's values the short way round: from minus to plus half a period."""
     shortest: NDArray[np.int64] = (cycles + period // 2) % period - period // 2
     return shortest

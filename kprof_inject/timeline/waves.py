@@ -1,8 +1,8 @@
-"""How a launch's CTAs fill the SMs: waves, the tail, and what stays idle.
+"""Occupation of the SMs by a launch's CTAs: waves, the tail, and idle time.
 
-The device starts a CTA wherever a slot is free, so that waves are no moments in time: a later one begins while CTAs of
-the one before still run. A wave is therefore defined by the order in which CTAs begin: with room for ``c`` of them, the
-first ``c`` are the first wave, the next ``c`` the second.
+The device starts a CTA wherever a slot is free, so waves overlap in time: a later one begins while CTAs of the one
+before still run. A wave is therefore defined by the order in which CTAs begin: with room for ``c`` of them, the first
+``c`` are the first wave, the next ``c`` the second.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from kprof_inject.timeline.timeline import Timeline
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SmWork:
-    """The SMs that ran a CTA, ``ids`` ascending: how many each ran, and when it had done the last of its work.
-    ``row_of`` has for each CTA the row of its SM."""
+    """Work of the SMs that ran a CTA, ``ids`` ascending: how many CTAs each ran, and when it finished its last work.
+
+    ``row_of`` has the row of each CTA's SM.
+    """
 
     ids: NDArray[np.int64]
     row_of: NDArray[np.int64]
@@ -34,6 +36,7 @@ class SmWork:
 
     @classmethod
     def of(cls, ctas: NDArray[np.void]) -> SmWork:
+        """Sum up the work of ``ctas`` (``CTA_COLUMNS``) by SM."""
         ids, row_of = np.unique(ctas["sm"], return_inverse=True)
         return cls(
             ids, row_of, np.bincount(row_of, minlength=len(ids)), largest(row_of, end_of_work_ns(ctas), len(ids))
@@ -41,21 +44,25 @@ class SmWork:
 
 
 def end_of_work_ns(ctas: NDArray[np.void]) -> NDArray[np.int64]:
-    """When each CTA had done its work; timers that contradict each other make none run backwards."""
+    """Return when each CTA finished its work.
+
+    Even with timers that contradict each other, no CTA ends before it begins.
+    """
     ends_ns: NDArray[np.int64] = np.maximum(ctas["pre_final_ns"], ctas["init_ns"])
     return ends_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What the tail costs: from when an SM has done the last of its work to the end of the launch it idles, all SMs
-    that ran a CTA together for ``idle_share`` of their time, 0 to 1. So much shorter would the launch be if all ended
-    at once.
+    """Cost of the tail: SMs that have finished their last work idle until the launch ends.
 
-    ``fullest_sms`` of the ``sms`` ran the most CTAs, ``most_ctas``. For ``count_share`` the others idle because of
-    that: in the middle, those that ran the most are done so much later; but no more than ``ctas`` that all took as long
-    would lose. The rest is for CTAs that take longer than others: they take ``cta_ns`` in the middle, CTA ``last_cta``
-    on ``last_sm`` ends last and takes ``last_cta_ns``.
+    All SMs that ran a CTA together idle for ``idle_share`` of their time, 0 to 1. If all ended at once, the launch
+    would be shorter by that share.
+
+    ``fullest_sms`` of the ``sms`` ran the most CTAs, ``most_ctas``. The other SMs idle for ``count_share`` because of
+    that: it is the median delay by which those with the most CTAs finish later, but at most what ``ctas`` of equal
+    length would lose. The rest is due to CTAs that take longer than others: their median is ``cta_ns``; CTA
+    ``last_cta`` on ``last_sm`` ends last and takes ``last_cta_ns``.
     """
 
     sms: int
@@ -71,12 +78,15 @@ class Ending:
 
     @property
     def uneven_share(self) -> float:
-        """What the number of CTAs does not explain."""
+        """Idle share that the number of CTAs does not explain."""
         return self.idle_share - self.count_share
 
 
 def ending_of(timeline: Timeline) -> Ending | None:
-    """None if no CTA ran, or if all of the launch falls into one step of the timer."""
+    """Compute the cost of the tail.
+
+    None if no CTA ran, or if the whole launch falls into one step of the timer.
+    """
     ctas = timeline.ctas
     if not ctas.size:
         return None
@@ -95,29 +105,34 @@ def ending_of(timeline: Timeline) -> Ending | None:
     last = int(end_ns.argmax())
     cta_ns = end_ns - ctas["init_ns"]
     return Ending(
-        len(work.ids),
-        idle_share,
-        int(work.ctas.max()),
-        int(fullest.sum()),
-        count_share,
-        len(ctas),
-        float(np.median(cta_ns)),
-        int(ctas["cta"][last]),
-        int(ctas["sm"][last]),
-        int(cta_ns[last]),
+        sms=len(work.ids),
+        idle_share=idle_share,
+        most_ctas=int(work.ctas.max()),
+        fullest_sms=int(fullest.sum()),
+        count_share=count_share,
+        ctas=len(ctas),
+        cta_ns=float(np.median(cta_ns)),
+        last_cta=int(ctas["cta"][last]),
+        last_sm=int(ctas["sm"][last]),
+        last_cta_ns=int(cta_ns[last]),
     )
 
 
 def _lost_by_count(ctas_per_sm: float) -> float:
-    """The share of their time that SMs idle at the end if all CTAs take as long: the device starts each where a slot is
-    free, so that none runs one more than it must. Where one did, the others had CTAs that took longer."""
+    """Return the share of their time that SMs idle at the end if all CTAs take equally long.
+
+    The device starts each CTA where a slot is free, so no SM runs one more than it must. If one did, the others had
+    CTAs that took longer.
+    """
     return 1 - ctas_per_sm / ceil(ctas_per_sm)
 
 
 @dataclass(frozen=True, slots=True)
 class LastWave:
-    """The CTAs that began last: how many, on how many SMs, and the time from the first of them to the end of all; its
-    ``share`` is of the launch's."""
+    """The CTAs that began last: how many, on how many SMs, and the time from the first one's begin to the end of all.
+
+    ``share`` is that time's share of the launch.
+    """
 
     ctas: int
     sms: int
@@ -127,9 +142,11 @@ class LastWave:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """From when the first SM has done the last of its work to the end of the launch. Meanwhile ``busy_sms`` of them on
-    average have not; None if all end at once. What that costs is ``Ending.idle_share``, for the first SM may be done
-    long before all others."""
+    """Time from when the first SM has finished its last work to the end of the launch.
+
+    ``busy_sms`` is the mean number of SMs that still work in that time; None if all end at once. ``Ending.idle_share``
+    is the cost of the tail, because the first SM may finish long before all others.
+    """
 
     duration_ns: int
     share: float
@@ -138,14 +155,16 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """``sms`` are those that ran a CTA, the highest of which has the number ``highest_sm``; how many the device has is
-    not known. Each had room for ``slots_per_sm`` CTAs at once: ``slots_source`` says whether the driver told so
-    ("occupancy"), or no more were seen at once ("observed").
+    """Waves and idle time of a launch.
 
-    ``fill`` is the number of CTAs over the slots of those SMs, ``waves`` the same rounded up. ``duration_ns`` goes from
-    the first CTA's begin to the last one's end. Of it the SMs had no CTA for ``idle_sm_share``, and the slots for
-    ``idle_slot_share``: a CTA is there until its records are copied, but never longer than its SM has work. Both are
-    None if the duration is 0: the launch fits into one step of the timer.
+    ``sms`` is the number of SMs that ran a CTA, ``highest_sm`` the highest id among them; how many the device has is
+    unknown. Each had room for ``slots_per_sm`` CTAs at once, according to ``slots_source``: the driver ("occupancy"),
+    or the largest number that was seen at once ("observed").
+
+    ``fill`` is the number of CTAs over the slots of those SMs, ``waves`` the same rounded up. ``duration_ns`` extends
+    from the first CTA's begin to the last one's end. For ``idle_sm_share`` of it SMs had no CTA, and for
+    ``idle_slot_share`` slots had none: a CTA occupies its slot until its records are copied, but never longer than its
+    SM has work. Both are None if the duration is 0, because the launch fits into one step of the timer.
     """
 
     ctas: int
@@ -164,8 +183,10 @@ class Waves:
 
 @dataclass(frozen=True, slots=True)
 class _Residence:
-    """When which CTA was on which of ``sms`` SMs, in the order of their begins: ``end_ns`` is that of its work, and
-    ``left_ns`` when its slot was free again."""
+    """When each CTA was on which of ``sms`` SMs, ordered by begin.
+
+    ``end_ns`` is the end of its work, ``left_ns`` when its slot was free again.
+    """
 
     sms: int
     sm: NDArray[np.int64]
@@ -175,7 +196,7 @@ class _Residence:
 
     @property
     def takes_time(self) -> NDArray[np.bool_]:
-        """Some leave in the step of the timer in which they came."""
+        """True for CTAs that leave in a later step of the timer than they came in."""
         return self.left_ns > self.begin_ns
 
     @property
@@ -188,13 +209,15 @@ class _Residence:
 
 
 def launch_duration_ns(timeline: Timeline) -> int:
-    """From the first CTA's begin to the last one's end of work; 0 if none ran."""
+    """Return the time from the first CTA's begin to the last one's end of work; 0 if none ran."""
     return _residence(timeline.ctas).duration_ns if timeline.ctas.size else 0
 
 
 def recorded_duration_ns(launch: Launch) -> int | None:
-    """The same of a launch that is not decoded, from its CTAs' headers alone. None where no timer was read, no CTA ran,
-    or the buffer is damaged."""
+    """Return the duration of a launch from its CTAs' headers alone, without decoding it.
+
+    None if no timer was read, no CTA ran, or the buffer is damaged.
+    """
     try:
         raw = read_raw(launch)
     except KprofError:
@@ -203,40 +226,43 @@ def recorded_duration_ns(launch: Launch) -> int | None:
 
 
 def headers_duration_ns(raw: RawCtas) -> int | None:
-    """``launch_duration_ns`` of a launch of which only the CTAs' headers were read; None where no timer was read."""
+    """Return the duration of a launch of which only the CTAs' headers were read; None if no timer was read."""
     if not raw.timed:
         return None
     return int(np.maximum(raw.pre_final_ns, raw.init_ns).max() - raw.init_ns.min()) if raw.cta.size else 0
 
 
 def waves_of(timeline: Timeline) -> Waves | None:
-    """None if no CTA ran, or if no timer was read that says when they began and ended."""
-    ctas, told_slots = timeline.ctas, timeline.launch.kernel.with_records.ctas_per_sm
+    """Compute the waves of a launch.
+
+    None if no CTA ran, or if no timer was read that gives their begins and ends.
+    """
+    ctas, occupancy = timeline.ctas, timeline.launch.kernel.with_records.ctas_per_sm
     if not ctas.size or timeline.clock.source in (ClockSource.NOMINAL, ClockSource.TIMER):
         return None
     residence = _residence(ctas)
-    slots, slots_source = _slots(residence, told_slots)
+    slots, slots_source = _slots(residence, occupancy)
     capacity = residence.sms * slots
     waves = -(-len(ctas) // capacity)
-    # At the end of the launch an SM copies records that it would not have without us.
+    # At the end of the launch an SM copies records, which it would not do without us.
     dry_ns = SmWork.of(ctas).done_ns
     here_until_ns = np.minimum(residence.left_ns, dry_ns[residence.sm])
     return Waves(
-        len(ctas),
-        residence.sms,
-        int(ctas["sm"].max()),
-        slots,
-        slots_source,
-        len(ctas) / capacity,
-        waves,
-        residence.duration_ns,
-        _last_wave(residence, (waves - 1) * capacity),
-        _tail(residence, dry_ns),
-        _idle(
+        ctas=len(ctas),
+        sms=residence.sms,
+        highest_sm=int(ctas["sm"].max()),
+        slots_per_sm=slots,
+        slots_source=slots_source,
+        fill=len(ctas) / capacity,
+        waves=waves,
+        duration_ns=residence.duration_ns,
+        last=_last_wave(residence, (waves - 1) * capacity),
+        tail=_tail(residence, dry_ns),
+        idle_sm_share=_idle(
             _covered_ns(residence.sm, residence.begin_ns, here_until_ns),
             residence.sms * residence.duration_ns,
         ),
-        _idle(int((here_until_ns - residence.begin_ns).sum()), capacity * residence.duration_ns),
+        idle_slot_share=_idle(int((here_until_ns - residence.begin_ns).sum()), capacity * residence.duration_ns),
     )
 
 
@@ -253,28 +279,30 @@ def _residence(ctas: NDArray[np.void]) -> _Residence:
     return _Residence(len(sms), sm, begin_ns, end_ns, np.maximum(ctas["post_final_ns"], end_ns))
 
 
-def _slots(residence: _Residence, told: int | None) -> tuple[int, str]:
-    """How many CTAs an SM has room for, and who says so."""
-    # More than there is room for were never on an SM: what was told is not of this kernel then. CTAs that all fall
-    # into one step of the timer may have come one after another, and prove nothing.
-    if told is not None and told >= _most_at_once(residence, residence.takes_time):
-        return told, "occupancy"
-    return max(told or 0, _most_at_once(residence, np.ones(len(residence.sm), dtype=bool))), "observed"
+def _slots(residence: _Residence, occupancy: int | None) -> tuple[int, str]:
+    """Return the number of CTAs that an SM has room for, and its source."""
+    # An SM never holds more CTAs than it has room for; if more were seen, the driver's occupancy is of another kernel.
+    # CTAs that all fall into one step of the timer may have run one after another, and prove nothing.
+    if occupancy is not None and occupancy >= _max_at_once(residence, residence.takes_time):
+        return occupancy, "occupancy"
+    return max(occupancy or 0, _max_at_once(residence, np.ones(len(residence.sm), dtype=bool))), "observed"
 
 
-def _most_at_once(residence: _Residence, counted: NDArray[np.bool_]) -> int:
-    """How many of the ``counted`` CTAs were on one SM at once, at least 1. In one step of the timer, some leave before
-    others come, but none before it came itself."""
+def _max_at_once(residence: _Residence, counted: NDArray[np.bool_]) -> int:
+    """Return the largest number of ``counted`` CTAs that were on one SM at once, at least 1.
+
+    Within one step of the timer, CTAs may leave before others come, but none leaves before it came itself.
+    """
     sm, comes_ns, leaves_ns = residence.sm[counted], residence.begin_ns[counted], residence.left_ns[counted]
-    turn = np.concatenate((np.full(len(sm), 1), np.where(residence.takes_time[counted], 0, 2)))
-    order = np.lexsort((turn, np.concatenate((comes_ns, leaves_ns)), np.tile(sm, 2)))
-    # All that came to an SM have left it before the next SM's.
-    there = np.cumsum(np.where(turn[order] == 1, 1, -1))
-    return max(int(there.max(initial=0)), 1)
+    rank = np.concatenate((np.full(len(sm), 1), np.where(residence.takes_time[counted], 0, 2)))
+    order = np.lexsort((rank, np.concatenate((comes_ns, leaves_ns)), np.tile(sm, 2)))
+    # All CTAs of an SM have left it before the sum reaches the next SM.
+    resident = np.cumsum(np.where(rank[order] == 1, 1, -1))
+    return max(int(resident.max(initial=0)), 1)
 
 
 def _last_wave(residence: _Residence, first: int) -> LastWave:
-    """The CTAs from number ``first`` on, in the order of their begins."""
+    """Return the wave of the CTAs from number ``first`` on, in the order of their begins."""
     duration_ns = int(residence.end_ns[first:].max() - residence.begin_ns[first])
     return LastWave(
         len(residence.sm) - first,
@@ -285,7 +313,7 @@ def _last_wave(residence: _Residence, first: int) -> LastWave:
 
 
 def _tail(residence: _Residence, dry_ns: NDArray[np.int64]) -> Tail:
-    """``dry_ns`` is when each SM had done the last of its work."""
+    """Compute the tail; ``dry_ns`` is when each SM had finished its last work."""
     duration_ns = int(dry_ns.max() - dry_ns.min())
     busy_ns = int((dry_ns - dry_ns.min()).sum())
     return Tail(
@@ -294,10 +322,10 @@ def _tail(residence: _Residence, dry_ns: NDArray[np.int64]) -> Tail:
 
 
 def _covered_ns(sm: NDArray[np.int64], begin_ns: NDArray[np.int64], until_ns: NDArray[np.int64]) -> int:
-    """The time in which each SM had at least one CTA, summed. They come in the order of their begins."""
+    """Return the time in which each SM had at least one CTA, summed; CTAs are in the order of their begins."""
     order = np.argsort(sm, kind="stable")
     sm, begin_ns, until_ns = sm[order], begin_ns[order], until_ns[order]
-    # One running maximum serves all SMs if each one's times lie beyond the one's before.
+    # One running maximum serves all SMs if each SM's times are shifted beyond those of the SM before.
     zero_ns = int(begin_ns.min())
     offset_ns = sm * (int(until_ns.max()) - zero_ns)
     begin_ns, until_ns = begin_ns - zero_ns + offset_ns, until_ns - zero_ns + offset_ns

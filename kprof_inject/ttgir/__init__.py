@@ -1,0 +1,1 @@
+"""TTGIR text in, a tree of operations out, with the facts about each operation."""

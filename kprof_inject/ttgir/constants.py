@@ -1,4 +1,4 @@
-"""The integers that stand in a module's text as constants."""
+"""Integer constants in a module's text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 
 from kprof_inject.ttgir.nodes import Operation
 
-# Attributes may stand before the value, or, in the generic form, around it: ``{async_task_id = array<i32: 0>} 5``,
-# ``<{value = dense<5> : tensor<8xi32>}>``. Behind the digits of a float stands more.
+# Attributes may precede the value or, in the generic form, enclose it: ``{async_task_id = array<i32: 0>} 5``,
+# ``<{value = dense<5> : tensor<8xi32>}>``. A float has more characters after the digits.
 _VALUE = re.compile(
     r"\s*(?:\(\) <\{value = |\{[^{}]*\} )?(?P<dense>dense<)?(?P<value>-?\d+|true|false)(?(dense)>)(?![\w.])"
 )
@@ -16,8 +16,10 @@ _MIN_VALUE, _MAX_VALUE = -(1 << 63), (1 << 63) - 1
 
 
 def constant_of(operation: Operation) -> int | None:
-    """The integer that an operation gives, or that each element of its tensor is: a ``bool`` where that is one bit.
-    None of what is no such constant."""
+    """Return the value of an integer constant, or of each element of a constant tensor; None for anything else.
+
+    A constant of one bit gives a ``bool``.
+    """
     found = _VALUE.match(operation.tail) if operation.traits.is_constant else None
     if found is None:
         return None

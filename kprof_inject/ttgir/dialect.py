@@ -1,6 +1,6 @@
-"""What an operation of TTGIR is: every fact about one that the rest of the program asks for, by the operation's name.
+"""Every fact about an operation of TTGIR that the program uses, by the operation's name.
 
-``traits_of`` is the lookup. A new Triton's operations go into the tables below: under each trait that they have, or
+``traits_of`` is the lookup. Add a new Triton's operations to the tables below: under each trait that they have, or
 under ``_PLAIN`` if they have none.
 """
 
@@ -14,13 +14,13 @@ FUNCTION = "tt.func"
 CALL = "tt.call"
 WARP_SPECIALIZE = "ttg.warp_specialize"
 PARTITIONS = "ttg.warp_specialize.partitions"
-"""In the generic form, the operation inside ``ttg.warp_specialize`` that holds the partitions' regions."""
+"""The operation inside ``ttg.warp_specialize`` that holds the partitions' regions in the generic form."""
 YIELD = "scf.yield"
 RECORD = "proton.record"
 RECORDS = (RECORD, "proton.event", "proton.mark")
-"""All that records: Proton's own language has events, which need not nest, and instants besides."""
+"""Operations that record: scopes, and the events (which need not nest) and instants of Proton's own language."""
 EVENT = "proton.allocate_event"
-"""Gives the number that the events of a pair take; its id is one of those that records have."""
+"""Allocates the number that both events of a pair take; its ID is one of the record IDs."""
 MODULES = ("module", "builtin.module")
 LOOPS = ("scf.for", "scf.while")
 WARP_GROUP_DOT = "ttng.warp_group_dot"
@@ -32,77 +32,78 @@ BARRIER_WAIT = "ttng.wait_barrier"
 POLL = "tt.atomic_poll"
 COMMIT_GROUP = "ttg.async_commit_group"
 ENDS_OF_COPIES = (COMMIT_GROUP, "amdg.async_copy_mbarrier_arrive", "ttng.async_copy_mbarrier_arrive")
-"""What has a barrier, or a wait, tell when all copies before it are done."""
+"""Operations that make a barrier or a wait signal the completion of all earlier copies."""
 TILE_REQUESTS = ("nvws.clc_try_cancel", "ttng.clc_try_cancel")
-"""Cluster launch control: asks for the work of a CTA that has not begun."""
+"""Cluster launch control: request the work of a CTA that has not begun."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is known of all operations of one name. Of one whose name is in no table, nothing is true."""
+    """Facts about all operations of one name; for a name that is in no table, every flag is false."""
 
     is_terminator: bool
-    """The last operation of a block: nothing may stand behind it."""
+    """The last operation of a block: nothing may follow it."""
 
     leaves_region: bool
-    """A terminator behind which control leaves the region that it stands in."""
+    """A terminator after which control leaves the region that holds it."""
 
     is_branch: bool
-    """It leads from block to block, perhaps backwards."""
+    """Jumps from block to block, perhaps backwards."""
 
     is_indexing: bool
-    """Pure, on scalars, indices, pointers, or the layout of a register or a view: it costs next to nothing, and the
-    compiler moves it at will."""
+    """Pure, on scalars, indices, pointers, or the layout of a register or a view.
+
+    It costs next to nothing, and the compiler moves it at will.
+    """
 
     is_arithmetic: bool
-    """It computes with each element; on tensors of floats that is work."""
+    """Computes with each element, which counts as work on tensors of floats."""
 
     computes_integers: bool
-    """It computes with integers, which may be data, or addresses."""
+    """Computes with integers, which may be data or addresses."""
 
     is_random: bool
-    """Random numbers are made of what it gives: the high halves of products."""
+    """Generators of random numbers use its result: the high halves of products."""
 
     is_transcendental: bool
-    """A function of floats that takes several instructions, some of them of the special function units."""
+    """A function of floats that takes several instructions, some of them on the special function units."""
 
     is_constant: bool
     is_allocation: bool
-    """Memory is laid out at compile time; an allocation does something only when it is given a value to store."""
+    """Memory is laid out at compile time, so an allocation only does something if it has an initial value to store."""
 
     is_move: bool
-    """It gives what it takes, in another layout: an index stays an index."""
+    """Changes only the layout of its operand: an index remains an index."""
 
     keeps_elements: bool
-    """Each element that it gives is one that it takes."""
+    """Each element of the result is an element of an operand."""
 
     reads_memory: bool
-    """What it gives is no function of the address that it was found at."""
+    """Its result comes from memory; it is not computed from the operands."""
 
     reads_global: bool
-    """It reads global memory, and the warp waits where it uses what it gets."""
+    """Reads global memory; the warp waits where it uses the result."""
 
     writes_global: bool
-    """It writes global memory, or has it written."""
+    """Writes global memory itself or starts a write."""
 
     takes_addresses: bool
-    """It takes addresses, indices or masks; see ``data_operands_of`` for what else."""
+    """Takes addresses, indices or masks; ``data_operands_of`` gives its other operands."""
 
     combines_elements: bool
-    """It has a region that is lowered once per element, and gives what that made of tensors."""
+    """Has a region that Triton lowers once per element, and combines tensors with it."""
 
     is_wait: bool
-    """The warp does nothing else until others, or its own asynchronous work, are done."""
+    """The warp pauses until other warps, or its own asynchronous work, are done."""
 
     starts_async: bool
-    """It asks for work, or ends a group of it, that goes on while the warp does; of ``ttng.warp_group_dot`` its
-    attributes say whether it does."""
+    """Starts asynchronous work, or ends a group of it; an attribute of ``ttng.warp_group_dot`` says whether it does."""
 
     waits_for_async: bool
-    """A wait for such work; the other waits are for warps."""
+    """A wait for asynchronous work; the other waits are for warps."""
 
     is_arrival: bool
-    """It tells warps that wait at a barrier that this one has come to it, and goes on."""
+    """Signals a barrier that this warp has arrived, and does not wait."""
 
     is_of_dot: bool
     """A dot, or a wait for one."""
@@ -110,26 +111,29 @@ class Traits:
     is_dot: bool
 
     is_counted: bool
-    """A loop whose bounds are known before it begins."""
+    """A loop whose bounds are known before it starts."""
 
     is_atomic: bool
-    """It reads or changes memory that others may change meanwhile."""
+    """Reads or changes memory that others may change meanwhile."""
 
     makes_pointers: bool
-    """It casts integers to pointers, so that no argument tells what memory it leads to."""
+    """Casts integers to pointers, so no argument identifies the memory."""
 
     is_foreign: bool
-    """What it does is written in another language; its attributes say whether it does more than compute."""
+    """Its code is in another language; its attributes say whether it does more than compute."""
 
     is_output: bool
-    """It writes where a user sees it."""
+    """Its output is visible to the user."""
 
     regions: str
-    """What its regions are: ``function``, ``body`` of a loop, ``branch`` or ``partition``. Empty if it has none, or if
-    Triton lowers them once per element."""
+    """The kind of its regions: ``function``, ``body`` of a loop, ``branch`` or ``partition``.
+
+    Empty if it has none, or if Triton lowers them once per element.
+    """
 
     @property
     def is_loop(self) -> bool:
+        """True for a loop."""
         return self.regions == "body"
 
 
@@ -141,7 +145,7 @@ _WAITS_FOR_ASYNC = """
     ttng.warp_group_dot_wait
 """
 
-# By the trait, the operations that have it. A star stands for any letters.
+# The operations that have each trait. A star matches any letters.
 _TRAITS = {
     "is_terminator": """
         cf.br cf.cond_br cf.switch nvws.warp_group.return nvws.warp_group.yield scf.condition scf.forall.in_parallel
@@ -234,7 +238,7 @@ _REGIONS = {
     PARTITIONS: "partition",
 }
 
-# Work of which nothing more is asked than that it is none of the above.
+# Operations without any of these traits.
 _PLAIN = """
     amdg.in_thread_transpose amdg.init_barrier amdg.instruction_sched_hint amdgpu.in_thread_transpose nvws.aref.create
     nvws.create_token nvws.warp_group rocdl.s.setprio rocdl.sched.barrier scf.forall scf.parallel tt.assert
@@ -243,10 +247,10 @@ _PLAIN = """
     ttng.tensormap_create ttng.tensormap_fenceproxy_acquire ttng.tmem_store
 """
 
-# What Triton's sanitizers put in; nothing is known of it.
+# The prefix of the operations that Triton's sanitizers insert; their semantics are unknown.
 _INSTRUMENTATION = "tti."
 
-# Of what takes addresses: at which places of its printed and of its generic form it takes data instead.
+# The positions of data operands in operations that take addresses: in the printed form, and in the generic form.
 _DATA_OPERANDS = {
     "amdg*.buffer_atomic_cas": ((0, 1), (2, 3)),
     "amdg*.buffer_atomic_rmw": ((0,), (2,)),
@@ -289,12 +293,12 @@ WAITS = _NAMES["is_wait"].exact
 
 @cache
 def traits_of(name: str) -> Traits:
-    """What is known of the operations of this name."""
+    """Return the traits of the operations of this name."""
     return Traits(**{trait: name in names for trait, names in _NAMES.items()}, regions=_REGIONS.get(name, ""))
 
 
 def data_operands_of(name: str, *, is_generic: bool) -> tuple[int, ...]:
-    """The places at which an operation that takes addresses takes data; from the end where they are negative."""
+    """Return the positions of the data operands of an operation that takes addresses; negative from the end."""
     for pattern, (printed, generic) in _DATA_OPERANDS.items():
         if fnmatchcase(name, pattern):
             return generic if is_generic else printed
@@ -302,7 +306,7 @@ def data_operands_of(name: str, *, is_generic: bool) -> tuple[int, ...]:
 
 
 def is_listed(name: str) -> bool:
-    """Whether an operation of this name is meant by any of the tables, and not only by a pattern of its middle."""
+    """Return whether a table lists this name; a pattern that begins with a star does not count."""
     if name in _REGIONS or name in MODULES or name in (CALL, EVENT, *RECORDS) or name in _PLAIN.split():
         return True
     if name.startswith(_INSTRUMENTATION):

@@ -1,7 +1,7 @@
-"""The grammar's text as Lark takes it, and the tables that Lark makes of it.
+"""The grammar's text in the form that Lark takes, and the tables that Lark makes of it.
 
-Making them takes a tenth of a second, which every command would wait for. So those of whole files are shipped, for one
-version of Lark; ``scripts/parser-tables`` writes them. Where Lark or the grammar is another, they are made anew.
+Making the tables takes a tenth of a second, which every command would wait for. So the package contains those of whole
+files, for one version of Lark; ``scripts/parser-tables`` writes them. Another Lark or grammar makes its own.
 """
 
 from __future__ import annotations
@@ -20,48 +20,49 @@ _TERMINAL = re.compile(r"^([A-Z_0-9]+)(?:\.-?[0-9]+)?: /(.+)/$", re.MULTILINE)
 _REFERENCE = re.compile(r"\(\?&([A-Z_0-9]+)\)")
 
 
-_OF_FILES: dict[str, Any] = {"start": ["file", "leaf", "alias"], "lexer": "contextual"}
+_FILE_PARSER: dict[str, Any] = {"start": ["file", "leaf", "alias"], "lexer": "contextual"}
 _TABLES = "ttgir.tables"
 
 
 def file_parser(transformer: Any) -> Any:
-    """The parser of whole files and of what is in their lines."""
+    """Return the parser of whole files and of the parts of their lines."""
     tables = _shipped_tables()
     if tables is None:
-        return open_grammar(**_OF_FILES, transformer=transformer)
-    # ``Lark.load`` takes no transformer. The tables are of this very version of Lark.
+        return open_grammar(**_FILE_PARSER, transformer=transformer)
+    # ``Lark.load`` takes no transformer. The header guarantees that this version of Lark made the tables.
     return Lark.__new__(Lark)._load(BytesIO(tables), transformer=transformer)
 
 
-def tables_of_grammar() -> bytes:
-    """What the file of the tables is to hold."""
+def parser_tables() -> bytes:
+    """Return the content of the tables' file."""
     made = BytesIO()
-    open_grammar(**_OF_FILES).save(made)
-    return _made_by() + made.getvalue()
+    open_grammar(**_FILE_PARSER).save(made)
+    return _tables_header() + made.getvalue()
 
 
 def _shipped_tables() -> bytes | None:
-    """None if there are none, or if they are of another Lark or grammar."""
+    """Return the tables in the package; None if there are none, or if another Lark or grammar made them."""
     path = files("kprof_inject.ttgir") / _TABLES
     shipped = path.read_bytes() if path.is_file() else b""
-    return shipped.removeprefix(_made_by()) if shipped.startswith(_made_by()) else None
+    return shipped.removeprefix(_tables_header()) if shipped.startswith(_tables_header()) else None
 
 
-def _made_by() -> bytes:
+def _tables_header() -> bytes:
     return f"{lark_version} {hashlib.sha256(_source().encode()).hexdigest()}\n".encode()
 
 
 def open_grammar(start: str | list[str], **options: Any) -> Lark:
-    """The LALR parser of a start rule, or of several."""
+    """Return the LALR parser of one or several start rules."""
     return Lark(_text(), start=start, parser="lalr", **options)
 
 
 @cache
 def _text() -> str:
-    """The grammar, with what each ``(?&NAME)`` stands for in its place.
+    """Return the grammar, with each ``(?&NAME)`` replaced by its terminal.
 
-    Lark puts terminals together by their names, too, but not in lookaheads and not under possessive quantifiers; and
-    for as many as these it takes half a second."""
+    Lark can join terminals by their names, too, but not in lookaheads and not under possessive quantifiers, and for a
+    grammar of this size it takes half a second.
+    """
     return _TERMINAL.sub(lambda found: found[0].replace(found[2], _expanded(found[2])), _source())
 
 
@@ -80,10 +81,10 @@ def _expanded(expression: str) -> str:
 
 
 GAP = re.compile(_expanded("(?&GAP)"))
-"""What may stand between any two words of a file: blanks, line ends and comments."""
+"""Pattern of what may separate two words of a file: blanks, line ends and comments."""
 
 
 def after_gap(text: str, offset: int = 0) -> int:
-    """Where the first word at ``offset`` or behind it begins."""
+    """Return the offset of the first word at or after ``offset``."""
     found = GAP.match(text, offset)
     return found.end() if found else offset

@@ -1,4 +1,4 @@
-"""Where in the user's source an operation comes from.
+"""Source locations of operations.
 
 MLIR's location attributes: https://mlir.llvm.org/docs/Dialects/Builtin/#location-attributes
 """
@@ -22,7 +22,7 @@ from kprof_inject.ttgir.strings import unquote
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """``loc(unknown)``, and whatever cannot be read."""
+    """``loc(unknown)``, and any location that cannot be read."""
 
 
 class SourcePoint(NamedTuple):
@@ -35,7 +35,7 @@ class SourcePoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """``"acc"(#loc3)``: the name of the variable that the value was assigned to, and where."""
+    """``"acc"(#loc3)``: the variable that the value was assigned to, and the location of that."""
 
     name: str
     child: Location
@@ -58,7 +58,7 @@ class Fused:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """``#loc3``, before it is looked up."""
+    """``#loc3``, unresolved."""
 
     name: str
 
@@ -66,34 +66,40 @@ class Alias:
 Location = Unknown | SourcePoint | Named | CallSite | Fused | Alias
 
 Chain = tuple[SourcePoint, ...]
-"""Where code was written, then the call that inlined it there, then that one's call: innermost first."""
+"""A place in the source, then the call that inlined it, then the call that inlined that: innermost first."""
 
 MAX_FRAMES = 64
-"""The longest chain. Of a longer one the innermost and the outermost half of so many frames are left: calls of a kernel
-are a dozen deep, but a file of a stranger may double its chains from alias to alias."""
+"""Maximum length of a chain; from a longer one, the innermost and the outermost half of this number are kept.
 
-MAX_FRAMES_OF_ALL = 1024
-"""The chains of one location end with the one that makes them so long together."""
+Calls in a kernel are a dozen deep, but a damaged or hostile file may double its chains from alias to alias.
+"""
+
+MAX_TOTAL_FRAMES = 1024
+"""Maximum number of frames in all chains of a location; the chain that reaches it is the last one."""
 
 
 class LocationTable:
-    """The source lines behind the operations of one module; each alias is looked up once, when first asked for."""
+    """The source positions of a module's operations; each alias is resolved once, when first needed."""
 
     def __init__(self, module: Module) -> None:
+        """Start without any resolved alias."""
         self._module = module
         self._of_text: dict[str, tuple[Chain, ...]] = {}
         self._of_alias: dict[str, tuple[Chain, ...] | None] = {}
 
     def chains_of(self, operation: Operation) -> tuple[Chain, ...]:
-        """The source lines that the operation comes from, each with the calls that lead to it: none if its location is
-        unknown, several if it was made from several. Raises ``KprofError`` for an alias that refers to itself."""
+        """Return the source positions of an operation, each with the calls that lead to it.
+
+        Empty if its location is unknown; several if it was made from several. Raises ``KprofError`` for an alias that
+        refers to itself.
+        """
         text = operation.location_text
         if text not in self._of_text:
             self._of_text[text] = self.chains(parse_location(text))
         return self._of_text[text]
 
     def chains(self, location: Location) -> tuple[Chain, ...]:
-        """The same of a location. Not recursive: they may be nested deeper than Python's calls."""
+        """Return the chains of a location. Not recursive: locations may be nested deeper than Python's calls."""
         pending = [self._chains(location)]
         found: tuple[Chain, ...] | None = None
         while pending:
@@ -108,7 +114,7 @@ class LocationTable:
         return found or ()
 
     def _chains(self, location: Location) -> Generator[Location, Any, tuple[Chain, ...]]:
-        """The chains of a location; yields those inside it, to be sent their chains."""
+        """Return the chains of a location; yield each nested one and receive its chains."""
         match location:
             case SourcePoint():
                 return ((location,),)
@@ -126,7 +132,7 @@ class LocationTable:
                 return _first(chain for chains in of_children for chain in chains)
             case Alias(name):
                 if name not in self._of_alias:
-                    self._of_alias[name] = None  # until it is known
+                    self._of_alias[name] = None  # marks it as unresolved, to find cycles
                     self._of_alias[name] = yield parse_location(self._module.aliases.get(name, ""))
                 found = self._of_alias[name]
                 if found is None:
@@ -148,11 +154,11 @@ def _shortened(chain: Chain) -> Chain:
 
 
 def _first(chains: Iterable[Chain]) -> tuple[Chain, ...]:
-    """The first of these, each once."""
+    """Return the first chains, each once, until they have ``MAX_TOTAL_FRAMES`` frames."""
     found: dict[Chain, None] = {}
     frames = 0
     for chain in chains:
-        if frames >= MAX_FRAMES_OF_ALL:
+        if frames >= MAX_TOTAL_FRAMES:
             break
         if chain not in found:
             found[chain] = None
@@ -161,7 +167,7 @@ def _first(chains: Iterable[Chain]) -> tuple[Chain, ...]:
 
 
 def parse_location(text: str) -> Location:
-    """A location as it is printed, its aliases not looked up. What cannot be read is unknown."""
+    """Parse a printed location without resolving aliases; return ``Unknown`` if that fails."""
     if not text:
         return Unknown()
     try:
@@ -181,7 +187,7 @@ def _location_parser() -> Any:
 
 
 class _LocationBuilder(Transformer[Token, Any]):
-    """Builds locations; the methods bear the names of the grammar's rules."""
+    """Build locations; each method has the name of a rule of the grammar."""
 
     def location(self, children: list[Any]) -> Location:
         place: Location = children[0]

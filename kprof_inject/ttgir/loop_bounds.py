@@ -1,4 +1,4 @@
-"""How often loops go round, as far as a module's text alone tells."""
+"""Iteration counts of loops whose bounds are constants in the module's text."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from kprof_inject.ttgir.constants import constant_of
 from kprof_inject.ttgir.nodes import Operation
 
 _VALUE = r"(%[\w$.-]+)"
-# From, to, by.
+# Lower bound, upper bound, step.
 _BOUNDS = re.compile(rf"\s*%[\w$.-]+ = {_VALUE} to {_VALUE} step {_VALUE}|\({_VALUE}, {_VALUE}, {_VALUE}[,)]")
 
 
 def iterations_of_loops(operations: Sequence[Operation]) -> dict[Operation, int | None]:
-    """Of each loop among all of a module's operations, in the order of the text; None of one whose bounds are no
-    constants."""
+    """Return the iterations of each loop, in the order of the text; None for a loop without constant bounds.
+
+    ``operations`` are all operations of a module.
+    """
     constants = _constants(operations)
-    return {one: _iterations(one, constants) for one in operations if one.traits.is_loop}
+    return {operation: _iterations(operation, constants) for operation in operations if operation.traits.is_loop}
 
 
 def _constants(operations: Iterable[Operation]) -> dict[str, int]:
-    """The integers that names stand for. A name may be given again in another region: then it is none."""
+    """Return the integer that each name denotes, without the names that another region defines again."""
     found: dict[str, int] = {}
-    given: set[str] = set()
+    defined: set[str] = set()
     for operation in operations:
         name = operation.results.partition("=")[0].strip()
         value = constant_of(operation)
-        if value is not None and name not in given:
+        if value is not None and name not in defined:
             found[name] = value
-        elif name in given:
+        elif name in defined:
             found.pop(name, None)
-        given.add(name)
+        defined.add(name)
     return found
 
 

@@ -1,6 +1,6 @@
 """Operations whose operands, results, types or attributes do not fit each other.
 
-No compiler makes them, but a damaged file has them, and so may a Triton that prints an operation in another way.
+No compiler makes them, but a damaged file may have them, and so may a Triton that prints an operation in another way.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 MISFITS = (ArithmeticError, LookupError, TypeError, ValueError)
-"""Exceptions that reading such an operation raises: an operand is missing, a list too short, a size 0 or negative."""
+"""Exceptions raised by reading such an operation: a missing operand, a list too short, a size of 0 or less."""
 
 _Parameters = ParamSpec("_Parameters")
 _Known = TypeVar("_Known")
@@ -20,7 +20,7 @@ _Unknown = TypeVar("_Unknown")
 def if_misfit(
     unknown: _Unknown,
 ) -> Callable[[Callable[_Parameters, _Known]], Callable[_Parameters, _Known | _Unknown]]:
-    """Make a function that reads an operation, or one of its types, return ``unknown`` if it does not fit."""
+    """Make a function that reads an operation, or one of its types, return ``unknown`` for a misfit."""
 
     def guarded(read: Callable[_Parameters, _Known]) -> Callable[_Parameters, _Known | _Unknown]:
         @wraps(read)

@@ -1,4 +1,4 @@
-"""What the parser makes of a TTGIR text: a tree of spans into it. Nothing here copies or changes the text."""
+"""The tree that the parser makes of a TTGIR text: spans into the text, which is neither copied nor changed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kprof_inject.ttgir.dialect import FUNCTION, Traits, traits_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One operation, with its regions."""
+    """An operation with its regions."""
 
     name: str
     start: int
     """The offset of its first character."""
 
     end: int
-    """The offset behind its last line's end, or where another operation begins on that line."""
+    """The offset after the end of its last line, or of the next operation on that line."""
 
     tail: str
     """The source text that follows the name, up to the first region."""
@@ -32,23 +32,23 @@ class Operation:
 
     regions: tuple[Region, ...] = ()
     block: Block | None = field(default=None, init=False, repr=False)
-    """The block that it stands in; None of a file's own operations."""
+    """The block that holds it; None for a top-level operation."""
 
     @property
     def traits(self) -> Traits:
-        """What all operations of this name are."""
+        """The traits of all operations of this name."""
         return traits_of(self.name)
 
     def ancestors(self) -> Iterator[Operation]:
-        """All operations around this one, from inside out."""
+        """Yield all operations around this one, innermost first."""
         block = self.block
         while block is not None:
             yield block.region.operation
             block = block.region.operation.block
 
     def owners(self) -> Iterator[Operation]:
-        """Those in its function."""
-        return takewhile(lambda one: one.name != FUNCTION, self.ancestors())
+        """Yield the operations around this one that are inside its function, innermost first."""
+        return takewhile(lambda ancestor: ancestor.name != FUNCTION, self.ancestors())
 
     @property
     def location_text(self) -> str:
@@ -58,17 +58,17 @@ class Operation:
         return line[found + 1 :].strip() if found >= 0 else ""
 
     def walk(self) -> Iterator[Operation]:
-        """This operation and all inside it, in the order of the text."""
+        """Yield this operation and all inside it, in the order of the text."""
         return _walk((self,))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Operations in a row."""
+    """A basic block: operations in sequence."""
 
     label: str
     start: int
-    """The offset where the first operation may stand."""
+    """The offset where the first operation may begin."""
 
     operations: tuple[Operation, ...]
     region: Region = field(init=False, repr=False)
@@ -86,16 +86,18 @@ class Region:
     """The offset of the ``}`` that closes it."""
 
     operation: Operation = field(init=False, repr=False)
-    """The one that it belongs to."""
+    """The operation that has this region."""
 
     def walk(self) -> Iterator[Operation]:
-        """All operations inside, in the order of the text."""
+        """Yield all operations inside, in the order of the text."""
         return _walk(operation for block in self.blocks for operation in block.operations)
 
 
 def link(operation: Operation) -> None:
-    """Tell the regions of a new operation, their blocks and what is in these where they stand: the parser makes what is
-    inside first."""
+    """Set the parents of an operation's regions, their blocks and the operations in these.
+
+    The parser creates children first, so they cannot have their parents from the start.
+    """
     for region in operation.regions:
         _set(region, "operation", operation)
         for block in region.blocks:
@@ -117,25 +119,25 @@ class Module:
     aliases: dict[str, str] = field(hash=False)
 
     def walk(self) -> Iterator[Operation]:
-        """All operations of the file, in the order of the text."""
+        """Yield all operations of the file, in the order of the text."""
         return _walk(self.operations)
 
     def line_start(self, offset: int) -> int:
-        """The offset of the first character of the line that holds ``offset``."""
+        """Return the offset of the first character of the line that holds ``offset``."""
         return self.text.rfind("\n", 0, offset) + 1
 
     def indent_at(self, offset: int) -> str:
-        """The blanks that begin the line which holds ``offset``."""
+        """Return the blanks at the beginning of the line that holds ``offset``."""
         start = self.line_start(offset)
         stripped = self.text[start : start + 200].lstrip(" \t")
         return self.text[start : start + 200][: -len(stripped)] if stripped else ""
 
     def position(self, offset: int) -> Position:
-        """``offset`` as file, line and column, for a diagnostic."""
+        """Return file, line and column of ``offset``, for a diagnostic."""
         return Position.at_offset(self.file, self.text, offset)
 
     def line_numbers(self, offsets: Sequence[int]) -> list[int]:
-        """The numbers, from 1, of the lines that hold these offsets."""
+        """Return the line numbers, from 1, of these offsets."""
         numbers: dict[int, int] = {}
         line, counted = 1, 0
         for offset in sorted(set(offsets)):
@@ -146,12 +148,12 @@ class Module:
 
     @property
     def newline(self) -> str:
-        """How this file ends its lines."""
+        """The line end that this file uses."""
         return "\r\n" if "\r\n" in self.text[:4096] else "\n"
 
 
 def _walk(operations: Iterable[Operation]) -> Iterator[Operation]:
-    # Not recursive: the cost of one operation would grow with its depth, and the depth be limited.
+    # Not recursive: the cost of an operation would grow with its depth, and the depth would be limited.
     pending = [iter(operations)]
     while pending:
         for operation in pending[-1]:

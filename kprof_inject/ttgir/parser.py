@@ -1,4 +1,4 @@
-"""Text in, ``Module`` out."""
+"""The parser: TTGIR text in, ``Module`` out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kprof_inject.ttgir.grammar import GAP, after_gap, file_parser, open_grammar
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region, link
 from kprof_inject.ttgir.strings import STRING
 
-# What a file consists of, in a diagnostic's words.
+# The parts of a file, as diagnostics call them.
 _WORDS = {
     "ALIASES": "an alias definition",
     "LEAVES": "an operation",
@@ -36,7 +36,7 @@ _BYTE_ORDER_MARK = "the file begins with a byte order mark; save it without one"
 
 
 def syntax_error(error: UnexpectedInput, text: str, file: str) -> KprofError:
-    """The diagnostic for what the file's parser could not take; ``text`` is what it was given."""
+    """Return the diagnostic for an error of the file's parser; ``text`` is the parser's input."""
     found = getattr(getattr(error, "token", None), "type", "")
     if found == "$END":
         return KprofError(
@@ -61,20 +61,20 @@ def _not_ttgir(expected: str, where: Position) -> KprofError:
 
 
 def _accepted(error: Any) -> str:
-    """What the parser would have taken instead."""
+    """Return the terminals that the parser would have accepted, in words."""
     words = sorted({_WORDS[name] for name in error.interactive_parser.accepts() if name in _WORDS})
     return " or ".join(words)
 
 
 @cache
 def _readable() -> re.Pattern[str]:
-    """Matches what can be read of a text that is no terminal of a file."""
+    """Return the pattern of what can be read of a text that matches no terminal."""
     parser = open_grammar("readable", lexer="basic")
     return re.compile(parser.get_terminal("READABLE").pattern.to_regexp())
 
 
 MAX_NESTING = 600
-"""How deep operations may be nested; real kernels need a dozen. It lets those who walk a module do so recursively."""
+"""Maximum nesting of operations; real kernels need a dozen. It allows functions that walk a module to recurse."""
 
 MAX_DIGITS = 300
 """Maximum number of digits outside of strings: longer numbers overflow floats, and Triton prints about twenty."""
@@ -91,9 +91,9 @@ _BLOCK_ID = re.compile(GAP.pattern + r"(\^[\w$.-]++)")
 def parse(text: str, file: str = "<ttgir>") -> Module:
     """Parse a whole TTGIR file as Triton prints it.
 
-    Raises ``KprofError`` with line and column where the text is not of that form.
+    Raises ``KprofError`` with line and column where the text has another form.
     """
-    # MLIR takes a file whose last line has no end; the terminals want one, and offsets do not change.
+    # MLIR accepts a last line without a line end; our terminals need one, and offsets do not change.
     complete = text if text.endswith("\n") else text + "\n"
     try:
         aliases, operations = _file_parser().parse(complete, start="file")
@@ -115,12 +115,12 @@ def _file_parser() -> Any:
 
 @cache
 def _one_of(terminal: str) -> re.Pattern[str]:
-    """Finds the next ``LEAF`` of ``LEAVES``, or the next ``ALIAS`` of ``ALIASES``."""
+    """Return the pattern of the next ``LEAF`` of ``LEAVES``, or of the next ``ALIAS`` of ``ALIASES``."""
     return re.compile(_file_parser().get_terminal(terminal).pattern.to_regexp())
 
 
 class _TreeBuilder(Transformer[Token, Any]):
-    """Builds nodes as the parser reduces; the methods bear the names of the grammar's rules."""
+    """Build nodes as the parser reduces; each method has the name of a rule of the grammar."""
 
     def file(self, children: list[Any]) -> tuple[dict[str, str], tuple[Operation, ...]]:
         aliases: dict[str, str] = {}
@@ -156,7 +156,7 @@ class _TreeBuilder(Transformer[Token, Any]):
 
 
 def _operations(children: Sequence[Any]) -> tuple[Operation, ...]:
-    """The operations among what the parser has reduced, with each of ``LEAVES`` by itself."""
+    """Return the operations among the parser's children, with each of ``LEAVES`` as its own operation."""
     found: list[Operation] = []
     for child in children:
         if type(child) is Operation:
@@ -179,7 +179,7 @@ def _nest(opening: Token, regions: tuple[Region, ...], closing: Token) -> Operat
 
 
 def _operation(lines: str, offset: int, regions: tuple[Region, ...] = (), closing: Token | None = None) -> Operation:
-    """The operation whose first lines are these, with the gap before them; ``offset`` is where they begin."""
+    """Make an operation of its first lines, which include the gap before them and begin at ``offset``."""
     head: Any = _HEAD.match(lines)
     results, name = head.groups()
     return Operation(
@@ -197,13 +197,13 @@ def _region(
     clause: str, opening: Token, body: tuple[tuple[Operation, ...], tuple[Block, ...]], closing: Token
 ) -> Region:
     operations, labelled = body
-    # A region that begins with a label has no entry block besides that one.
+    # A region that begins with a label has no unlabelled entry block.
     entry = () if labelled and not operations else (Block("", _end(opening), operations),)
     return Region(clause, entry + labelled, _offset(closing) + after_gap(closing))
 
 
 def _clause_of(opening: Token) -> str:
-    """``else`` of ``} else {``, ``default`` of ``default {``; empty if there is no such word."""
+    """Return ``else`` of ``} else {``, ``default`` of ``default {``; empty if there is no such word."""
     found = _CLAUSE_WORD.match(opening)
     return found[1] if found else ""
 
@@ -225,19 +225,21 @@ def _end(token: Token) -> int:
 def _check_is_one_kernel(module: Module) -> None:
     """Raise ``KprofError`` if there are several modules with functions, as in what ``MLIR_ENABLE_DUMP`` prints."""
     roots = module.operations
-    holders = [one for one in roots if one.name in MODULES and any(inside.name == FUNCTION for inside in one.walk())]
-    holders += [one for one in roots if one.name == FUNCTION][:1]  # functions without a module make one
+    holders = [
+        root for root in roots if root.name in MODULES and any(inside.name == FUNCTION for inside in root.walk())
+    ]
+    holders += [root for root in roots if root.name == FUNCTION][:1]  # functions without a module count as one
     if len(holders) > 1:
-        holders.sort(key=lambda one: one.start)
-        lines = module.line_numbers([one.start for one in holders])
+        holders.sort(key=lambda holder: holder.start)
+        lines = module.line_numbers([holder.start for holder in holders])
         raise KprofError(
-            f"this file holds {len(holders)} modules, which begin on lines {listed([*map(str, lines)], _MOST_LISTED)}",
+            f"this file holds {len(holders)} modules, which begin on lines {listed([*map(str, lines)], _MAX_LISTED)}",
             where=module.position(holders[1].start),
             hint="keep one of them, with its aliases (#blocked, #loc, …); the last is the result of all passes",
         )
 
 
-_MOST_LISTED = 10
+_MAX_LISTED = 10
 
 
 def _check_nesting(module: Module) -> None:
@@ -266,7 +268,7 @@ _NUMBER_OR_STRING = re.compile(rf"(?P<number>[0-9]{{{MAX_DIGITS},}})|{STRING}")
 
 def _check_numbers(module: Module) -> None:
     text, part = module.text, MAX_DIGITS // 2
-    # Such a number fills a part of the text; to search all of it takes a tenth of the time that parsing does.
+    # Such a number fills a part of the text. To search the whole text would add a tenth of the parsing time.
     if any(text[start : start + part].isdecimal() for start in range(0, len(text), part)):
         for found in _NUMBER_OR_STRING.finditer(text):
             if found["number"]:
@@ -281,14 +283,17 @@ _RESULT_COUNT = re.compile(r":([0-9]+)")
 
 
 def _check_operations(module: Module) -> bool:
-    """Return whether there is a function. Raises ``KprofError`` for a loop without its regions, and for more results
-    than an operation lists types: what reads a module makes a name for each."""
+    """Return whether there is a function.
+
+    Raises ``KprofError`` for a loop without its regions, and for an operation with more results than it lists types:
+    readers of a module create a name for each result.
+    """
     has_function = False
     for operation in module.walk():
         has_function = has_function or operation.name == FUNCTION
-        wanted, regions = _REGIONS_OF_LOOPS.get(operation.name), len(operation.regions)
-        if wanted is not None and regions != wanted:
-            found = f"{counted(regions, 'region')} instead of {wanted}" if regions else "no body"
+        expected, regions = _REGIONS_OF_LOOPS.get(operation.name), len(operation.regions)
+        if expected is not None and regions != expected:
+            found = f"{counted(regions, 'region')} instead of {expected}" if regions else "no body"
             raise KprofError(f"this loop has {found}", where=module.position(operation.start), hint=GIVE_TTGIR)
         if ":" in operation.results:
             results = sum(int(count) for count in _RESULT_COUNT.findall(operation.results))

@@ -1,4 +1,4 @@
-"""The values that an operation may use: what they are called in the module and in the source, and scalars' types."""
+"""Values that an operation may use: their names in the module and in the source, and the types of scalars."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ from kprof_inject.ttgir.ssa_values import bound_names, label_text, loop_argument
 from kprof_inject.ttgir.types import PrintedType, printed_types, types_of
 
 _ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:\s*([^\s,(){}]+)")
-# Triton's printer calls a value by its variable, and tells those of one name apart by a number. What has no variable
-# it calls %3, %arg3 or, of a constant, %c3_i32.
+# Triton's printer names a value after its variable, with a number where names would collide. A value without a
+# variable is %3, %arg3 or, for a constant, %c3_i32.
 _VARIABLE = re.compile(r"%(?!arg\d)([A-Za-z_]\w*?)(?:_\d+)?(?:#\d+)?")
 _SCALAR = re.compile(r"[a-z]\w*")
-_LONGEST_ALIAS = 64
+_MAX_ALIASES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A value that is visible at a place. ``name`` is what the module calls it (``%pid_3``), ``variable`` the name in
-    the source that it, or a part of what makes it, was assigned to (empty if unknown), on the ``line`` of the function
-    that everything was inlined into (0 if unknown). ``type`` is as it is printed, empty for what is no scalar.
-    ``distance`` says how many blocks further out than the place it is made. One without a ``name`` says that in a loop
-    or branch, which ends before the place, the variable was assigned, and nothing tells which value it has then."""
+    """A value that is visible at an operation.
+
+    ``name`` is its name in the module (``%pid_3``). ``variable`` is the name in the source that it, or a part of what
+    computes it, was assigned to (empty if unknown), on ``line`` of the function that everything was inlined into (0
+    if unknown). ``type`` is as printed, empty for anything but a scalar. ``distance`` is the number of blocks between
+    the operation and the block that defines the value.
+
+    An empty ``name`` means that a loop or branch before the operation assigned the variable, so its value is unknown.
+    """
 
     name: str
     variable: str
@@ -38,10 +42,11 @@ class Scalar:
 
 
 def scalars_at(module: Module, user: Operation) -> Iterator[Scalar]:
-    """All values that dominate ``user``, in its function and, in a partition, within that: the nearest first.
+    """Yield all values that dominate ``user`` in its function or, in a partition, within that; the nearest first.
 
-    Of a region with several blocks these are its first one's and those of ``user``'s own; others may dominate it, too.
-    What is no scalar is among them, without a type, and what is lost in loops and branches, without a name."""
+    In a region with several blocks, only values of the first one and of ``user``'s own are found, although others may
+    dominate it, too. Values that are no scalars have no type; variables that loops and branches assign have no name.
+    """
     distance = 0
     for operation in (user, *user.owners()):
         block = operation.block
@@ -52,8 +57,8 @@ def scalars_at(module: Module, user: Operation) -> Iterator[Scalar]:
         blocks = [(block, before)]
         if block is not region.blocks[0]:
             blocks.append((region.blocks[0], region.blocks[0].operations))
-        for one, operations in blocks:
-            for made in (*map(partial(_results, module), reversed(operations)), _arguments(module, region, one)):
+        for outer, operations in blocks:
+            for made in (*map(partial(_results, module), reversed(operations)), _arguments(module, region, outer)):
                 yield from (replace(scalar, distance=distance) for scalar in made)
             distance += 1
         if _is_isolated(region):
@@ -61,7 +66,7 @@ def scalars_at(module: Module, user: Operation) -> Iterator[Scalar]:
 
 
 def _is_isolated(region: Region) -> bool:
-    """Whether what is around the region cannot be seen in it: of ``ttg.warp_specialize``, the default region can."""
+    """Return whether a region cannot see values around it; the default region of ``ttg.warp_specialize`` can."""
     owner = region.operation
     return owner.name in (FUNCTION, PARTITIONS) or (owner.name == WARP_SPECIALIZE and region is not owner.regions[0])
 
@@ -73,8 +78,8 @@ def _results(module: Module, operation: Operation) -> Iterator[Scalar]:
     types = [*[""] * len(names), *_result_types(operation)][-len(names) :]
     variable, line = _origin(module, operation.location_text)
     if operation.regions and len(names) > 1:
-        # Its location has the names of all that is handed on, and not in their order.
-        variables = [*_variables_handed_on(module, operation), *[""] * len(names)][: len(names)]
+        # The location names all loop-carried values, but not in their order.
+        variables = [*_loop_carried_variables(module, operation), *[""] * len(names)][: len(names)]
     else:
         variables = [variable or ("" if operation.traits.is_constant else _variable_in(name)) for name in names]
     for name, assigned, kind in zip(names, variables, types, strict=True):
@@ -83,66 +88,67 @@ def _results(module: Module, operation: Operation) -> Iterator[Scalar]:
 
 
 def _lost_in(module: Module, operation: Operation, kept: Sequence[str]) -> Iterator[Scalar]:
-    """The variables that are assigned in an operation's loop or branch, but for those whose values it is known to
-    give, each at its last line."""
+    """Yield the variables that a loop or branch assigns, each at its last line, without those in ``kept``."""
     lines: dict[str, int] = {}
     for region in operation.regions if operation.traits.regions in ("body", "branch") else ():
         for inner in region.walk():
-            for one in _results(module, inner) if not inner.regions else ():
-                if one.variable and one.variable not in kept:
-                    lines[one.variable] = max(lines.get(one.variable, 0), one.line)
+            for result in _results(module, inner) if not inner.regions else ():
+                if result.variable and result.variable not in kept:
+                    lines[result.variable] = max(lines.get(result.variable, 0), result.line)
     for variable, line in lines.items():
         yield Scalar("", variable, line, "", 0)
 
 
-def _variables_handed_on(module: Module, loop: Operation) -> list[str]:
-    """Of what a ``scf.for`` hands on, by the names of the arguments of its body. What the compiler hands on beside that
-    is called as the loop's last result is: of several of that name none tells."""
+def _loop_carried_variables(module: Module, loop: Operation) -> list[str]:
+    """Return the variables of a ``scf.for``'s loop-carried values, by the names of the arguments of its body.
+
+    Values that the compiler adds get the name of the loop's last result, so a name that several share is dropped.
+    """
     if loop.name != "scf.for":
         return []
     variables = [_variable_in(name) for name in loop_arguments(module, loop)[1:]]
-    last = _name_of_results(loop)
+    last = _variable_of_results(loop)
     if last in variables and (variables.count(last) > 1 or "" in variables[: variables.index(last)]):
         return [variable if variable != last else "" for variable in variables]
     return variables
 
 
-def _name_of_results(operation: Operation) -> str:
+def _variable_of_results(operation: Operation) -> str:
     return next(map(_variable_in, result_names(operation)), "")
 
 
 def _result_types(operation: Operation) -> list[str]:
-    """Of one that prints fewer types than it has, or other ones, what its name says."""
+    """Return the types of an operation's results; its name gives those that are not printed, or printed otherwise."""
     if operation.regions:
         text = operation.closing if _ARROW in operation.closing else operation.tail
-        return _scalars_in(_handed_on(without_strings(text)))
+        return _scalars_in(_types_after_arrow(without_strings(text)))
     types = types_of(operation)
     if not types and isinstance(constant_of(operation), bool):
         return ["i1"]
     if operation.name in ("arith.cmpi", "arith.cmpf"):
-        return ["" if any(one.kind for one in types) else "i1"]
+        return ["" if any(printed.kind for printed in types) else "i1"]
     if operation.name == "tt.addptr":
         return [_scalar(types[0])] if types else []
     if operation.name == "tt.load":
-        return ["" if one.kind else one.pointee for one in types]
-    last = without_strings(operation.tail).partition(" loc(")[0].rpartition(_COUNTED)[2]
-    # Of a token and the like the printed types say nothing.
-    return _scalars_in(last.rpartition(_ARROW)[2]) if _ARROW in last else [_scalar(one) for one in types]
+        return ["" if printed.kind else printed.pointee for printed in types]
+    last = without_strings(operation.tail).partition(" loc(")[0].rpartition(_LAST_TYPE)[2]
+    # The printed types do not include a token's.
+    return _scalars_in(last.rpartition(_ARROW)[2]) if _ARROW in last else [_scalar(printed) for printed in types]
 
 
 _ARROW = "->"
-# What scf.for counts comes last, behind all that it hands on.
-_COUNTED = " : "
+# The type of a scf.for's induction variable comes last, after those of the loop-carried values.
+_LAST_TYPE = " : "
 
 
-def _handed_on(text: str) -> str:
-    """The types behind an arrow."""
+def _types_after_arrow(text: str) -> str:
+    """Return the types after an arrow, without that of an induction variable."""
     types = text.partition(_ARROW)[2]
-    return types.rpartition(_COUNTED)[0] or types
+    return types.rpartition(_LAST_TYPE)[0] or types
 
 
 def _scalars_in(types: str) -> list[str]:
-    """Of each type of a list, which may be in brackets."""
+    """Return the scalar type for each type of a list, which may be in brackets; empty for the others."""
     found, depth, begin = [], 0, 0
     text = types.strip().removesuffix("{").strip()
     text = text[1:-1] if text.startswith("(") else text
@@ -159,7 +165,7 @@ def _scalar(printed: PrintedType) -> str:
 
 
 def _arguments(module: Module, region: Region, block: Block) -> Iterator[Scalar]:
-    """Those of a block, by its label or by the operation that it is the first block of."""
+    """Yield the arguments of a block, from its label or, for an entry block, from its operation."""
     owner = region.operation
     is_entry = block is region.blocks[0]
     if owner.name == FUNCTION and is_entry:
@@ -169,29 +175,29 @@ def _arguments(module: Module, region: Region, block: Block) -> Iterator[Scalar]
         names = bound_names(owner)
         variables = [_variable_in(name) for name in names]
         if owner.name == "scf.for" and names:
-            # The printer may call what is counted as the loop's last result is.
-            counted = variables[0] if variables[0] != _name_of_results(owner) else ""
-            variables = [counted, *_variables_handed_on(module, owner)]
+            # The printer may give the induction variable the name of the loop's last result.
+            counted = variables[0] if variables[0] != _variable_of_results(owner) else ""
+            variables = [counted, *_loop_carried_variables(module, owner)]
         for name, variable, kind in zip(names, variables, _bound_types(owner), strict=False):
             yield Scalar(name, variable, 0, kind, 0)
 
 
 def _bound_types(owner: Operation) -> list[str]:
-    """Of an ``scf.for``, what it counts and what is handed on; of an ``scf.while``, what it begins with."""
+    """Return the types of an ``scf.for``'s induction variable and carried values, or of an ``scf.while``'s operands."""
     text = without_strings(owner.tail)
     if owner.name == "scf.for":
-        _, colon, counted = text.rpartition(_COUNTED)
-        return [*(_scalars_in(counted) if colon else ["index"]), *_scalars_in(_handed_on(text))]
-    return _scalars_in(text.partition(_COUNTED)[2].partition(_ARROW)[0])
+        _, colon, counted = text.rpartition(_LAST_TYPE)
+        return [*(_scalars_in(counted) if colon else ["index"]), *_scalars_in(_types_after_arrow(text))]
+    return _scalars_in(text.partition(_LAST_TYPE)[2].partition(_ARROW)[0])
 
 
 def _declared(module: Module, text: str) -> Iterator[Scalar]:
-    """The arguments in a text that gives each with its type, and its location behind that."""
+    """Yield the arguments in a text that has each with its type, followed by its location."""
     found = list(_ARGUMENT.finditer(text))
-    begins = [*(one.start() for one in found), len(text)]
-    for one, end in zip(found, begins[1:], strict=True):
-        name, kind = one.groups()
-        variable, line = _origin(module, _location_in(text[one.end() : end]))
+    begins = [*(argument.start() for argument in found), len(text)]
+    for argument, end in zip(found, begins[1:], strict=True):
+        name, kind = argument.groups()
+        variable, line = _origin(module, _location_in(text[argument.end() : end]))
         yield Scalar(name, variable or _variable_in(name), line, kind if _SCALAR.fullmatch(kind) else "", 0)
 
 
@@ -213,11 +219,13 @@ def _variable_in(name: str) -> str:
 
 
 def _origin(module: Module, location_text: str) -> tuple[str, int]:
-    """The variable in a location, and the line: where a function was inlined, of the call. A variable of the function
-    that was called counts if what the call gives is assigned to none."""
+    """Return the variable and the line of a location; for inlined code, the line of the call.
+
+    A variable of the inlined function only counts if the call's result is assigned to none.
+    """
     location: Location = parse_location(location_text)
     variable = ""
-    for _ in range(_LONGEST_ALIAS):
+    for _ in range(_MAX_ALIASES):
         match location:
             case Named(name, child):
                 variable, location = name, child
@@ -235,7 +243,7 @@ def _origin(module: Module, location_text: str) -> tuple[str, int]:
 
 
 def _variable_of(module: Module, callee: Location) -> str:
-    for _ in range(_LONGEST_ALIAS):
+    for _ in range(_MAX_ALIASES):
         match callee:
             case Named(name, _):
                 return name

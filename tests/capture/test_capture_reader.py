@@ -20,6 +20,7 @@ from buffers import (
     save_launches,
     start,
 )
+from snapshots import check
 
 from kprof_inject.capture.model import HostReading, Kernel, Origin
 from kprof_inject.capture.reader import is_capture, read_capture
@@ -238,7 +239,7 @@ def test_a_line_that_was_not_cut_but_garbled_is_an_error(tmp_path: Path, line: b
     with pytest.raises(KprofError, match=r"launches\.jsonl:1: the checksum is missing"):
         read_capture(tmp_path)
     make_format_1(tmp_path)
-    with pytest.raises(KprofError, match=r"launches\.jsonl:1: (this is not JSON|\$: expected object)"):
+    with pytest.raises(KprofError, match=r"launches\.jsonl:1: (.* not JSON|\$: expected object)"):
         read_capture(tmp_path)
 
 
@@ -262,9 +263,7 @@ def test_a_missing_buffer_is_an_error(tmp_path: Path) -> None:
 
 def test_a_buffer_that_is_no_whole_number_of_rows_is_an_error(tmp_path: Path) -> None:
     kernel = kernel_json(SCOPES, np.zeros((1, 60), dtype="<u4"), 2)
-    with pytest.raises(
-        KprofError, match=r"launches\.jsonl:1: \$\.buffer_bytes: expected 720 for a grid of 3, got 384\n"
-    ):
+    with pytest.raises(KprofError, match=r"launches\.jsonl:1: \$\.buffer_bytes: .* 720 .* 384\n"):
         save_launches(tmp_path, kernel, [WORDS])
 
 
@@ -274,14 +273,15 @@ def test_another_format_version_is_an_error_that_names_both(tmp_path: Path, vers
     path = tmp_path / "p" / "process.json"
     make_format_1(tmp_path)
     edit(path, version=version)
-    with pytest.raises(KprofError, match=rf"process\.json: this capture has format {version}, .* reads 1 and 2"):
+    with pytest.raises(KprofError, match=rf"process\.json: .* {version}, .*1 and 2"):
         read_capture(tmp_path)
 
 
 def test_another_scope_table_version_is_an_error_that_names_both(tmp_path: Path) -> None:
     save_launches(tmp_path, KERNEL, [WORDS])
-    with pytest.raises(KprofError, match=r"\$\.scope_table: the scope table has version 3, this program reads 1 and 2"):
+    with pytest.raises(KprofError, match=r"\$\.scope_table: .* 3, .*1 and 2") as caught:
         read_edited(tmp_path, "process-v0/kernels/v0/kernel.json", scope_table=KERNEL["scope_table"] | {"version": 3})
+    check("capture/errors", caught.value.render(), "a newer scope table")
 
 
 def test_the_older_scope_table_is_read(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from foreign_buffers import Mark, Scope, Words, cute, cute_compact, flashinfer, sm_profiler, triton_distributed
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from snapshots import check_cases
 
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.foreign.profilers import PROFILERS
@@ -297,26 +298,32 @@ def test_a_description_beside_the_file_says_what_it_is(tmp_path: Path) -> None:
     assert [scope.name for scope in named.launches[0].kernel.scopes.scopes] == ["a", "b", "scope 2"]
 
 
-@pytest.mark.parametrize(
-    ("array", "said", "what"),
-    [
-        (np.zeros(4), {"format": "cute"}, "64-bit integers, but this has 4 items of float64"),
-        (np.zeros(3, np.int32), {"format": "cute"}, "consists of 64-bit integers"),
-        (np.zeros(0, np.int64), {"format": "flashinfer"}, "the buffer is empty"),
-        (np.zeros(9, np.int64), {}, "an array does not say which profiler wrote it"),
-        (np.zeros(9, np.int64), {"format": "cuter"}, "no profiler is called 'cuter'"),
-        (np.zeros(9, np.int64), {"format": "cute"}, "nothing was recorded in it"),
-        (np.zeros(9, np.int64), {"format": "cute", "units": 2}, "a buffer of 9 words cannot be that of 2 units"),
-        (np.zeros(9, np.int64), {"format": "flashinfer", "units": 2}, "has no units"),
-        (np.zeros(9, np.int64), {"format": "cute", "names": {-1: "a"}}, "event -1 has a name"),
-        (cute_compact(3, [T, T + 40], [{0: Scope(0, T, T + 9)}] * 2), {"format": "cute-compact"}, "more than 1 unit"),
-        (sm_profiler(2, 1, 3, {}, [0, 1])[:-1], {"format": "sm-profiler"}, "the buffer is truncated"),
-        (object(), {"format": "cute"}, "this has 1 item of object"),
-    ],
-)
-def test_what_is_no_buffer_is_refused(array: Any, said: dict[str, Any], what: str) -> None:
-    with pytest.raises(KprofError, match=what):
-        read_buffer_array(array, BufferDescription(**said))
+NO_BUFFER: dict[str, tuple[Any, dict[str, Any]]] = {
+    "an array of floats": (np.zeros(4), {"format": "cute"}),
+    "an array of 32-bit integers": (np.zeros(3, np.int32), {"format": "cute"}),
+    "an empty array": (np.zeros(0, np.int64), {"format": "flashinfer"}),
+    "no format": (np.zeros(9, np.int64), {}),
+    "an unknown format": (np.zeros(9, np.int64), {"format": "cuter"}),
+    "nothing recorded": (np.zeros(9, np.int64), {"format": "cute"}),
+    "too many units": (np.zeros(9, np.int64), {"format": "cute", "units": 2}),
+    "no units": (np.zeros(9, np.int64), {"format": "flashinfer", "units": 2}),
+    "an event before the first": (np.zeros(9, np.int64), {"format": "cute", "names": {-1: "a"}}),
+    "units of unknown number": (
+        cute_compact(3, [T, T + 40], [{0: Scope(0, T, T + 9)}] * 2),
+        {"format": "cute-compact"},
+    ),
+    "a truncated buffer": (sm_profiler(2, 1, 3, {}, [0, 1])[:-1], {"format": "sm-profiler"}),
+    "objects": (object(), {"format": "cute"}),
+}
+
+
+def test_what_is_no_buffer_is_refused() -> None:
+    said = {}
+    for case, (array, description) in NO_BUFFER.items():
+        with pytest.raises(KprofError) as caught:
+            read_buffer_array(array, BufferDescription(**description))
+        said[case] = caught.value.render()
+    check_cases("capture/foreign-buffers", said)
 
 
 def test_files_that_numpy_cannot_read_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from buffers import Cta, Entry, Scope, buffer_words, end, save_launch, start
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from proton_files import FIELDS, file_bytes, save_file, without_times
+from snapshots import check, check_cases
 
 from kprof_inject.capture import proton_buffer as module
 from kprof_inject.capture.model import Kernel, Launch
@@ -113,7 +115,7 @@ def test_iterations_of_which_only_the_starts_were_recorded_are_told_by_that(tmp_
 
 def test_a_name_for_an_id_that_no_scope_has_is_an_error(tmp_path: Path) -> None:
     path = save_file(tmp_path, buffer_words(ctas(1, 1), slots=8), 1)
-    with pytest.raises(KprofError, match="the table of names names scope id 256: ids go from 0 to 255"):
+    with pytest.raises(KprofError, match=r"id 256: .* 0 to 255"):
         read_proton_buffer(path, {256: "load"})
 
 
@@ -234,48 +236,49 @@ def test_an_unknown_device_is_no_error(tmp_path: Path) -> None:
     assert kernel_of(path).metadata["target"]["backend"] == "unknown"
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("version", 2, r"has version 2 of Proton's buffer \(byte 0\), this program reads 1"),
-        ("header_offset", 8, "is damaged at byte 4: its header begins at 8"),
-        ("header_size", 40, "is damaged at byte 8: 40 bytes of header, but it takes 56"),
-        ("payload_offset", 52, "is damaged at byte 12: its payload begins at 52, within the header"),
-        ("payload_offset", 0xFFFFFFFF, "is truncated: its payload goes from byte 4294967295 to 4294968319"),
-        ("payload_size", 1028, "is truncated: its payload goes from byte 56 to 1084, but it ends at byte 1080"),
-        ("payload_size", 1020, "has 4 more bytes after its payload, which ends at byte 1076"),
-        ("payload_size", 0xFFFFFFFF, "is truncated"),
-        ("block_num", 1, "is damaged at byte 24: 1 CTAs, but its payload has room for 2"),
-        ("block_num", 0xFFFFFFFF, "is damaged at byte 24: 4294967295 CTAs"),
-        ("total_unit", 0, "is damaged at byte 28: a CTA has 0 warps"),
-        ("total_unit", 0xFFFFFFFF, "is damaged at byte 28: a CTA has 4294967295 warps"),
-        ("total_unit", 2, "is damaged at byte 36: 4 of 2 warps were recorded"),
-        (
-            "total_unit",
-            1000,
-            "is damaged at byte 32: 512 bytes for a CTA, which must be whole words and at least 4048 bytes",
-        ),
-        ("scratch_mem_size", 0, "has no records"),
-        ("scratch_mem_size", 510, "is damaged at byte 32: 510 bytes"),
-        ("scratch_mem_size", 4, "is damaged at byte 32: 4 bytes"),
-        ("scratch_mem_size", 2048, "is damaged at byte 24: 2 CTAs, but its payload has room for 0"),
-        ("uid_num", 0, "is damaged at byte 36: 0 of 4 warps"),
-        ("uid_num", 0xFFFFFFFF, "is damaged at byte 36"),
-    ],
-)
-def test_a_header_that_contradicts_the_file_is_told_by_its_byte(
-    tmp_path: Path, field: str, value: int, message: str
-) -> None:
+CONTRADICTIONS: list[tuple[str, int]] = [
+    ("version", 2),
+    ("header_offset", 8),
+    ("header_size", 40),
+    ("payload_offset", 52),
+    ("payload_offset", 0xFFFFFFFF),
+    ("payload_size", 1028),
+    ("payload_size", 1020),
+    ("payload_size", 0xFFFFFFFF),
+    ("block_num", 1),
+    ("block_num", 0xFFFFFFFF),
+    ("total_unit", 0),
+    ("total_unit", 0xFFFFFFFF),
+    ("total_unit", 2),
+    ("total_unit", 1000),
+    ("scratch_mem_size", 0),
+    ("scratch_mem_size", 510),
+    ("scratch_mem_size", 4),
+    ("scratch_mem_size", 2048),
+    ("uid_num", 0),
+    ("uid_num", 0xFFFFFFFF),
+]
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(KprofError) as caught:
+        read_proton_buffer(path)
+    return caught.value.render()
+
+
+def test_a_header_that_contradicts_the_file_is_told_by_its_byte(tmp_path: Path) -> None:
     words = buffer_words(ctas(2, 4), slots=12)
     assert words.nbytes == 1024
-    with pytest.raises(KprofError, match=message):
-        read_proton_buffer(save_file(tmp_path, words, 4, changes={field: value}))
+    said = {
+        f"{field} {value}": refusal(save_file(tmp_path, words, 4, changes={field: value}))
+        for field, value in CONTRADICTIONS
+    }
+    check_cases("capture/proton-headers", said)
 
 
 def test_a_warp_that_the_kernel_has_not_is_told_by_its_byte(tmp_path: Path) -> None:
     path = save_file(tmp_path, buffer_words(ctas(2, 4), slots=8, recorded=(1, 3)), 4, [1, 4])
-    with pytest.raises(KprofError, match="is damaged at byte 44: warp 4 of 4 warps"):
-        read_proton_buffer(path)
+    assert "byte 44: warp 4 of 4" in refusal(path)
 
 
 def test_a_file_that_is_cut_anywhere_is_told_to_be(tmp_path: Path) -> None:
@@ -283,17 +286,14 @@ def test_a_file_that_is_cut_anywhere_is_told_to_be(tmp_path: Path) -> None:
     path = tmp_path / "cut.bin"
     for size in range(len(data)):
         path.write_bytes(data[:size])
-        with pytest.raises(KprofError, match=rf"is truncated: .* ends at byte {size}\n"):
-            read_proton_buffer(path)
+        assert re.search(rf"truncated: .* byte {size}\n", refusal(path))
 
 
 def test_a_buffer_without_records_is_told_to_be_one(tmp_path: Path) -> None:
     # What Triton 3.9 packs where no kernel asked for a buffer.
     path = tmp_path / "none.bin"
     path.write_bytes(struct.pack("<11I", 1, 4, 44, 44, 0, 1, 0, 1, 0, 1, 0))
-    with pytest.raises(KprofError, match="has no records") as caught:
-        read_proton_buffer(path)
-    assert caught.value.hint == "take the buffer right after the launch of a kernel with scopes"
+    check("capture/errors", refusal(path), "a Proton buffer without records")
 
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_the_ids_of_a_module_are_those_that_triton_gives(tmp_path: Path, body: s
     from triton._C.libtriton import proton
     from triton.backends.compiler import GPUTarget
 
-    from kprof_inject.runtime.instrumentation import read_module
+    from kprof_inject.runtime.compiling.instrumentation import read_module
 
     path = tmp_path / "kernel.ttgir"
     path.write_text(module_of(body))
@@ -102,8 +102,8 @@ def test_a_list_of_names_counts_from_zero(tmp_path: Path) -> None:
         ('[[null, "load"]]', "names no scope ids"),
         ('[[0, "load"], "dot"]', "names no scope ids"),
         ('{"scope_ids": 7}', "names no scope ids"),
-        ('{"-1": "load"}', "names scope id -1: ids go from 0 to 255"),
-        ('{"256": "load"}', "names scope id 256: ids go from 0 to 255"),
+        ('{"-1": "load"}', "id -1: .* 0 to 255"),
+        ('{"256": "load"}', "id 256: .* 0 to 255"),
     ],
 )
 def test_json_that_names_no_ids_is_an_error(tmp_path: Path, text: str, message: str) -> None:

@@ -13,6 +13,7 @@ import triton
 from command_line import CommandLine
 from golden import fixture_id, read
 from programs.child import run_child
+from snapshots import check
 from triton_oracle import installed_fixtures
 
 
@@ -114,39 +115,42 @@ BAD = {
     "unknown_dialect.ttgir": (
         "    tt.return",
         "    foo.bar\n    tt.return",
-        "Dialect `foo' not found for custom op 'foo.bar'",
+        "Dialect `foo' not found",
     ),
     # Triton's verifier knows the operation's line in the program; ours is the line in the file.
     "invalid_operation.ttgir": (
         "    tt.return",
         "    tt.return %row : i32",
-        "'tt.return' op has 1 operands, but enclosing function (@softmax_kernel) returns 0",
+        "'tt.return' op has 1 operands",
     ),
 }
-"""What is replaced, by what, and what Triton says of it."""
+"""What is replaced, by what, and how Triton's error begins."""
 
 
 @pytest.mark.triton
 def test_what_triton_does_not_take_is_pointed_at(kprof: CommandLine) -> None:
-    expected: list[str] = []
-    for name, (old, new, what) in BAD.items():
+    places: list[str] = []
+    shown_lines: list[str] = []
+    for name, (old, new, _) in BAD.items():
         text = changed(old, new)
         kprof.write(name, text)
         bad = new.split("\n")[0].split()[0]
         number, shown = next((n, shown) for n, shown in enumerate(text.splitlines(), 1) if bad in shown)
         column = shown.index(bad) + 1
-        expected += [
-            f"{name}:{number}:{column}: error: Triton {triton.__version__} rejects this file: {what}",
-            f"  {shown}",
-            f"  {' ' * (column - 1)}^",
-            "hint: it may come from another Triton version: check it with the one that wrote it",
-        ]
+        places.append(f"{name}:{number}:{column}: ")
+        shown_lines += [f"  {shown}", f"  {' ' * (column - 1)}^"]
     kprof.write("good.ttgir", SOFTMAX)
 
     ended = kprof("check", *BAD, "good.ttgir")
 
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines() == expected
+    lines = ended.stderr.splitlines()
+    assert [line for line in lines if line.startswith("  ")] == shown_lines
+    for error, hint, place, (_, _, what) in zip(lines[::4], lines[3::4], places, BAD.values(), strict=True):
+        assert error.startswith(place)
+        ours, found, _ = error.removeprefix(place).partition(what)
+        assert found
+        check("cli/check", f"{ours.replace(triton.__version__, 'VERSION')}\n{hint}", "REJECTED")
     assert [row[-1] for row in rows(ended.stdout)] == ["failed", "failed", "failed", "ok"]
 
 
@@ -168,10 +172,11 @@ def test_what_does_not_lower_says_why(kprof: CommandLine) -> None:
     ended = kprof("check", "asm.ttgir")
     first, *_, hint = ended.stderr.splitlines()
     assert ended.exit_code == 1
-    assert first.startswith(f"error: asm.ttgir: Triton {triton.__version__} does not lower this module for cuda:90: ")
-    assert "Not a name of any known instruction: 'nonsense'" in ended.stderr
+    assert first.startswith(f"error: asm.ttgir: Triton {triton.__version__} ") and " cuda:90: " in first
+    assert "'nonsense'" in ended.stderr
     assert "Repro command" not in ended.stderr
-    assert hint == "hint: the module is valid; if another Triton version wrote it, check it with that one"
+    ours = first.partition(" cuda:90: ")[0].replace(triton.__version__, "VERSION")
+    check("cli/check", f"{ours} cuda:90\n{hint}", "not lowered")
 
 
 def test_a_record_without_a_partner_is_pointed_at(kprof: CommandLine, with_records: str) -> None:
@@ -179,7 +184,8 @@ def test_a_record_without_a_partner_is_pointed_at(kprof: CommandLine, with_recor
     ended = kprof("check", "half.ttgir")
     number = kprof.read("half.ttgir").splitlines().index('    proton.record end "func"') + 1
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines()[0] == f'half.ttgir:{number}:5: error: the record "func" has no start'
+    assert ended.stderr.startswith(f"half.ttgir:{number}:5: error: ")
+    check("cli/check", ended.stderr.replace(f":{number}:", ":LINE:"), "half.ttgir")
 
 
 def test_a_compiler_that_dies_takes_no_other_file_with_it(
@@ -195,7 +201,7 @@ def test_a_compiler_that_dies_takes_no_other_file_with_it(
     assert ended.exit_code == 1
     assert [row[-1] for row in rows(ended.stdout)] == ["ok", "failed", "ok"]
     first, *rest = ended.stderr.splitlines()
-    assert first == "error: crash.ttgir: the compiler died (signal SIGABRT)"
+    check("cli/check", first, "crash.ttgir")
     assert "LLVM ERROR" in rest[-1]
     assert os.listdir(temporary) == []
 
@@ -204,25 +210,17 @@ def test_a_file_that_takes_too_long_is_given_up(kprof: CommandLine) -> None:
     kprof.write("slow.ttgir", SOFTMAX)
     ended = kprof("check", "--time-limit", "0.001", "slow.ttgir")
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines() == [
-        "error: slow.ttgir: the compiler did not finish in time",
-        "hint: raise --time-limit SECONDS",
-    ]
+    check("cli/check", ended.stderr, "slow.ttgir")
 
 
-@pytest.mark.parametrize(
-    ("target", "what"),
-    [
-        ("", "the module does not name its target"),
-        ('ttg.target = "metal:9", ', "the target 'metal:9' is not one that kprof-inject can compile for"),
-    ],
-)
-def test_a_module_without_a_target_of_ours(kprof: CommandLine, target: str, what: str) -> None:
+@pytest.mark.parametrize(("target", "case"), [("", "no target"), ('ttg.target = "metal:9", ', "metal:9")])
+def test_a_module_without_a_target_of_ours(kprof: CommandLine, target: str, case: str) -> None:
     kprof.write("lost.ttgir", changed('ttg.target = "cuda:90", ', target))
     ended = kprof("check", "lost.ttgir")
     number = next(n for n, line in enumerate(SOFTMAX.splitlines(), 1) if line.startswith("module"))
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines()[0] == f"lost.ttgir:{number}:1: error: {what}"
+    assert ended.stderr.startswith(f"lost.ttgir:{number}:1: error: ")
+    check("cli/check", ended.stderr.splitlines()[0].partition(": error: ")[2], case)
 
 
 def test_a_module_without_a_kernel(kprof: CommandLine) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 from programs.child import PROGRAMS, REPO, Ended
+from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.demo import _CAPTURES, RUNS, _keep
@@ -36,8 +36,7 @@ FAILED = [
     "report --kernel nope",
     "report --launch 7",
     "explain nope",
-    "explain --question 'changed 1 7'",
-    "explain --question 'share nope'",
+    "explain 7",
     "trace nope",
     "trace kprof_out/captures/9",
     "trace -o no/t.json",
@@ -100,7 +99,7 @@ USAGE = [
     "insert --tag lr=lr",
     "insert -o out.ttgir",
     "explain --budget 0",
-    "explain --question nope",
+    "explain --question share",
     "strip",
     "run",
     "dump",
@@ -203,18 +202,17 @@ def test_captures_have_numbers(kprof: CommandLine) -> None:
     a, b = (f"kprof_out/captures/00{number}" for number in (1, 2))
     assert kprof("diff", "1", "2").stdout == kprof("diff", a, b).stdout
     assert kprof("report", "1").stdout == kprof("report", a).stdout != kprof("report").stdout
-    asked = [kprof("explain", "--question", f"changed {sides}").stdout for sides in ("1 2", f"{a} {b}")]
-    assert len({json.loads(answer)["text"] for answer in asked}) == 1
+    assert kprof("explain", "1").stdout == kprof("explain", a).stdout != kprof("explain").stdout
     kprof("trace", "1")
     assert (kprof.folder / a / "trace.json").exists()
     assert diagnosis(kprof("report", "7").stderr) == ["error: kprof_out has no capture 7", "hint: it has 1, 2"]
     (kprof.folder / "1").write_text("a file with such a name")
-    assert diagnosis(kprof("report", "1").stderr)[0] == "error: 1 is not a Proton buffer"
+    assert diagnosis(kprof("report", "1").stderr)[0].startswith("error: 1 is not ")
 
 
 def test_a_quoted_command_line_is_recognised(kprof: CommandLine) -> None:
     hint = diagnosis(kprof("profile", "--", "python3 'plain.py' --lr 3", "more words").stderr)[1]
-    assert hint == "hint: leave out the quotes: -- python3 plain.py --lr 3 'more words'"
+    check("cli/dead_ends", hint, "more words")
     (kprof.folder / "odd name.py").write_text("import sys; sys.exit(7)")
     assert kprof("dump", "odd name.py").exit_code == 7
 
@@ -225,10 +223,9 @@ def test_the_programs_own_exit_code_is_not_blamed_on_a_missing_gpu(kprof: Comman
     kprof.write("own.py", f"import sys, types\nsys.modules['torch'] = {torch}\nimport triton\nsys.exit({code})\n")
     ended = kprof("dump", "own.py")
     assert ended.exit_code == code
-    assert diagnosis(ended.stderr) == [
-        f"error: the program compiled no kernel: it ended with exit code {code}",
-        "hint: its messages are above; check that it runs on its own first",
-    ]
+    error, hint = diagnosis(ended.stderr)
+    assert error.endswith(f" {code}")
+    check("cli/dead_ends", f"{error.removesuffix(str(code))}CODE\n{hint}", "own.py")
 
 
 def test_a_file_may_go_to_the_workspace_that_is_made_for_it(kprof: CommandLine) -> None:

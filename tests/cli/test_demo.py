@@ -13,6 +13,7 @@ import pytest
 from command_line import CommandLine
 from fake_gpu.known_cost import keep_cost
 from programs.child import REPO, Ended, clean_environment, fake_gpu_path, run_child
+from snapshots import check
 
 from kprof_inject.workspace import Workspace
 
@@ -36,32 +37,18 @@ def test_the_recorded_captures_are_replayed_and_compared(replay: tuple[Path, End
     folder, ended = replay
     assert ended.exit_code == 0, ended.stderr
     assert "kprof-inject: no GPU here: replaying captures" in ended.stderr
-    assert "inserted 14 records into matmul_kernel and compiled it for cuda:90" in ended.stderr
+    assert "inserted 14 records into matmul_kernel " in ended.stderr
     assert "14 clock reads" in ended.stderr
     assert len(ended.stdout.splitlines()) <= 60
 
     # Limit, what to try, faster.
     first, second, changed = ended.stdout.split("\n\n")
-    assert first.startswith(
-        "A: a matmul as it is, with num_stages=1\n"
-        "matmul_kernel #29   median 22.0 µs without records, 23.6 µs with   256 CTAs in "
-    )
-    assert "\nLIMIT  shared memory and L1 (at least 76.0 % of peak, 79.8 % in loop[0])\n" in first
-    assert "\nTRY    let Triton pipeline the loop: num_stages of 3 or more" in first
-    assert "\nTRUST  careful: recording slows the kernel by 7.4 % ± 3.5; the interval reaches 10.9 %" in first
-    assert "\nmatmul_kernel #29   median 14.1 µs without records, 15.4 µs with   256 CTAs in " in second
-    assert "\nLIMIT  the tensor cores (at least 72.8 % of peak, 85.6 % in loop[0])" in second
-    assert (
-        "\nB is 1.56 × faster (time -35.9 % [-38.6, -33.2]); median run time 21.952 µs → 14.064 µs without " in changed
-    )
-    # The loop has waits of the same name as one outside of it.
-    assert (
-        "\n  loop[0]: -9.40 µs a CTA\n"
-        "    busiest unit: shared memory and L1, at least 79.8 % of its peak → tensor cores, 85.6 %\n"
-        "    copied ahead: nothing → 131.1 kB per SM\n"
-        "    recorded waits: 263 ns → 38 ns in an iteration\n"
-        "    load: now pipelined"
-    ) in changed
+    assert "\nLIMIT  shared memory and L1 (" in first and "79.8 % in loop[0]" in first
+    assert "\nTRY    " in first and "num_stages of 3" in first
+    assert "\nLIMIT  the tensor cores (" in second and "85.6 % in loop[0]" in second
+    assert "\nB is 1.56 × faster (" in changed
+    # In it, the loop has waits of the same name as one outside of it.
+    check("cli/demo", ended.stdout)
 
     # The launch and the call that made it; 256 CTAs of 4 warps, 16 steps along K, and three waits before and after.
     events = json.loads((folder / "ws/trace.json").read_text())["traceEvents"]
@@ -93,13 +80,12 @@ def test_what_was_replayed_can_be_looked_at_again(replayed: CommandLine, replay:
 def test_two_captures_of_one_workspace_are_compared(replayed: CommandLine) -> None:
     ended = replayed("diff", "ws")
     assert ended.exit_code == 0
-    assert "where B's time goes: kprof-inject report ws/captures/002; as a page" in ended.stderr
+    assert "kprof-inject report ws/captures/002; " in ended.stderr
     assert ended.stdout == replayed("diff", "ws/captures/001", "ws/captures/002").stdout
     shutil.rmtree(replayed.folder / "ws/captures/001")
     alone = replayed("diff", "ws")
     assert (alone.exit_code, alone.stdout) == (1, "")
-    assert alone.errors() == ["error: ws has 1 capture, but diff compares two"]
-    assert "hint: profile once more: kprof-inject profile -o ws -- PROG; or name two" in alone.stderr
+    check("cli/demo_workspace", alone.stderr, "diff of one capture")
 
 
 @pytest.mark.parametrize("command", ["list", "check", "insert"])
@@ -165,11 +151,9 @@ def test_diff_shows_both_sources_with_what_changed_at_each_line(replayed: Comman
     shown = {line[:4].strip(): line for line in lines[at:]}
     load = "        a = tl.load(a_ptrs)"
     assert [cell.rstrip() for cell in shown["58"].split(" | ")] == [f"  58 {load}", f"  58 {load}"]
-    assert lines[lines.index(shown["58"]) + 1 :][:2] == [
-        "     ^ load: now pipelined: issued on use → 2 iterations ahead",
-        "     ^ load: through registers → asynchronous copy",
-    ]
+    changes = lines[lines.index(shown["58"]) + 1 :][:2]
+    check("cli/demo_workspace", "\n".join(changes), "changes of line 58")
     page = replayed.read("diff.html")
     row = page[page.index('<td class="number">59</td>') :]
-    assert "↑ load: now pipelined: issued on use → 2 iterations ahead</td></tr>" in row
-    assert '<pre class="code">code:\n  loop[0]: -9.40 µs a CTA\n' in page
+    assert f"↑{changes[0].partition('^')[2]}</td></tr>" in row
+    assert "\n  loop[0]: -9.40 µs a CTA\n" in page[page.index('<pre class="code">code:\n') :]

@@ -14,6 +14,7 @@ from buffers import SM_CLOCK_HZ, Cta, JsonWriter, Scope, buffer_words, end, kern
 from command_line import CommandLine
 from golden import beside, form_of, kernel_of, read
 from programs.child import REPO, Ended
+from snapshots import check
 from triton_oracle import installed_fixtures
 
 from kprof_inject.report.diff.structure import changes_between
@@ -94,9 +95,9 @@ def test_a_slower_loop_is_told_and_fails_the_gate(kprof: CommandLine, before: Pa
     ended = kprof("diff", "before", "after", "--fail-above", "5%")
     assert ended.exit_code == 1
     # 30 of 200 µs.
-    assert ended.stdout.startswith("B is 1.15 × slower (time +1")
-    assert "): loop[0] (+" in ended.stdout.splitlines()[0]
-    assert _said(ended)[0].startswith("kprof-inject: --fail-above 5%: scale is slower by more than 5 %: +1")
+    assert ended.stdout.startswith("B is 1.15 × slower (")
+    check("cli/diff", ended.stdout, "a slower loop")
+    check("cli/diff", "\n".join(_said(ended)), "--fail-above")
     assert kprof("diff", "before", "after").exit_code == 0
     assert kprof("diff", "before", "after", "--fail-above", "0.2").exit_code == 0
     assert kprof("diff", "after", "before", "--fail-above", "0").exit_code == 0
@@ -105,14 +106,15 @@ def test_a_slower_loop_is_told_and_fails_the_gate(kprof: CommandLine, before: Pa
 def test_a_scope_can_fail_the_gate_alone(kprof: CommandLine, before: Path) -> None:
     write_capture(kprof.folder / "after", 2, loop_ns=1.2 * LOOP_NS)
     ended = kprof("diff", "before", "after", "--fail-above", "17%", "--scope", "loop*")
-    assert ended.exit_code == 1 and "loop[0] of scale is slower by more than 17 %" in ended.stderr
+    assert ended.exit_code == 1
+    check("cli/diff", "\n".join(_said(ended)), "--scope of a gate")
 
 
 def test_times_without_records_come_first(kprof: CommandLine) -> None:
     write_capture(kprof.folder / "before", 1, clean_ns=180_000)
     write_capture(kprof.folder / "after", 2, clean_ns=198_000)
     ended = kprof("diff", "before", "after")
-    assert ended.stdout.startswith("B is 1.10 × slower (time +")
+    assert ended.stdout.startswith("B is 1.10 × slower (")
     assert "without records" in ended.stdout.splitlines()[0]
 
 
@@ -137,8 +139,8 @@ def test_json_is_all_that_stdout_has(kprof: CommandLine, before: Path) -> None:
 
 def test_a_page_is_written_beside_the_table(kprof: CommandLine, before: Path) -> None:
     ended = kprof("diff", "before", "before", "--html", "diff.html")
-    same = "kprof-inject: A and B are the same capture: no difference can be found"
-    assert (ended.exit_code, _said(ended)) == (0, [same, "kprof-inject: wrote diff.html"])
+    assert ended.exit_code == 0
+    check("cli/diff", "\n".join(_said(ended)), "the same capture")
     assert "--html" not in ended.stderr and "--html" in kprof("diff", "before", "before").stderr
     assert kprof.read("diff.html").startswith("<!doctype html>")
     assert ended.stdout.splitlines()[0] in kprof.read("diff.html")
@@ -148,8 +150,9 @@ def test_scopes_of_an_edited_source_are_the_same(kprof: CommandLine, before: Pat
     moved = [Scope("func", "func", -1, ("/src/scale.py", 2)), Scope("loop[0]", "loop", 0, ("/src/scale.py", 3))]
     write_capture(kprof.folder / "after", 2, scopes=[*moved, Scope("line(4)", "line", 1, ("/src/scale.py", 4))])
     ended = kprof("diff", "before", "after")
-    assert "only in B: line(4) (scale.py:4): A has no scope of this name" in ended.stdout
+    assert "only in B: line(4) (scale.py:4): " in ended.stdout
     assert ended.stdout.startswith("no difference: ")
+    check("cli/diff", ended.stdout, "a scope of one side")
 
 
 def test_lost_records_leave_means(kprof: CommandLine, before: Path) -> None:
@@ -162,9 +165,7 @@ def test_different_kernels_are_an_error_that_names_both(kprof: CommandLine, befo
     write_capture(kprof.folder / "after", 2, name="scale_fast")
     ended = kprof("diff", "before", "after")
     assert (ended.exit_code, ended.stdout) == (1, "")
-    error, hint = _said(ended)
-    assert error == "error: A and B have no kernel in common: A has scale; B has scale_fast"
-    assert hint.startswith("hint: ")
+    check("cli/diff", "\n".join(_said(ended)), "different kernels")
     renamed = kprof("diff", "before", "after", "--renamed", "scale=scale_fast")
     assert renamed.exit_code == 0 and "differs: kernel scale → scale_fast" in renamed.stdout
 
@@ -184,10 +185,7 @@ def test_a_capture_that_is_given_twice_counts_once(kprof: CommandLine, before: P
     once = kprof("diff", "before", "after")
     twice = kprof("diff", "before", "after", "--more-a", kprof.folder / "before", "--more-b", "after/../after")
     assert twice.stdout == once.stdout
-    assert _said(twice) == [
-        f"kprof-inject: skipped {kprof.folder / 'before'}: A already has this capture",
-        "kprof-inject: skipped after/../after: B already has this capture",
-    ]
+    check("cli/diff", "\n".join(_said(twice)), "a capture given twice")
 
 
 def test_launches_can_be_chosen(kprof: CommandLine, before: Path) -> None:
@@ -199,33 +197,32 @@ def test_the_shipped_capture_beside_itself(kprof: CommandLine) -> None:
     demo = REPO / "tests/captures/matmul"
     ended = kprof("diff", demo, demo)
     assert ended.exit_code == 0
-    assert ended.stdout.startswith("cannot tell: span 14.048 µs → 14.048 µs with records, but from one launch each")
+    check("cli/diff", ended.stdout, "the shipped capture")
     # More launches of the same capture would show no difference, either.
     assert "capture more" not in ended.stdout and "give more" not in ended.stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "exit_code", "complaint"),
+    ("arguments", "exit_code"),
     [
-        (["before"], 2, "Missing argument 'B'"),
-        (["before", "nowhere"], 1, "error: nowhere does not exist"),
-        (["before", "before", "--fail-above", "5"], 2, "write 5% or 0.05"),
-        (["before", "before", "--fail-above", "fast"], 2, "--fail-above:1:1: error: cannot read the limit 'fast'"),
-        (["before", "before", "--renamed", "scale"], 2, "--renamed:1:1: error: cannot read the names 'scale'"),
-        (["before", "before", "--scope", "dot"], 1, "--scope dot matches no scope that is in both A and B"),
-        (["before", "before", "--kernel", "dot"], 1, "--kernel dot matches nothing"),
-        (["before", "before", "--scope", "loop*", "--scope", "dot"], 1, "--scope dot matches no scope that is in both"),
-        (["before", "before", "--renamed", "zzz=scale"], 1, "--renamed: A has no kernel zzz"),
-        (["before", "before", "--renamed", "scale=zzz"], 1, "--renamed: B has no kernel zzz"),
-        (["before", "before", "--html", "before"], 1, "cannot write before: it is a folder"),
+        ("before", 2),
+        ("before nowhere", 1),
+        ("before before --fail-above 5", 2),
+        ("before before --fail-above fast", 2),
+        ("before before --renamed scale", 2),
+        ("before before --scope dot", 1),
+        ("before before --kernel dot", 1),
+        ("before before --scope loop* --scope dot", 1),
+        ("before before --renamed zzz=scale", 1),
+        ("before before --renamed scale=zzz", 1),
+        ("before before --html before", 1),
     ],
 )
-def test_mistakes_are_told(
-    kprof: CommandLine, before: Path, arguments: list[str], exit_code: int, complaint: str
-) -> None:
-    ended = kprof("diff", *arguments)
+def test_mistakes_are_told(kprof: CommandLine, before: Path, arguments: str, exit_code: int) -> None:
+    ended = kprof("diff", *arguments.split())
     assert ended.exit_code == exit_code
-    assert complaint in ended.stderr and "Traceback" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+    check("cli/diff_mistakes", "\n".join(_said(ended)), arguments)
 
 
 def test_nothing_else_is_written(kprof: CommandLine, before: Path) -> None:
@@ -241,23 +238,20 @@ def test_two_modules_are_compared_by_what_the_compiler_made_of_each_line(kprof: 
     (kprof.folder / "b.ttgir").write_text(a.read_text().replace("{num = 2 : i32}", "{num = 0 : i32}"))
     ended = kprof("diff", a, "b.ttgir")
     assert (ended.exit_code, ended.stderr) == (0, "")
-    assert ended.stdout.startswith("load: issued 2 → 1 iteration ahead (matmul.py:49, matmul.py:50)\n")
+    check("cli/diff", ended.stdout.splitlines()[0], "two modules")
     assert kprof("diff", a, a).stdout == "the TTGIR is the same\n"
     ended = kprof("diff", a, "b.ttgir", "--scope", "loop*", "--source", "--more-a", "c.ttgir", "--json")
     assert ended.exit_code == 2
-    assert "--more-a, --source, --scope are for captures; .ttgir files have no times" in ended.stderr
+    check("cli/diff", ended.stderr, "--more-a, --source, --scope")
     capture = REPO / "tests/captures/matmul"
     for pair in ((a, capture), (capture, a)):
-        hint = "compare it with another .ttgir file: kprof-inject diff A.ttgir B.ttgir; "
         ended = kprof("diff", *pair)
         assert ended.exit_code == 1
-        assert ended.stderr.startswith(f"error: {a} is TTGIR, which has no times\nhint: {hint}")
+        check("cli/diff", ended.stderr, "a module and a capture")
     (kprof.folder / "c.ttgir").write_text(a.read_text().replace("arith.constant 63 : i32", "arith.constant 31 : i32"))
-    assert [*change_lines(changes_between(a, kprof.folder / "c.ttgir"))] == [
-        "none of the changes that diff looks for; the TTGIR differs in 1 line"
-    ]
+    check("cli/diff", "\n".join(change_lines(changes_between(a, kprof.folder / "c.ttgir"))), "another constant")
     recorded = a.with_name("matmul.expected.ttgir")
-    assert kprof("diff", a, recorded).stdout == "the TTGIR is the same, apart from records\n"
+    check("cli/diff", kprof("diff", a, recorded).stdout, "records alone")
     (kprof.folder / "broken.ttgir").write_text("module {")
     assert kprof("diff", a, "broken.ttgir").stderr.startswith("broken.ttgir:1:9: error: ")
 
@@ -277,4 +271,4 @@ def test_two_modules_are_compiled_to_say_what_they_take(kprof: CommandLine) -> N
     b.write_text(read(a).replace("ttg.local_alloc", "ttg.unheard_of").replace("ttg.async_wait", "ttg.nor_of_this"))
     ended = kprof("diff", a, b)
     assert "the shared memory of" in ended.stderr and "ttg.unheard_of" in ended.stderr
-    assert f"compiled here: shared bytes {shared[0]} → -" in ended.stdout
+    assert f"shared bytes {shared[0]} → -" in ended.stdout

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from command_line import REAL_TORCH, CommandLine
 from programs.child import REPO, SMALL_TORCH, Ended, python_path, run_python
+from snapshots import check
 
 from kprof_inject.runtime.diagnosis import gpus
 from kprof_inject.runtime.packages import REQUIRED, TO_RUN
@@ -48,8 +49,9 @@ def test_a_machine_without_a_gpu_is_fine_for_all_but_running(kprof: CommandLine)
     assert [what for what, row in rows.items() if row["status"] == "missing"] == []
     assert (rows["GPU"]["status"], rows["GPU"]["fact"].partition(" (")[0]) == ("warning", "torch sees none")
     assert (ended.exit_code, ended.stderr) == (0, "")
-    assert re.fullmatch(r"2 records for cuda:90: \d+ bytes of machine code, 2 clock reads", rows["compiler"]["fact"])
-    assert re.fullmatch(r"a Python process reported and joined Triton \S+", rows["start-up hook"]["fact"])
+    numbers = [("compiler", re.compile(r"(?<=: )\d+(?= bytes)")), ("start-up hook", re.compile(r"(?<=Triton )\S+"))]
+    for what, varying in numbers:
+        check("cli/doctor", varying.sub("N", rows[what]["fact"]), what)
     assert os.listdir(kprof.folder) == ["home"]
     assert os.listdir(kprof.folder / "home") == []
 
@@ -60,8 +62,8 @@ def test_the_table_says_the_same(kprof: CommandLine) -> None:
     lines = [line.split()[:3] for line in ended.stdout.splitlines()]
     assert ["Python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))},"] in lines
     assert ["current", "folder", "ok"] in lines
-    assert "profile, dump, run, causal and compare need one" in ended.stdout
-    assert ended.stderr.startswith("kprof-inject: next: kprof-inject demo, which replays")
+    assert "causal and compare need one" in ended.stdout
+    check("cli/doctor", ended.stderr, "next")
 
 
 def test_without_triton_and_torch(kprof: CommandLine) -> None:
@@ -82,7 +84,7 @@ def test_without_triton_and_torch(kprof: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("text", "status", "fact"),
     [
-        ("__version__ = '3.2.0'", "problem", r"3\.2\.0, \S+: Triton 3\.2\.0 is not supported"),
+        ("__version__ = '3.2.0'", "problem", r"3\.2\.0, \S+: .*3\.2\.0 is not supported"),
         (
             "__version__ = '3.99.0'",
             "problem",
@@ -114,14 +116,12 @@ def test_variables_that_get_in_the_way(kprof: CommandLine) -> None:
     assert ended.exit_code == 0
     assert [rows[name]["status"] for name in ("CUDA_LAUNCH_BLOCKING", "TRITON_OVERRIDE_DIR")] == ["warning"] * 2
     assert "TRITON_ALWAYS_COMPILE" not in rows
-    assert rows["TRITON_CACHE_DIR"]["fact"] == (
-        "is set to '/theirs'; while kprof-inject runs a program it is 'WORKSPACE/cache/triton'"
-    )
-    assert rows["TORCHINDUCTOR_FREEZING"]["fact"] == "is set to '1'; it applies to the program as usual"
+    for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_FREEZING"):
+        check("cli/doctor", rows[name]["fact"], name)
 
     ended = kprof("doctor", "--json", env={"TRITON_INTERPRET": "1"})
     assert ended.exit_code == 1
-    assert findings(ended)["TRITON_INTERPRET"]["advice"] == "no kernel is compiled at all; unset it"
+    check("cli/doctor", findings(ended)["TRITON_INTERPRET"]["advice"], "TRITON_INTERPRET")
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:

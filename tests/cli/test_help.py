@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 from programs.child import REPO, run_python
+from snapshots import check
 
 import kprof_inject
 
@@ -90,7 +91,7 @@ def test_help_has_groups_and_examples(kprof: CommandLine) -> None:
 def test_a_command_that_is_misspelt_is_answered_with_the_right_one(kprof: CommandLine, word: str, meant: str) -> None:
     ended = kprof(word)
     assert ended.exit_code == 2
-    assert f"No such command '{word}'. Did you mean {meant}?" in ended.stderr
+    assert f"'{word}'" in ended.stderr and f" {meant}?" in ended.stderr
 
 
 @pytest.mark.parametrize("command", ["list", "insert", "trace", "report", "view", "diff"])
@@ -112,24 +113,26 @@ def test_a_program_that_can_be_run_is_no_workspace(kprof: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["nope"], "No such command 'nope'"),
-        (["--nope"], "--nope"),
-        (["insert", "--nope"], "--nope"),
-        (["dump"], "Missing argument 'PROGRAM...'. Put it after two dashes: kprof-inject dump -- python train.py"),
-        (["run"], "Missing argument 'PROGRAM...'."),
-        (["run", "--max-bytes", "0", "kprof_out", "prog.py"], "--max-bytes"),
-        (["run", "--buffer", "heap", "kprof_out", "prog.py"], "'heap' is not one of 'shared', 'global'"),
-        (["run", "--buffer-bytes", "8", "kprof_out", "prog.py"], "8 is not in the range"),
-        (["run", "--buffer-bytes", "many", "kprof_out", "prog.py"], "'many' is not a valid integer"),
-        (["run", "--clock", "16", "kprof_out", "prog.py"], "'16' is not one of '32', '64'"),
-        (["run", "--warps", "0,x", "kprof_out", "prog.py"], "--warps:1:3: error: 'x' is not a warp number"),
-        (["profile", "--launches", "5:3", "prog.py"], "--launches:1:3: error: no launch is in 5:3"),
-        ([], "Usage: kprof-inject"),
+        ("nope", "No such command 'nope'"),
+        ("--nope", "--nope"),
+        ("insert --nope", "--nope"),
+        ("dump", ": kprof-inject dump -- python train.py"),
+        ("run", "Missing argument 'PROGRAM...'."),
+        ("run --max-bytes 0 kprof_out prog.py", "--max-bytes"),
+        ("run --buffer heap kprof_out prog.py", "'heap' is not one of "),
+        ("run --buffer-bytes 8 kprof_out prog.py", "8 is not in the range"),
+        ("run --buffer-bytes many kprof_out prog.py", "'many' is not a valid integer"),
+        ("run --clock 16 kprof_out prog.py", "'16' is not one of "),
+        ("run --warps 0,x kprof_out prog.py", "--warps:1:3: error: 'x' is "),
+        ("profile --launches 5:3 prog.py", "--launches:1:3: error: "),
+        ("", "Usage: kprof-inject"),
     ],
 )
-def test_wrong_usage_ends_with_2(kprof: CommandLine, arguments: list[str], complaint: str) -> None:
-    ended = kprof(*arguments)
+def test_wrong_usage_ends_with_2(kprof: CommandLine, arguments: str, complaint: str) -> None:
+    ended = kprof(*arguments.split())
     assert ended.exit_code == 2
     assert ended.stdout == ""
     assert complaint in ended.stderr
     assert "Traceback" not in ended.stderr
+    if arguments:
+        check("cli/wrong_usage", ended.stderr, arguments)

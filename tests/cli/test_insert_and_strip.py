@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 from programs.child import REPO
+from snapshots import check
 
 SOFTMAX = (REPO / "ttgir_fixtures/3.6.0/cuda-90/softmax.ttgir").read_bytes().decode()
 SOFTMAX_RECORDS = [
@@ -49,17 +50,7 @@ def test_insert_adds_whole_lines_and_changes_no_other(kprof: CommandLine, softma
 def test_what_was_inserted_is_said_on_stderr(kprof: CommandLine, softmax: str) -> None:
     ended = kprof("insert", softmax, "--at", "loop=pass", "--at", "line(21-24)", "--at", "line(23)=max")
 
-    assert [line.rstrip() for line in ended.stderr.splitlines()] == [
-        "kprof-inject: softmax_kernel: 4 scopes, 10 records",
-        " scope          selector      source         block     operations  foreign ops",
-        " pass#0         loop=pass     softmax.py:21  function          23",
-        "   line(21-24)  line(21-24)   softmax.py:21  function          22            1",
-        "     max        line(23)=max  softmax.py:23  body               3",
-        " pass#1         loop=pass     softmax.py:27  function          15",
-        "kprof-inject:   loop=pass: 2 sites, 38 of 38 operations covered",
-        "kprof-inject:   line(21-24): 1 site, 22 of 23 operations covered; not covered: 1 (index arithmetic elsewhere)",
-        "kprof-inject:   line(23)=max: 1 site, 3 of 4 operations covered; not covered: 1 (index arithmetic elsewhere)",
-    ]
+    check("cli/insert", ended.stderr, "what was inserted")
 
 
 def test_the_output_file_holds_what_stdout_would(kprof: CommandLine, softmax: str) -> None:
@@ -114,14 +105,9 @@ def test_a_cut_file_is_pointed_at_and_writes_nothing(kprof: CommandLine, command
     if before is not None:
         kprof.write("out.ttgir", before)
     ended = kprof(command, "cut.ttgir", "-o", "out.ttgir")
-    first, *rest = ended.stderr.splitlines()
     assert (ended.exit_code, ended.stdout) == (1, "")
-    assert first.startswith("cut.ttgir:3:32: error: the file ends inside a region")
-    assert rest == [
-        "      %0 = arith.constant 1 : i32",
-        "                                 ^",
-        "hint: the file is truncated; dump it again",
-    ]
+    assert ended.stderr.startswith("cut.ttgir:3:32: error: ")
+    check("cli/insert", ended.stderr, "cut.ttgir")
     if before is None:
         assert sorted(os.listdir(kprof.folder)) == ["cut.ttgir", "home"]
     else:
@@ -131,47 +117,38 @@ def test_a_cut_file_is_pointed_at_and_writes_nothing(kprof: CommandLine, command
 def test_a_later_stage_given_by_mistake_is_pointed_at(kprof: CommandLine) -> None:
     kprof.write("kernel.ptx", "//\n\n.version 8.7\n.target sm_90a\n")
     ended = kprof("insert", "kernel.ptx")
-    first, *rest = ended.stderr.splitlines()
     assert (ended.exit_code, ended.stdout) == (1, "")
-    assert first.startswith("kernel.ptx:3:1: error: this is not TTGIR as Triton prints it")
-    assert rest == [
-        "  .version 8.7",
-        "  ^",
-        "hint: give a .ttgir file as Triton writes it (see 'kprof-inject dump')",
-    ]
+    assert ended.stderr.startswith("kernel.ptx:3:1: error: ")
+    check("cli/insert", ended.stderr, "kernel.ptx")
 
 
-@pytest.mark.parametrize(
-    ("command", "hint"),
-    [("insert", "name a workspace or a .ttgir file, or - for stdin"), ("strip", "name a .ttgir file, or - for stdin")],
-)
-def test_a_missing_file(kprof: CommandLine, command: str, hint: str) -> None:
-    ended = kprof(command, "gone.ttgir", "-o", "out.ttgir")
+@pytest.mark.parametrize("words", ["insert gone.ttgir", "strip gone.ttgir"])
+def test_a_missing_file(kprof: CommandLine, words: str) -> None:
+    ended = kprof(*words.split(), "-o", "out.ttgir")
     assert ended.exit_code == 1
-    assert ended.stderr == f"error: gone.ttgir does not exist\nhint: {hint}\n"
+    check("cli/insert", ended.stderr, words)
     assert not (kprof.folder / "out.ttgir").exists()
 
 
 def test_a_folder_that_is_no_workspace(kprof: CommandLine) -> None:
     (kprof.folder / "folder").mkdir()
-    assert kprof("insert", "folder").stderr.splitlines() == [
-        "error: folder is not a workspace",
-        "hint: make one: kprof-inject profile -o folder -- PROG; without a GPU: kprof-inject demo -o folder",
-    ]
-    assert kprof("strip", "folder").stderr == "error: cannot read folder: Is a directory\n"
+    check("cli/insert", kprof("insert", "folder").stderr, "insert of a folder")
+    check("cli/insert", kprof("strip", "folder").stderr, "strip of a folder")
 
 
 def test_bytes_that_are_no_text(kprof: CommandLine) -> None:
     (kprof.folder / "kernel.cubin").write_bytes(b"\x7fELF\xff")
     ended = kprof("insert", "kernel.cubin")
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines()[0] == "kernel.cubin:1:5: error: this is not a text file: byte 4 is not UTF-8"
+    assert ended.stderr.startswith("kernel.cubin:1:5: error: ")
+    check("cli/insert", ended.stderr, "kernel.cubin")
 
 
 def test_bytes_on_stdin_that_are_no_text(kprof: CommandLine) -> None:
     ended = kprof("insert", "-", "-o", "out.ttgir", stdin=b"// caf\xe9\n" + SOFTMAX.encode())
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines()[0] == "<stdin>:1:7: error: this is not a text file: byte 6 is not UTF-8"
+    assert ended.stderr.startswith("<stdin>:1:7: error: ")
+    assert "byte 6 is not UTF-8" in ended.stderr
     assert not (kprof.folder / "out.ttgir").exists()
 
 
@@ -185,31 +162,24 @@ def test_stdin_is_called_by_its_name_in_diagnostics(kprof: CommandLine, command:
 def test_markers_of_a_source_that_was_not_dumped(kprof: CommandLine) -> None:
     text = (REPO / "ttgir_fixtures/3.6.0/cuda-90/marked_matmul.ttgir").read_text()
     kprof.write("marked.ttgir", text.replace("/kprof-inject/", f"{REPO}/"))
-    said = "kprof-inject: no sources were dumped with this file; markers come from the current source"
+    said, *_ = kprof("insert", "marked.ttgir", "--dry-run").stderr.splitlines()
 
-    assert said in kprof("insert", "marked.ttgir", "--dry-run").stderr.splitlines()
+    check("cli/insert", said, "marked.ttgir")
     assert said not in kprof("insert", "marked.ttgir", "--dry-run", "--at", "line(34)").stderr.splitlines()
 
 
 def test_a_selector_that_finds_nothing_names_what_there_is(kprof: CommandLine, softmax: str) -> None:
     ended = kprof("insert", softmax, "--at", "func", "--at", "loop[7]", "-o", "out.ttgir")
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines() == [
-        "error: the selector 'loop[7]' matches nothing in softmax_kernel",
-        "hint: did you mean loop[1] or loop[0]? you can select: func, loop[0], iter[0], loop[1], iter[1], "
-        "parts, op(tt.load), op(tt.reduce), op(arith.subf), op(math.exp), op(arith.divf), op(tt.store)",
-    ]
+    check("cli/insert", ended.stderr, "loop[7]")
     assert not (kprof.folder / "out.ttgir").exists()
 
 
 def test_a_malformed_selector_is_pointed_at(kprof: CommandLine, softmax: str) -> None:
     ended = kprof("insert", softmax, "--at", "loop[0.x]")
     assert (ended.exit_code, ended.stdout) == (2, "")
-    assert ended.stderr.splitlines()[:3] == [
-        "--at:1:8: error: cannot read the selector 'loop[0.x]'",
-        "  loop[0.x]",
-        "         ^",
-    ]
+    assert ended.stderr.startswith("--at:1:8: error: ")
+    check("cli/insert", ended.stderr, "loop[0.x]")
 
 
 def test_records_are_not_inserted_twice(kprof: CommandLine, softmax: str) -> None:
@@ -286,7 +256,7 @@ def test_an_iteration_gets_as_many_records_as_are_asked_for(
 def test_another_number_of_records_for_an_iteration_is_refused(kprof: CommandLine, softmax: str) -> None:
     ended = kprof("insert", softmax, "--iter-records", "three")
     assert (ended.exit_code, ended.stdout) == (2, "")
-    assert "'three' is not one of 'one', 'two'" in ended.stderr
+    assert "'three'" in ended.stderr and "'one', 'two'" in ended.stderr
 
 
 def test_the_diff_of_a_workspace_has_each_kernel(kprof: CommandLine, workspace: Path) -> None:
@@ -357,9 +327,8 @@ def test_scopes_that_cross_are_marked_so(kprof: CommandLine) -> None:
     ended = kprof("insert", "k.ttgir", "--at", "line(5)=a", "--at", "line(6)=b", "--plan", "plan.json")
 
     assert [line.split()[-1] for line in ended.stderr.splitlines()[2:4]] == ["b", "a"]
-    assert ended.stderr.splitlines()[-1] == (
-        "kprof-inject:   crossing scopes contain part of each other's time; '--split runs' separates them"
-    )
+    assert "--split runs" in ended.stderr.splitlines()[-1]
+    check("cli/insert", ended.stderr, "crossing scopes")
     assert [scope["crosses"] for scope in json.loads(kprof.read("plan.json"))["scopes"]] == [[1], [0]]
 
 
@@ -370,8 +339,8 @@ def test_split_runs_takes_them_apart(kprof: CommandLine) -> None:
     assert re.findall(r'record (start|end) "(.*#.)"', ended.stdout) == [
         (place, name) for name in ("a#0", "b#0", "a#1", "b#1") for place in ("start", "end")
     ]
-    assert "scopes that cross" not in ended.stderr
-    assert "line(5)=a: 2 sites, 2 of 2 operations covered" in ended.stderr
+    assert "crossing" not in ended.stderr
+    assert "line(5)=a: 2 sites, 2 of 2 " in ended.stderr
 
 
 # ---- sources ---------------------------------------------------------------------------------------------
@@ -404,9 +373,7 @@ def test_markers_are_those_of_the_dump(kprof: CommandLine) -> None:
     kprof.write("twice.py", "\n\n" + PROGRAM.replace("# kprof: write", "# kprof: renamed"))
     changed = kprof("insert", "ws")
     assert changed.exit_code == 0
-    assert changed.stderr.splitlines()[0] == (
-        f"kprof-inject: {kprof.folder}/twice.py has changed since the dump; lines and markers are those of the dump"
-    )
+    check("cli/insert", changed.stderr, "a source that has changed")
     assert changed.stderr.splitlines()[1:] == unchanged.stderr.splitlines()
 
     (kprof.folder / "twice.py").unlink()
@@ -428,5 +395,6 @@ def test_a_wrong_marker_is_pointed_at_and_leaves_the_kernel_alone(kprof: Command
 
     ended = kprof("insert", "ws")
     assert ended.exit_code == 1
-    assert f"{kprof.folder}/twice.py:10:38: error: 'begin' must be on its own line" in ended.stderr
+    assert f"{kprof.folder}/twice.py:10:38: error: 'begin' " in ended.stderr
+    check("cli/insert", ended.stderr, "a wrong marker")
     assert kprof("insert", "ws", "--at", "func").exit_code == 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 from programs.child import REPO, clean_environment, run_child
+from snapshots import check
 
 from kprof_inject.cli import main as main_module
 from kprof_inject.cli.main import main
@@ -58,10 +59,11 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_a_file(
 
     (file,) = tmp_path.iterdir()
     assert exit_code == 1
-    assert said == f"{FAULT}{what}; please report it with {file}, which has the details\n"
+    assert said.startswith(f"{FAULT}{what}; ") and f" {file}, " in said
+    check("cli/main", said.replace(what, "ERROR").replace(str(file), "FILE"), "FAULT")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     details = file.read_text()
-    assert details.startswith("kprof-inject list 'a b'\n\nTraceback (most recent call last):\n")
+    assert details.startswith("kprof-inject list 'a b'\n\nTraceback (")
     assert "in fail\n" in details and f"\n{type(error).__name__}" in details
     assert "\nkprof-inject 0." in details and "\nPython 3." in details and "\nlark 1." in details
 
@@ -75,7 +77,7 @@ def test_without_a_place_for_the_file_the_details_are_on_stderr(
 
     assert exit_code == 1
     assert said.startswith("Traceback (most recent call last):\n")
-    assert said.splitlines()[-1] == f"{FAULT}ValueError: no luck; please report it with the lines above"
+    check("cli/main", said.splitlines()[-1], "/nowhere")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import json
 import numpy as np
 from command_line import CommandLine
 from foreign_buffers import Mark, Scope, flashinfer, sm_profiler
+from snapshots import check
 
 T = 1_790_000_000_000_000_000
 
@@ -28,11 +29,11 @@ def test_a_report_says_what_was_timed_and_what_nobody_can_know(kprof: CommandLin
     save_sm_profiler(kprof, "a.npy", 320)
     ended = kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--names", "all, load", "-v", "--html", "a.html")
     assert ended.exit_code == 0
-    assert "4 CTAs, 2 groups   timed by the globaltimer" in ended.stdout
-    assert "LIMIT  not known: another profiler's buffer does not say what the kernel does" in ended.stdout
+    check("cli/other_profilers", ended.stdout, "sm-profiler")
+    assert "4 CTAs, 2 groups " in ended.stdout
+    assert "LIMIT  not known: " in ended.stdout
     assert "assumed" not in ended.stdout and "--at" not in ended.stdout and "--fit" not in ended.stdout
-    assert "clock: no fit needed: every record is a globaltimer reading" in ended.stdout
-    assert "lost: 3 of 19 records (16 %): there was no room for the last, in 1 group of 1 CTA" in ended.stdout
+    assert "3 of 19 records (16 %): " in ended.stdout
     launch = json.loads(
         kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--names", "all,load", "--json").stdout
     )
@@ -62,7 +63,7 @@ def test_two_buffers_are_compared_by_their_names(kprof: CommandLine) -> None:
     assert "load" in json.dumps(compared)
     ended = kprof("diff", "a.npy", "b.npy", *options[:-1])
     answer = ended.stdout.splitlines()[0]
-    assert answer.endswith("; give more captures of each side (--more-a, --more-b)")
+    assert answer.endswith(" (--more-a, --more-b)")
     assert "--launches" not in ended.stdout
     # What it says to run reads the buffer.
     report = ended.stderr.split("kprof-inject report ")[1].split(";")[0]
@@ -77,28 +78,26 @@ def test_a_buffer_is_explained(kprof: CommandLine) -> None:
     assert told["next"]["command"] == "kprof-inject diff BEFORE AFTER"
     assert (told["clock"]["source"], told["clock"]["mhz"], told["clock"]["timer_step_ns"]) == ("timer", None, None)
     (kprof.folder / "a.npy.json").write_text('{"format": "sm-profiler", "names": ["all", "load"]}')
-    answer = json.loads(kprof("explain", "a.npy", "--question", "share load").stdout)
-    assert 0.2 < answer["value"] < 0.3
+    shares = {scope["scope"]: scope["share"] for scope in json.loads(kprof("explain", "a.npy").stdout)["scopes"]}
+    assert 0.2 < shares["load"] < 0.3
 
 
 def test_a_scope_in_one_of_its_name_takes_no_more_than_all(kprof: CommandLine) -> None:
     marks = [Mark(0, 0, 100), Mark(0, 0, 150), Mark(0, 1, 300), Mark(0, 1, 400)]
     np.save(kprof.folder / "a.npy", flashinfer(1, [[marks]]))
-    ended = kprof("explain", "a.npy", "--buffer-format", "flashinfer", "--names", "a", "--question", "share a")
-    assert json.loads(ended.stdout)["value"] == 1.0
+    ended = kprof("explain", "a.npy", "--buffer-format", "flashinfer", "--names", "a")
+    assert [scope["share"] for scope in json.loads(ended.stdout)["scopes"]] == [1.0]
 
 
 def test_what_does_not_fit_is_said(kprof: CommandLine) -> None:
     save_sm_profiler(kprof, "a.npy", 320)
     ended = kprof("report", "a.npy")
-    assert (ended.exit_code, ended.stderr.splitlines()[0]) == (
-        2,
-        "error: a.npy: an array does not say which profiler wrote it",
-    )
+    assert ended.exit_code == 2
+    check("cli/other_profilers", ended.stderr, "no format")
     ended = kprof("report", "a.npy", "--buffer-format", "flashinfer")
     assert ended.exit_code == 1 and "entries are not flashinfer entries" in ended.stderr
     ended = kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--scope-names", "a.json")
-    assert ended.exit_code == 2 and "--scope-names is for a file with Proton's host_buffer" in ended.stderr
+    assert ended.exit_code == 2 and "error: --scope-names is for " in ended.stderr
     ended = kprof("report", "b.npy", "--buffer-format", "sm-profiler")
     assert (ended.exit_code, ended.stderr.splitlines()[0]) == (1, "error: b.npy does not exist")
     ended = kprof("view", "a.npy")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 from dataclasses import replace
@@ -16,6 +15,7 @@ from command_line import CommandLine
 from known_launch import known_launch
 from programs.child import REPO, run_child
 from several_kernels import three_kernels
+from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.cli.printed_reports import say_next
@@ -38,22 +38,11 @@ def capture(kprof: CommandLine) -> Path:
 def test_the_answer_comes_first(kprof: CommandLine, capture: Path) -> None:
     ended = kprof("report", "capture")
     assert ended.exit_code == 0
-    origin, *next_steps = ended.stderr.splitlines()
-    assert re.fullmatch(r"kprof-inject: capture: examples/matmul.py --repeat 30, captured .* ago", origin)
-    assert next_steps == [
-        "kprof-inject: more: kprof-inject report capture -v, or --html FILE; timeline: kprof-inject view capture",
-        "kprof-inject: what matters: kprof-inject causal -- PROG",
-    ]
+    check("cli/report", ended.stdout, "answer")
+    check("cli/report", ended.stderr, "origin and next steps")
     lines = [line.rstrip() for line in ended.stdout.splitlines()]
-    title = (
-        "matmul_kernel #29   median 14.0 ms without records, 14.1 ms with, by events   256 CTAs in 264 slots, "
-        "4 warps   H200 at 1588 of 1980 MHz"
-    )
-    assert lines[:2] == [
-        title,
-        "LIMIT  the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0]) and the L2 (75.0 % of peak)",
-    ]
-    assert "TRUST  trustworthy: recording slows the kernel by 1.0 % ± 0.3; same registers" in lines
+    assert lines[0].startswith("matmul_kernel #29 ") and lines[1].startswith("LIMIT  the tensor cores (")
+    assert any(line.startswith("TRUST  trustworthy: ") for line in lines)
     table = next(number for number, line in enumerate(lines) if line.startswith("scope"))
     assert [line.split("  ")[0].strip() or line.split()[0] for line in lines[table + 1 :]] == [
         *("func", "loop[0]", "between", "iter[0]")
@@ -82,9 +71,10 @@ def test_a_capture_that_causal_made_says_so_and_where_that_of_profile_is(kprof: 
         path.write_text(json.dumps(json.loads(path.read_text()) | {"made_by": "causal"}))
     origin, profiled, *others = kprof("report", "ws", "--kernel", "short").stderr.splitlines()
     assert origin.startswith("kprof-inject: ws/captures/003: captured ") and origin.endswith(" ago by causal")
-    assert profiled == "kprof-inject: what profile captured: kprof-inject report ws/captures/001"
+    assert profiled.endswith(": kprof-inject report ws/captures/001")
     # The advice is for this kernel: the program has others.
-    assert others[-1].startswith("kprof-inject: what matters: kprof-inject causal -o ws --kernel short -- PROG; ")
+    assert "kprof-inject causal -o ws --kernel short -- PROG" in others[-1]
+    check("cli/report", "\n".join([origin, profiled, *others]), "made by causal")
     assert "by causal" not in kprof("report", "ws/captures/001").stderr
 
 
@@ -113,7 +103,7 @@ def test_in_detail_the_launches_then_the_verdicts(kprof: CommandLine, capture: P
         "98304 → 106496",
         "2",
     ]
-    assert lines[-1] == "matmul_kernel: recording slows the kernel by 1.0 % ± 0.3; same registers"
+    check("cli/report", ended.stdout, "verbose")
 
 
 def test_in_detail_the_statistics_stand_under_the_table(kprof: CommandLine, capture: Path) -> None:
@@ -128,15 +118,13 @@ def test_in_detail_the_statistics_stand_under_the_table(kprof: CommandLine, capt
         *("clock", "record", "iterations", "between", "spread", "waves", "tail", "idle", "speed")
     ]
     (waves,) = (line for line in lines if line.startswith("waves"))
-    assert "256 CTAs on the 132 SMs that ran any, with room for 2 on each" in waves
+    assert "256 CTAs on the 132 SMs" in waves
 
 
 def test_in_detail_what_the_kernel_takes_is_told(kprof: CommandLine, capture: Path) -> None:
     lines = kprof("report", "-v", "capture").stdout.splitlines()
-    built = (
-        "  kernel without records: 210 registers, no spills, 98304 bytes of shared memory, room for 2 CTAs on an SM "
-        "(by shared memory and registers)"
-    )
+    (built,) = (line for line in lines if "210 registers, " in line)
+    assert "98304 bytes" in built and "2 CTAs" in built
     assert lines[lines.index(built) + 1] == "findings:"
 
 
@@ -144,10 +132,8 @@ def test_what_cannot_be_judged_says_what_would_help(kprof: CommandLine, capture:
     (path,) = capture.glob("*/kernels/*/kernel.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"sm_count": 0}))
     lines = [line.strip() for line in kprof("report", "capture").stdout.splitlines()]
-    assert any(
-        line.startswith("capture again with this version (low-fill could not be judged: the capture does")
-        for line in lines
-    )
+    (advice,) = (line for line in lines if "low-fill" in line)
+    check("cli/report", advice, "low-fill")
 
 
 @pytest.mark.parametrize("options", [("--kernel", "other*"), ("--launch", "3")])
@@ -167,7 +153,7 @@ def test_one_launch_can_be_named(kprof: CommandLine, capture: Path) -> None:
 def test_nothing_but_its_clock_limits_the_demo(kprof: CommandLine, capture: Path) -> None:
     (launch,) = json.loads(kprof("report", "capture", "--json").stdout)
     assert [finding["rule"] for finding in launch["findings"]] == ["throttled"]
-    assert "its load suggests the power limit" in launch["findings"][0]["text"]
+    check("cli/report", launch["findings"][0]["text"], "throttled")
     assert launch["limit"]["units"] == ["tensor cores", "L2 to SM"]
     # What its CTAs need before and after their loops, and the SMs at the end: the room for the thresholds.
     assert launch["phases"]["before_ns"] / launch["phases"]["whole_ns"] == pytest.approx(0.08, abs=0.005)
@@ -181,8 +167,8 @@ def test_a_page_is_written_beside_the_table(kprof: CommandLine, capture: Path) -
     assert ended.stdout == kprof("report", "capture").stdout
     size = (kprof.folder / "page.html").stat().st_size
     where = (kprof.folder / "page.html").resolve().as_uri()
-    said = f"kprof-inject: wrote page.html ({size / 1e3:.1f} kB): open it in a browser: {where}"
-    assert ended.stderr.splitlines()[-1] == said
+    assert f" page.html ({size / 1e3:.1f} kB): " in ended.stderr.splitlines()[-1]
+    assert ended.stderr.splitlines()[-1].endswith(f": {where}")
 
 
 def test_a_page_is_written_though_nobody_reads_the_tables(kprof: CommandLine, capture: Path) -> None:
@@ -217,7 +203,7 @@ def test_as_json_each_launch_has_its_statistics(kprof: CommandLine, capture: Pat
 
 def test_as_json_each_launch_has_its_verdict(kprof: CommandLine, capture: Path) -> None:
     (launch,) = json.loads(kprof("report", "capture", "--json").stdout)
-    assert launch["trust"]["text"] == "recording slows the kernel by 1.0 % ± 0.3; same registers"
+    assert "1.0 % ± 0.3; same registers" in launch["trust"]["text"]
     assert launch["trust"]["with_records"]["shared_bytes"] == 106496
 
 

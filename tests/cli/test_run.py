@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import REAL_TORCH, CommandLine
+from command_line import REAL_TORCH, CommandLine, diagnosis
 from programs.child import CROSS_COMPILE, PROGRAMS
+from snapshots import check
 
 from kprof_inject.runtime.versions import installed_version
 
@@ -68,9 +69,7 @@ def test_each_run_has_the_records_of_its_own_plan(kprof: CommandLine, workspace:
 
 
 @pytest.mark.triton
-@pytest.mark.skipif(
-    not installed_version().global_buffer_on, reason="this Triton's Proton keeps no records in global memory"
-)
+@pytest.mark.skipif(not installed_version().global_buffer_on, reason="no records in global memory")
 def test_the_mode_reaches_the_compiler(kprof: CommandLine, workspace: Path) -> None:
     kprof("insert", workspace, "--at", "scale/func", "--at", "accumulate/func")
     ended = kprof(
@@ -85,10 +84,7 @@ def test_moved_stores_and_one_record_of_each_iteration_are_refused(kprof: Comman
     kprof("insert", workspace, "--at", "accumulate/iter")
     refused = kprof("run", workspace, "--sched-stores", CROSS_COMPILE)
     assert [got(values)[2] for values in refused.json_lines()] == [[], [], []]
-    assert (
-        "accumulate: --sched-stores moves the store of a start to its end, and iterations have only one record; "
-        "insert with --iter-records two"
-    ) in refused.stderr
+    check("cli/run", diagnosis(refused), "--sched-stores with one record an iteration")
 
 
 @pytest.mark.triton
@@ -113,9 +109,8 @@ def test_moved_stores_and_tags_are_refused(kprof: CommandLine, workspace: Path) 
     kprof("insert", workspace, "--at", "scale/func", "--tag", "n=n", "--at", "accumulate/loop")
     refused = kprof("run", workspace, "--sched-stores", CROSS_COMPILE)
     assert [bool(values["records"]) for values in refused.json_lines()] == [True, True, False]
-    assert (
-        "scale: --sched-stores moves the store of a start to its end, away from the values of its tags"
-        in refused.stderr
+    check(
+        "cli/run", "\n".join(line for line in refused.stderr.splitlines() if "scale" in line), "--sched-stores of tags"
     )
 
 
@@ -136,7 +131,7 @@ def test_records_never_reach_a_later_run_without_a_plan(kprof: CommandLine, work
     kprof("dump", "-o", workspace, CROSS_COMPILE)
     refused = kprof("run", workspace, CROSS_COMPILE)
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.errors() == [f"error: {workspace} has no records to run with"]
+    check("cli/run", diagnosis(refused), "no records")
     ended = kprof("dump", "-o", workspace, CROSS_COMPILE)
     assert [got(values)[2:] for values in ended.json_lines()] == [([], False, False)] * 3
 
@@ -145,7 +140,7 @@ def test_nothing_launched_is_an_error_that_says_why(kprof: CommandLine, workspac
     kprof("insert", workspace, "--at", "scale/func")
     ended = kprof("run", workspace, CROSS_COMPILE, env=REAL_TORCH)
     assert ended.exit_code == 1
-    assert ended.errors() == ["error: the program launched no kernel with records: torch sees no GPU on this machine"]
+    check("cli/run", diagnosis(ended), "no GPU")
     assert "Traceback" not in ended.stderr
     assert not (workspace / "captures").exists()
 
@@ -169,7 +164,7 @@ def test_a_kernel_whose_source_changed_after_the_dump_runs_plain(kprof: CommandL
 @pytest.mark.parametrize(
     ("instrumented", "reason"),
     [
-        ("this is no module", "Triton does not compile it with records: "),
+        ("this is no module", "Triton does not compile it "),
         (None, "Triton did not use the override"),
     ],
     ids=["broken", "gone"],
@@ -191,7 +186,7 @@ def test_a_kernel_that_cannot_take_its_records_is_left_alone(
     ]
     assert reported(workspace) == {("accumulate", "instrumented"): 2, ("scale", "left alone"): 1}
     (error,) = ended.errors()
-    assert error.startswith(f"error: the program launched no kernel with records: scale: {reason}")
+    assert f": scale: {reason}" in error
     assert ended.exit_code == 1
     assert "Traceback" not in ended.stderr
 
@@ -204,7 +199,7 @@ def test_a_kernel_that_another_triton_dumped_is_left_alone(kprof: CommandLine, w
     ended = kprof("run", workspace, CROSS_COMPILE)
     assert [values["records"] for values in ended.json_lines()] == [[], [], []]
     (error,) = ended.errors()
-    assert "scale: Triton 2.0.0 dumped it, but this is " in error
+    assert "scale: Triton 2.0.0 dumped it, " in error
     assert ended.exit_code == 1
 
 
@@ -234,14 +229,11 @@ def test_the_program_may_stand_after_dashes_and_options(kprof: CommandLine, work
     kprof.write("program.py", "import sys\nprint(sys.argv)\n")
     ended = kprof("run", *words, "--launches", "7")
     assert ended.stdout == "['program.py', '--launches', '7']\n"
-    assert ended.errors() == ["error: the program never imported Triton"]
+    assert len(ended.errors()) == 1 and "never imported Triton" in ended.stderr
 
 
 def test_malformed_launches_are_found_before_the_program_starts(kprof: CommandLine, workspace: Path) -> None:
     ended = kprof("run", "--launches", "1:x", workspace, CROSS_COMPILE)
     assert (ended.exit_code, ended.stdout) == (2, "")
-    assert ended.stderr.splitlines()[:3] == [
-        "--launches:1:3: error: cannot read the launches '1:x'",
-        "  1:x",
-        "    ^",
-    ]
+    assert ended.stderr.startswith("--launches:1:3: error: ")
+    check("cli/run", ended.stderr, "1:x")

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import click
 import pytest
-from command_line import CommandLine
+from command_line import CommandLine, diagnosis
 from programs.child import PROGRAMS, REPO
+from snapshots import check
 
 import kprof_inject.cli
 from kprof_inject.cli.options import HarmlessSetting
@@ -103,61 +104,62 @@ def test_a_mode_may_be_a_setting(kprof: CommandLine) -> None:
         "pyproject.toml", settings('buffer-bytes = "auto"', "sched-stores = true", 'warps = "9"', "fit = false")
     )
     ended = kprof("run", "ws", "--buffer", "global", "ending.py", "0")
-    assert ended.stderr.splitlines()[0] == (
-        "kprof-inject: settings of pyproject.toml: buffer-bytes, warps, sched-stores, fit"
-    )
-    assert "it has 4 warps, 0 to 3, and none of the selected ones (9)" in ended.stderr
+    assert ended.stderr.splitlines()[0].endswith(": buffer-bytes, warps, sched-stores, fit")
+    check("cli/settings", diagnosis(ended), "a mode")
 
 
 @pytest.mark.parametrize(
-    ("line", "what", "hint"),
+    "line",
     [
-        ('launchs = "all"', "there is no setting 'launchs'", "did you mean launches or launch or max-launches?"),
-        ("max_bytes = 5", "there is no setting 'max_bytes'", "did you mean max-bytes?"),
-        ('max-bytes = "5"', "max-bytes must be a whole number", None),
-        ('buffer-bytes = "all"', "invalid value for buffer-bytes: 'all' is not a valid integer range.", None),
-        ("sched-stores = 1", "sched-stores must be true or false", None),
-        ("max-bytes = true", "max-bytes must be a whole number", None),
-        ("max-bytes = 0", "invalid value for max-bytes: 0 is not in the range x>=1.", None),
-        ('buffer = "heap"', "invalid value for buffer: 'heap' is not one of 'shared', 'global'.", None),
-        ("at = [57]", "at must be a list: a string for each", None),
-        ("launches = 3", "launches must be a string", None),
+        'launchs = "all"',
+        "max_bytes = 5",
+        'max-bytes = "5"',
+        'buffer-bytes = "all"',
+        "sched-stores = 1",
+        "max-bytes = true",
+        "max-bytes = 0",
+        'buffer = "heap"',
+        "at = [57]",
+        "launches = 3",
     ],
 )
-def test_a_wrong_setting_is_pointed_at(kprof: CommandLine, line: str, what: str, hint: str | None) -> None:
+def test_a_wrong_setting_is_pointed_at(kprof: CommandLine, line: str) -> None:
     kprof.write("pyproject.toml", settings("# " + line, '"trace" = "t.json"', f"  {line}"))
     ended = kprof("profile", "-o", "ws", "--", "true")
     assert (ended.exit_code, ended.stdout) == (2, "")
-    expected = [f"pyproject.toml:7:3: error: {what}", f"    {line}", "    ^"]
-    assert ended.stderr.splitlines() == expected + ([f"hint: {hint}"] if hint else [])
+    assert ended.stderr.startswith("pyproject.toml:7:3: error: ")
+    assert f"\n    {line}\n    ^\n" in ended.stderr
+    check("cli/settings", ended.stderr, line)
     assert not (kprof.folder / "ws").exists()
 
 
 def test_a_setting_of_no_resemblance_lists_them_all(kprof: CommandLine) -> None:
     kprof.write("pyproject.toml", settings("zzz = 1"))
     hint = kprof("strip", SOFTMAX).stderr.splitlines()[-1]
-    assert hint.startswith("hint: the settings are arg, at, bisect, budget, buffer, buffer-bytes, ")
-    assert {"kernel", "launches", "output", "trace"} <= set(hint.removeprefix("hint: the settings are ").split(", "))
+    settings_offered = hint.removeprefix("hint: the settings are ").split(", ")
+    assert settings_offered == sorted(settings_offered)
+    assert {"arg", "kernel", "launches", "output", "trace"} <= set(settings_offered)
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "what"),
+    ("text", "place"),
     [
-        ("[tool]\na = \n", "2:5", "this is not TOML: Invalid value"),
-        ("[tool]\r\n\r\na = \r\n", "3:5", "this is not TOML: Invalid value"),
-        ("[tool.kprof-inject]\nat = [", "2:7", "this is not TOML: Invalid value"),
+        ("[tool]\na = \n", "2:5"),
+        ("[tool]\r\n\r\na = \r\n", "3:5"),
+        ("[tool.kprof-inject]\nat = [", "2:7"),
     ],
 )
-def test_a_broken_file_is_pointed_at(kprof: CommandLine, text: str, place: str, what: str) -> None:
+def test_a_broken_file_is_pointed_at(kprof: CommandLine, text: str, place: str) -> None:
     kprof.write("pyproject.toml", text)
     ended = kprof("insert", SOFTMAX)
     assert (ended.exit_code, ended.stdout) == (1, "")
-    assert ended.stderr.splitlines()[0] == f"pyproject.toml:{place}: error: {what}"
+    assert ended.stderr.splitlines()[0].startswith(f"pyproject.toml:{place}: error: ")
+    assert "not TOML: Invalid value" in ended.stderr
 
 
 def test_settings_that_are_no_table(kprof: CommandLine) -> None:
     kprof.write("pyproject.toml", "[tool]\nkprof-inject = 3\n")
-    assert kprof("insert", SOFTMAX).stderr.splitlines()[0] == "pyproject.toml:2:1: error: the settings are not a table"
+    check("cli/settings", kprof("insert", SOFTMAX).stderr, "kprof-inject = 3")
 
 
 def test_help_is_there_whatever_the_settings_are(kprof: CommandLine) -> None:
@@ -179,7 +181,8 @@ def test_flags_are_for_one_call(kprof: CommandLine) -> None:
     kprof.write("cut.ttgir", "module {\n")
     ended = kprof("check", "cut.ttgir")
     assert ended.exit_code == 2
-    assert ended.stderr.startswith("pyproject.toml:5:1: error: there is no setting 'json'\n")
+    assert ended.stderr.startswith("pyproject.toml:5:1: error: ")
+    assert "no setting 'json'\n" in ended.stderr
 
 
 HOOK = """
@@ -210,8 +213,9 @@ def test_reading_runs_and_writes_nothing_that_settings_name(kprof: CommandLine, 
     ended = there("trace", CAPTURE, "-o", "t.json")
     assert ended.exit_code == 0
     name = "pyproject.toml" if not inner else kprof.folder / "pyproject.toml"
-    ignored = f"kprof-inject: ignored in {name}: --hooks, which only the command line can set here"
-    assert ended.stderr.splitlines()[0] == ignored
+    ignored = ended.stderr.splitlines()[0]
+    assert f" {name}: --hooks, " in ignored
+    check("cli/settings", ignored.replace(str(name), "FILE"), "--hooks")
     for words in (["report", CAPTURE], ["explain", CAPTURE], ["diff", CAPTURE, CAPTURE], ["causal", "nowhere"]):
         there(*words)
     assert files_in(kprof.folder) - before == {str(Path(inner, "t.json"))}

@@ -14,9 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 from buffers import Cta, Entry, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, save_launch, start
-from command_line import CommandLine
+from command_line import CommandLine, without_sizes
 from programs.child import REPO
 from ranks import BEGIN_NS, Timer, clock_file, save_process
+from snapshots import check
 
 from kprof_inject.cli.capture_arguments import browser_lines
 
@@ -33,10 +34,7 @@ def test_two_ranks_are_merged_and_their_error_is_said(kprof: CommandLine) -> Non
     ended = kprof("trace", "capture")
 
     assert ended.exit_code == 0
-    passed_over, wrote, axis, _ = ended.stderr.splitlines()
-    assert passed_over == "kprof-inject: skipped 1 damaged line of clock.jsonl of process 12"
-    assert wrote.startswith("kprof-inject: wrote capture/trace.json: 2 launches, 2 scopes")
-    assert axis.startswith("kprof-inject: 2 ranks on one axis, within ± 4.")
+    check("cli/trace", without_sizes(ended.stderr), "two ranks")
     assert len(json.loads(kprof.read("capture/trace.json"))["otherData"]) == 2
 
 
@@ -136,46 +134,27 @@ def test_launches_of_which_nothing_is_chosen_are_left_out(kprof: CommandLine, ca
     assert launch["kernel"] == "add_kernel"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ("--kernel", "matmull"),
-            "error: --kernel matmull matches nothing\nhint: did you mean matmul_kernel?\n",
-        ),
-        (
-            ("--launch", "2-5"),
-            "error: --launch 2-5 matches nothing\nhint: there are launches 0-1 of matmul_kernel, 0 of add_kernel\n",
-        ),
-        (
-            ("--scope", "loop[1]"),
-            "error: --scope loop[1] matches nothing\nhint: did you mean loop[0]?\n",
-        ),
-        (("--sm", "131"), "error: --sm 131 matches nothing\nhint: there are SMs 3-4,10-12\n"),
-    ],
-)
-def test_what_finds_nothing_is_an_error_and_writes_nothing(
-    kprof: CommandLine, capture: Path, options: tuple[str, ...], message: str
-) -> None:
-    ended = kprof("trace", "capture", "-o", "scopes.csv", *options)
-    assert (ended.exit_code, ended.stderr) == (1, message)
+@pytest.mark.parametrize("options", ["--kernel matmull", "--launch 2-5", "--scope loop[1]", "--sm 131"])
+def test_what_finds_nothing_is_an_error_and_writes_nothing(kprof: CommandLine, capture: Path, options: str) -> None:
+    ended = kprof("trace", "capture", "-o", "scopes.csv", *options.split())
+    assert ended.exit_code == 1
+    check("cli/trace", ended.stderr, options)
     assert not (kprof.folder / "scopes.csv").exists()
 
 
 def test_a_number_that_is_none_is_a_usage_error_at_its_place(kprof: CommandLine, capture: Path) -> None:
     ended = kprof("trace", "capture", "--cta", "0,a-4")
     assert ended.exit_code == 2
-    assert ended.stderr == (
-        "--cta:1:3: error: 'a-4' is neither a number nor a range\n  0,a-4\n    ^\n"
-        "hint: numbers from 0 and ranges, separated by commas, such as 0,4-7,12-\n"
-    )
+    assert ended.stderr.startswith("--cta:1:3: error: 'a-4' ")
+    check("cli/trace", ended.stderr, "0,a-4")
 
 
 @pytest.mark.parametrize("option", ["--launch", "--sm", "--cta", "--warp"])
 def test_no_number_at_all_is_a_usage_error(kprof: CommandLine, capture: Path, option: str) -> None:
     ended = kprof("trace", "capture", "-o", "scopes.csv", option, "")
     assert ended.exit_code == 2
-    assert ended.stderr.startswith(f"{option}:1:1: error: a number is missing\n")
+    assert ended.stderr.startswith(f"{option}:1:1: error: ")
+    check("cli/trace", ended.stderr.replace(option, "--OPTION"), "no number")
 
 
 def threads(kprof: CommandLine, *options: str) -> list[str]:
@@ -202,32 +181,27 @@ def test_the_layout_is_what_stands_below_each_other(kprof: CommandLine, capture:
 def test_a_table_has_no_layout(kprof: CommandLine, capture: Path) -> None:
     ended = kprof("trace", "capture", "-o", "scopes.parquet", "--layout", "sm")
     assert ended.exit_code == 2
-    assert ended.stderr.splitlines()[0] == "error: --layout is for timelines, and a .parquet file is not one"
-
-
-OPEN = "open it: drag the file onto https://ui.perfetto.dev (it stays in your browser)"
-ROWS = "one row per scope that ran: DuckDB, Polars and pandas read it"
+    check("cli/trace", ended.stderr, "a layout of a table")
 
 
 @pytest.mark.parametrize(
-    ("name", "begin", "advice"),
+    ("name", "begin"),
     [
-        ("t.json", b'{"displayTimeUnit"', OPEN),
-        ("t.json.gz", b"\x1f\x8b", OPEN),
-        ("t.pftrace", b"\x0a", OPEN),
-        ("t.pftrace.gz", b"\x1f\x8b", OPEN),
-        ("t.csv", b"kernel,variant,", ROWS),
-        ("t.csv.gz", b"\x1f\x8b", ROWS),
-        ("t.parquet", b"PAR1", ROWS),
-        ("t.hatchet", b"[", "see it: proton-viewer -m normalized_cycles t.hatchet"),
+        ("t.json", b'{"displayTimeUnit"'),
+        ("t.json.gz", b"\x1f\x8b"),
+        ("t.pftrace", b"\x0a"),
+        ("t.pftrace.gz", b"\x1f\x8b"),
+        ("t.csv", b"kernel,variant,"),
+        ("t.csv.gz", b"\x1f\x8b"),
+        ("t.parquet", b"PAR1"),
+        ("t.hatchet", b"["),
     ],
 )
-def test_the_ending_says_the_format(kprof: CommandLine, capture: Path, name: str, begin: bytes, advice: str) -> None:
+def test_the_ending_says_the_format(kprof: CommandLine, capture: Path, name: str, begin: bytes) -> None:
     ended = kprof("trace", "capture", "-o", name)
     assert ended.exit_code == 0
-    wrote, how = ended.stderr.splitlines()
-    assert wrote.startswith(f"kprof-inject: wrote {name}: 3 launches, 56 scopes, ")
-    assert how == f"kprof-inject: {advice}"
+    assert f" {name}: 3 launches, 56 scopes, " in ended.stderr
+    check("cli/trace", without_sizes(ended.stderr), name)
     assert (kprof.folder / name).read_bytes().startswith(begin)
 
 
@@ -243,26 +217,19 @@ def test_settings_choose_what_the_command_line_does_not(kprof: CommandLine, capt
     chosen = ('scope = ["func", "load*"]', 'warp = "0"', 'kernel = "add*"', 'layout = "cta"')
     kprof.write("pyproject.toml", "\n".join(["[tool.kprof-inject]", *chosen, ""]))
     ended = kprof("trace", "capture", "--warp", "1", "-o", "trace.json")
-    assert ended.stderr.splitlines()[0] == "kprof-inject: settings of pyproject.toml: kernel, scope, layout"
+    assert ended.stderr.splitlines()[0].endswith(": kernel, scope, layout")
     assert warps_of(kprof, "trace.json") == ["CTA 0 warp 1, SM 3", "CTA 1 warp 1, SM 4"]
 
 
-@pytest.mark.parametrize(
-    ("setting", "what"),
-    [
-        ('sm = "x"', "invalid value for sm: 'x' is neither a number nor a range"),
-        ('sm = ""', "invalid value for sm: a number is missing"),
-        ("sm = -1", "invalid value for sm: '-1' is neither a number nor a range"),
-        ("sm = 1.5", 'sm must be a whole number, or a string such as "0,4-7,12-"'),
-        ("sm = true", 'sm must be a whole number, or a string such as "0,4-7,12-"'),
-    ],
-)
-def test_a_setting_that_is_no_number_is_pointed_at(kprof: CommandLine, capture: Path, setting: str, what: str) -> None:
+@pytest.mark.parametrize("setting", ['sm = "x"', 'sm = ""', "sm = -1", "sm = 1.5", "sm = true"])
+def test_a_setting_that_is_no_number_is_pointed_at(kprof: CommandLine, capture: Path, setting: str) -> None:
     kprof.write("pyproject.toml", f"[tool.kprof-inject]\n{setting}\n")
     ended = kprof("trace", "capture")
     assert ended.exit_code == 2
-    assert ended.stderr.startswith(f"pyproject.toml:2:1: error: {what}\n  {setting}\n  ^\n")
+    assert ended.stderr.startswith("pyproject.toml:2:1: error: ")
+    assert f"\n  {setting}\n  ^\n" in ended.stderr
     assert "--sm" not in ended.stderr
+    check("cli/trace", ended.stderr, setting)
 
 
 def test_a_setting_may_be_a_single_number(kprof: CommandLine, capture: Path) -> None:
@@ -291,10 +258,11 @@ def never_ran(kprof: CommandLine) -> Path:
     return kprof.folder / "idle"
 
 
-@pytest.mark.parametrize(("option", "hint"), [("--sm", "no CTA ran"), ("--cta", "these CTAs never ran")])
-def test_ctas_that_never_ran_are_not_found(kprof: CommandLine, never_ran: Path, option: str, hint: str) -> None:
-    ended = kprof("trace", "idle", "-o", "scopes.csv", option, "1")
-    assert (ended.exit_code, ended.stderr) == (1, f"error: {option} 1 matches nothing\nhint: {hint}\n")
+@pytest.mark.parametrize("option", ["--sm 1", "--cta 1"])
+def test_ctas_that_never_ran_are_not_found(kprof: CommandLine, never_ran: Path, option: str) -> None:
+    ended = kprof("trace", "idle", "-o", "scopes.csv", *option.split())
+    assert ended.exit_code == 1
+    check("cli/trace", ended.stderr, option)
     assert not (kprof.folder / "scopes.csv").exists()
 
 
@@ -304,9 +272,7 @@ def test_a_launch_that_never_ran_is_written_and_said(
 ) -> None:
     ended = kprof("trace", "idle", "-o", "trace.json", *options)
     assert ended.exit_code == 0
-    missing, wrote, _ = ended.stderr.splitlines()
-    assert missing == "kprof-inject: kernel, launch 0: 2 CTAs never ran"
-    assert wrote.startswith("kprof-inject: wrote trace.json: 1 launch, 0 scopes")
+    check("cli/trace", without_sizes(ended.stderr), "2 CTAs that never ran")
     (launch,) = json.loads(kprof.read("trace.json"))["otherData"]
     assert launch["ctas_never_ran"] == 2
 
@@ -316,8 +282,8 @@ def test_what_a_launch_lost_is_said_whatever_is_written(kprof: CommandLine, name
     save_launch(kprof.folder / "capture", KERNELS["matmul"], [Cta([_warp(3)] * 2), None], slots=4)
     ended = kprof("trace", "capture", "-o", name)
     assert ended.exit_code == 0
-    said = "kprof-inject: kernel, launch 0: 4 of 12 records lost; 4 unpaired records; 1 CTA never ran"
-    assert ended.stderr.splitlines()[0] == said
+    assert "4 of 12 records" in ended.stderr and "1 CTA " in ended.stderr
+    check("cli/trace", ended.stderr.splitlines()[0], "4 of 12 records")
 
 
 def offered(kprof: CommandLine, *words: str) -> list[str]:
@@ -393,36 +359,33 @@ def test_a_file_that_is_no_buffer_is_told_so(kprof: CommandLine, command: str, c
     (kprof.folder / "passwd").write_bytes(content)
     ended = kprof(command, "passwd")
     assert (ended.exit_code, ended.stdout) == (1, "")
-    hint = "save one: host_buffer.numpy().tofile(PATH); another profiler's goes to a .npy file"
-    assert ended.stderr == f"error: passwd is not a Proton buffer\nhint: {hint}\n"
+    check("cli/trace", ended.stderr, "passwd")
 
 
 def test_a_program_is_no_buffer(kprof: CommandLine) -> None:
     kprof.write("train.py", "print(1)\n")
     ended = kprof("report", "train.py")
-    assert ended.stderr == (
-        "error: train.py is not a Proton buffer\nhint: to profile a program: kprof-inject profile -- python train.py\n"
-    )
+    assert "kprof-inject profile -- python train.py" in ended.stderr
+    check("cli/trace", ended.stderr, "train.py")
 
 
 def test_a_pipe_is_no_buffer(kprof: CommandLine) -> None:
     os.mkfifo(kprof.folder / "pipe")
     ended = kprof("report", "pipe")
-    assert (ended.exit_code, ended.stderr.splitlines()[0]) == (1, "error: pipe is not a Proton buffer")
+    assert ended.exit_code == 1
+    check("cli/trace", ended.stderr, "pipe")
 
 
 def test_a_place_that_does_not_exist_is_told_so(kprof: CommandLine) -> None:
     ended = kprof("trace", "nowhere", "-o", "t.json")
     assert (ended.exit_code, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("error: nowhere does not exist\nhint: make one: kprof-inject profile -o nowhere ")
+    check("cli/trace", ended.stderr, "nowhere")
 
 
 def test_a_capture_has_names_of_its_own(kprof: CommandLine, capture: Path) -> None:
     ended = kprof("trace", "capture", "--scope-names", "names.json")
     assert (ended.exit_code, ended.stdout) == (2, "")
-    assert ended.stderr.startswith(
-        "error: --scope-names is for a file with Proton's host_buffer, but capture is not one"
-    )
+    check("cli/trace", ended.stderr, "names for a capture")
 
 
 @pytest.mark.parametrize("command", ["trace", "profile"])

@@ -19,8 +19,7 @@ from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.roofs.computed_elements import computed_shares
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
 from kprof_inject.analysis.roofs.memory import passes_by_l1
-from kprof_inject.analysis.roofs.operation_work import work_of
-from kprof_inject.analysis.roofs.work import NO_WORK, Work
+from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work, work_of
 from kprof_inject.ttgir.parser import parse
 
 HOPPER = GPUTarget("cuda", 90, 32)

@@ -26,6 +26,16 @@ SCOPES = [
 ]
 FUNC, LOOP, ITER, LOAD, NOWHERE = range(len(SCOPES))
 
+
+def launch_name(
+    launch: int, ctas: int, rank: int | None = None, *, kernel: str = "matmul", in_graph: bool = False
+) -> str:
+    """Return what a trace calls a launch, of one device or of several ranks' first."""
+    again = " (last replay of a CUDA graph)" if in_graph else ""
+    name = f"{kernel} launch {launch}{again}, grid {ctas}x1x1"
+    return f"{name}, device 0" if rank is None else f"rank {rank}, device 0: {name}"
+
+
 CALL_NS = 7_000
 """How long before it begins a launch is called."""
 

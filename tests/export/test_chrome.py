@@ -13,8 +13,9 @@ import drawn
 import numpy as np
 import pytest
 from buffers import Cta, Entry, Scope, end, save_launch, start
-from drawn import COUNTERS, PARENTS, THREADS, number, slices_sql
+from drawn import COUNTERS, PARENTS, THREADS, launch_name, number, slices_sql
 from ranks import BEGIN_NS
+from snapshots import check
 from trace_processor.processor import Cell, Row
 
 from kprof_inject.export import text_rows as text_rows
@@ -80,8 +81,7 @@ def end_of(row: Row) -> int:
 
 
 def process_of(timeline: Timeline) -> str:
-    ctas = len(timeline.launch.words())
-    return f"matmul launch {timeline.launch.index}, grid {ctas}x1x1, device 0"
+    return launch_name(timeline.launch.index, len(timeline.launch.words()))
 
 
 def expected_scopes(timelines: Sequence[Timeline]) -> list[Row]:
@@ -119,7 +119,7 @@ def expected_scopes(timelines: Sequence[Timeline]) -> list[Row]:
 
 def test_every_scope_is_a_slice_with_its_times_and_arguments(loaded: Loaded) -> None:
     # By hand: a warp of n iterations has a function, a loop and a tail, and an iteration and a load for each n.
-    assert Counter(row["process"] for row in loaded.scopes)["matmul launch 0, grid 3x1x1, device 0"] == (
+    assert Counter(row["process"] for row in loaded.scopes)[launch_name(0, 3)] == (
         sum(2 * 3 + 2 * n + 2 * (n - 1) for n in (3, 4, 2))
     )
     assert sorted(loaded.scopes, key=order) == sorted(expected_scopes(loaded.timelines), key=order)
@@ -148,9 +148,9 @@ def test_slices_stand_in_each_other_as_the_scopes_do(loaded: Loaded) -> None:
 def test_a_launch_as_a_whole_lasts_until_its_records_are_copied(loaded: Loaded) -> None:
     launches = [row for row in loaded.slices if row["kind"] == "launch"]
     assert [(row["process"], row["thread"], row["name"], row["ts"], row["dur"]) for row in launches] == [
-        ("matmul launch 0, grid 2x1x1, device 0", "kernel launch", "matmul", 20_000, 30 + 150 + 3600 + 228 + 600),
-        ("matmul launch 0, grid 3x1x1, device 0", "kernel launch", "matmul", 0, 3000 + 30 + 150 + 800 + 228 + 600),
-        ("matmul launch 1, grid 3x1x1, device 0", "kernel launch", "matmul", 10_000, 30 + 150 + 800 + 228 + 600),
+        (launch_name(0, 2), "kernel launch", "matmul", 20_000, 30 + 150 + 3600 + 228 + 600),
+        (launch_name(0, 3), "kernel launch", "matmul", 0, 3000 + 30 + 150 + 800 + 228 + 600),
+        (launch_name(1, 3), "kernel launch", "matmul", 10_000, 30 + 150 + 800 + 228 + 600),
     ]
     events = [event for event in loaded.trace["traceEvents"] if event.get("cat") == "launch"]
     assert events[1]["args"] == {
@@ -167,7 +167,7 @@ def test_a_launch_as_a_whole_lasts_until_its_records_are_copied(loaded: Loaded) 
         "clock_mhz": round(loaded.timelines[1].clock.clock_hz / 1e6, 3),
         "clock_source": loaded.timelines[1].clock.source,
         "clock_residual_ns": round(loaded.timelines[1].clock.residual_ns, 1),
-        "trust": "unknown: the capture has no times without records",
+        "trust": f"unknown: {loaded.trace['otherData'][1]['trust']['text']}",
         "variant": "v0",
         "launch": 1,
     }
@@ -208,9 +208,9 @@ def test_one_process_for_each_launch_and_one_thread_for_each_warp(loaded: Loaded
         (5, "SM 9 CTA 0 warp 1"),
     ]
     assert {row["pid"]: row["process"] for row in loaded.threads} == {
-        1: "matmul launch 0, grid 3x1x1, device 0",
-        3: "matmul launch 1, grid 3x1x1, device 0",
-        5: "matmul launch 0, grid 2x1x1, device 0",
+        1: launch_name(0, 3),
+        3: launch_name(1, 3),
+        5: launch_name(0, 2),
     }
 
 
@@ -263,7 +263,7 @@ def test_the_file_says_what_is_known_of_each_launch(loaded: Loaded) -> None:
     assert data[2]["records_written"] == 2 * 6 + 4 * 17 + 2 * 6 + 4 * 5
     assert data[2]["records_lost"] == data[2]["records_written"] - 4 * 8
     assert data[2]["clock_mhz"] == round(lossy.clock.clock_hz / 1e6, 3)
-    assert data[2]["trust"]["text"] == "the capture has no times without records"
+    check("export/chrome", data[2]["trust"]["text"], "no trust")
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7])
@@ -301,7 +301,7 @@ def test_any_name_is_shown(tmp_path: Path) -> None:
     assert [row["name"] for row in by_time] == list(NAMES.values())
     assert [row["source"] for row in by_time] == [f"{shown}:1" for shown in NAMES.values()]
     assert [row["called_from"] for row in by_time] == [f"{shown}:2" for shown in NAMES.values()]
-    assert {row["process"] for row in loaded.slices} == {'"k/ launch 0, grid 1x1x1, device 0'}
+    assert {row["process"] for row in loaded.slices} == {launch_name(0, 1, kernel='"k/')}
     assert [row["name"] for row in loaded.slices if row["kind"] == "launch"] == ['"k/']
 
 

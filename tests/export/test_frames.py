@@ -81,7 +81,7 @@ def test_what_is_not_installed_is_named(
         raise ImportError(name)
 
     monkeypatch.setattr("importlib.import_module", missing)
-    with pytest.raises(KprofError, match=f"this needs {package}, which is not installed") as caught:
+    with pytest.raises(KprofError, match=f"{package}, which is not installed") as caught:
         make(timelines)
     assert caught.value.hint == f"pip install {package}"
 

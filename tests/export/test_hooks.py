@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import drawn
 import numpy as np
 import pytest
 from drawn import ITER, LOAD
+from snapshots import check
 
 import kprof_inject
 from kprof_inject.errors import KprofError
@@ -98,42 +100,38 @@ def of_args(function: Callable[..., Any]) -> Hook:
 
 
 @pytest.mark.parametrize(
-    ("hook", "said"),
+    ("case", "hook"),
     [
-        (of_args(lambda launch, scopes: {"a": [1, 2]}), "'a' needs 48 values, one for each scope, and has 2"),
-        (of_args(lambda launch, scopes: {"iteration": scopes["warp"]}), "scopes already have an argument 'iteration'"),
-        (of_args(lambda launch, scopes: {"source": scopes["warp"]}), "scopes already have an argument 'source'"),
-        (of_args(lambda launch, scopes: {"a": [{}] * len(scopes)}), "values of type dict, not numbers or texts alone"),
-        (of_args(lambda launch, scopes: scopes["nothing"]), "ValueError: no field of name nothing"),
-        (of_args(lambda launch, scopes: {"a": ["b", None] * (len(scopes) // 2)}), "values of type NoneType, not"),
-        (of_args(lambda launch, scopes: kprof_inject.load("nowhere")), "failed: nowhere does not exist"),
-        (of_args(lambda launch, scopes: 3), "it gave int, not a dict of columns by their names"),
-        (
-            of_args(lambda launch, scopes: {"a": [[1], [1, 2]]}),
-            "the argument 'a' is no column: setting an array element",
-        ),
-        (of_args(lambda launch, scopes: sys.exit(0)), "SystemExit: 0"),
-        (of_args(lambda launch, scopes: scopes["start_ns"].sort()), "ValueError: sort array is read-only"),
-        (of_counters(lambda launch: {"a": 3}), "'a' is not a pair of times and values"),
-        (of_counters(lambda launch: {"a": ([1, 2], [1])}), "times and values: their lengths are 2 and 1"),
-        (of_counters(lambda launch: {"a": ([0.5], [1])}), "'a' needs a whole number of nanoseconds for each"),
-        (of_counters(lambda launch: {"a": ([30], [1])}), "'a' has times that are not within the launch: give those of"),
-        (of_counters(lambda launch: {"a": (np.array([2**64 - 1], "u8"), [1])}), "times that are not within the launch"),
-        (kprof_inject.export.arrows(lambda launch: ([0], [77])), "rows of scopes are whole numbers from 0 to 47"),
-        (kprof_inject.export.arrows(lambda launch: ([0, 1], [1])), "point to: their lengths are 2 and 1"),
-        (kprof_inject.export.arrows(lambda launch: ([4], [4])), "an arrow leads from a scope to itself"),
-        (
-            kprof_inject.export.arrows(lambda launch: 3),
-            "not a pair of rows that arrows leave and rows that they point to",
-        ),
+        ("two values", of_args(lambda launch, scopes: {"a": [1, 2]})),
+        ("iteration", of_args(lambda launch, scopes: {"iteration": scopes["warp"]})),
+        ("source", of_args(lambda launch, scopes: {"source": scopes["warp"]})),
+        ("dicts", of_args(lambda launch, scopes: {"a": [{}] * len(scopes)})),
+        ("no field", of_args(lambda launch, scopes: scopes["nothing"])),
+        ("None", of_args(lambda launch, scopes: {"a": ["b", None] * (len(scopes) // 2)})),
+        ("nowhere", of_args(lambda launch, scopes: kprof_inject.load("nowhere"))),
+        ("int", of_args(lambda launch, scopes: 3)),
+        ("ragged", of_args(lambda launch, scopes: {"a": [[1], [1, 2]]})),
+        ("SystemExit", of_args(lambda launch, scopes: sys.exit(0))),
+        ("read-only", of_args(lambda launch, scopes: scopes["start_ns"].sort())),
+        ("no pair", of_counters(lambda launch: {"a": 3})),
+        ("lengths of counters", of_counters(lambda launch: {"a": ([1, 2], [1])})),
+        ("fractions", of_counters(lambda launch: {"a": ([0.5], [1])})),
+        ("before the launch", of_counters(lambda launch: {"a": ([30], [1])})),
+        ("after the launch", of_counters(lambda launch: {"a": (np.array([2**64 - 1], "u8"), [1])})),
+        ("row 77", kprof_inject.export.arrows(lambda launch: ([0], [77]))),
+        ("lengths of arrows", kprof_inject.export.arrows(lambda launch: ([0, 1], [1]))),
+        ("to itself", kprof_inject.export.arrows(lambda launch: ([4], [4]))),
+        ("no rows", kprof_inject.export.arrows(lambda launch: 3)),
     ],
 )
 def test_what_a_hook_gives_wrongly_is_an_error_that_leaves_no_file(
-    timelines: list[Timeline], tmp_path: Path, hook: Hook, said: str
+    timelines: list[Timeline], tmp_path: Path, case: str, hook: Hook
 ) -> None:
     with pytest.raises(KprofError) as raised:
         write_trace(tmp_path / "trace.json", timelines[:1], hooks=[hook])
-    assert said in raised.value.what
+    # What numpy says of a column depends on its version.
+    said = re.sub(r"(?<=is no column: ).*", "NUMPY", raised.value.what)
+    check("export/hooks", f"{said}\n{raised.value.hint}", case)
     assert "call it by itself" in raised.value.hint
     assert raised.value.where is not None and raised.value.where.file == __file__
     assert not list(tmp_path.iterdir())

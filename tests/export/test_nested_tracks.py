@@ -9,8 +9,9 @@ from pathlib import Path
 import drawn
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
-from drawn import NESTED_TRACKS, number
+from drawn import NESTED_TRACKS, launch_name, number
 from programs.child import REPO
+from snapshots import check
 from trace_processor.processor import Row
 
 from kprof_inject.export.drawing.opening import last_launch
@@ -31,7 +32,7 @@ def rows_of(folder: Path, timelines: list[Timeline], layout: str = "sm") -> list
     return ["  " * number(row, "depth") + str(row["name"]) for row in rows]
 
 
-FIRST = "matmul launch 0, grid 3x1x1, device 0"
+FIRST = launch_name(0, 3)
 COUNTERS = ["  active CTAs", "    all SMs", "    SM 4", "    SM 17"]
 
 
@@ -107,14 +108,7 @@ def test_scopes_and_launches_of_one_name_stay_apart(tmp_path: Path) -> None:
 
 def test_launches_stand_in_the_process_that_called_them(tmp_path: Path) -> None:
     rows = rows_of(tmp_path, drawn.called(tmp_path))
-    assert [row for row in rows if not row.startswith("    ")] == [
-        "rank 0, host process 40",
-        "  rank 0, device 0: matmul launch 0, grid 1x1x1",
-        "  rank 0, device 0: matmul launch 1, grid 1x1x1",
-        "rank 1, host process 41",
-        "  rank 1, device 0: matmul launch 0 (last replay of a CUDA graph), grid 1x1x1",
-        "  rank 1, device 0: matmul launch 1, grid 1x1x1",
-    ]
+    check("export/nested_tracks", "\n".join(row for row in rows if not row.startswith("    ")))
 
 
 def test_what_is_in_flight_stands_before_the_sms(tmp_path: Path) -> None:
@@ -173,7 +167,7 @@ def test_the_tracks_to_open_lead_to_the_first_warps(tmp_path: Path) -> None:
     seen = last_launch(timelines)
     assert seen
     # Of a kernel with three warps a screen has room for five CTAs.
-    assert seen.tracks == ("matmul launch 0, grid 2x1x1, device 0", "SM 8", "SM 9", "CTA 1", "CTA 0")
+    assert seen.tracks == (launch_name(0, 2), "SM 8", "SM 9", "CTA 1", "CTA 0")
     (rows,) = drawn.load(tmp_path / "trace.pftrace", list(perfetto_trace(timelines)), NESTED_TRACKS)
     opened = [
         str(row["path"])
@@ -186,7 +180,7 @@ def test_the_tracks_to_open_lead_to_the_first_warps(tmp_path: Path) -> None:
 def test_all_around_a_called_launch_is_opened(tmp_path: Path) -> None:
     seen = last_launch(drawn.called(tmp_path))
     assert seen
-    assert seen.tracks[:2] == ("rank 1, host process 41", "rank 1, device 0: matmul launch 1, grid 1x1x1")
+    assert seen.tracks[:2] == ("rank 1, host process 41", launch_name(1, 1, rank=1))
 
 
 def sql_in(page: str) -> list[str]:

@@ -128,7 +128,7 @@ def test_launches_without_scopes_leave_the_columns(tmp_path: Path) -> None:
 def test_small_launches_share_a_row_group(
     timelines: list[Timeline], rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_GROUP_ROWS", rows)
+    monkeypatch.setattr(module, "_MIN_GROUP_ROWS", rows)
     table = pq.ParquetFile(_write(tmp_path, timelines))
     sizes = [table.metadata.row_group(number).num_rows for number in range(table.num_row_groups)]
     assert all(size >= rows for size in sizes[:-1])
@@ -137,7 +137,7 @@ def test_small_launches_share_a_row_group(
 
 
 def test_groups_are_handed_on_as_they_are_full(timelines: list[Timeline], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_GROUP_ROWS", 1)
+    monkeypatch.setattr(module, "_MIN_GROUP_ROWS", 1)
     decoded: list[int] = []
     counted = [_Counted(timeline, decoded) for timeline in timelines]
     chunks = parquet_table(counted)  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ def test_without_pyarrow_it_is_said_before_anything_is_written(
         raise ImportError(name)
 
     monkeypatch.setattr("importlib.import_module", missing)
-    with pytest.raises(KprofError, match="this needs pyarrow, which is not installed") as caught:
+    with pytest.raises(KprofError, match="needs pyarrow, which is not installed") as caught:
         TraceFile.at(tmp_path / "t.parquet")
     assert caught.value.hint == "pip install pyarrow"
     with pytest.raises(KprofError, match="pyarrow"):

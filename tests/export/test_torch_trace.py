@@ -82,14 +82,14 @@ def test_torchs_own_trace_is_read_and_has_no_kernel_here(tmp_path: Path) -> None
     ("content", "message"),
     [
         (b" \n", "t.json is empty"),
-        (b"garbage", "this is not a trace: expected {"),
-        (b'[{"cat": "kernel"}]', "this is a bare list of events, but a merged trace needs an object"),
+        (b"garbage", "not a trace: expected {"),
+        (b'[{"cat": "kernel"}]', "a bare list of events"),
         (b"{}", "has no traceEvents"),
         (b'{"traceEvents": 5}', "has no traceEvents"),
         (b'{"traceEvents": []}', "has no kernel"),
         (b'{"traceEvents": [{"cat": kernel}]}', "this is not a trace"),
         (b'{"traceEvents": [], "traceEvents": []}', "it has traceEvents twice"),
-        (b'{"traceEvents": [1, null, {"cat": "kernel", "ph": "X"}]}', "has no kernel with a name and times"),
+        (b'{"traceEvents": [1, null, {"cat": "kernel", "ph": "X"}]}', "kernel with a name and times"),
         (b'{"traceEvents": [{"cat":"kernel","ph":"X","name":"a","ts":1e999,"dur":1}]}', "with a name and times"),
         (b'{"traceEvents": [{"cat":"kernel","ph":"X","name":"a","ts":NaN,"dur":1}]}', "with a name and times"),
         (b'{"traceEvents": ' + b"[" * 100_000, "nested too deeply"),
@@ -120,7 +120,7 @@ def test_a_trace_that_was_cut_anywhere_is_called_truncated(tmp_path: Path, text:
 
 def test_a_trace_that_is_missing_is_looked_for_beside_it(tmp_path: Path) -> None:
     (tmp_path / "trace.json").touch()
-    with pytest.raises(KprofError, match=r"does not exist\nhint: did you mean .*/trace\.json"):
+    with pytest.raises(KprofError, match=r"hint: did you mean .*/trace\.json"):
         read_torch_trace(tmp_path / "traces.json")
 
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from kprof_inject.export.protobuf import (
     ByteColumn,
+    concatenate_rows,
     constant,
     decimals,
     field,
     fixed64,
+    join_columns,
     merged,
     message_fields,
-    one_behind_the_other,
-    side_by_side,
     strings,
     varint,
     varint_fields,
@@ -96,8 +96,8 @@ def test_strings_keep_their_zero_bytes() -> None:
 def test_a_column_is_empty_where_it_is_not_shown() -> None:
     shown = np.array([True, False, True])
     assert rows_of(varints(numbers([300, 300, 5])).only(shown)) == [slow_varint(300), b"", b"\5"]
-    rows = side_by_side([constant(b"ab").only(shown), constant(b".")], 3)
-    assert one_behind_the_other(rows) == b"ab..ab."
+    rows = join_columns([constant(b"ab").only(shown), constant(b".")], 3)
+    assert concatenate_rows(rows) == b"ab..ab."
 
 
 ROWS = st.lists(st.tuples(st.binary(max_size=9), INT64, st.binary(max_size=3)), max_size=30)
@@ -116,9 +116,9 @@ def test_rows_are_their_columns_side_by_side_in_any_order(
         strings([right for _, _, right in made]),
     ]
     expected = [left + slow_varint(value) + b"<>" + right for left, value, right in made]
-    rows = side_by_side(columns, len(made))
+    rows = join_columns(columns, len(made))
     assert rows.lengths.tolist() == [len(row) for row in expected]
-    assert one_behind_the_other(rows) == b"".join(expected)
+    assert concatenate_rows(rows) == b"".join(expected)
     assert merged([(rows, numbers(places))]) == b"".join(expected[places.index(at)] for at in range(len(places)))
 
 
@@ -128,8 +128,8 @@ def test_rows_of_two_kinds_are_merged_by_their_places(is_first: list[bool]) -> N
     firsts = numbers([place for place, first in enumerate(is_first) if first])
     seconds = numbers([place for place, first in enumerate(is_first) if not first])
     parts = [
-        (side_by_side([constant(b"one,")], len(firsts)), firsts),
-        (side_by_side([varints(seconds * 100), constant(b";")], len(seconds)), seconds),
+        (join_columns([constant(b"one,")], len(firsts)), firsts),
+        (join_columns([varints(seconds * 100), constant(b";")], len(seconds)), seconds),
     ]
     assert merged(parts) == b"".join(
         b"one," if first else slow_varint(place * 100) + b";" for place, first in enumerate(is_first)
@@ -141,6 +141,6 @@ def test_rows_of_two_kinds_are_merged_by_their_places(is_first: list[bool]) -> N
 def test_a_column_of_messages_is_each_message(messages: list[tuple[int, bytes]]) -> None:
     texts = strings([text for _, text in messages])
     columns = [*varint_fields(3, numbers([value for value, _ in messages])), *message_fields(16, [texts])]
-    rows = side_by_side(message_fields(1, columns), len(messages))
+    rows = join_columns(message_fields(1, columns), len(messages))
     expected = [field(1, field(3, value) + field(16, text)) for value, text in messages]
-    assert one_behind_the_other(rows) == b"".join(expected)
+    assert concatenate_rows(rows) == b"".join(expected)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kprof_inject.runtime.launching.memory_copies import Address
+from kprof_inject.runtime.replay.memory_copies import Address
 
 HostKernel = Callable[..., int]
 """Computes what a kernel computes: ``host_kernel(grid, *args)``. Returns the cycles between two of its records."""

@@ -86,7 +86,7 @@ def test_a_kernel_that_hangs_ends_with_its_process(runs: ProgramRuns, tmp_path: 
     program.write_text(HANGING)
     ended = runs.start_kprof("causal", "--at", "op(tt.store)", *SECONDS, "--", str(program)).wait(None)
     assert ended.exit_code in (128 + signal.SIGKILL, 1)
-    assert "did not return, so its process was ended" in ended.stderr
+    assert "did not return" in ended.stderr
 
 
 @pytest.mark.parametrize(("kernel", "side", "other"), [("meet", 3000, 2000), ("ring", 2000, 3000)])

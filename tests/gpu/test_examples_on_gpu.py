@@ -136,7 +136,7 @@ def test_the_default_buffer_keeps_what_the_count_words_say(
     assert windows == lossy_warps == (len(timeline.ctas) * launch.kernel.num_warps if lost else 0)
     assert ("lost:" in profiled.stdout) == (lost > 0)
     if case == "deep matmul":
-        assert lost > 0, "this case is here to overflow the ring"
+        assert lost > 0, "the ring did not overflow"
     assert saved_bytes(tmp_path / "with.pt") == saved_bytes(tmp_path / "plain.pt")
 
 
@@ -196,7 +196,7 @@ def test_a_kernel_that_cannot_take_records_runs_as_it_was(kprof: Kprof, tmp_path
     ended = kprof("run", "kprof_out", "--", program, check=False)
     assert ended.returncode == 1
     assert ended.stdout == "128.0\n"
-    assert "vector_add_kernel: Triton does not compile it with records" in ended.stderr
+    assert "vector_add_kernel: Triton does not compile" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
@@ -281,4 +281,6 @@ def test_the_warp_specialized_matmul_runs_where_it_can(environment: dict[str, st
         assert ended.stdout.startswith("warp_specialized_matmul 2048x2048x1024 float16: max abs error ")
     else:
         assert (ended.returncode, ended.stdout) == (1, "")
-        assert ended.stderr == f"warp_specialized_matmul: this GPU is {major}.{minor}, and 10.x is needed\n"
+        assert ended.stderr.startswith("warp_specialized_matmul: ")
+        assert f" {major}.{minor}, " in ended.stderr and " 10.x " in ended.stderr
+        assert ended.stderr.count("\n") == 1

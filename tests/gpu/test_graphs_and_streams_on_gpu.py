@@ -30,7 +30,7 @@ def test_the_last_replay_of_a_graph_is_captured(runs: ProgramRuns) -> None:
     (launch,) = run.launches
     # The kernel loops as often as it was replayed, so these can only be the last replay's.
     assert counts(launch) == {"func": 16 * 4, "loop[0]": 16 * 4, "iter[0]": 16 * 4 * 100}
-    assert re.search("CUDA graph|last replay", ended.stderr + ended.stdout), f"nothing says what this is of: {ended}"
+    assert re.search("CUDA graph|last replay", ended.stderr + ended.stdout), f"nothing names this: {ended}"
 
 
 @pytest.mark.parametrize("arguments", [(), ("--threads",)], ids=["streams", "threads"])

@@ -97,7 +97,7 @@ def test_a_run_that_lost_records_is_fitted(kprof: Kprof, dumped: Path) -> None:
 def test_a_grid_that_is_too_large_gets_smaller_rings(kprof: Kprof, dumped: Path) -> None:
     timeline_of(kprof, dumped)
     ended = kprof("run", dumped, "--max-bytes", "200000", "--", EXAMPLES / "matmul.py")
-    assert "for 256 CTAs, each keeps 512 bytes of records instead of" in ended.stderr
+    assert "256 CTAs" in ended.stderr and " 512 bytes " in ended.stderr
     (launch,) = read_capture(max((dumped / "captures").iterdir())).launches
     assert launch.buffer_bytes <= 200000
     assert decode_launch(launch).records_lost > 0

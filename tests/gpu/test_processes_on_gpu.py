@@ -60,7 +60,7 @@ def test_three_workers_are_captured_however_they_are_started(runs: ProgramRuns) 
         traced = runs.start_kprof("trace", run.workspace).wait()
         data = [data for data, _, _ in launches_in(run.workspace / "trace.json")]
         assert [each["kernel"] for each in data] == ["decay_kernel"] * 3, traced
-        assert len({each["pid"] for each in data}) == 3, "each worker stands in the trace as a process of its own"
+        assert len({each["pid"] for each in data}) == 3, "a worker without a process"
 
 
 def test_a_test_suite_that_runs_in_two_workers_is_captured(runs: ProgramRuns) -> None:
@@ -87,7 +87,7 @@ def test_a_test_suite_that_runs_in_two_workers_is_captured(runs: ProgramRuns) ->
 
 def test_two_ranks_that_share_a_gpu(runs: ProgramRuns) -> None:
     if Path("/dev/nvidia1").exists():
-        pytest.skip("here each rank has a GPU of its own")
+        pytest.skip("one GPU for each rank")
     traced = two_ranks(runs)
 
     assert len({data["axis"] for data, _, _ in traced}) == 1

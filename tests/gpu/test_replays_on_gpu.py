@@ -20,8 +20,8 @@ REFUSED = {
     "locking": "it polls memory",
     "pointers": "it casts integers to pointers",
     "full": "its arguments refer to",
-    "graph": "it was launched only in CUDA graphs",
-    "self_timed": "the program times its launches with its own CUDA events",
+    "graph": "only in CUDA graphs",
+    "self_timed": "its own CUDA events",
 }
 OTHERS = ("once", "thrice", "warmed_graph", "autotuned", "inductor", "descriptor", "view")
 
@@ -57,7 +57,7 @@ def test_one_that_cannot_be_launched_again_says_why(runs: ProgramRuns, way: str)
         verdict = judge(kernel)
         assert verdict.level is Level.UNKNOWN
         assert REFUSED[way] in verdict.text
-        assert f"{kernel.name} was not replayed to time the records, because {REFUSED[way]}" in ended.stderr
+        assert re.search(f"{kernel.name} was not replayed .*{REFUSED[way]}", ended.stderr)
 
 
 def test_what_is_only_bold_is_done_on_request(runs: ProgramRuns) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
+from snapshots import check
 from torch_traces import GPU_POSITION, Kernel, save_kineto
 from trace_processor.processor import query_many
 
@@ -129,7 +130,7 @@ def test_every_cta_lies_in_its_kernels_bar(tmp_path: Path) -> None:
     assert path == tmp_path / "torch.kprof.json"
     facts = json.loads(path.read_text())["kprof_inject"]
     error_ns = facts["devices"][0]["error_ns"]
-    assert said[0] == f"torch.json, device 0: 9 of 9 launches matched, within ± {error_ns} ns"
+    assert said[0].startswith("torch.json, device 0: 9 of 9 ") and said[0].endswith(f" ± {error_ns} ns")
     assert 0 < error_ns < 700
     faults, slices, arrows, calls = query_many(path, [FAULTS, outside_sql(error_ns), ARROWS, CALLS])
     assert faults == []
@@ -208,9 +209,9 @@ def test_what_could_not_be_matched_is_listed_with_its_reason(tmp_path: Path) -> 
     assert len(facts["launches"]) == 4
     reasons = {(one["kernel"], one["launch"]): one["reason"] for one in facts["not_matched"]}
     assert reasons.keys() == {(INDUCTOR, 0), (INDUCTOR, 1), (INDUCTOR, 2), (STEP[0], 2), (STEP[1], 2)}
-    assert reasons[INDUCTOR, 0] == "has no kernel of its name in the trace"
     assert "by the host's clock" in reasons[STEP[0], 2]
-    assert f"not in the trace: {INDUCTOR}, launch 0: it has no kernel of its name in the trace" in said
+    assert any(f"{INDUCTOR}, launch 0: it {reasons[INDUCTOR, 0]}" in line for line in said)
+    check("pipeline/merging", reasons[INDUCTOR, 0], "not matched")
 
 
 def test_two_ranks_become_one_trace(tmp_path: Path) -> None:
@@ -249,7 +250,8 @@ def test_a_rank_without_launches_is_told_and_no_trace_is_taken_twice(tmp_path: P
     timelines = save_steps(tmp_path / "capture", [0], pid=7, rank=0)
     paths = [save_kineto(tmp_path / f"rank{rank}.json", kernels([0]), pid=7 + rank, rank=rank) for rank in range(2)]
     _, said = merged(paths, timelines)
-    assert "rank 1: the capture has no launch of its process, 8" in said
+    (unused,) = (line for line in said if line.startswith("rank 1: "))
+    check("pipeline/merging", unused, "rank 1")
     with pytest.raises(KprofError, match=r"rank0\.json is named twice"):
         merged([paths[0], tmp_path / "capture" / ".." / "rank0.json"], timelines)
 
@@ -278,33 +280,26 @@ def test_protons_trace_of_a_whole_program_takes_launches_too(tmp_path: Path) -> 
     assert len(arrows) == 9
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"pid": 99}, "is from another process than the traces, which are from 99"),
-        ({"pid": 7, "rank": 5}, "is from another process"),
-    ],
-)
-def test_a_trace_of_another_process_is_an_error(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("case", "changes"), [("process 99", {"pid": 99}), ("rank 5", {"pid": 7, "rank": 5})])
+def test_a_trace_of_another_process_is_an_error(tmp_path: Path, case: str, changes: dict[str, Any]) -> None:
     timelines = save_steps(tmp_path / "capture", [0], rank=0)
-    with pytest.raises(KprofError, match=message) as raised:
+    with pytest.raises(KprofError) as raised:
         merged([save_kineto(tmp_path / "torch.json", kernels([0]), **changes)], timelines)
-    assert "both must see the same run" in raised.value.hint
+    check("pipeline/merging", str(raised.value), case)
     assert not (tmp_path / "torch.kprof.json").exists()
 
 
 def test_launches_of_another_gpu_are_named_with_theirs(tmp_path: Path) -> None:
     timelines = save_steps(tmp_path / "capture", [0])
     others = [replace(kernel, device=device) for kernel in kernels([0]) for device in (5, 3)]
-    message = "ran on device 0, but the trace has kernels of its name only on device 3, device 5"
-    with pytest.raises(KprofError, match=message):
+    with pytest.raises(KprofError, match="only on device 3, device 5"):
         merged([save_kineto(tmp_path / "torch.json", others)], timelines)
 
 
 def test_a_trace_of_another_run_is_an_error(tmp_path: Path) -> None:
     timelines = save_steps(tmp_path / "capture", [0])
     later = kernels([0], late_ns=3_600 * 10**9)
-    with pytest.raises(KprofError, match="by the host's clock: the nearest call is "):
+    with pytest.raises(KprofError, match="the nearest call is "):
         merged([save_kineto(tmp_path / "torch.json", later)], timelines)
 
 

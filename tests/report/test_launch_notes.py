@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
+from figures_in import figures_in
 from known_launch import FUNC, ITER, SCOPES, known_launch
+from snapshots import check
 from timelines import Ran, cta_rows, incomplete_rows
 
 from kprof_inject.analysis.summary import summarise
@@ -34,6 +36,15 @@ def note(timeline: Timeline, subject: str) -> str:
     return found
 
 
+def figures(line: str) -> list[str]:
+    """Those behind the line's subject."""
+    return figures_in(line.partition(": ")[2])
+
+
+def check_note(line: str, case: str) -> None:
+    check("report/launch-notes", line, case)
+
+
 def with_iterations(folder: Path, *runs: Sequence[int]) -> Timeline:
     """Each run of the loop is of a CTA of its own."""
     rows = [
@@ -52,17 +63,18 @@ def with_ctas(folder: Path, *ctas: tuple[int, int, int]) -> Timeline:
 
 
 def test_all_that_a_reader_is_told(tmp_path: Path) -> None:
-    assert notes(known_launch(tmp_path)) == [
-        "clock: 2000.0 MHz ± 1.25 %, timer readings within 10 ns (rms); totals and shares are over all warps",
-        "record cost: unknown; nothing was subtracted, and durations include the records' own time",
-        "iterations of iter[0]: 5; first 90 ns (9.0 x a steady one); steady 10 ns; last 20 ns (2.0 x a steady one)",
-        "between iterations of loop[0]: 720 ns, 72.0 % of the loop (its self)",
-        "spread: all warps, CTAs and SMs within 11.8 % of the median of their scope",
-        "waves: 1.00; 2 CTAs on the 2 SMs, numbered up to 4, that ran any, with up to 1 at once on each",
-        "tail: in the last 500 ns SMs run out of work, and idle for 16.7 % of the launch on average",
-        "idle: over the whole launch, these SMs run no CTA for 33.3 % of the time on average; "
-        "33.3 % of their CTA slots stay empty",
-    ]
+    lines = notes(known_launch(tmp_path))
+    check_note("\n".join(lines), "a known launch")
+    assert {line.partition(":")[0]: figures(line) for line in lines} == {
+        "clock": ["2000.0", "1.25", "10"],
+        "record cost": [],
+        "iterations of iter[0]": ["5", "90", "9.0", "10", "20", "2.0"],
+        "between iterations of loop[0]": ["720", "72.0"],
+        "spread": ["11.8"],
+        "waves": ["1.00", "2", "2", "4", "1"],
+        "tail": ["500", "16.7"],
+        "idle": ["33.3", "33.3"],
+    }
 
 
 def test_a_launch_that_never_ran_has_little_to_tell(tmp_path: Path) -> None:
@@ -73,46 +85,36 @@ def test_a_launch_that_never_ran_has_little_to_tell(tmp_path: Path) -> None:
 def test_an_assumed_clock_is_called_one(tmp_path: Path) -> None:
     timeline = known_launch(tmp_path)
     assumed = replace(timeline.clock, rate_ns=1 / 1.98, rate_error=0.25, source="nominal")
-    assert note(replace(timeline, clock=assumed), "clock") == (
-        "clock: 1980 MHz is assumed, the device's nominal rate: there are no timer readings to measure it. All times "
-        "may be off by 25 %, and each SM's first record is taken as the launch's start; totals and shares are over "
-        "all warps"
-    )
+    line = note(replace(timeline, clock=assumed), "clock")
+    assert figures(line) == ["1980", "25"]
+    check_note(line, "the device's nominal rate")
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "case"),
     [
-        (
-            "assumed",
-            "clock: 1500 MHz is assumed, since the device's nominal rate is unknown too: the timer readings do not "
-            "say, because the launch is too short or no record encloses the whole kernel. Durations may be off by any "
-            "factor; totals and shares are over all warps",
-        ),
-        (
-            "nominal",
-            "clock: 1500 MHz is assumed, since the device's nominal rate is unknown too: there are no timer readings "
-            "to measure it. All times may be off by any factor, and each SM's first record is taken as the launch's "
-            "start; totals and shares are over all warps",
-        ),
+        ("assumed", "no nominal rate, no timer reading"),
+        ("nominal", "no nominal rate, and no timer"),
     ],
 )
-def test_a_clock_that_not_even_the_device_told_is_called_so(tmp_path: Path, source: str, said: str) -> None:
+def test_a_clock_that_not_even_the_device_told_is_called_so(tmp_path: Path, source: str, case: str) -> None:
     timeline = known_launch(tmp_path, kernel={"sm_clock_hz": 0.0})
     assumed = replace(timeline.clock, rate_ns=1 / 1.5, rate_error=0.25, source=source)
-    assert note(replace(timeline, clock=assumed), "clock") == said
+    line = note(replace(timeline, clock=assumed), "clock")
+    assert figures(line) == ["1500"]
+    check_note(line, case)
 
 
 def test_without_a_timer_nothing_is_said_of_how_the_sms_are_filled(tmp_path: Path) -> None:
     timeline = known_launch(tmp_path)
     untimed = replace(timeline, clock=replace(timeline.clock, source="nominal"))
-    assert note(untimed, "waves") == "waves: unknown, and so are tail and idle SMs: no timer says when each CTA began"
+    check_note(note(untimed, "waves"), "waves without a timer")
     assert not [line for line in notes(untimed) if line.startswith(("tail", "idle"))]
 
 
 def test_a_launch_within_a_step_of_the_timer_says_nothing_of_idle_sms(tmp_path: Path) -> None:
     timeline = with_ctas(tmp_path, (0, 50, 50), (0, 50, 50), (1, 50, 50))
-    assert note(timeline, "waves") == "waves: 0.75; 3 CTAs on the 2 SMs that ran any, with up to 2 at once on each"
+    assert figures(note(timeline, "waves")) == ["0.75", "3", "2", "2"]
     assert not [line for line in notes(timeline) if line.startswith(("tail", "idle"))]
 
 
@@ -125,66 +127,58 @@ def test_marks_are_neither_cut_nor_uneven(tmp_path: Path) -> None:
 
 def test_what_was_subtracted_is_told_with_its_cost(tmp_path: Path) -> None:
     rows = [Ran(FUNC, 500, sm=3, record_ns=100), Ran(FUNC, 500, warp=1, sm=3, record_ns=100)]
-    assert note(known_launch(tmp_path, rows=rows, kernel=MEASURED), "record cost") == (
-        "record cost: 17 ± 14 cycles each (measured); 200 ns were subtracted, 5.0 % of the warps' time"
-    )
+    line = note(known_launch(tmp_path, rows=rows, kernel=MEASURED), "record cost")
+    assert figures(line) == ["17", "14", "200", "5.0"]
+    check_note(line, "a measured record cost")
 
 
 def test_scopes_of_which_nothing_was_left_are_counted(tmp_path: Path) -> None:
     rows = [Ran(FUNC, 500, sm=3, flags=ScopeFlag.CUT)]
     rows += [Ran(ITER, 0, warp=1, sm=3, flags=ScopeFlag.CUT if number else 0) for number in range(4)]
-    assert note(known_launch(tmp_path, rows=rows, kernel=MEASURED), "record cost").endswith(
-        "warps' time. Nothing was left of 4 scopes, most of iter[0]: 3 of 4"
-    )
+    line = note(known_launch(tmp_path, rows=rows, kernel=MEASURED), "record cost")
+    assert "iter[0]" in line and figures(line)[-4:] == ["4", "0", "3", "4"]
+    check_note(line, "scopes of which nothing was left")
 
 
 @pytest.mark.parametrize(
-    ("runs", "said"),
+    ("case", "runs", "figures_said"),
     [
-        ([[600]], "1; first 600 ns"),
-        ([[600, 500]], "2; first 600 ns; last 500 ns"),
+        ("one iteration", [[600]], ["1", "600"]),
+        ("two iterations", [[600, 500]], ["2", "600", "500"]),
+        ("three iterations", [[5000, 600, 300]], ["3", "5.00", "8.3", "600", "300", "0.50"]),
         (
-            [[5000, 600, 300]],
-            "3; first 5.00 µs (8.3 x a steady one); steady 600 ns; last 300 ns (0.50 x a steady one)",
-        ),
-        (
+            "runs of several lengths",
             [[80, 80], [80, 80, 80], [80] * 64],
-            "2 to 64, median 3; first 80 ns (1.00 x a steady one); steady 80 ns; last 80 ns (1.00 x a steady one)",
+            ["2", "64", "3", "80", "1.00", "80", "80", "1.00"],
         ),
-        ([[80, 0, 80]], "3; first 80 ns; steady 0 ns; last 80 ns"),
+        ("no steady time", [[80, 0, 80]], ["3", "80", "0", "80"]),
     ],
-    ids=["one", "two", "three", "of several lengths", "no steady time"],
 )
-def test_iterations_in_a_line(tmp_path: Path, runs: list[list[int]], said: str) -> None:
-    assert note(with_iterations(tmp_path, *runs), "iterations of iter[0]") == f"iterations of iter[0]: {said}"
+def test_iterations_in_a_line(tmp_path: Path, case: str, runs: list[list[int]], figures_said: list[str]) -> None:
+    line = note(with_iterations(tmp_path, *runs), "iterations of iter[0]")
+    assert figures(line) == figures_said
+    check_note(line, case)
 
 
 def test_iterations_whose_numbers_are_unknown(tmp_path: Path) -> None:
     timeline = known_launch(tmp_path, rows=[Ran(ITER, 80, sm=3), Ran(ITER, 90, sm=3, start_record=2, end_record=3)])
-    assert note(timeline, "iterations of iter[0]") == (
-        "iterations of iter[0]: their numbers are unknown, because records of their loops are missing"
-    )
+    check_note(note(timeline, "iterations of iter[0]"), "iterations without numbers")
 
 
 def test_the_last_wave_and_the_tail(tmp_path: Path) -> None:
     timeline = with_ctas(tmp_path, *[(sm, 0, 820) for sm in range(132)], *[(sm, 820, 1000) for sm in range(12)])
-    assert note(timeline, "waves") == (
-        "waves: 1.09; 144 CTAs on the 132 SMs that ran any, with up to 1 at once on each. "
-        "The last wave is 12 CTAs on 12 SMs and takes 180 ns"
-    )
-    assert note(timeline, "tail") == (
-        "tail: in the last 180 ns SMs run out of work, and idle for 16.4 % of the launch on average"
-    )
-    assert "these SMs run no CTA for 16.4 % of the time on average;" in note(timeline, "idle")
+    lines = [note(timeline, subject) for subject in ("waves", "tail", "idle")]
+    assert figures(lines[0]) == ["1.09", "144", "132", "1", "12", "12", "180"]
+    assert figures(lines[1]) == ["180", "16.4"] and figures(lines[2])[0] == "16.4"
+    check_note("\n".join(lines), "a last wave")
 
 
 def test_what_a_tail_comes_of_is_told_where_it_is_two_things(tmp_path: Path) -> None:
     # 9 CTAs on 8 SMs, the last of which takes twice as long as the others.
     timeline = with_ctas(tmp_path, *[(sm, 0, 1000) for sm in range(8)], (0, 1000, 3000))
-    assert note(timeline, "tail") == (
-        "tail: in the last 2.00 µs SMs run out of work, and idle for 58.3 % of the launch on average: "
-        "43.8 % because others run more CTAs, 14.6 % because CTAs take longer"
-    )
+    line = note(timeline, "tail")
+    assert figures(line) == ["2.00", "58.3", "43.8", "14.6"]
+    check_note(line, "a tail of two causes")
 
 
 def test_room_by_occupancy_is_told_as_such(tmp_path: Path) -> None:
@@ -192,7 +186,9 @@ def test_room_by_occupancy_is_told_as_such(tmp_path: Path) -> None:
     kernel = timeline.launch.kernel
     kernel = replace(kernel, with_records=replace(kernel.with_records, ctas_per_sm=4))
     known = replace(timeline, launch=replace(timeline.launch, kernel=kernel))
-    assert note(known, "waves") == "waves: 0.25; 1 CTA on the 1 SM that ran any, with room for 4 on each"
+    line = note(known, "waves")
+    assert figures(line) == ["0.25", "1", "1", "4"]
+    check_note(line, "room by occupancy")
 
 
 def test_sms_that_all_end_at_once_have_no_tail(tmp_path: Path) -> None:
@@ -207,49 +203,45 @@ DAMAGED = {"cta": 0, "warp": 0, "records_written": 8, "records_damaged": 5}
 
 
 @pytest.mark.parametrize(
-    ("changes", "lines"),
+    ("case", "changes", "figures_said"),
     [
         (
+            "lost records",
             {"records_lost": 8, "incomplete": incomplete_rows(LOST, MORE_LOST)},
-            [
-                "lost: 8 of 32 records (25 %): the ring keeps the newest, in 2 warps of 1 CTA, most in warp 1 of CTA "
-                "5 (6 of 12); totals and shares cover only these. --fit reruns with rings that keep them all"
-            ],
+            [["8", "32", "25", "2", "1", "1", "5", "6", "12"]],
         ),
         (
+            "unpaired records",
             {
                 "open_starts": np.array([1, 0, 0, 0]),
                 "stray_ends": np.array([0, 2, 0, 0]),
                 "incomplete": incomplete_rows(OPEN, STRAY),
             },
-            [
-                "unpaired: 3 records whose start or end is missing, not in the table above",
-                "  starts without an end: 1, in 1 warp of 1 CTA, most in warp 1 of CTA 7 (1 of 8)",
-                "  ends without a start: 2, in 1 warp of 1 CTA, most in warp 0 of CTA 7 (2 of 8)",
-            ],
+            [["3"], ["1", "1", "1", "1", "7", "1", "8"], ["2", "1", "1", "0", "7", "2", "8"]],
         ),
         (
+            "damaged records",
             {"records_damaged": 5, "incomplete": incomplete_rows(DAMAGED)},
-            [
-                "damaged: 5 of 32 entries left out, because they are not this kernel's records, in 1 warp of 1 CTA, "
-                "most in warp 0 of CTA 0 (5 of 8)"
-            ],
+            [["5", "32", "1", "1", "0", "0", "5", "8"]],
         ),
-        ({"ctas_never_ran": 6}, ["never ran: 6 CTAs of the grid wrote nothing"]),
-        ({"ctas_never_ran": 1}, ["never ran: 1 CTA of the grid wrote nothing"]),
-        ({"ctas_damaged": 7}, ["damaged: 7 CTAs left out, because the header contradicts itself"]),
-        ({"ctas_damaged": 1}, ["damaged: 1 CTA left out, because the header contradicts itself"]),
+        ("CTAs that never ran", {"ctas_never_ran": 6}, [["6"]]),
+        ("a CTA that never ran", {"ctas_never_ran": 1}, [["1"]]),
+        ("damaged CTAs", {"ctas_damaged": 7}, [["7"]]),
+        ("a damaged CTA", {"ctas_damaged": 1}, [["1"]]),
     ],
-    ids=["lost", "unpaired", "damaged", "never ran", "one never ran", "damaged CTAs", "a damaged CTA"],
 )
-def test_what_is_missing_is_told_last(tmp_path: Path, changes: dict[str, Any], lines: list[str]) -> None:
+def test_what_is_missing_is_told_last(
+    tmp_path: Path, case: str, changes: dict[str, Any], figures_said: list[list[str]]
+) -> None:
     plain = known_launch(tmp_path)
-    assert notes(replace(plain, **changes)) == [*notes(plain), *lines]
+    before, lines = notes(plain), notes(replace(plain, **changes))
+    assert lines[: len(before)] == before
+    added = lines[len(before) :]
+    assert [figures(line) for line in added] == figures_said
+    check_note("\n".join(added), case)
 
 
 def test_of_a_decoded_buffer_whose_rings_were_too_small(tmp_path: Path) -> None:
     warp = [entry for cycles in range(100, 900, 100) for entry in (start(ITER, cycles), end(ITER, cycles + 50))]
     timeline = decode_launch(save_launch(tmp_path, SCOPES, [Cta([warp, warp[:4]])], slots=8))
-    assert note(timeline, "lost").startswith(
-        "lost: 8 of 20 records (40 %): the ring keeps the newest, in 1 warp of 1 CTA, most in warp 0 of CTA 0 (8 of 16)"
-    )
+    assert figures(note(timeline, "lost")) == ["8", "20", "40", "1", "1", "0", "0", "8", "16"]

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from figures_in import figures_in
 from known_launch import FUNC, ITER, LOOP, known_launch
+from snapshots import check
 from timelines import Ran, cta_rows
 
 from kprof_inject.analysis.summary import summarise
@@ -22,37 +24,34 @@ def notes(folder: Path, rows: Sequence[Ran]) -> list[str]:
     return list(spread_notes(summarise(timeline).scopes))
 
 
+def check_notes(folder: Path, rows: Sequence[Ran], case: str, *figures: list[str]) -> None:
+    """``figures`` are those of each line, behind its subject."""
+    lines = notes(folder, rows)
+    assert [figures_in(line.partition(": ")[2]) for line in lines] == list(figures)
+    check("report/spread-notes", "\n".join(lines), case)
+
+
 def test_a_slow_warp_is_named(tmp_path: Path) -> None:
     rows = [Ran(FUNC, 180 if warp == 3 else 100, cta, warp) for cta in range(3) for warp in range(8)]
-    assert notes(tmp_path, rows) == [
-        "spread of kernel: warps 1.00 x (warp 0) to 1.80 x (warp 3) the median; "
-        "in a CTA the slowest warp 1.64 x the mean of the warps",
-        "spread: everything else within 0.0 % of the median of their scope",
-    ]
+    check_notes(tmp_path, rows, "a slow warp", ["1.00", "0", "1.80", "3", "1.64"], ["0.0"])
 
 
 def test_a_fast_one_too(tmp_path: Path) -> None:
     rows = [Ran(FUNC, 10 if cta == 2 else 100, cta, warp) for cta in range(5) for warp in range(2)]
-    assert notes(tmp_path, rows) == [
-        "spread of kernel: CTAs 0.10 x (CTA 2) to 1.00 x (CTA 0) the median; "
-        "SMs 0.10 x (SM 2) to 1.00 x (SM 0) the median",
-        "spread: everything else within 0.0 % of the median of their scope",
-    ]
+    each = ["0.10", "2", "1.00", "0"]
+    check_notes(tmp_path, rows, "a fast CTA", [*each, *each], ["0.0"])
 
 
 def test_a_slow_warp_that_is_another_in_each_cta_is_noticed(tmp_path: Path) -> None:
     rows = [Ran(FUNC, 90 if warp == cta else 30, cta, warp) for cta in range(4) for warp in range(4)]
-    assert notes(tmp_path, rows) == [
-        "spread of kernel: in a CTA the slowest warp 2.0 x the mean of the warps",
-        "spread: everything else within 0.0 % of the median of their scope",
-    ]
+    check_notes(tmp_path, rows, "another slow warp in each CTA", ["2.0"], ["0.0"])
 
 
 def test_scopes_that_are_even_share_a_line(tmp_path: Path) -> None:
     rows = [
         Ran(scope, 100 + 5 * cta + warp, cta, warp) for scope in (FUNC, LOOP) for cta in range(3) for warp in range(2)
     ]
-    assert notes(tmp_path, rows) == ["spread: all warps, CTAs and SMs within 4.7 % of the median of their scope"]
+    check_notes(tmp_path, rows, "even scopes", ["4.7"])
 
 
 def test_only_scopes_that_stand_out_are_named(tmp_path: Path) -> None:
@@ -75,4 +74,4 @@ def test_where_nothing_can_be_compared_nothing_is_said(tmp_path: Path, rows: lis
 
 def test_a_warp_that_takes_no_time_stands_out(tmp_path: Path) -> None:
     rows = [Ran(FUNC, 0 if warp == 0 else 100, 0, warp) for warp in range(4)]
-    assert notes(tmp_path, rows)[0].startswith("spread of kernel: warps 0.00 x (warp 0) to 1.00 x (warp 1) the median")
+    assert figures_in(notes(tmp_path, rows)[0])[:4] == ["0.00", "0", "1.00", "1"]

@@ -28,12 +28,12 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.runtime.causal_step import CausalStep
-from kprof_inject.runtime.compiler import fresh_jit_caches, wrap_compiler
-from kprof_inject.runtime.instrumented_kernel import RunStep
-from kprof_inject.runtime.launching.capture import LaunchCapture
-from kprof_inject.runtime.launching.launches import REPLAYS
-from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
+from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
+from kprof_inject.runtime.compiling.instrumented_kernel import RunStep
+from kprof_inject.runtime.launch.launch_capture import LaunchCapture
+from kprof_inject.runtime.launch.launch_choice import REPLAYS
 from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.replay.replayed_kernels import KernelReplays
 from kprof_inject.runtime.run_step import WorkspacePlans, _install_once
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace, read_experiments

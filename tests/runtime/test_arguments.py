@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kprof_inject.capture.schema import MOST_ARGUMENT
-from kprof_inject.runtime.launching.arguments import ArgumentKinds
+from kprof_inject.capture.schema import MAX_ARGUMENT
+from kprof_inject.runtime.launch.arguments import ArgumentKinds
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def test_of_another_kernels_arguments_nothing_is_kept(arguments: Sequence[Any]) 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_what_has_no_room_in_a_capture_is_left_out(sign: int) -> None:
-    found = kinds("i64", "u64", "i32").numbers((sign * MOST_ARGUMENT, sign * (MOST_ARGUMENT + 1), 3))
-    assert found == (sign * MOST_ARGUMENT, None, 3)
+    found = kinds("i64", "u64", "i32").numbers((sign * MAX_ARGUMENT, sign * (MAX_ARGUMENT + 1), 3))
+    assert found == (sign * MAX_ARGUMENT, None, 3)
 
 
 def test_numbers_are_plain() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from triton import knobs
 
-from kprof_inject.runtime.compiler import with_room
+from kprof_inject.runtime.compiling.compiler import with_room
 
 pytestmark = pytest.mark.triton
 

@@ -15,8 +15,8 @@ from triton_oracle import one_of_each_kernel
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import inserted
-from kprof_inject.runtime.instrumentation import lower_without_records, target_of
-from kprof_inject.runtime.module_check import module_target
+from kprof_inject.runtime.compiling.instrumentation import lower_without_records, target_of
+from kprof_inject.runtime.compiling.module_check import module_target
 from kprof_inject.select.delays import Delay, spin_kernel
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors

@@ -17,13 +17,15 @@ from fake_gpu.device import FakeDevice
 from fake_gpu.gpu import FakeGpu, Launch, with_elements
 from fake_gpu.kernels import scale
 from fake_runs import FakeRuns
+from snapshots import check
 
 from kprof_inject.analysis.causal.slopes import kernel_slopes
 from kprof_inject.analysis.interpreter.executions import evaluated
-from kprof_inject.pipeline.delay_builds import CausalChoice, prepare
+from kprof_inject.pipeline.causal_runs import CausalChoice, prepare
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
-from kprof_inject.runtime.launching import kernel_experiment, memory_copies, subject
-from kprof_inject.runtime.launching.launches import NO_REPLAYS, REPLAYS, parse_launches
+from kprof_inject.runtime.experiments import experiment_target, kernel_experiment
+from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, REPLAYS, parse_launches
+from kprof_inject.runtime.replay import memory_copies
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
 
@@ -86,7 +88,9 @@ def test_a_build_that_computes_something_else_is_left_out(runs: FakeRuns, monkey
         run.launch()
     (found,) = run.experiments()
     refused = {(one.delay_cycles, one.refusal) for one in found.delays if one.refusal}
-    assert refused == {(cycles, "its results differ from those without a delay") for cycles in (576, 1728)}
+    (reason,) = {reason for _, reason in refused}
+    assert {cycles for cycles, _ in refused} == {576, 1728}
+    check("runtime/experiments", reason, "results differ")
 
 
 @pytest.mark.parametrize(("sms", "matters"), [(15, True), (16, False)], ids=["more than a wave", "all at once"])
@@ -94,18 +98,21 @@ def test_another_number_of_ctas_on_an_sm_is_another_kernel(
     runs: FakeRuns, monkeypatch: pytest.MonkeyPatch, sms: int, matters: bool
 ) -> None:
     """Unless all 16 of them run at once in either."""
-    resources = subject.resources_of
+    resources = experiment_target.resources_of
 
     def fewer(kernel: Any) -> dict[str, Any]:
         found = resources(kernel)
         return {**found, "ctas_per_sm": 1 if "now, 1728;" in kernel.asm["ptx"] else 2}
 
-    monkeypatch.setattr(subject, "resources_of", fewer)
+    monkeypatch.setattr(experiment_target, "resources_of", fewer)
     monkeypatch.setattr(kernel_experiment, "_properties", lambda: {"multiprocessor_count": sms})
     with runs.delaying(seconds=0.3) as run:
         run.launch()
     (found,) = run.experiments()
-    assert {one.refusal for one in found.delays} == {"", *["an SM holds 1 of its CTAs instead of 2"][: int(matters)]}
+    refused = {one.refusal for one in found.delays} - {""}
+    assert len(refused) == int(matters)
+    for refusal in refused:
+        check("runtime/experiments", refusal, "fewer CTAs on an SM")
 
 
 def test_text_that_compiles_to_another_kernel_is_not_compared(runs: FakeRuns) -> None:
@@ -116,7 +123,7 @@ def test_text_that_compiles_to_another_kernel_is_not_compared(runs: FakeRuns) ->
     with runs.delaying() as run:
         run.launch()
     (refusal,) = run.refusals()
-    assert refusal == ("its TTGIR alone compiles to a different kernel than the program runs ('ret;' against 'nop;')")
+    check("runtime/experiments", refusal, "another kernel")
     assert not run.delayed()
 
 
@@ -139,9 +146,9 @@ def test_the_assembler_s_version_and_the_source_s_folder_make_no_other_kernel(
 
 def test_what_cannot_be_launched_again_takes_turns(runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     def raw(*_: object) -> None:
-        raise memory_copies.NotReplayable("1 of its arguments are raw pointers")
+        raise memory_copies.NotReplayable("its arguments are raw pointers")
 
-    monkeypatch.setattr("kprof_inject.runtime.launching.again.memory_of", raw)
+    monkeypatch.setattr("kprof_inject.runtime.replay.relaunch.memory_of", raw)
     with runs.delaying() as run:
         for _ in range(200):
             run.launch()
@@ -167,7 +174,7 @@ def test_too_few_launches_say_nothing(runs: FakeRuns) -> None:
 
 def test_other_work_and_other_threads_take_no_turn(runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "kprof_inject.runtime.launching.again.memory_of",
+        "kprof_inject.runtime.replay.relaunch.memory_of",
         lambda *_: (_ for _ in ()).throw(memory_copies.NotReplayable("no")),
     )
     with runs.delaying() as run:
@@ -186,7 +193,7 @@ OF_DEVICE = ["borrowed", "copy", "counted", "digest", "hold", "is_capturing", "n
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [*((FakeDevice, name) for name in OF_DEVICE), (subject, "load"), (kernel_experiment, "write_experiment")],
+    [*((FakeDevice, name) for name in OF_DEVICE), (experiment_target, "load"), (kernel_experiment, "write_experiment")],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_fault_of_ours_never_reaches_the_program(
@@ -234,7 +241,7 @@ def test_a_kernel_in_graphs_alone_is_not_delayed(runs: FakeRuns) -> None:
             scale[(16,)](x, out, 3)
         graph.replay()
         assert torch.equal(out, 3 * x)
-    assert run.refusals() == ["it was launched only in CUDA graphs; launch it once outside a graph"]
+    check("runtime/experiments", "\n".join(run.refusals()), "graphs alone")
 
 
 def test_a_delayed_launch_that_fails_is_made_without(runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +257,8 @@ def test_a_delayed_launch_that_fails_is_made_without(runs: FakeRuns, monkeypatch
         for _ in range(10):
             run.launch()
     assert len(run.gpu.ran) == 10
-    assert run.refusals() == ["its launch fails with a delay: out of resources"]
+    (refusal,) = run.refusals()
+    assert refusal.endswith(" with a delay: out of resources")
 
 
 @pytest.mark.parametrize("number", [1, 12, 60])

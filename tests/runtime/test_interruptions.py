@@ -23,9 +23,10 @@ from fake_gpu.kernels import HOST_KERNELS, scale
 from fake_runs import EIGHT_KIB, FakeRuns
 from triton import knobs
 
-from kprof_inject.runtime.compiler import fresh_jit_caches, wrap_compiler
-from kprof_inject.runtime.instrumented_kernel import RunStep
-from kprof_inject.runtime.launching.launcher import CapturingLauncher
+from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
+from kprof_inject.runtime.compiling.instrumented_kernel import RunStep
+from kprof_inject.runtime.launch.launch_capture import LaunchCapture
+from kprof_inject.runtime.launch.launcher import CapturingLauncher
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.run_step import LiveCapture, WorkspacePlans, _install_once
 from kprof_inject.runtime.session import Session
@@ -34,6 +35,7 @@ X = torch.arange(1, 17, dtype=torch.float32)
 LAUNCH_BYTES = 16 * (8192 + 128)
 INTERRUPTED = "interrupted while they were launched"
 AT_ONCE_S = 2.0
+TRACED = ("kprof_inject/runtime/launch/", "kprof_inject/runtime/replay/")
 FIRST, CUT, THREAD, HANDLER = 1, 2, 3, 4
 
 
@@ -67,7 +69,7 @@ class Captures:
     def prepare(self) -> None:
         """Have the next launch go the whole way of its path."""
         self.launcher._build, self.launcher._given_up = self.launcher._first, False
-        self.launcher._most_bytes = 1 << 30
+        self.launcher._max_bytes = 1 << 30
 
 
 @contextmanager
@@ -114,7 +116,7 @@ def at_line(number: int, act: Callable[[], None], launch: Callable[[], None]) ->
 
     def of_call(frame: FrameType, event: str, _: Any) -> Any:
         # Waiting for the other thread, and the fake device, are no lines of the launch path.
-        return of_frame if "kprof_inject/runtime/launching" in frame.f_code.co_filename else None
+        return of_frame if any(part in frame.f_code.co_filename for part in TRACED) else None
 
     before = sys.gettrace()
     sys.settrace(of_call)
@@ -194,6 +196,47 @@ def test_a_handler_may_end_the_process_in_the_midst_of_a_launch(fake_runs: FakeR
         for line in every_line(made, end):
             assert_all_is_told(folders[-1], path, line, Counter([FIRST]), newest=FIRST)
             made.take()
+
+
+def test_a_capture_may_end_in_the_midst_of_a_launch_that_goes_on(fake_runs: FakeRuns) -> None:
+    """The launch is in the one before or the one after, or said to be in neither."""
+    folders: list[Path] = []
+    unwanted: list[int] = []
+    with captures(fake_runs, "all") as made:
+        for line in every_line(made, lambda found: folders.append(found.take())):
+            before, after = folders[-1], made.take()
+            (launches,) = ends_of(before)[0]["launches"].values()
+            numbers = Counter(n for _, n in numbers_in(before))
+            assert numbers - Counter([CUT]) == Counter([FIRST]), line
+            assert numbers.total() + left_out(before).total() == launches, line
+            found = any(after.iterdir())  # one that is empty is given to the next capture
+            if launches == 1 and not found:
+                unwanted.append(line)
+            if found:
+                assert (Counter(n for _, n in numbers_in(after)), left_out(after)) == ({CUT: 1}, {}), line
+    assert len(unwanted) <= 1, "only where it looks for the capture does it find one that is over"
+
+
+def test_a_capture_that_ends_when_its_only_launch_was_numbered_leaves_nothing(
+    fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = LaunchCapture.number
+    folders: list[Path] = []
+    with captures(fake_runs, "last") as made:
+
+        def number_and_end(capture: LaunchCapture, build: Any) -> int:
+            monkeypatch.setattr(LaunchCapture, "number", number)
+            found = number(capture, build)
+            folders.append(made.take())
+            return found
+
+        monkeypatch.setattr(LaunchCapture, "number", number_and_end)
+        made.launch(CUT)
+        made.launch(THREAD)
+        last = made.take()
+    assert folders == [last], "it was not given to the next capture"
+    assert len(list(last.iterdir())) == 1
+    assert numbers_in(last) == [(1, THREAD)]
 
 
 def assert_all_is_told(folder: Path, path: str, line: int, whole: Counter[int], newest: int) -> None:

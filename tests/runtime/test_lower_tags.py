@@ -16,8 +16,8 @@ from triton_oracle import installed_fixtures
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import RECORDS_OF_TAG, Target
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.instrumentation import lower, target_of
-from kprof_inject.runtime.tag_values import tag_values
+from kprof_inject.runtime.compiling.instrumentation import lower, target_of
+from kprof_inject.runtime.compiling.tag_values import tag_values
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.select.tags import CARRIER
 
@@ -52,7 +52,7 @@ def fixture(kernel: str) -> Path:
 def test_the_stores_of_tags_have_their_values(kernel: str, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
     path = fixture(kernel)
     if not can_lower(path, mode):
-        pytest.skip("this Triton's Proton keeps no records in global memory")
+        pytest.skip("no records in global memory")
     text = insertion_of(read(path), *tagged_loops(read(path)), "func").text
     tags = text.count(CARRIER)
     assert tags
@@ -70,7 +70,7 @@ def test_the_stores_of_tags_have_their_values(kernel: str, mode: Mode, monkeypat
     names = re.findall(rf'(%\d+) = llvm\.inline_asm [^\n]*"{CARRIER}"', module)
     assert len(names) == tags
     for name in names:
-        assert len(re.findall(rf"{name}\b", module)) == 1 + RECORDS_OF_TAG, "each record uses it once, and nobody else"
+        assert len(re.findall(rf"{name}\b", module)) == 1 + RECORDS_OF_TAG, "uses of a tag's value"
     if path.parent.name.startswith("cuda"):
         clocks = set(CLOCK.findall(assembly))
         stored = [low for _, low in STORED.findall(assembly)]
@@ -82,7 +82,7 @@ def test_the_stores_of_tags_have_their_values(kernel: str, mode: Mode, monkeypat
 @pytest.mark.triton
 def test_without_tags_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     path = fixture("cuda-90/vector_add")
-    monkeypatch.setattr("kprof_inject.runtime.tag_values._give_values", lambda _: pytest.fail("it was"))
+    monkeypatch.setattr("kprof_inject.runtime.compiling.tag_values._give_values", lambda _: pytest.fail("it was"))
     lowered(path, insertion_of(read(path), "func").text, Mode("shared"))
 
 
@@ -107,5 +107,5 @@ class _Module:
 
 def test_records_that_are_not_where_they_should_be_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llvm, "to_module", lambda *_: pytest.fail("it went on"))
-    with tag_values(), pytest.raises(KprofError, match="has moved the records of a tag"):
+    with tag_values(), pytest.raises(KprofError, match="moved the records of a tag"):
         llvm.to_module(_Module(), None)

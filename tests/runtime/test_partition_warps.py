@@ -14,14 +14,14 @@ from triton._C.libtriton import ir, passes
 from triton.backends.compiler import GPUTarget
 from triton_oracle import installed_fixtures
 
-from kprof_inject.runtime.instrumentation import read_module
+from kprof_inject.runtime.compiling.instrumentation import read_module
 
 pytestmark = pytest.mark.triton
 
 SPECIALISED = [path for path in installed_fixtures() if "ttg.warp_specialize(" in read(path) and not form_of(path)]
 
 
-@pytest.mark.skipif(triton.__version__.startswith("3.5."), reason="its passes are run in another way")
+@pytest.mark.skipif(triton.__version__.startswith("3.5."), reason="its passes are run otherwise")
 @pytest.mark.parametrize("path", SPECIALISED, ids=fixture_id)
 def test_the_warps_are_those_that_triton_chooses(path: Path, tmp_path: Path) -> None:
     text = read(path)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from snapshots import check
 
 from kprof_inject.runtime import program as module
 from kprof_inject.runtime.program import ProgramInput, kept_input
@@ -141,7 +142,7 @@ def test_input_that_cannot_be_kept_is_refused_to_the_next_run_alone(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     if why == "too much":
-        monkeypatch.setattr(module, "MOST_KEPT_BYTES", 5)
+        monkeypatch.setattr(module, "MAX_KEPT_BYTES", 5)
     else:
         monkeypatch.setattr(tempfile, "TemporaryFile", full)
     reads, writes = pipe_with(b"123456")
@@ -149,10 +150,4 @@ def test_input_that_cannot_be_kept_is_refused_to_the_next_run_alone(
     kept = given(reads)
     assert kept.refusal == ""
     assert a_run(kept) == b"123456"
-    assert (
-        kept.refusal
-        == {
-            "too much": "it read more than 5 bytes from stdin, which is too much to keep",
-            "full disk": "its stdin could not be kept: No space left on device",
-        }[why]
-    )
+    check("runtime/program_input", kept.refusal, why)

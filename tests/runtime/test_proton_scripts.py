@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 from programs.child import SMALL_TORCH, Ended, clean_environment, python_path, run_python
+from snapshots import check
 
 from kprof_inject.runtime.program import program_environment
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace
-
-WARNING = (
-    "kprof-inject: the program's proton.start() does nothing here; run the program on its own for Proton's profile\n"
-)
 
 IMPORTS = {
     "after torch": "import torch\nimport triton.profiler as proton\n",
@@ -70,7 +67,9 @@ def run_in_dump(folder: Path, *arguments: str | Path) -> Ended:
 @pytest.mark.parametrize("imports", IMPORTS.values(), ids=IMPORTS.keys())
 def test_a_session_of_the_programs_own_never_begins(tmp_path: Path, imports: str) -> None:
     (tmp_path / "prog.py").write_text(imports + SESSION)
-    assert run_in_dump(tmp_path, "prog.py") == Ended(0, "None\n3 4\n", WARNING)
+    ended = run_in_dump(tmp_path, "prog.py")
+    assert (ended.exit_code, ended.stdout) == (0, "None\n3 4\n")
+    check("runtime/proton_scripts", ended.stderr, "proton.start")
     assert sorted(os.listdir(tmp_path)) == ["home", "prog.py", "workspace"]
     assert os.listdir(tmp_path / "home") == []
 
@@ -90,7 +89,9 @@ def test_protons_own_command_runs_the_script(tmp_path: Path) -> None:
     )
     command = ("-m", "triton.profiler.proton", "-n", "theirs", "-b", "cupti", "prog.py", "x")
     ended = run_in_dump(tmp_path, *command)
-    assert (ended.exit_code, ended.stdout, ended.stderr.count(WARNING)) == (0, "['x'] None\n", 1), ended.stderr
+    assert (ended.exit_code, ended.stdout) == (0, "['x'] None\n"), ended.stderr
+    (warning,) = (line for line in ended.stderr.splitlines() if "proton.start" in line)
+    check("runtime/proton_scripts", warning, "proton.start")
     assert sorted(os.listdir(tmp_path)) == ["home", "prog.py", "workspace"]
 
 

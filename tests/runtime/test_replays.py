@@ -20,12 +20,14 @@ from fake_gpu.device import FakeDevice
 from fake_gpu.gpu import FakeGpu
 from fake_gpu.kernels import cycles_of, power, scale
 from fake_runs import FakeRuns, RunHere
+from snapshots import check
 
 from kprof_inject.capture.model import Kernel
-from kprof_inject.runtime.launching import back_to_back, replay, timing
-from kprof_inject.runtime.launching.launches import REPLAYS, ReplayChoice
-from kprof_inject.runtime.launching.memory_copies import NotReplayable
+from kprof_inject.runtime.launch import timing
+from kprof_inject.runtime.launch.launch_choice import REPLAYS, ReplayChoice
 from kprof_inject.runtime.process_report import read_reports
+from kprof_inject.runtime.replay import back_to_back, replay
+from kprof_inject.runtime.replay.memory_copies import NotReplayable
 from kprof_inject.timeline.trust import judge
 
 pytestmark = pytest.mark.triton
@@ -52,7 +54,7 @@ def test_a_kernel_is_timed_at_its_first_launch_both_ways(fake_runs: FakeRuns) ->
         free_bytes = run.gpu.free_bytes
     assert replays(run) == 5
     assert run.saved() == [(1, 4)]
-    assert free_bytes == FakeGpu().free_bytes, "what was borrowed was not given back"
+    assert free_bytes == FakeGpu().free_bytes, "memory was not given back"
     verdict = judge(kernel_of(run))
     # As the fake GPU has it: 19,570 ns, and 200 more for each of 4 warps' 2 records.
     assert verdict.overhead is not None
@@ -63,7 +65,7 @@ def test_both_sides_take_turns(fake_runs: FakeRuns) -> None:
     with fake_runs.here(replays=FIVE) as run:
         run.launch(3)
     with_records = [has for _, has in run.ran()]
-    assert with_records[-1], "the program's own launch comes last, with records"
+    assert with_records[-1], "the program's own launch"
     assert with_records[:-1].count(True) == with_records[:-1].count(False)
 
 
@@ -107,14 +109,12 @@ def test_a_program_that_times_itself_is_asked_first(fake_runs: FakeRuns) -> None
     with fake_runs.here(replays=REPLAYS) as run:
         run.launch(1)
     assert run.ran() == [("scale", True)]
-    assert kernel_of(run).not_replayed == (
-        "the program times its launches with its own CUDA events, which ours would disturb; --replay 50 does it anyway"
-    )
+    check("runtime/replays", kernel_of(run).not_replayed, "a program that times itself")
 
 
 def refusal(run: RunHere) -> str:
     assert replays(run) == 0
-    assert run.ran()[-1:] == [("scale", True)], "the program's own launch has its records"
+    assert run.ran()[-1:] == [("scale", True)], "the program's own launch"
     return kernel_of(run).not_replayed
 
 
@@ -122,7 +122,7 @@ def test_memory_that_the_device_has_no_room_to_save_is_left_alone(fake_runs: Fak
     with fake_runs.here(replays=FIVE) as run:
         run.gpu.free_bytes = 100
         run.launch(1)
-    assert refusal(run) == "its arguments refer to 128 bytes, but the device has only 100 bytes free to copy them"
+    check("runtime/replays", refusal(run), "100 bytes")
 
 
 def test_a_raw_pointer_does_not_say_how_much_lies_behind_it(fake_runs: FakeRuns) -> None:
@@ -132,7 +132,7 @@ def test_a_raw_pointer_does_not_say_how_much_lies_behind_it(fake_runs: FakeRuns)
         scale[(16,)](x, SimpleNamespace(data_ptr=out.data_ptr, dtype=out.dtype), 3)
         run.gpu.wait()
     assert out.tolist() == [3.0] * 16
-    assert refusal(run) == "an argument of type SimpleNamespace does not say how much memory it refers to"
+    check("runtime/replays", refusal(run), "SimpleNamespace")
 
 
 def scale_at_addresses(grid: tuple[int, int, int], x: Any, out: Any, n: int) -> int:
@@ -179,7 +179,7 @@ def test_the_programs_memory_is_only_read(fake_runs: FakeRuns) -> None:
         power[(16,)](x, x, 2)
         run.gpu.wait()
     assert replays(run) == 5
-    assert written_to.index(x.data_ptr()) == len(written_to) - 1, "only the program's own launch writes there"
+    assert written_to.index(x.data_ptr()) == len(written_to) - 1, "written by a replay"
     assert x.tolist() == [4.0] * 16
 
 
@@ -199,7 +199,7 @@ def test_scratch_memory_is_not_the_programs(fake_runs: FakeRuns) -> None:
         scale[(16,)](x, x, 3)
         scale[(16,)](x, x, 3)
     assert replays(run) == 5
-    assert calls == [64, 64], "once for each launch of the program's"
+    assert calls == [64, 64], "of the program's launches"
 
 
 WAYS_OUT = {
@@ -244,7 +244,7 @@ def test_one_in_a_graph_alone_is_not_launched_again(fake_runs: FakeRuns) -> None
             scale[(16,)](x, x, 3)
         graph.replay()
         assert run.ran() == [("scale", True)]
-    assert refusal(run) == "it was launched only in CUDA graphs; launch it once outside a graph"
+    check("runtime/replays", refusal(run), "a graph alone")
     assert [note.refusal for note in read_reports(run.reports).replays] == [refusal(run)]
 
 
@@ -253,12 +253,12 @@ def test_a_host_that_is_slower_than_the_device_gets_no_times(fake_runs: FakeRuns
     with fake_runs.here(replays=FIVE) as run:
         run.gpu.host_ns = 1_000_000_000
         scale[(16,)](x, x, 3)
-    assert refusal(run) == "the host was too slow to queue its launches before the device had begun with them"
+    check("runtime/replays", refusal(run), "a slow host")
 
 
 def test_launches_are_queued_again_where_the_device_had_begun_before_all_were() -> None:
     gpu = FakeGpu()
-    gpu.host_ns = back_to_back.LEAST_HOLD_NS + 1
+    gpu.host_ns = back_to_back.MIN_HOLD_NS + 1
     timed = back_to_back.BackToBack(FakeDevice(gpu), 0, None, restores=False)  # type: ignore[arg-type]
     launched = []
 
@@ -290,15 +290,15 @@ def test_replays_of_a_process_take_no_longer_than_their_limit(
 
     monkeypatch.setattr(replay, "time", SimpleNamespace(monotonic=lambda: now[0]))
     for name, stand_in in {"pair": pair, "swapped_pair": pair, "empty_pair": lambda _: (0.0, 0.0)}.items():
-        monkeypatch.setattr(replay._Turns, name, stand_in)
+        monkeypatch.setattr(replay._RelaunchPairs, name, stand_in)
     record = SimpleNamespace(scope_table=SimpleNamespace(relaunch=SimpleNamespace(refusal="", waits=False)))
-    monkeypatch.setattr(replay._Turns, "may_follow_each_other", lambda *_: False)
+    monkeypatch.setattr(replay._RelaunchPairs, "may_follow_each_other", lambda *_: False)
     build: Any = SimpleNamespace(record=record, cta_bytes=128)
     replays = replay.Replays(FakeDevice(FakeGpu()), REPLAYS)
     measured = 0
     for _ in range(1000):
         with contextlib.suppress(NotReplayable):
-            replays.measure(replay.LaunchAgain((1, 1, 1), 0, (), (), build, clean))
+            replays.measure(replay.ComparedRelaunch((1, 1, 1), 0, (), (), build, clean))
             measured += 1
     assert now[0] <= 20.0 + pair_s + compile_s
     assert measured > 3 or pair_s > 1

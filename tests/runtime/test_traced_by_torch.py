@@ -14,6 +14,7 @@ import torch
 from command_line import CommandLine
 from fake_gpu.known_cost import keep_cost
 from fake_runs import REAL_TORCH
+from snapshots import check
 
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.torch_tracing import TorchTracer
@@ -58,7 +59,7 @@ def test_it_lasts_until_the_program_starts_its_own(
     trace.finish()
     assert "aten::cumsum" in names_in(tmp_path)
     assert "aten::cumprod" not in names_in(tmp_path)
-    assert "ends here: the program starts its own profiler" in capsys.readouterr().err
+    check("runtime/traced_by_torch", capsys.readouterr().err, "its own profiler")
 
 
 def test_in_another_thread_it_is_not_started(

@@ -10,7 +10,7 @@ import pytest
 import triton
 from triton.backends.compiler import GPUTarget
 
-from kprof_inject.runtime.compiler import variant_of
+from kprof_inject.runtime.compiling.compiler import variant_of
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 pytestmark = pytest.mark.triton

@@ -11,6 +11,7 @@ import pytest
 import triton
 from golden import fixture_id, read
 from planning import insertion_of
+from snapshots import check
 from test_lower import described
 from triton._C import libtriton
 from triton.backends import backends
@@ -20,7 +21,7 @@ from triton_oracle import installed_fixtures
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.instrumentation import instrumented, lower, scope_names
+from kprof_inject.runtime.compiling.instrumentation import instrumented, lower, scope_names
 from kprof_inject.runtime.versions import installed_version
 
 pytestmark = pytest.mark.triton
@@ -86,8 +87,9 @@ def test_what_is_missing_is_named(
 
     with pytest.raises(KprofError) as caught:
         installed_version()
-    assert caught.value.what == f"Triton {triton.__version__} lacks what kprof-inject needs from it: {missing}"
-    assert caught.value.hint == "versions 3.5 to 3.9 are known to work; use one of them, or a newer kprof-inject"
+    assert caught.value.what.startswith(f"Triton {triton.__version__} lacks ")
+    assert caught.value.what.endswith(f": {missing}")
+    check("runtime/versions", caught.value.hint)
 
 
 def test_a_triton_without_proton_is_refused_when_records_are_to_be_lowered(monkeypatch: pytest.MonkeyPatch) -> None:

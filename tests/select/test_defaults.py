@@ -8,6 +8,7 @@ import pytest
 from golden import NEWEST, fixture_id, fixtures, kernel_of, read
 from planning import counts, fixture_view, insertion_of, plan_of, view_of_text
 from small_modules import FILE, kernel, sequence
+from snapshots import check
 
 from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates
@@ -68,9 +69,10 @@ def test_a_selector_that_finds_nothing_names_the_nearest(selector: str, meant: s
     with pytest.raises(KprofError) as caught:
         insertion_of(text, selector, sources=sources)
 
-    assert caught.value.what == f"the selector {selector!r} matches nothing in k"
-    meant_words = caught.value.hint.split("? you can select: ")[0]
-    assert meant_words.removeprefix("did you mean ").split(" or ")[0] == meant
+    assert repr(selector) in caught.value.what
+    assert caught.value.hint.startswith(f"did you mean {meant}")
+    if selector == "loop[3]":
+        check("select/errors", caught.value.render(), "a loop that is not there")
 
 
 def test_a_hint_does_not_name_everything() -> None:
@@ -78,8 +80,9 @@ def test_a_hint_does_not_name_everything() -> None:
         insertion_of(kernel(*25 * (LOOP, "}")), "default")
 
     listed = caught.value.hint.removeprefix("you can select: ")
-    assert listed.endswith(" and 31 more (see 'kprof-inject list')")
+    assert " 31 more " in listed
     assert len(listed.split(", ")) == 20
+    check("select/errors", caught.value.hint, "much to select")
 
 
 def test_a_wrong_marker_is_an_error_where_markers_are_looked_for() -> None:
@@ -103,8 +106,7 @@ def test_a_module_without_a_kernel(signature: str, end: str) -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(text)
 
-    assert caught.value.what == "the selector 'func' matches nothing in k"
-    assert caught.value.hint == "you can select: op(tt.store)"
+    check("select/errors", caught.value.render(), "a module without a kernel")
 
 
 def test_a_function_without_a_body_is_none() -> None:

@@ -3,11 +3,12 @@ from __future__ import annotations
 import pytest
 from golden import FIXTURES, read
 from planning import plan_of, view_of_text
+from snapshots import check
 
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import inserted
-from kprof_inject.select.delays import MOST_CYCLES, Delay, operation, spin_kernel
+from kprof_inject.select.delays import MAX_CYCLES, Delay, delay_operation, spin_kernel
 from kprof_inject.select.sites import InsertPoint
 
 HOPPER = Target("cuda", 90)
@@ -28,12 +29,14 @@ def test_one_line_more_and_all_others_as_they_were(selector: str) -> None:
 
 def test_a_delay_of_no_cycles_is_a_delay() -> None:
     """It goes the same way as the others, so that these differ from it in a number alone."""
-    assert operation(HOPPER, 0).replace("now, 1;", "now, 100;").replace("$0, 1;", "$0, 100;") == operation(HOPPER, 100)
+    assert delay_operation(HOPPER, 0).replace("now, 1;", "now, 100;").replace("$0, 1;", "$0, 100;") == delay_operation(
+        HOPPER, 100
+    )
 
 
 def test_chosen_warps() -> None:
-    assert "and.b32 now, now, 9;" in operation(HOPPER, 100, (0, 3))
-    assert "%tid" not in operation(HOPPER, 100)
+    assert "and.b32 now, now, 9;" in delay_operation(HOPPER, 100, (0, 3))
+    assert "%tid" not in delay_operation(HOPPER, 100)
 
 
 def test_its_place_has_its_indent() -> None:
@@ -43,18 +46,19 @@ def test_its_place_has_its_indent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "cycles", "warps", "what"),
+    ("target", "cycles", "warps", "case"),
     [
-        (HOPPER, -1, (), "no delay takes -1 cycles"),
-        (HOPPER, MOST_CYCLES + 1, (), f"no delay takes {MOST_CYCLES + 1} cycles"),
-        (HOPPER, 1, (32,), "no CTA has a warp 32"),
-        (MI300, 1, (0,), "delays on hip:gfx942 are for all warps"),
-        (Target("hip", "gfx1200", 32), 1, (), "a delay needs a cycle counter, and none is known on hip:gfx1200"),
+        (HOPPER, -1, (), "a negative delay"),
+        (HOPPER, MAX_CYCLES + 1, (), "a delay that is too long"),
+        (HOPPER, 1, (32,), "a warp beyond all CTAs"),
+        (MI300, 1, (0,), "chosen warps of an AMD GPU"),
+        (Target("hip", "gfx1200", 32), 1, (), "a GPU without a counter"),
     ],
 )
-def test_what_cannot_be_delayed(target: Target, cycles: int, warps: tuple[int, ...], what: str) -> None:
-    with pytest.raises(KprofError, match=what):
-        operation(target, cycles, warps)
+def test_what_cannot_be_delayed(target: Target, cycles: int, warps: tuple[int, ...], case: str) -> None:
+    with pytest.raises(KprofError) as caught:
+        delay_operation(target, cycles, warps)
+    check("select/errors", caught.value.render(), case)
 
 
 def test_the_kernel_that_measures_delays_has_each_of_them() -> None:

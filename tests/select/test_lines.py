@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from planning import counts, insertion_of, plan_of
 from small_modules import FILE, found, kernel, sequence
+from snapshots import check
 
 from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.locations import SourcePoint
@@ -59,8 +60,7 @@ def test_a_line_that_is_left_in_no_operation() -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(text, "line(6)")
 
-    assert caught.value.what == "the selector 'line(6)' matches nothing in k"
-    assert caught.value.hint == "you can select: func, op(tt.load)"
+    check("select/errors", caught.value.render(), "a line without operations")
     assert counts(plan_of(text, "line(6)", "line(5)")) == {"line(5)": 1}
 
 

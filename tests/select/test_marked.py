@@ -8,6 +8,7 @@ import pytest
 from golden import fixture_id, fixtures, form_of, kernel_of, read
 from planning import counts, fixture_view, insertion_of, plan_of, view_of_text
 from small_modules import FILE, found, kernel, missed, sequence
+from snapshots import check
 
 from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates
@@ -113,9 +114,7 @@ def test_a_marker_of_which_nothing_is_left() -> None:
     assert plan(text, SOURCE, "marker").selections[0].findings.dropped == (Dropped(f"store ({FILE}:10)", "operation"),)
     with pytest.raises(KprofError) as caught:
         insertion_of(text, "marker(store)", sources={FILE: SOURCE})
-    assert caught.value.what == (
-        f"the selector 'marker(store)' matches nothing in k: the compiler left no operation of store ({FILE}:10)"
-    )
+    check("select/errors", caught.value.render(), "a marker without operations")
 
 
 def test_a_loop_of_which_nothing_is_left() -> None:
@@ -123,10 +122,9 @@ def test_a_loop_of_which_nothing_is_left() -> None:
     text = kernel(f"{STORE} @4", f"{STORE} @4", "tt.return @2")
 
     assert plan(text, source, "marker").selections[0].findings.dropped == (Dropped(f"loop ({FILE}:3)", "loop"),)
-    with pytest.raises(
-        KprofError, match=r"^the selector 'marker' matches nothing in k: the compiler left no loop of loop"
-    ):
+    with pytest.raises(KprofError) as caught:
         insertion_of(text, "marker", sources={FILE: source})
+    check("select/errors", caught.value.render(), "a loop that was unrolled")
 
 
 def test_a_marker_that_gets_no_record_is_not_called_dropped() -> None:
@@ -149,8 +147,9 @@ def k(x):
     )
 
     assert plan(text, source, "marker").selections[0].findings.dropped == ()
-    with pytest.raises(KprofError, match=r"^the selector 'marker' matches no place for a record: arith\.addf is"):
+    with pytest.raises(KprofError) as caught:
         insertion_of(text, "marker", sources={FILE: source})
+    check("select/errors", caught.value.render(), "a marker in a reduction")
 
 
 OTHERS = f"""\
@@ -233,7 +232,7 @@ def test_a_wrong_marker_is_pointed_at_in_the_source() -> None:
         plan(MODULE, source, "marker")
 
     assert str(caught.value.where) == f"{FILE}:3:14"
-    assert caught.value.what == "'begin setup' has no end"
+    assert "'begin setup'" in caught.value.what
     assert len(plan(MODULE, source, "func").scopes) == 1
 
 
@@ -241,7 +240,7 @@ def test_without_sources_there_are_no_markers() -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(MODULE, "marker")
 
-    assert caught.value.what == "the selector 'marker' matches nothing in k"
+    check("select/errors", caught.value.render(), "no markers without sources")
     assert plan(MODULE, "not python(", "marker").scopes == ()
 
 

@@ -9,6 +9,7 @@ import pytest
 from durations import assert_linear
 from planning import counts, plan_of, view_of_text
 from small_modules import TWO_RECORDS
+from snapshots import check
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
@@ -192,23 +193,22 @@ def test_256_scopes_fit() -> None:
 def test_257_scopes_do_not_fit() -> None:
     error = refusal(kernel(256 * LOOP), "func", "loop", "loop[0]=again")
 
-    assert error.what == ("257 scope ids in k, but a record holds at most 256 (loop: 255, func: 1, loop[0]=again: 1)")
-    assert error.hint == "select less: name the loops or lines that matter, such as --at 'loop[0]'"
+    assert "(loop: 255, func: 1, loop[0]=again: 1)" in error.what
+    check("select/errors", error.render(), "257 scopes")
 
 
 def test_without_loops_there_is_none_to_select_instead() -> None:
     error = refusal(kernel(*(f"    %x{number} = tt.load %p : !tt.ptr<i32>\n" for number in range(257))), "op(tt.load)")
 
-    assert error.what == "257 scope ids in k, but a record holds at most 256 (op(tt.load): 257)"
-    assert error.hint == "select less: name the lines or operations that matter (see 'kprof-inject list')"
+    assert "(op(tt.load): 257)" in error.what
+    check("select/errors", error.render(), "257 loads")
 
 
 def test_a_file_that_has_records_is_refused() -> None:
     error = refusal(kernel('    proton.record start "mine"\n'), "func")
 
-    assert error.what == "this file already has records"
     assert str(error.where) == "<ttgir>:3:5"
-    assert error.hint == "remove them first: kprof-inject strip FILE -o CLEAN"
+    check("select/errors", error.render(), "a file that has records")
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_a_file_that_has_records_is_refused() -> None:
 def test_a_file_that_has_events_of_protons_is_refused(line: str) -> None:
     error = refusal(kernel(f"    {line}\n"), "func")
 
-    assert error.what == f"this file already has records ({line.removeprefix('%e = ').split()[0]})"
-    assert error.hint == "remove them first: kprof-inject strip FILE -o CLEAN"
+    assert f"({line.removeprefix('%e = ').split()[0]})" in error.what
+    assert "kprof-inject strip" in error.hint
 
 
 @pytest.mark.parametrize("selectors", [EVERYTHING, ("parts",)])
@@ -254,7 +254,7 @@ def test_a_helpers_scopes_count_for_each_call() -> None:
     assert len(plan_of(HELPED % (128 * LOOP), "loop").scopes) == 128
 
     error = refusal(HELPED % (129 * LOOP), "loop")
-    assert error.what == "258 scope ids in k, but a record holds at most 256 (loop: 258)"
+    assert error.what.startswith("258 ") and "(loop: 258)" in error.what
 
 
 def test_a_scope_counts_for_each_of_its_ends() -> None:
@@ -262,7 +262,7 @@ def test_a_scope_counts_for_each_of_its_ends() -> None:
 
     assert len(plan_of(kernel(254 * LOOP, returns), "func", "loop").scopes) == 255
     error = refusal(kernel(255 * LOOP, returns), "func", "loop")
-    assert error.what == "257 scope ids in k, but a record holds at most 256 (loop: 255, func: 2)"
+    assert error.what.startswith("257 ") and "(loop: 255, func: 2)" in error.what
 
 
 def test_what_nothing_is_inserted_into_is_not_refused() -> None:

@@ -6,7 +6,7 @@ import pytest
 from planning import insertion_of
 from small_modules import kernel
 
-from kprof_inject.select.record_bound import most_records
+from kprof_inject.select.record_bound import max_records
 
 LOOP = ("scf.for %i = %a to %b step %c : i32 {", "  tt.call_me %n : i32", "}")
 BRANCH = ("scf.if %c {", "  tt.store %p, %v : !tt.ptr<f32>", "}")
@@ -14,7 +14,7 @@ BRANCH = ("scf.if %c {", "  tt.store %p, %v : !tt.ptr<f32>", "}")
 
 def bound(text: str, *selectors: str) -> int | None:
     done = insertion_of(text, *selectors)
-    return most_records(done.view, done.plan)
+    return max_records(done.view, done.plan)
 
 
 def test_a_function_without_loops_writes_each_record_once() -> None:

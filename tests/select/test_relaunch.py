@@ -8,7 +8,7 @@ from planning import view_of_text
 from small_modules import kernel
 
 from kprof_inject.capture.schema import RelaunchRecord
-from kprof_inject.select.relaunch import relaunch
+from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.ttgir.parser import parse
 
 FREE = RelaunchRecord()

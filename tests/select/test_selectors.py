@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from snapshots import check
 
 from kprof_inject.errors import KprofError
 from kprof_inject.select.parts import Parts
@@ -21,12 +22,6 @@ from kprof_inject.select.targets import (
     PartitionRegions,
     SitePattern,
     SourceLines,
-)
-
-HINT = (
-    "[KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, parts, line(57), "
-    "line(file.py:57-63), partition[0], default, marker or marker(GLOB); loop and iter may be followed by [0], [0.2], "
-    "@57 or @file.py:57"
 )
 
 
@@ -132,11 +127,18 @@ def test_a_selector_that_ends_too_early_goes_wrong_behind_its_end(text: str, col
     assert column_of(text) == column
 
 
+def hint_of_any() -> str:
+    """What a selector may be: the hint for each that cannot be read."""
+    with pytest.raises(KprofError) as caught:
+        parse_selector("[")
+    return caught.value.hint
+
+
 def column_of(text: str) -> int:
     with pytest.raises(KprofError) as caught:
         parse_selector(text)
-    assert caught.value.what == f"cannot read the selector {text!r}"
-    assert caught.value.hint == HINT
+    assert repr(text) in caught.value.what
+    assert caught.value.hint == hint_of_any()
     assert caught.value.exit_code == 2
     assert caught.value.where is not None
     assert (caught.value.where.file, caught.value.where.line, caught.value.where.text) == ("--at", 1, text)
@@ -147,12 +149,7 @@ def test_the_diagnostic_as_it_is_printed() -> None:
     with pytest.raises(KprofError) as caught:
         parse_selector("matmul/loop[a]")
 
-    assert caught.value.render().splitlines() == [
-        "--at:1:13: error: cannot read the selector 'matmul/loop[a]'",
-        "  matmul/loop[a]",
-        "              ^",
-        f"hint: {HINT}",
-    ]
+    check("select/errors", caught.value.render(), "a selector that cannot be read")
 
 
 @pytest.mark.parametrize(
@@ -164,19 +161,15 @@ def test_a_word_that_is_nearly_right(text: str, column: int, meant: str) -> None
         parse_selector(text)
 
     assert caught.value.where is not None and caught.value.where.column == column
-    assert caught.value.hint == f"did you mean {meant!r}? {HINT}"
+    assert caught.value.hint == f"did you mean {meant!r}? {hint_of_any()}"
 
 
 def test_lines_that_run_backwards_are_refused() -> None:
     with pytest.raises(KprofError) as caught:
         parse_selector("k/line(9-3)")
 
-    assert caught.value.render().splitlines() == [
-        "--at:1:3: error: the lines of 'k/line(9-3)' are reversed",
-        "  k/line(9-3)",
-        "    ^",
-        "hint: write the smaller line first",
-    ]
+    assert str(caught.value.where) == "--at:1:3"
+    check("select/errors", caught.value.render(), "lines that run backwards")
 
 
 def test_selectors_keep_their_order() -> None:

@@ -141,7 +141,7 @@ def test_a_text_without_functions_or_that_cannot_be_parsed(text: str) -> None:
 @pytest.mark.parametrize("text", UNREADABLE, ids=lambda text: repr(text)[:25])
 def test_markers_in_a_text_that_cannot_be_parsed(text: str) -> None:
     assert markers_in(Sources({"k.py": f"# no kprof: mark\n{text}"}), "k.py") == ()
-    with pytest.raises(KprofError, match=r"^cannot read the marker comments: .") as caught:
+    with pytest.raises(KprofError, match=r"^cannot read .* comments: .") as caught:
         markers_in(Sources({"k.py": f"# kprof: mark a\n{text}"}), "k.py")
     assert caught.value.where is not None
     assert caught.value.where.column >= 1

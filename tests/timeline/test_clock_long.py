@@ -76,14 +76,14 @@ def test_two_readings_without_a_record_at_either_tell_a_rate_however_long_the_ct
         ns=np.array([1_764_000_000_000_000_113, 1_764_000_000_000_000_113 + ns]),
         side=np.array([1, -1], dtype=np.int8),
         error_ns=np.full(2, 60.1, dtype=np.float32),
-        reckoned_cycles=np.zeros(2, dtype=np.float32),
+        estimated_error_cycles=np.zeros(2, dtype=np.float32),
         cta_ns=np.full(2, ns, dtype=np.float32),
         more_shift_ns=0.29 * ns,
-        most_shift_ns=0.5 * ns,
+        max_shift_ns=0.5 * ns,
         step_ns=1,
-        least_hz=2e9,
+        min_hz=2e9,
     )
     rate = fit_rate(readings, np.zeros(2, dtype=np.int32), 0.5, 1.98e9)
     assert 0.45 < rate.ns < 0.55
-    assert abs(rate.more_shift_ns) <= readings.most_shift_ns
+    assert abs(rate.more_shift_ns) <= readings.max_shift_ns
     assert np.isfinite(rate.error)

@@ -11,7 +11,7 @@ from decoded_records import decoded, entries_of, read
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.timeline.records import contradicted_records, far_records, most_cycles, most_launch_cycles
+from kprof_inject.timeline.records import contradicted_records, far_records, max_launch_cycles, max_record_cycles
 
 # What a CTA of 1 µs may have counted: 5 GHz, and 2 µs more at either end.
 MOST = 25_000
@@ -43,26 +43,26 @@ def contradicted(cycles: list[list[int]], unusable: tuple[int, ...] = ()) -> lis
 
 def test_a_cta_has_as_many_cycles_as_its_time_allows() -> None:
     raw = read(times_of((1_000, 2_000), (1_000, 1_000), (5_000, 1_005_000)), slots=1)
-    assert most_cycles(raw).tolist() == [MOST, 20_000, 5_020_000]
-    assert most_launch_cycles(raw) == 5 * (1_004_000 + 4_000)
+    assert max_record_cycles(raw).tolist() == [MOST, 20_000, 5_020_000]
+    assert max_launch_cycles(raw) == 5 * (1_004_000 + 4_000)
 
 
 def test_no_time_is_so_long_that_its_cycles_overflow() -> None:
     raw = read(times_of((0, 1_000)), slots=1)
     raw = replace(raw, init_ns=np.array([0, 1 << 62]), pre_final_ns=np.array([(1 << 63) - 1, 0]))
-    longest, none = most_cycles(raw).tolist()
+    longest, none = max_record_cycles(raw).tolist()
     assert longest > 1 << 50
     assert none == 20_000
 
 
 def test_without_a_timer_nothing_is_far() -> None:
     untimed = replace(read(times_of((0, 0)), slots=1), timed=False)
-    assert most_cycles(untimed).tolist() == [np.iinfo(np.int64).max]
-    assert most_launch_cycles(untimed) > 1 << 32
+    assert max_record_cycles(untimed).tolist() == [np.iinfo(np.int64).max]
+    assert max_launch_cycles(untimed) > 1 << 32
 
 
 def test_no_launch_takes_no_time() -> None:
-    assert most_launch_cycles(read([None], slots=1)) == 0
+    assert max_launch_cycles(read([None], slots=1)) == 0
 
 
 def test_far_is_what_is_further_from_the_middle_than_the_ctas_time() -> None:

@@ -50,7 +50,7 @@ def test_the_fullest_warp_decides_for_all(tmp_path: Path, most: int, ring: int) 
     assert fit is not None
     assert fit.mode == Mode("shared", 2 * ring * 8)
     (loss,) = fit.losses
-    assert (loss.lost, loss.written, loss.most_in_warp, loss.ring_records) == (most - 4, 7 + most, most, 4)
+    assert (loss.lost, loss.written, loss.max_in_warp, loss.ring_records) == (most - 4, 7 + most, most, 4)
 
 
 def test_the_rest_of_the_mode_stays(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_the_rest_of_the_mode_stays(tmp_path: Path) -> None:
 def test_launches_of_a_kernel_are_taken_together(tmp_path: Path) -> None:
     fit = fitted_buffer(launches(tmp_path, [cta(5, 1)], [cta(2, 2)], [cta(1, 12)]), Mode())
     assert fit is not None
-    assert [(loss.lost, loss.written, loss.most_in_warp) for loss in fit.losses] == [(9, 23, 12)]
+    assert [(loss.lost, loss.written, loss.max_in_warp) for loss in fit.losses] == [(9, 23, 12)]
 
 
 def test_a_buffer_that_would_cost_ctas_lies_in_global_memory(tmp_path: Path) -> None:

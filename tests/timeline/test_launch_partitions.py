@@ -9,6 +9,7 @@ import pytest
 from buffers import Cta, Entry, Scope, end, save_launch, start
 from golden import fixtures, read
 from planning import fixture_view, plan_of
+from snapshots import check
 from specialised import save_specialised, specialised_ctas, warps_of_partitions
 
 from kprof_inject.analysis.summary import LaunchSummary, summarise
@@ -66,11 +67,8 @@ def test_of_selected_warps(tmp_path: Path) -> None:
     timeline = decode_launch(launch)
     summary = summarise(timeline)
 
-    assert [partition.title for partition in summary.partitions] == [
-        "default partition (warps 1-2, 2 of 4)",
-        "partition 0 (1 warp, no records)",
-        "partition 1 (warp 5, 1 of 4)",
-    ]
+    assert [partition.warps for partition in summary.partitions] == [(1, 2), (), (5,)]
+    check("timeline/partitions", "\n".join(partition.title for partition in summary.partitions))
     adds_up(timeline, summary)
     assert [summary.scopes[index].share for index in summary.partitions[1].scopes] == [None, None]
 

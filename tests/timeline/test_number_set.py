@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from snapshots import check_cases
 
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.choice import NumberSet
@@ -35,37 +36,40 @@ def test_what_is_written_is_in_it(text: str, numbers: set[int]) -> None:
     assert set(np.flatnonzero(chosen.among(np.arange(20))).tolist()) == numbers
 
 
-@pytest.mark.parametrize(
-    ("text", "column", "what"),
-    [
-        ("", 1, "a number is missing"),
-        ("  ", 3, "a number is missing"),
-        ("0,,4", 3, "a number is missing"),
-        ("0,", 3, "a number is missing"),
-        ("a", 1, "'a' is neither a number nor a range"),
-        ("0, x-4", 4, "'x-4' is neither a number nor a range"),
-        ("-5", 1, "'-5' is neither a number nor a range"),
-        ("0,4:7", 3, "'4:7' is neither a number nor a range"),
-        ("1-2-3", 1, "'1-2-3' is neither a number nor a range"),
-        ("1.5", 1, "'1.5' is neither a number nor a range"),
-        ("٣", 1, "'٣' is neither a number nor a range"),
-        ("1234567890", 1, "'1234567890' is neither a number nor a range"),
-        ("0,7-4", 3, "no number is in 7-4"),
-    ],
-)
-def test_what_cannot_be_read_is_a_usage_error_at_its_place(text: str, column: int, what: str) -> None:
+UNREADABLE = [
+    ("", 1),
+    ("  ", 3),
+    ("0,,4", 3),
+    ("0,", 3),
+    ("a", 1),
+    ("0, x-4", 4),
+    ("-5", 1),
+    ("0,4:7", 3),
+    ("1-2-3", 1),
+    ("1.5", 1),
+    ("٣", 1),
+    ("1234567890", 1),
+    ("0,7-4", 3),
+    ("12-3", 1),
+]
+
+
+def refusal(text: str) -> KprofError:
     with pytest.raises(KprofError) as caught:
         NumberSet.parse(text, "--cta")
-    assert caught.value.what == what
-    assert caught.value.exit_code == 2
-    assert caught.value.where is not None
-    assert (caught.value.where.file, caught.value.where.column, caught.value.where.text) == ("--cta", column, text)
+    return caught.value
 
 
-def test_the_hint_of_a_range_that_runs_backwards() -> None:
-    with pytest.raises(KprofError) as caught:
-        NumberSet.parse("12-3", "--warp")
-    assert caught.value.hint == "write the smaller one first: 3-12"
+@pytest.mark.parametrize(("text", "column"), UNREADABLE)
+def test_what_cannot_be_read_is_a_usage_error_at_its_place(text: str, column: int) -> None:
+    error = refusal(text)
+    assert error.exit_code == 2
+    assert error.where is not None
+    assert (error.where.file, error.where.column, error.where.text) == ("--cta", column, text)
+
+
+def test_what_is_said_of_numbers_that_cannot_be_read() -> None:
+    check_cases("timeline/numbers", {repr(text): refusal(text).render() for text, _ in UNREADABLE})
 
 
 _NUMBERS = st.sets(st.integers(0, 40), max_size=12)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kprof_inject.capture.foreign_buffer import BufferDescription, read_buffer_array
 from kprof_inject.timeline.foreign import timeline_of
-from kprof_inject.timeline.overlaps import crossing_own_kind, lanes_beside, lanes_of_rows
+from kprof_inject.timeline.overlaps import crossing_own_kind, free_lanes, lanes_of_rows
 from kprof_inject.timeline.timeline import Timeline
 
 spans = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40), st.integers(1, 20)), max_size=25)
@@ -19,7 +19,7 @@ spans = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40), st.integers(1,
 def test_on_one_lane_nothing_overlaps_and_no_lane_is_wasted(made: list[tuple[int, int, int]]) -> None:
     key, start, length = np.array(made, dtype=np.int64).reshape(-1, 3).T
     end = start + length
-    lanes = lanes_beside(key, start, end)
+    lanes = free_lanes(key, start, end)
     for place in range(len(key)):
         beside = (key == key[place]) & (start <= start[place]) & (end > start[place])
         beside[place] = False

@@ -10,7 +10,7 @@ from buffers import Cta, Entry, Scope, end, save_launch, start, tagged
 
 from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
 from kprof_inject.timeline.tag_entries import tag_column
-from kprof_inject.timeline.tag_statistics import MOST_VALUES, TagSums, TagValue
+from kprof_inject.timeline.tag_statistics import MAX_VALUES, TagSums, TagValue
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 KERNEL, WORK = 0, 1
@@ -146,10 +146,10 @@ def test_statistics_by_value(tmp_path: Path) -> None:
 
 
 def test_of_many_values_those_are_kept_that_take_most(tmp_path: Path) -> None:
-    rows = [visit(number, 0, 2000 * number, 100 + number) for number in range(2 * MOST_VALUES)]
+    rows = [visit(number, 0, 2000 * number, 100 + number) for number in range(2 * MAX_VALUES)]
     tile, _ = sums_of(decoded(tmp_path, whole(*rows), 4096), WORK).of(WORK)
-    assert (tile.distinct, len(tile.values)) == (2 * MOST_VALUES, MOST_VALUES)
-    assert {row.value for row in tile.values} <= {*range(MOST_VALUES // 2, 2 * MOST_VALUES)}
+    assert (tile.distinct, len(tile.values)) == (2 * MAX_VALUES, MAX_VALUES)
+    assert {row.value for row in tile.values} <= {*range(MAX_VALUES // 2, 2 * MAX_VALUES)}
 
 
 def test_of_a_mark_values_are_counted(tmp_path: Path) -> None:

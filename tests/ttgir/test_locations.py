@@ -8,7 +8,7 @@ from durations import assert_linear
 from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.locations import (
     MAX_FRAMES,
-    MAX_FRAMES_OF_ALL,
+    MAX_TOTAL_FRAMES,
     CallSite,
     Chain,
     Fused,
@@ -211,7 +211,7 @@ def test_aliases_that_double_what_they_stand_for(form: str) -> None:
     found = chains_of("loc(#loc100)", f"#loc0 = loc({point(7)})", *aliases)
 
     assert max(map(len, found)) <= MAX_FRAMES
-    assert sum(map(len, found)) < MAX_FRAMES_OF_ALL + MAX_FRAMES
+    assert sum(map(len, found)) < MAX_TOTAL_FRAMES + MAX_FRAMES
     assert found[0][0].line == 7
 
 

@@ -7,16 +7,10 @@ import random
 import pytest
 from durations import assert_linear, cpu_seconds
 from golden import fixtures, read
+from snapshots import check_cases
 
-from kprof_inject.errors import KprofError
+from kprof_inject.errors import KprofError, printable_lines
 from kprof_inject.ttgir.parser import parse
-
-CUT_OFF = "the file is truncated; dump it again"
-KEEP_ONE = "keep one of them, with its aliases (#blocked, #loc, …); the last is the result of all passes"
-GIVE_TTGIR = "give a .ttgir file as Triton writes it (see 'kprof-inject dump')"
-NO_BYTE_ORDER_MARK = "the file begins with a byte order mark; save it without one"
-TOP_LEVEL = "'{-# … #-}' or an alias definition or an operation or the end of the file"
-IN_REGION = "'}' or a block label or an operation"
 
 HEAD = "module {\n  tt.func @k() {\n"
 
@@ -27,76 +21,68 @@ def refusal(text: str) -> KprofError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "column"),
-    [
-        (HEAD + "    tt.return\n  }\n", 4, 4),
-        (HEAD + "    tt.return\n\n\n", 3, 14),
-        (HEAD + "    tt.ret", 3, 11),
-        (HEAD, 2, 17),
-        ("module {", 1, 9),
-        (HEAD + "    scf.if %c {\n    } else {\r\n", 4, 13),
-        (HEAD + '    tt.print "}" : i32\n  ^bb1:\n', 4, 8),
-    ],
-)
+CUT_OFF = [
+    (HEAD + "    tt.return\n  }\n", 4, 4),
+    (HEAD + "    tt.return\n\n\n", 3, 14),
+    (HEAD + "    tt.ret", 3, 11),
+    (HEAD, 2, 17),
+    ("module {", 1, 9),
+    (HEAD + "    scf.if %c {\n    } else {\r\n", 4, 13),
+    (HEAD + '    tt.print "}" : i32\n  ^bb1:\n', 4, 8),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "column"), CUT_OFF)
 def test_a_file_that_is_cut_off(text: str, line: int, column: int) -> None:
     error = refusal(text)
 
-    assert error.what == "the file ends inside a region; expected '}' or a block label or an operation"
     assert str(error.where) == f"k.ttgir:{line}:{column}"
-    assert error.hint == CUT_OFF
+    assert "truncated" in error.hint
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "column", "expected"),
-    [
-        pytest.param("<html>\n", 1, 1, TOP_LEVEL, id="markup"),
-        pytest.param("words of a letter\n", 1, 1, TOP_LEVEL, id="prose"),
-        pytest.param('{"name": "kernel"}\n', 1, 1, TOP_LEVEL, id="JSON"),
-        pytest.param("import triton\n\n@triton.jit\ndef f():\n", 1, 1, TOP_LEVEL, id="Python"),
-        pytest.param("\x7fELF\x02\x01\x00\x00", 1, 1, TOP_LEVEL, id="a cubin"),
-        pytest.param(HEAD + "    tt.return\n  }\n}\n  }\n", 6, 3, TOP_LEVEL, id="one brace too many"),
-        pytest.param(HEAD + '    "tt.return\n', 3, 5, IN_REGION, id="a name without its end"),
-        pytest.param(HEAD + "    %0 = 12 : i32\n", 3, 10, "an operation", id="no name behind the results"),
-        pytest.param(HEAD + "    scf.if %c {\n  a = 1}\n", 4, 3, IN_REGION, id="attributes broken over lines"),
-        pytest.param(HEAD + '    tt.print "a\n', 3, 14, "the rest of the line", id="a string without its end"),
-        pytest.param(HEAD + "    #a = 1\n", 3, 5, IN_REGION, id="an alias in a region"),
-        pytest.param('#loc = loc("a\n' + HEAD, 1, 12, "the rest of the line", id="an alias without its end"),
-        pytest.param("^bb0:\n" + HEAD, 1, 1, TOP_LEVEL, id="a label outside a region"),
-    ],
-)
-def test_a_text_that_is_no_ttgir(text: str, line: int, column: int, expected: str) -> None:
-    error = refusal(text)
-
-    assert error.what.startswith("this is not TTGIR as Triton prints it; expected ")
-    assert error.what.endswith(expected)
-    assert str(error.where) == f"k.ttgir:{line}:{column}"
-    assert error.hint == GIVE_TTGIR
+# By what it is: the text, and where it stops being TTGIR.
+NO_TTGIR: dict[str, tuple[str, int, int]] = {
+    "markup": ("<html>\n", 1, 1),
+    "prose": ("words of a letter\n", 1, 1),
+    "JSON": ('{"name": "kernel"}\n', 1, 1),
+    "Python": ("import triton\n\n@triton.jit\ndef f():\n", 1, 1),
+    "a cubin": ("\x7fELF\x02\x01\x00\x00", 1, 1),
+    "one brace too many": (HEAD + "    tt.return\n  }\n}\n  }\n", 6, 3),
+    "a name without its end": (HEAD + '    "tt.return\n', 3, 5),
+    "no name behind the results": (HEAD + "    %0 = 12 : i32\n", 3, 10),
+    "attributes broken over lines": (HEAD + "    scf.if %c {\n  a = 1}\n", 4, 3),
+    "a string without its end": (HEAD + '    tt.print "a\n', 3, 14),
+    "an alias in a region": (HEAD + "    #a = 1\n", 3, 5),
+    "an alias without its end": ('#loc = loc("a\n' + HEAD, 1, 12),
+    "a label outside a region": ("^bb0:\n" + HEAD, 1, 1),
+    "a byte order mark": ("\ufeff" + HEAD, 1, 1),
+}
 
 
-def test_a_byte_order_mark() -> None:
-    error = refusal("\ufeff" + HEAD)
-
-    assert str(error.where) == "k.ttgir:1:1"
-    assert error.hint == NO_BYTE_ORDER_MARK
+@pytest.mark.parametrize(("text", "line", "column"), NO_TTGIR.values(), ids=NO_TTGIR)
+def test_a_text_that_is_no_ttgir(text: str, line: int, column: int) -> None:
+    assert str(refusal(text).where) == f"k.ttgir:{line}:{column}"
 
 
-@pytest.mark.parametrize("text", ["", "\n", "// nothing\n", "module {\n}\n", "module attributes {} {\n}"])
+def test_what_is_said_of_such_texts() -> None:
+    said = {case: printable_lines(refusal(text).render()) for case, (text, *_) in NO_TTGIR.items()}
+    said["cut off"] = "\n".join(refusal(text).render() for text, *_ in CUT_OFF)
+    said["behind tabs"] = refusal(HEAD + "    tt.return\n  }\n\t;\n").render()
+    said["without a function"] = refusal(NO_FUNCTION[0]).render()
+    said["nested too deep"] = refusal(nested(20_000)).render()
+    said["several kernels"] = refusal(f"{MODULE}module {{\n}}\n{MODULE}").render()
+    check_cases("ttgir/errors", said)
+
+
+NO_FUNCTION = ["", "\n", "// nothing\n", "module {\n}\n", "module attributes {} {\n}"]
+
+
+@pytest.mark.parametrize("text", NO_FUNCTION)
 def test_a_file_without_a_function(text: str) -> None:
     error = refusal(text)
 
-    assert error.what == "there is no tt.func in this file"
+    assert (error.what, error.hint) == (refusal("").what, refusal("").hint)
     assert str(error.where) == "k.ttgir:1:1"
-    assert error.hint == GIVE_TTGIR
-
-
-def test_the_diagnostic_as_it_is_printed() -> None:
-    assert refusal(HEAD + "    tt.return\n  }\n\t;\n").render().splitlines() == [
-        "k.ttgir:5:2: error: this is not TTGIR as Triton prints it; expected '}' or a block label or an operation",
-        "  \t;",
-        "  \t^",
-        f"hint: {GIVE_TTGIR}",
-    ]
 
 
 def nested(depth: int) -> str:
@@ -108,10 +94,7 @@ def test_operations_nested_500_deep() -> None:
 
 
 def test_operations_nested_20000_deep() -> None:
-    error = refusal(nested(20_000))
-
-    assert error.what == "operations are nested more than 600 deep"
-    assert str(error.where) == "k.ttgir:601:1"
+    assert str(refusal(nested(20_000)).where) == "k.ttgir:601:1"
 
 
 @pytest.mark.parametrize(
@@ -131,6 +114,7 @@ def test_damaged_fixtures_parse_or_are_refused_at_a_place() -> None:
     chance = random.Random(20)
     texts = [read(path) for path in fixtures()]
     refused = 0
+    hints = {refusal(text).hint for text in ("", HEAD, MODULE + MODULE)}
 
     def parse_or_refuse(text: str) -> None:
         nonlocal refused
@@ -139,7 +123,7 @@ def test_damaged_fixtures_parse_or_are_refused_at_a_place() -> None:
         except KprofError as error:
             refused += 1
             check_place(error, text)
-            assert error.hint in (CUT_OFF, GIVE_TTGIR, KEEP_ONE)
+            assert error.hint in hints
 
     for _ in range(300):
         text = damaged(chance.choice(texts), chance)
@@ -182,6 +166,5 @@ MODULE = HEAD + "    tt.return\n  }\n}\n"
 def test_several_kernels_in_one_file(text: str, line: int, column: int) -> None:
     error = refusal(text)
 
-    assert error.what.startswith("this file holds 2 modules, which begin on lines ")
+    assert " 2 modules" in error.what
     assert str(error.where) == f"k.ttgir:{line}:{column}"
-    assert error.hint == KEEP_ONE

@@ -1,7 +1,7 @@
-"""What tells a barrier, and what waits for that: paired by the phases that a barrier goes through.
+"""Pair signals of barriers with waits, by the phases that a barrier goes through.
 
-A ring keeps a warp's latest records. How often a warp executes an operation is known, so that the latest records are
-those of its latest executions: phases are counted back from the last.
+A ring keeps a warp's latest records. The number of executions of an operation is known, so the latest records belong to
+the latest executions: phases are counted back from the last one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.grouped_rows import (
-    MOST_ROWS,
+from kprof_inject.analysis.async_work.groups import (
+    MAX_ROWS,
     Numbers,
     begins_group,
     ends_group,
@@ -24,32 +24,33 @@ from kprof_inject.analysis.async_work.grouped_rows import (
     running_sums,
 )
 from kprof_inject.analysis.async_work.issues_and_waits import Await, Issue
-from kprof_inject.analysis.interpreter.abstract_values import Value
-from kprof_inject.analysis.interpreter.axis_arrays import CTA, IntegerExpr, Mask, TooLarge
+from kprof_inject.analysis.interpreter.axis_arrays import CTA, IntegerExpr, Mask, TooLarge, Value
 from kprof_inject.analysis.interpreter.executed_operation import Executed
 
 UNNAMED = "its barrier cannot be evaluated"
 
-# More than an allocation has barriers.
-_SLOTS = 1 << 20
+_SLOTS = 1 << 20  # more than an allocation has barriers
 
 
 class NotCounted(Exception):
-    """Nobody knows which barrier an operation's executions are for."""
+    """It is unknown which barrier an operation's executions signal, or wait for."""
 
 
 def pairs_by_barrier(
     rows: NDArray[np.void], issues: Mapping[int, Issue], awaits: Mapping[int, Await]
 ) -> tuple[NDArray[np.void], NDArray[np.void]]:
-    """Of records of an allocation's barriers, by scope: those that ask for work, with ``bytes``, and the wait of each.
-    What completes the k-th phase of a barrier is what the k-th wait for it waits for. Raises ``NotCounted``."""
+    """Return the records that issue work, with ``bytes``, and for each the record of its wait. Raises ``NotCounted``.
+
+    ``rows`` are records of operations on the barriers of one allocation; ``issues`` and ``awaits`` are by scope. The
+    k-th wait on a barrier waits for the signals that complete its k-th phase.
+    """
     told = _completing([_Telling.of(rows[rows["scope"] == scope], one) for scope, one in issues.items()])
     waits = np.concatenate([_waited(rows[rows["scope"] == scope], one) for scope, one in awaits.items()])
     told_key, wait_key = _barriers(told, waits)
     told_phase: Numbers = told["phase"]
     wait_phase: Numbers = waits["phase"]
-    told_key, wait_key = told_key * MOST_ROWS + told_phase, wait_key * MOST_ROWS + wait_phase
-    # Of several warps that wait, the first to go on knows.
+    told_key, wait_key = told_key * MAX_ROWS + told_phase, wait_key * MAX_ROWS + wait_phase
+    # Of several waiting warps, the first to continue shows when the work was done.
     order = np.lexsort((waits["end_cycles"], wait_key))
     waits, wait_key = waits[order], wait_key[order]
     place = np.searchsorted(wait_key, told_key)
@@ -58,7 +59,7 @@ def pairs_by_barrier(
 
 
 def _barriers(told: NDArray[np.void], waits: NDArray[np.void]) -> tuple[Numbers, Numbers]:
-    """The number of each row's barrier, from 1 on."""
+    """Return the number of each row's barrier, from 1."""
     _, number = np.unique(np.concatenate([_barrier(told), _barrier(waits)]), return_inverse=True)
     return number[: len(told)] + 1, number[len(told) :] + 1
 
@@ -74,20 +75,20 @@ def _key(cta: Numbers, slot: Numbers) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class _Telling:
-    """The executions of an operation that tells barriers, each by the first warp that executes it."""
+    """The executions of an operation that signals barriers, each by the first warp that executes it."""
 
     rows: NDArray[np.void]
     uses: _Uses
     issue: Issue
     lost_before: Mapping[int, int]
-    """Of CTAs that lost older records: when the oldest that is left began, in cycles."""
+    """For each CTA that lost older records, when its oldest record began, in cycles."""
 
     @classmethod
     def of(cls, rows: NDArray[np.void], issue: Issue) -> _Telling:
         uses = _Uses.of(issue.counted.executed, issue.slot.index if issue.slot else None, issue.predicate)
         found, is_whole = uses.of_rows(rows)
         found["bytes"] = issue.group_bytes
-        found["tells"] = issue.tells
+        found["arrivals"] = issue.arrivals
         lost_before: dict[int, int] = {}
         for cta in np.unique(found["cta"][~is_whole]).tolist():
             starts_cycles: Numbers = found[found["cta"] == cta]["start_cycles"]
@@ -99,16 +100,16 @@ class _Telling:
 
 
 def _completing(tellings: Sequence[_Telling]) -> NDArray[np.void]:
-    """What completes a phase: in ``phase``, the number of it, from 1 on."""
+    """Return the rows that complete a phase, with its number in ``phase``, from 1."""
     told = np.concatenate([one.rows for one in tellings])
     told = told[np.lexsort((told["start_cycles"], told["slot"], told["cta"]))]
     group = group_numbers(told["cta"], told["slot"])
     cta, slot = told["cta"].astype(np.int64), told["slot"]
-    in_all = sum((one.issue.tells * one.uses.in_all(cta, slot) for one in tellings), np.zeros(len(told), np.int64))
-    so_far = running_sums(told["tells"], group)
+    in_all = sum((one.issue.arrivals * one.uses.in_all(cta, slot) for one in tellings), np.zeros(len(told), np.int64))
+    so_far = running_sums(told["arrivals"], group)
     needed = max(one.issue.needed for one in tellings)
     told["phase"] = -((last_of_group(so_far, group) - so_far - in_all) // needed)
-    # Before the oldest record of each operation, some of those that told the barrier are not there to be counted.
+    # Before the oldest record of an operation, signals may be missing from the count.
     lost_before: dict[int, int] = {}
     for one in tellings:
         for number, cycles in one.lost_before.items():
@@ -120,20 +121,23 @@ def _completing(tellings: Sequence[_Telling]) -> NDArray[np.void]:
 
 
 def _waited(rows: NDArray[np.void], wait: Await) -> NDArray[np.void]:
-    """In ``phase``, the number of the phase that is waited for: 0 for the one before the first, which is complete."""
+    """Return the rows of a wait, with the number of its phase in ``phase``; 0 is the phase before the first."""
     uses = _Uses.of(wait.counted.executed, wait.slot.index if wait.slot else None, wait.predicate, wait.phase)
     found, _ = uses.of_rows(rows)
     return found[found["number"] > 0]
 
 
-_EXTRA = [("slot", "i8"), ("number", "i8"), ("execution", "i8"), ("phase", "i8"), ("bytes", "i8"), ("tells", "i8")]
+_EXTRA = [("slot", "i8"), ("number", "i8"), ("execution", "i8"), ("phase", "i8"), ("bytes", "i8"), ("arrivals", "i8")]
 
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """The executions of an operation in a CTA, one behind the other: for which slot each is, and its number among those
-    for the same one, from 1 on; 0 where a predicate says that it does nothing. ``phase`` is that number less what the
-    first one's parity says. ``begins`` and ``lengths`` are by CTA; one alone if all are alike."""
+    """The executions of an operation in each CTA, in their order.
+
+    ``slot`` is the barrier that each is for, ``number`` its number among those for the same barrier, from 1; 0 where a
+    predicate disables it. ``phase`` is that number less the first one's parity. ``begins`` and ``lengths`` are by CTA,
+    or have one element if all CTAs are alike.
+    """
 
     slot: Numbers
     number: Numbers
@@ -143,7 +147,7 @@ class _Uses:
 
     @classmethod
     def of(cls, executed: Executed, index: IntegerExpr | None, predicate: Value, parity: Value = None) -> _Uses:
-        """Raises ``NotCounted``."""
+        """Evaluate the executions of an operation. Raises ``NotCounted``."""
         slots = _Sequence.of(executed, index)
         others = [_Sequence.of(executed, one) for one in (predicate, parity) if one is not None]
         begins, lengths = max((slots, *others), key=lambda one: one.begins.size).layout
@@ -162,8 +166,10 @@ class _Uses:
         return cls(slot, number, phase, begins, lengths)
 
     def of_rows(self, rows: NDArray[np.void]) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
-        """Records of the operation in the order of each warp's, with ``_EXTRA``; and which are of warps that lost none.
-        Raises ``NotCounted`` if there were more executions than the text tells."""
+        """Return the operation's records, in each warp's order, with ``_EXTRA``; and which warps lost none.
+
+        Raises ``NotCounted`` if there are more records than executions.
+        """
         found = np.empty(len(rows), np.dtype([*rows.dtype.descr, *_EXTRA]))
         for name in rows.dtype.names or ():
             found[name] = rows[name]
@@ -180,7 +186,7 @@ class _Uses:
         return found, lost == 0
 
     def in_all(self, cta: Numbers, slot: Numbers) -> Numbers:
-        """How often a CTA executes it for a slot."""
+        """Return how often each CTA executes the operation for a slot."""
         segment = cta if self.begins.size > 1 else np.zeros(len(cta), np.int64)
         own = np.repeat(np.arange(self.begins.size), self.lengths)
         keys, counts = np.unique(_key(own, self.slot)[self.number > 0], return_counts=True)
@@ -193,16 +199,16 @@ class _Uses:
 
 @dataclass(frozen=True, slots=True)
 class _Sequence:
-    """A value in each execution, CTA by CTA: of CTA c from ``begins[c]`` on; of all alike if there is one begin."""
+    """A value in each execution, CTA by CTA: of CTA c from ``begins[c]``; one begin if all CTAs are alike."""
 
     values: NDArray[np.int64]
     begins: NDArray[np.int64]
 
     @classmethod
     def of(cls, executed: Executed, value: Value) -> _Sequence:
-        """Raises ``NotCounted``."""
+        """Return a value in each execution of an operation. Raises ``NotCounted``."""
         when = executed.when
-        if when is None or when.is_least or not isinstance(value, IntegerExpr | Mask):
+        if when is None or when.is_lower_bound or not isinstance(value, IntegerExpr | Mask):
             raise NotCounted(UNNAMED)
         try:
             joint, mask = value.joint(), when.joint()
@@ -219,9 +225,10 @@ class _Sequence:
 
     @property
     def layout(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where each CTA's begin, and how many they are."""
+        """Where each CTA's executions begin, and how many they are."""
         return self.begins, np.diff(np.append(self.begins, self.values.size))
 
     def at(self, cta: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the values in some executions."""
         found: NDArray[np.int64] = self.values[self.begins[cta if self.begins.size > 1 else 0] + number]
         return found

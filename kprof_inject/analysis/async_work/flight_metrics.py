@@ -1,4 +1,4 @@
-"""What was in flight in a launch, in numbers: how deep, how long, how many bytes, and how many there should be."""
+"""Metrics of asynchronous work: depth, latency, bytes in flight, and the bytes that the roof would need."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import InFlight
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.speed_of_light import Roof
+from kprof_inject.capture.model import Kernel
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.ttgir.copy_groups import CopyPipeline
 
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """All groups of one kind of work that one operation asks for: ``blocked_share`` of them were awaited by a wait that
-    blocked, and ``latency_ns`` is the median of these, from issue to completion; None if none blocked."""
+    """The groups of asynchronous work that one operation issued.
+
+    The wait of ``blocked_share`` of them blocked. ``latency_ns`` is the median of those, from issue to completion; None
+    if none blocked.
+    """
 
     index: int
     """The scope's, in the scope table."""
@@ -35,9 +41,12 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Flights:
-    """Of a launch. Bytes are those of copies, on each SM that had any: on average over the kernel's time there, and at
-    most. ``needed_bytes`` would fill the roof of the loop at the latency that was seen (Little's law); None where no
-    wait blocked, or no roof is known. ``unpaired`` says why operations are missing."""
+    """The asynchronous work of a launch.
+
+    Bytes are those of copies on an SM that had any: the mean over the kernel's time there, and the maximum.
+    ``needed_bytes`` would keep the loop's roof busy at the measured latency (Little's law); None if no wait blocked, or
+    no roof is known. ``unpaired`` gives the reason for each operation that is missing.
+    """
 
     flights: tuple[Flight, ...]
     mean_bytes_per_sm: float
@@ -46,11 +55,12 @@ class Flights:
     unpaired: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the metrics as JSON values."""
         return asdict(self)
 
 
 def flights_of(timeline: Timeline, found: InFlight, roofs: Sequence[Roof]) -> Flights | None:
-    """None if nothing asynchronous was recorded."""
+    """Return the metrics of a launch, or None if nothing asynchronous was recorded."""
     groups = found.groups
     if not groups.size and not found.unpaired:
         return None
@@ -63,7 +73,7 @@ def flights_of(timeline: Timeline, found: InFlight, roofs: Sequence[Roof]) -> Fl
     return Flights(
         flights,
         held / longest if longest else 0.0,
-        _most_at_once(carrying),
+        _max_at_once(carrying),
         _needed(timeline, carrying, roofs),
         found.unpaired,
     )
@@ -75,41 +85,41 @@ def _flights(timeline: Timeline, found: InFlight) -> Iterator[Flight]:
         blocked = mine[mine["blocked_ns"] > 0]
         told = timeline.table.scopes[scope]
         yield Flight(
-            scope,
-            told.name,
-            told.source,
-            found.works[scope],
-            len(mine),
-            int(np.median(mine["depth"])),
-            float(np.median(blocked["end_ns"] - blocked["start_ns"])) if blocked.size else None,
-            len(blocked) / len(mine),
-            int(blocked["blocked_ns"].sum()),
-            int(np.median(mine["bytes"])),
+            index=scope,
+            scope=told.name,
+            source=told.source,
+            work=found.works[scope],
+            groups=len(mine),
+            depth=int(np.median(mine["depth"])),
+            latency_ns=float(np.median(blocked["end_ns"] - blocked["start_ns"])) if blocked.size else None,
+            blocked_share=len(blocked) / len(mine),
+            blocked_ns=int(blocked["blocked_ns"].sum()),
+            group_bytes=int(np.median(mine["bytes"])),
         )
 
 
-def _most_at_once(groups: NDArray[np.void]) -> int:
-    """On any SM."""
+def _max_at_once(groups: NDArray[np.void]) -> int:
+    """Return the maximum number of bytes in flight at once on any SM."""
     if not groups.size:
         return 0
     at = np.concatenate([groups["start_cycles"], groups["end_cycles"]])
     sm = np.tile(groups["sm"], 2)
     carried: NDArray[np.int64] = groups["bytes"]
     change = np.concatenate([carried, -carried])
-    # What ends when something else begins is no longer there.
+    # A group that ends when another begins does not overlap it.
     order = np.lexsort((change, at, sm))
     return int(np.cumsum(change[order]).max())
 
 
-# Where fewer waits block, what is in flight suffices, and those that do are no measure.
-_LEAST_BLOCKED = 0.1
+# If fewer waits block, the bytes in flight suffice, and the blocking waits are no measure of the latency.
+_MIN_BLOCKED = 0.1
 
 
 def _needed(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof]) -> float | None:
-    """The bytes that a loop copies in the time that its roof leaves, times the latency."""
+    """Return the bandwidth of a loop at its roof, times the measured latency."""
     blocked = groups[groups["blocked_ns"] > 0]
     loop = _loop_around(timeline, groups, roofs)
-    if len(blocked) < _LEAST_BLOCKED * len(groups) or loop is None or not loop.part:
+    if len(blocked) < _MIN_BLOCKED * len(groups) or loop is None or not loop.part:
         return None
     starts_cycles: NDArray[np.int64] = blocked["start_cycles"]
     latencies_cycles = blocked["end_cycles"] - starts_cycles
@@ -117,9 +127,31 @@ def _needed(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof])
 
 
 def _loop_around(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof]) -> Roof | None:
-    """The innermost scope with a roof that most of the work was asked for in."""
+    """Return the innermost scope with a roof around the operation that issued most of the work."""
     if not groups.size:
         return None
     most = int(np.bincount(groups["scope"]).argmax())
     by_index = {roof.index: roof for roof in roofs}
     return next((by_index[index] for index in timeline.table.around(most) if index in by_index), None)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedAhead:
+    """The copies of a pipelined loop: ``stage_bytes`` for each iteration of a CTA, ``depth`` iterations ahead."""
+
+    depth: int
+    stage_bytes: int
+    ctas_per_sm: int
+
+    def bytes_per_sm(self, more_stages: int = 0) -> int:
+        """Return the maximum number of bytes in flight for the CTAs of an SM."""
+        return (self.depth + more_stages) * self.stage_bytes * self.ctas_per_sm
+
+
+def copied_ahead(ran: ExecutedKernel, kernel: Kernel, pipeline: CopyPipeline) -> CopiedAhead:
+    """Return the copies of a loop, with as many CTAs on an SM as the kernel has without records."""
+    accesses = (one.access for one in ran.of_loop(pipeline.loop))
+    stage_bytes = sum(
+        access.whole_bytes for access in accesses if access and access.form.reads and not access.form.by_registers
+    )
+    return CopiedAhead(pipeline.depth, stage_bytes, kernel.clean.ctas_per_sm or 1)

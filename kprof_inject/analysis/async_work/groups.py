@@ -1,4 +1,4 @@
-"""Groups of asynchronous work that were in flight in a launch, as columns."""
+"""Groups of asynchronous work in flight, as columns, and operations on rows that are grouped and contiguous."""
 
 from __future__ import annotations
 
@@ -30,19 +30,22 @@ IN_FLIGHT_COLUMNS = np.dtype(
         ("bytes", "i8"),
     ]
 )
-"""One group of asynchronous work that was asked for and awaited.
+"""One group of asynchronous work that was issued and awaited.
 
-``scope`` and ``wait_scope`` index the scope table; ``record`` is the first of its scope's, as in ``SCOPE_COLUMNS``.
-It began at ``start_ns``. It was under way until ``known_ns`` for
-sure, and until ``end_ns`` at the latest; the two are equal where the wait blocked, for ``blocked_ns``. ``depth`` is how
-many of its kind were under way when it had begun, it among them. ``bytes`` are what this warp's part of it moves, of
-TMA's copies what the CTA's does."""
+``scope`` and ``wait_scope`` index the scope table; ``record`` is the first record of its scope, as in
+``SCOPE_COLUMNS``. The group began at ``start_ns``. It was in flight until ``known_ns`` at least, and until ``end_ns``
+at most; the two are equal where the wait blocked, for ``blocked_ns``. ``depth`` is how many groups of its kind were in
+flight once it had begun, including itself. ``bytes`` are what this warp's part of it moves; for TMA copies, the
+CTA's."""
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """Of a launch. ``works`` are the kinds of work of scopes around what asks for it; ``unpaired`` says of operations
-    why their work could not be paired with a wait."""
+    """The asynchronous work of a launch.
+
+    ``works`` are the kinds of work that scopes issue. ``unpaired`` gives the reason for each operation whose work could
+    not be paired with a wait.
+    """
 
     groups: NDArray[np.void]
     works: Mapping[int, str]
@@ -55,7 +58,59 @@ class InFlight:
 
 
 def starts_async(scope: ScopeInfo) -> bool:
-    """Whether a scope is around an operation that asks for asynchronous work, or a run of these."""
+    """Return whether a scope covers an operation that issues asynchronous work, or several of these in a row."""
     if scope.kind == ScopeKind.PART:
         return scope.label.partition("@")[0] == COPIES
     return scope.kind == ScopeKind.OPERATION and traits_of(scope.label or scope.name).starts_async
+
+
+MAX_ROWS = 1 << 31
+"""More than there are rows: a group's number times this, plus a row's number, is unique."""
+
+Numbers = NDArray[np.int64]
+
+
+def group_numbers(*keys: NDArray[np.integer]) -> Numbers:
+    """Return the number of each row's group. A group ends where one of the keys changes."""
+    begins = np.zeros(len(keys[0]), bool)
+    for key in keys:
+        begins[1:] |= key[1:] != key[:-1]
+    return np.cumsum(begins)
+
+
+def begins_group(group: Numbers) -> NDArray[np.bool_]:
+    """Return which rows are the first of their group."""
+    return np.append(True, np.diff(group) != 0)[: group.size]
+
+
+def ends_group(group: Numbers) -> NDArray[np.bool_]:
+    """Return which rows are the last of their group."""
+    return np.append(np.diff(group) != 0, True)[: group.size]
+
+
+def first_of_group(values: Numbers, group: Numbers) -> Numbers:
+    """Return the value of the first row of each row's group."""
+    found: Numbers = values[np.flatnonzero(begins_group(group))][group]
+    return found
+
+
+def last_of_group(values: Numbers, group: Numbers) -> Numbers:
+    """Return the value of the last row of each row's group."""
+    found: Numbers = values[np.flatnonzero(ends_group(group))][group]
+    return found
+
+
+def running_sums(values: Numbers, group: Numbers) -> Numbers:
+    """Return the cumulative sums within each group."""
+    total = np.cumsum(values)
+    return total - first_of_group(total - values, group)
+
+
+def numbers_in_group(group: Numbers) -> Numbers:
+    """Return each row's place in its group, from 1."""
+    return running_sums(np.ones(len(group), np.int64), group)
+
+
+def greatest_so_far(values: Numbers, group: Numbers) -> Numbers:
+    """Return the cumulative maximum within each group, at least 0. Values are below ``MAX_ROWS``."""
+    return np.maximum.accumulate(np.maximum(values, 0) + group * MAX_ROWS) - group * MAX_ROWS

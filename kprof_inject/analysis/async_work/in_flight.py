@@ -1,7 +1,7 @@
-"""What was in flight in a launch, and when: asynchronous work from its issue to its completion.
+"""Asynchronous work that was in flight in a launch, from its issue to its completion.
 
-No record says when work completes. A wait that blocks does: the work was under way until the wait ended. Where the wait
-found it done, it had completed at some time before.
+No record shows when work completes, but a wait that blocks does: the work was in flight until the wait ended. If the
+wait did not block, the work had completed at an unknown time before it.
 """
 
 from __future__ import annotations
@@ -12,25 +12,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.barrier_pairs import UNNAMED, NotCounted, pairs_by_barrier
-from kprof_inject.analysis.async_work.grouped_rows import MOST_ROWS, greatest_so_far, group_numbers, running_sums
-from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS, InFlight
+from kprof_inject.analysis.async_work.groups import (
+    IN_FLIGHT_COLUMNS,
+    MAX_ROWS,
+    InFlight,
+    greatest_so_far,
+    group_numbers,
+    running_sums,
+)
 from kprof_inject.analysis.async_work.issues_and_waits import AsyncWork, Await, Issue, arrivals, async_work
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.timeline.timeline import Timeline
 
-# A wait that finds its work done takes less, without what its records cost: with four and five stages, three in four
-# waits of a matmul on an H200 took up to 130 cycles, with the barrier behind them.
+# A wait that finds its work done takes no longer, without the cost of its records: with four and five stages, three of
+# four waits of a matmul on an H200 took up to 130 cycles, including the barrier after them.
 _READY_CYCLES = 130
 
 
 def in_flight(timeline: Timeline, ran: ExecutedKernel) -> InFlight:
-    """Of the asynchronous operations that were recorded (``--at async``, ``--at parts``)."""
+    """Return the work of the asynchronous operations that were recorded (``--at async``, ``--at parts``)."""
     return _paired(timeline, async_work(ran.operations), ScopeMap(ran.module, timeline.table))
 
 
-def told_by_warps(timeline: Timeline, ran: ExecutedKernel) -> NDArray[np.void]:
-    """``IN_FLIGHT_COLUMNS`` of what warps told others by barriers, from the telling to the end of the wait."""
+def signals_between_warps(timeline: Timeline, ran: ExecutedKernel) -> NDArray[np.void]:
+    """Return the signals between warps by barriers, as ``IN_FLIGHT_COLUMNS``: from the arrival to the wait's end."""
     return _paired(timeline, arrivals(ran.operations), ScopeMap(ran.module, timeline.table)).groups
 
 
@@ -72,7 +78,7 @@ def _never_awaited(work: AsyncWork) -> Iterator[tuple[str, str]]:
 
 
 def _recorded(timeline: Timeline, scopes: Sequence[int]) -> NDArray[np.void]:
-    """The records of some scopes, warp by warp in their order."""
+    """Return the records of some scopes, in each warp's order."""
     blocks = [block[np.isin(block["scope"], scopes)] for block in timeline.blocks()]
     rows: NDArray[np.void] = np.concatenate([np.empty(0, timeline.columns), *blocks])
     return rows[np.lexsort((rows["start_record"], rows["warp"], rows["cta"]))]
@@ -81,8 +87,10 @@ def _recorded(timeline: Timeline, scopes: Sequence[int]) -> NDArray[np.void]:
 def _in_order(
     rows: NDArray[np.void], issues: Mapping[int, Issue], awaits: Mapping[int, Await], warps: int
 ) -> NDArray[np.void]:
-    """Work that completes in its order. Of what came before a ring's oldest record, nothing is asked: each wait counts
-    back from the latest."""
+    """Pair work that completes in order with its waits.
+
+    Records older than a ring's oldest one are not needed: each wait counts back from the latest group.
+    """
     rows = rows[np.isin(rows["scope"], [*issues, *awaits])]
     group = group_numbers(rows["cta"], rows["warp"])
     is_issue = np.isin(rows["scope"], list(issues))
@@ -90,7 +98,7 @@ def _in_order(
     pending = _by_scope(rows["scope"], {scope: one.pending for scope, one in awaits.items()})
     completed = greatest_so_far(np.where(is_issue, 0, issued - pending), group)
     asked, waited = np.flatnonzero(is_issue), np.flatnonzero(~is_issue)
-    place = np.searchsorted(group[waited] * MOST_ROWS + completed[waited], group[asked] * MOST_ROWS + issued[asked])
+    place = np.searchsorted(group[waited] * MAX_ROWS + completed[waited], group[asked] * MAX_ROWS + issued[asked])
     is_paired = place < waited.size
     asked, place = asked[is_paired], place[is_paired]
     wait = waited[place]
@@ -102,7 +110,7 @@ def _in_order(
 
 
 def _by_barrier(rows: NDArray[np.void], issues: Mapping[int, Issue], awaits: Mapping[int, Await]) -> NDArray[np.void]:
-    """Work whose completion a barrier tells. Raises ``NotCounted``."""
+    """Pair work that signals a barrier with its waits. Raises ``NotCounted``."""
     told, waits = pairs_by_barrier(rows, issues, awaits)
     groups = _groups(told, waits, np.zeros(len(told), np.int64), told["bytes"])
     groups["depth"] = _overlapping(groups)
@@ -129,7 +137,7 @@ def _groups(
 
 
 def _overlapping(groups: NDArray[np.void]) -> NDArray[np.int64]:
-    """How many of a CTA's were under way when each had begun."""
+    """Return how many groups of the CTA were in flight once each had begun, including itself."""
     if not groups.size:
         return np.empty(0, np.int64)
     least = groups["start_cycles"].min()

@@ -1,9 +1,9 @@
-"""The asynchronous operations of a kernel: what each asks for, and what each wait waits for.
+"""The asynchronous operations of a kernel: what each issues, and what each wait waits for.
 
-Copies by threads, dots of warp groups and TMA's stores complete in their order, warp by warp, and a wait says how many
-of the latest may still be under way: PTX ISA, "cp.async.wait_group", "wgmma.wait_group", "cp.async.bulk.wait_group".
-TMA's copies and dots of the fifth generation tell a barrier in shared memory when they are done, for which a warp
-waits: "mbarrier".
+Copies by threads, dots of warp groups and TMA stores complete in order, warp by warp, and a wait gives the number of
+latest groups that may still be in flight: PTX ISA, "cp.async.wait_group", "wgmma.wait_group",
+"cp.async.bulk.wait_group". TMA copies and dots of the fifth generation signal a barrier in shared memory on which a
+warp waits: "mbarrier".
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kprof_inject.analysis.interpreter.abstract_values import SharedMemorySlice, Value
-from kprof_inject.analysis.interpreter.axis_arrays import Mask
+from kprof_inject.analysis.interpreter.axis_arrays import Mask, SharedMemorySlice, Value
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.ttgir.dialect import BARRIER_ARRIVE, BARRIER_INIT, BARRIER_WAIT, COMMIT_GROUP, DOT_COMMIT
 from kprof_inject.ttgir.nodes import Operation
@@ -21,29 +20,34 @@ from kprof_inject.ttgir.ssa_values import names_in, operand_names
 
 COPIES, DOTS, STORES = "copies", "dots", "stores"
 ARRIVALS = "arrivals"
-"""No work by itself: warps tell others that they are done with something."""
+"""Not work by itself: warps signal that they have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """An operation that asks for work, or ends a group of it; of operations that tell the same barrier together, the
-    first. ``group_bytes`` is what a CTA has moved by one execution, at most."""
+    """An operation that issues asynchronous work, or closes a group of it.
+
+    Operations that signal the same barrier together are represented by the first. ``group_bytes`` is the maximum that
+    one execution moves for a CTA.
+    """
 
     counted: CountedOperation
     work: str
     group_bytes: int
     slot: SharedMemorySlice | None
-    """The barrier that is told; None for work that completes in its order."""
+    """The barrier that is signalled; None for work that completes in order."""
     predicate: Value
-    tells: int = 1
-    """How often an execution tells the barrier, of the ``needed`` times that complete a phase."""
+    arrivals: int = 1
+    """How many arrivals an execution counts as, of the ``needed`` ones that complete a phase."""
     needed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Await:
-    """A wait. ``pending`` of the latest groups may still be under way behind it; or it waits until ``slot`` has been
-    told so often that its phase has this parity."""
+    """A wait: until at most ``pending`` groups are in flight, or until the barrier ``slot`` completes a phase.
+
+    ``phase`` is the parity of that phase.
+    """
 
     counted: CountedOperation
     work: str
@@ -55,12 +59,12 @@ class Await:
 
 @dataclass(frozen=True, slots=True)
 class AsyncWork:
-    """Of a kernel, in the order of the text."""
+    """The asynchronous operations of a kernel, in the order of the text."""
 
     issues: tuple[Issue, ...]
     awaits: tuple[Await, ...]
     unnamed: frozenset[str]
-    """The names of operations that tell a barrier of which nobody knows which it is."""
+    """The names of operations that signal an unknown barrier."""
 
 
 _NUMBER = re.compile(r"\b(?:num|pendings) = (\d{1,10})\b")
@@ -75,13 +79,13 @@ _WAITS = {
     "ttng.async_tma_store_token_wait": STORES,
 }
 _DOTS = ("ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled")
-# Behind all else stands a barrier with its predicate, if the dot tells one by itself.
-_TELLS = re.compile(r"\[%[\w$.-]+\]\s*(?:\{|:)")
+# A dot that signals a barrier by itself prints it last, with its predicate.
+_SIGNALS = re.compile(r"\[%[\w$.-]+\]\s*(?:\{|:)")
 
 
 def async_work(operations: Sequence[CountedOperation]) -> AsyncWork:
-    """Of all operations of a kernel, in the order of the text."""
-    issues = [*_in_order(operations), *_telling(operations)]
+    """Return the asynchronous work of all operations of a kernel, which are in the order of the text."""
+    issues = [*_in_order(operations), *_signalling(operations)]
     by_place = sorted(issues, key=lambda issue: issue.counted.operation.start)
     told = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
     awaits = (found for one in operations if (found := _await(one, told)) is not None)
@@ -89,7 +93,7 @@ def async_work(operations: Sequence[CountedOperation]) -> AsyncWork:
 
 
 def arrivals(operations: Sequence[CountedOperation]) -> AsyncWork:
-    """What tells barriers that warps have arrived, and what waits for that; of all operations of a kernel."""
+    """Return the operations by which warps arrive at barriers, and those that wait for it."""
     needed = dict(_needed(operations))
     issues = [issue for one in operations if (issue := _arrival(one, needed)) is not None]
     told = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
@@ -107,7 +111,7 @@ def _arrival(one: CountedOperation, needed: Mapping[Operation, int]) -> Issue | 
 
 
 def _needed(operations: Sequence[CountedOperation]) -> Iterator[tuple[Operation, int]]:
-    """How many arrivals complete a phase, by the allocation of the barrier."""
+    """Yield how many arrivals complete a phase of each barrier, by its allocation."""
     for one in operations:
         operands = one.executed.operands
         if one.operation.name == BARRIER_INIT and operands and isinstance(operands[0], SharedMemorySlice):
@@ -144,8 +148,11 @@ def _whole_bytes(one: CountedOperation) -> int:
     return one.access.whole_bytes if one.access else 0
 
 
-def _telling(operations: Sequence[CountedOperation]) -> Iterator[Issue]:
-    """Those that tell a barrier: of one block and for one barrier together, as one of its phases is theirs."""
+def _signalling(operations: Sequence[CountedOperation]) -> Iterator[Issue]:
+    """Yield the operations that signal barriers.
+
+    Those of one block that signal one barrier are yielded once: they complete the same phase.
+    """
     groups: dict[tuple[int, str], list[CountedOperation]] = {}
     for one in operations:
         place = _barrier_place(one.operation)
@@ -157,7 +164,7 @@ def _telling(operations: Sequence[CountedOperation]) -> Iterator[Issue]:
         work = COPIES if first.operation.name in _TMA_COPIES else DOTS
         predicate = first.executed.operands[-1] if place == _BEFORE_PREDICATE else None
         if isinstance(predicate, Mask) and first.executed.predicate is not None:
-            predicate &= first.executed.predicate  # a dot that is not computed tells nobody
+            predicate &= first.executed.predicate  # a dot that is not computed signals nothing
         if isinstance(slot, SharedMemorySlice):
             yield Issue(first, work, sum(map(_whole_bytes, members)), slot, predicate)
 
@@ -166,8 +173,8 @@ _BEFORE_PREDICATE = -2
 
 
 def _barrier_place(operation: Operation) -> int | None:
-    """Which of its operands is the barrier that it tells: of a copy or a dot, the one before its predicate."""
-    if operation.name in _TMA_COPIES or (operation.name in _DOTS and _TELLS.search(operation.tail)):
+    """Return the operand that is the signalled barrier; in copies and dots, it comes before the predicate."""
+    if operation.name in _TMA_COPIES or (operation.name in _DOTS and _SIGNALS.search(operation.tail)):
         return _BEFORE_PREDICATE
     if operation.name == DOT_COMMIT:
         return 0
@@ -175,7 +182,7 @@ def _barrier_place(operation: Operation) -> int | None:
 
 
 def _barrier(one: CountedOperation) -> Value:
-    """Return the barrier that an operation tells; None if it is unknown, or missing."""
+    """Return the barrier that an operation signals; None if it is unknown, or missing."""
     place, operands = _barrier_place(one.operation), one.executed.operands
     return operands[place] if place is not None and -len(operands) <= place < len(operands) else None
 
@@ -190,6 +197,6 @@ def _await(one: CountedOperation, told: dict[Operation, str]) -> Await | None:
     slot = operands[0]
     if not isinstance(slot, SharedMemorySlice) or slot.allocation not in told:
         return None
-    # What the wait is for stands behind, and is nothing that it is told.
+    # The buffers that the wait protects are printed last (``deps``), and are not its operands.
     given = len(names_in(operation.tail.partition(" deps ")[0].partition(" : ")[0]))
     return Await(one, told[slot.allocation], 0, slot, operands[1], operands[2] if 2 < given <= len(operands) else None)

@@ -1,35 +1,39 @@
-"""The critical path of a CTA, from one capture: from its end back to its begin, always along what was waited for.
+"""The critical path of a CTA in one capture, walked from its end back to its begin.
 
-A wait that blocked leads to where its work was asked for, or to the warp that let it go on; where warps meet, the path
-goes on with the one that came last. What the path passes through gets its time: the parts sum up to the CTA's.
-"""
+A wait that blocked leads to the operation that issued its work, or to the warp that released it; at an inferred
+barrier, the path continues with the warp that arrived last. Each scope on the path gets its time, and these times add
+up to the CTA's.
+
+Barriers that the compiler adds around shared memory are in no module. They are inferred (``meetings``) from warps that
+leave a scope together, however far apart they arrived."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.in_flight import in_flight, told_by_warps
-from kprof_inject.analysis.causal.inferred_barriers import Meeting, meetings
+from kprof_inject.analysis.async_work.in_flight import in_flight, signals_between_warps
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.timeline.timeline import Timeline
 
-MOST_CTAS = 64
-"""So many are walked, evenly chosen: the others resemble them, or a report on CTAs tells."""
+MAX_CTAS = 64
+"""Maximum number of CTAs sampled, evenly spaced: a finding reports CTAs that differ from the others."""
 
 NOT_RECORDED = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """What part of the path's time a scope has: ``run`` while a warp was in it, and not in one inside it; ``in_flight``
-    while what it had asked for was under way, and a warp waited for that."""
+    """A scope's part of the path's time.
+
+    ``run``: a warp was in the scope, and in no inner one. ``in_flight``: a warp waited for work that it had issued.
+    """
 
     scope: int
     run: float
@@ -37,26 +41,30 @@ class Blame:
 
     @property
     def share(self) -> float:
+        """Both parts together."""
         return self.run + self.in_flight
 
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
-    """Of the CTAs that were walked, all together. ``outside`` is what was in no scope, or not recorded; all parts sum
-    up to 1."""
+    """The critical path of the sampled CTAs together.
+
+    ``outside`` is the part in no scope, or not recorded; all parts add up to 1.
+    """
 
     ctas: int
     walked_ns: float
-    """How much of a CTA's time the path covers, on average: all of it, or what is behind its oldest record where older
-    ones were lost."""
+    """Mean time of a CTA that the path covers: all of it, or from its oldest record on if older ones were lost."""
     blames: tuple[Blame, ...]
-    """By the scopes of the table, those that have a part."""
+    """One for each scope that has a part, in the table's order."""
     outside: float
 
     def of(self, scope: int) -> Blame | None:
+        """Return a scope's part, or None."""
         return next((blame for blame in self.blames if blame.scope == scope), None)
 
     def to_json(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the path as JSON values, with the scopes' names."""
         return {
             "ctas": self.ctas,
             "walked_ns": self.walked_ns,
@@ -66,8 +74,10 @@ class CriticalPath:
 
 
 def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPath | None:
-    """None if no CTA has records; or if its partitions work apart, and nothing that was recorded says which one waits
-    for which."""
+    """Return the critical path of a launch.
+
+    None if no CTA has records, or if the kernel has partitions and no record shows which of them waits for which.
+    """
     ctas = _chosen(timeline)
     if not ctas.size:
         return None
@@ -95,7 +105,7 @@ def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPat
 
 
 def _rows_of(timeline: Timeline, ctas: NDArray[np.int32]) -> dict[int, NDArray[np.void]]:
-    """The records of each of these CTAs that has any."""
+    """Return the records of each of these CTAs that has any."""
     found: dict[int, NDArray[np.void]] = {}
     for block in timeline.blocks():
         # All of a CTA's are in one block.
@@ -105,17 +115,17 @@ def _rows_of(timeline: Timeline, ctas: NDArray[np.int32]) -> dict[int, NDArray[n
 
 
 def _chosen(timeline: Timeline) -> NDArray[np.void]:
-    """Of CTAs that lost no record, as far as there are such."""
+    """Sample CTAs, from those that lost no record if there are any."""
     ctas = timeline.ctas
     whole = ctas[~np.isin(ctas["cta"], timeline.incomplete["cta"])]
     among = whole if whole.size else ctas
-    places = np.unique(np.linspace(0, len(among) - 1, min(MOST_CTAS, len(among))).astype(int))
+    places = np.unique(np.linspace(0, len(among) - 1, min(MAX_CTAS, len(among))).astype(int))
     return np.take(among, places)
 
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """A wait until ``end_ns`` was for what ``warp`` had asked for, or told, at ``begin_ns`` in ``scope``."""
+    """A wait until ``end_ns`` for work that ``warp`` issued, or a signal that it sent, at ``begin_ns`` in ``scope``."""
 
     begin_ns: int
     end_ns: int
@@ -126,18 +136,21 @@ class _Edge:
 
 @dataclass(frozen=True, slots=True)
 class _Edges:
-    """By CTA and the scope of the wait, ordered by the wait's end."""
+    """Edges by CTA and scope of the wait, ordered by the wait's end."""
 
     by_cta: Mapping[int, Mapping[int, list[_Edge]]]
     are_known: bool
-    """Whether any wait was recorded with what it was for, be it that none of them blocked."""
+    """Whether any wait was paired with its cause, even if none of them blocked."""
 
     @classmethod
     def of(cls, timeline: Timeline, ran: ExecutedKernel | None, ctas: NDArray[np.int32]) -> _Edges:
         found: defaultdict[int, defaultdict[int, list[_Edge]]] = defaultdict(lambda: defaultdict(list))
         are_known = False
         if ran is not None:
-            for groups, is_flight in ((in_flight(timeline, ran).groups, True), (told_by_warps(timeline, ran), False)):
+            for groups, is_flight in (
+                (in_flight(timeline, ran).groups, True),
+                (signals_between_warps(timeline, ran), False),
+            ):
                 are_known |= bool(groups.size)
                 for one in groups[(groups["blocked_ns"] > 0) & np.isin(groups["cta"], ctas)]:
                     edge = _Edge(
@@ -146,7 +159,7 @@ class _Edges:
                     found[int(one["cta"])][int(one["wait_scope"])].append(edge)
         for of_cta in found.values():
             for edges in of_cta.values():
-                # Of those that end together, what was asked for last is what came last.
+                # Of edges that end together, the one that was issued last arrived last.
                 edges.sort(key=lambda edge: (edge.end_ns, edge.begin_ns))
         return cls(found, are_known)
 
@@ -156,7 +169,7 @@ class _Edges:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A warp was in a scope, and in none inside it. ``row`` is the scope's; -1 outside of all."""
+    """An interval of a warp in a scope, and in no inner one. ``row`` is the scope's record, -1 outside of all."""
 
     begin_ns: int
     end_ns: int
@@ -165,7 +178,7 @@ class _Piece:
 
 
 class _PathWalk:
-    """One CTA's."""
+    """The walk along one CTA's critical path."""
 
     def __init__(
         self, rows: NDArray[np.void], edges: Mapping[int, list[_Edge]], together: Mapping[int, Meeting]
@@ -179,11 +192,11 @@ class _PathWalk:
 
     @property
     def oldest_ns(self) -> int:
-        """From when on all warps have records."""
+        """The time from which all warps have records."""
         return max(begins[0] for begins in self._begins.values())
 
     def back(self, begin_ns: int, end_ns: int, times: defaultdict[tuple[int, bool], int]) -> None:
-        """Add the time of each part of the path, from the CTA's end to its begin."""
+        """Walk from the CTA's end to its begin, and add the time of each scope on the path to ``times``."""
         last = int(self._rows["end_ns"].argmax())
         warp, now_ns = int(self._rows["warp"][last]), end_ns
         while now_ns > begin_ns:
@@ -194,7 +207,7 @@ class _PathWalk:
             now_ns = from_ns
 
     def _piece_before(self, warp: int, now_ns: int, begin_ns: int) -> _Piece:
-        """In what the warp was right before this time."""
+        """Return the interval in which the warp was just before this time."""
         pieces = self._pieces[warp]
         place = bisect_left(self._begins[warp], now_ns) - 1
         if place < 0:
@@ -205,22 +218,25 @@ class _PathWalk:
         return piece
 
     def _before(self, piece: _Piece, warp: int, now_ns: int) -> tuple[int, int, bool, int]:
-        """Until when the path goes back from here, in which scope, whether in what that had asked for, and with which
-        warp it goes on there."""
+        """Return the previous point of the path.
+
+        That is its time, the scope in between, whether that scope's work was in flight, and the warp with which the
+        path continues.
+        """
         meeting = self._together.get(piece.row)
         if meeting is not None and piece.begin_ns < meeting.last_ns < now_ns and meeting.last_warp != warp:
             return meeting.last_ns, piece.scope, False, meeting.last_warp
         edge = self._edge_into(piece, now_ns)
         if edge is not None:
-            # Telling takes no time; what is asked for does.
+            # A signal takes no time; work in flight does.
             scope = edge.scope if edge.is_flight else piece.scope
             return edge.begin_ns, scope, edge.is_flight, edge.warp
         return piece.begin_ns, piece.scope, False, warp
 
     def _edge_into(self, piece: _Piece, now_ns: int) -> _Edge | None:
-        """What this wait was for, as far as the path is at its end."""
+        """Return the edge into this wait if the path is at the wait's end, else None."""
         ends = self._ends.get(piece.scope, [])
-        # Of several warps that wait, one is the first to know; the others follow within the same execution.
+        # Of several waiting warps, one continues first; the others follow within the same execution.
         place = bisect_right(ends, max(now_ns, piece.end_ns)) - 1
         if place < 0 or not piece.begin_ns < ends[place]:
             return None
@@ -229,7 +245,7 @@ class _PathWalk:
 
 
 def _pieces(rows: NDArray[np.void], warp: int) -> list[_Piece]:
-    """A warp's scopes without what is inside them, in their order."""
+    """Return the intervals of a warp's scopes without their inner scopes, in order of time."""
     index = np.flatnonzero(rows["warp"] == warp)
     order = index[np.lexsort((-rows["end_ns"][index], rows["start_ns"][index]))]
     found: list[_Piece] = []
@@ -254,3 +270,81 @@ def _pieces(rows: NDArray[np.void], warp: int) -> list[_Piece]:
         until(int(rows["end_ns"][open_rows[-1]]))
         open_rows.pop()
     return found
+
+
+# A smaller delay of the last warp does not explain why the others left when they did.
+_APART_NS = 60
+_TOGETHER_NS = 40
+# Warps that do not wait leave as far apart as they arrived.
+_NARROWER = 0.5
+_MIN_TOGETHER = 0.9  # part of the executions in which the warps must leave together
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """The last warp to arrive at a barrier, and its time."""
+
+    last_ns: int
+    last_warp: int
+
+
+def meetings(rows_of: Mapping[int, NDArray[np.void]]) -> dict[int, dict[int, Meeting]]:
+    """Return the inferred barrier of each row that has one, by CTA and the row's place among the CTA's rows.
+
+    ``rows_of`` has ``SCOPE_COLUMNS`` by CTA.
+    """
+    executions: defaultdict[int, list[_Execution]] = defaultdict(list)
+    for cta, rows in rows_of.items():
+        for scope in np.unique(rows["scope"]).tolist():
+            executions[scope] += _executions(rows, cta, scope)
+    found: defaultdict[int, dict[int, Meeting]] = defaultdict(dict)
+    for of_scope in executions.values():
+        spread = [one for one in of_scope if one.came_apart_ns > _APART_NS]
+        if spread and sum(one.leave_together for one in spread) >= _MIN_TOGETHER * len(spread):
+            for one in of_scope:
+                for place in one.places:
+                    found[one.cta][place] = Meeting(one.last_ns, one.last_warp)
+    return dict(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Execution:
+    """The same execution of a scope by all warps of a CTA. ``places`` are the places of their rows."""
+
+    cta: int
+    places: tuple[int, ...]
+    last_ns: int
+    last_warp: int
+    came_apart_ns: int
+    left_apart_ns: int
+    first_left_ns: int
+
+    @property
+    def leave_together(self) -> bool:
+        """Whether no warp left before the last arrived, and all left within a short time."""
+        return self.first_left_ns >= self.last_ns and self.left_apart_ns <= max(
+            _NARROWER * self.came_apart_ns, _TOGETHER_NS
+        )
+
+
+def _executions(rows: NDArray[np.void], cta: int, scope: int) -> Iterator[_Execution]:
+    """Yield the executions of a scope in a CTA whose warps all executed it equally often."""
+    places = np.flatnonzero(rows["scope"] == scope)
+    places = places[np.lexsort((rows["start_record"][places], rows["warp"][places]))]
+    warps, counts = np.unique(rows["warp"][places], return_counts=True)
+    if len(warps) < 2 or len(set(counts.tolist())) > 1:
+        return
+    by_warp = places.reshape(len(warps), -1)
+    came, left = rows["start_ns"][by_warp], rows["end_ns"][by_warp]
+    last = came.argmax(axis=0)
+    columns = zip(
+        by_warp.T.tolist(),
+        came.max(axis=0).tolist(),
+        warps[last].tolist(),
+        np.ptp(came, axis=0).tolist(),
+        np.ptp(left, axis=0).tolist(),
+        left.min(axis=0).tolist(),
+        strict=True,
+    )
+    for these, last_ns, last_warp, came_apart_ns, left_apart_ns, first_left_ns in columns:
+        yield _Execution(cta, tuple(these), last_ns, last_warp, came_apart_ns, left_apart_ns, first_left_ns)

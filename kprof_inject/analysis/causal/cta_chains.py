@@ -1,6 +1,6 @@
-"""How often a delay lies on the way from a launch's begin to its end.
+"""Count how often a delay is executed on the path from a launch's begin to its end.
 
-CTAs follow each other in a slot of an SM, and the launch ends with the chain of them that ends last.
+CTAs follow each other in a slot of an SM, and the launch ends with the chain of CTAs that ends last.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from kprof_inject.timeline.waves import end_of_work_ns
 
 
 def last_chain(ctas: NDArray[np.void]) -> NDArray[np.int32]:
-    """The CTAs that ran one after the other to the end of the launch, the last first. ``ctas`` are ``CTA_COLUMNS``."""
+    """Return the CTAs that ran one after another until the end of the launch, the last first.
+
+    ``ctas`` are ``CTA_COLUMNS``.
+    """
     if not ctas.size:
         return np.empty(0, np.int32)
     ends = end_of_work_ns(ctas)
     row = int(ends.argmax())
     found = [row]
     while True:
-        # Its slot was free when it began; the last that had left its SM by then may have made room for it.
+        # Its slot was free when it began: the last CTA that left the SM before that made room for it.
         before = np.flatnonzero((ctas["sm"] == ctas["sm"][row]) & (ends <= ctas["init_ns"][row]))
         before = before[ends[before] < ends[row]]
         if not before.size:
@@ -37,14 +40,13 @@ def last_chain(ctas: NDArray[np.void]) -> NDArray[np.int32]:
 
 
 def chain_length(ctas: int, slots: int) -> int:
-    """The same without a capture, for CTAs that all take as long: how many follow each other."""
+    """Return the length of the last chain if all CTAs take equally long."""
     return max(ceil(ctas / slots), 1) if slots else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Executions:
-    """Of each scope of a table, how often a CTA executes it, on average, and how often the last chain of CTAs does;
-    None where nobody knows."""
+    """How often the mean CTA, and the last chain of CTAs, execute each scope of a table; None if unknown."""
 
     by_cta: Sequence[float | None]
     by_chain: Sequence[float | None]
@@ -53,20 +55,23 @@ class Executions:
 def executions(
     table: ScopeTable, ran: ExecutedKernel | None, ctas: int, slots: int, timeline: Timeline | None
 ) -> Executions:
-    """By the records of ``timeline``, a launch of the same kernel with the same grid, as far as none of the chain's is
-    missing; else as the kernel's arguments say. ``slots`` is how many CTAs the device holds at once."""
-    told: list[float | None] = [None] * len(table.scopes)
+    """Count executions by the records of ``timeline``, or by the kernel's arguments where records are missing.
+
+    ``timeline`` is a launch of the same kernel with the same grid. ``slots`` is the number of CTAs that the device
+    holds at once.
+    """
+    evaluated: list[float | None] = [None] * len(table.scopes)
     if ran is not None:
         scope_map = ScopeMap(ran.module, table)
-        told = [_told(ran, scope_map, index, ctas) for index in range(len(table.scopes))]
+        evaluated = [_evaluated(ran, scope_map, index, ctas) for index in range(len(table.scopes))]
     if timeline is None or not timeline.ctas.size:
         length = chain_length(ctas, slots)
-        return Executions(told, [None if one is None else one * length for one in told])
+        return Executions(evaluated, [None if one is None else one * length for one in evaluated])
     chain = last_chain(timeline.ctas)
     recorded = _recorded(timeline, chain)
     by_chain: list[float | None] = []
     by_cta: list[float | None] = []
-    for scope, one in zip(table.scopes, told, strict=True):
+    for scope, one in zip(table.scopes, evaluated, strict=True):
         index = timeline.table.at_site_of(scope)
         counted = None if recorded is None or index is None else float(recorded[index])
         by_chain.append(counted if counted else None if one is None else one * len(chain))
@@ -75,7 +80,7 @@ def executions(
 
 
 def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float64] | None:
-    """How often the chain's CTAs executed each scope; None if one of their records is missing."""
+    """Return how often the chain's CTAs executed each scope, or None if one of their records is missing."""
     if np.isin(timeline.incomplete["cta"], chain).any():
         return None
     scopes = len(timeline.table.scopes)
@@ -89,7 +94,7 @@ def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float6
     return counts
 
 
-def _told(ran: ExecutedKernel, scope_map: ScopeMap, index: int, ctas: int) -> float | None:
+def _evaluated(ran: ExecutedKernel, scope_map: ScopeMap, index: int, ctas: int) -> float | None:
     """Return how often a CTA executes the block in which a scope begins, by the kernel's arguments."""
     rows = scope_map.rows_in(index, ran.lines)
     if not rows or not ctas:

@@ -1,8 +1,8 @@
-"""How a kernel answers to delays: how steeply at first, and where that changes.
+"""Fit a kernel's time against added delay: the initial slope, and the delay at which it changes.
 
-The slope is the mean over the first cycles: over the shortest delay that tells it well. What is fitted to all delays is
-a line that may bend, where a delay stops being hidden: the bend is where the weighted squares are least, and its
-interval holds all bends that are not much worse.
+The slope is the mean over the shortest delay that determines it precisely. A line that may bend is fitted to all
+delays; it bends where a delay stops being hidden. The bend minimises the weighted squares, and its interval has all
+bends that are not much worse.
 """
 
 from __future__ import annotations
@@ -14,30 +14,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 QUANTILE = 1.96
-"""Of the normal distribution, for 95 %."""
+"""The quantile of the normal distribution for 95 % confidence."""
 
 _NEAR = QUANTILE**2
-# How much better a bend must be than none: it has two unknowns more, of which chance makes 9.2 in one case of a
-# hundred, and any number of places to stand.
+# How much a bend must improve the fit. It has two more unknowns, which improve the squares by 9.2 by chance in one case
+# of a hundred, and its position is free.
 _CLEARLY = 12.0
-# A kernel that takes twice as long is another kernel: what long delays show is no better known than to this part of it.
-_NOT_LINEAR = 0.03
-# A longer delay is asked where half of the interval is more than this, without what processes differ by.
+_NOT_LINEAR = 0.03  # relative error of long delays: a kernel that takes twice as long behaves differently
+# Half-width of an interval that is precise enough, without the differences between processes; otherwise a longer delay
+# is used.
 _PRECISE = 0.08
-# By so much the slopes of one kernel scatter from process to process (standard deviation, matmul on an H200): the same
-# builds, elsewhere in memory, at another temperature.
+# Standard deviation of one kernel's slopes between processes (matmul on an H200): the same builds at other addresses,
+# and at another temperature.
 _PROCESS_ERROR = 0.03
-# A delay of less is more chance than delay.
-_LEAST_OFFSETS = 8
+_MIN_OFFSETS = 8  # a shorter delay, in units of the offset's error, is dominated by noise
 _BENDS = 50
-_LEAST_SHOWN = 0.05
+_MIN_SHOWN = 0.05
 
 Column = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A value, and between which it lies with 95 % confidence."""
+    """A value with its 95 % confidence interval."""
 
     value: float
     low: float
@@ -45,18 +44,22 @@ class Interval:
 
     @classmethod
     def about(cls, value: float, standard_error: float) -> Interval:
+        """Return the symmetric interval around a value with this standard error."""
         return cls(value, value - QUANTILE * standard_error, value + QUANTILE * standard_error)
 
     @property
     def error(self) -> float:
-        """The larger of its halves."""
+        """The larger of the interval's halves."""
         return max(self.high - self.value, self.value - self.low)
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """``slope`` is the mean of that up to a delay of ``up_to``, ``slack`` the delay at which more begins to show, and
-    ``beyond`` the slope from there on; both are None where long delays show no more than short ones."""
+    """A kernel's response to delays at one place.
+
+    ``slope`` is the mean up to a delay of ``up_to``. ``slack`` is the delay at which the slope increases, and
+    ``beyond`` the slope after it; both are None if long delays show no more than short ones.
+    """
 
     slope: Interval
     up_to: float
@@ -64,7 +67,10 @@ class Response:
     beyond: float | None = None
 
     def with_slack_of(self, cycles: float) -> Response:
-        """Counted from a kernel without any delay: the first one, of no cycles, used up ``cycles`` of the slack."""
+        """Return the response relative to the kernel without any delay.
+
+        A delay of no cycles uses up ``cycles`` of the slack.
+        """
         if self.slack is None:
             return self
         slack = self.slack
@@ -73,16 +79,20 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class DelayErrors:
-    """Standard errors of what delays really take, in their unit: ``offset`` of what all but the first take more than
-    they are said to, ``own`` of what each of these does beside that."""
+    """Standard errors of the delays' true lengths, in their unit.
+
+    ``offset`` is the error that all but the first share, ``own`` the additional one of each.
+    """
 
     offset: float
     own: float
 
 
 def response(delays: Column, longer: Column, errors: Column, delay_errors: DelayErrors) -> Response | None:
-    """Of delays, ascending, the first of which is 0: how much longer the kernel takes at each, in the same unit, with
-    the standard error of that. None for a single one."""
+    """Return the response to ascending delays, the first of which is 0; None for a single one.
+
+    ``longer`` is how much longer the kernel takes with each delay, in the same unit, ``errors`` its standard error.
+    """
     if len(delays) < 2:
         return None
     slope, up_to = _slope(delays, longer, errors, delay_errors)
@@ -99,7 +109,7 @@ def response(delays: Column, longer: Column, errors: Column, delay_errors: Delay
     if line.squares - least < _CLEARLY * scale:
         return Response(slope, up_to)
     near = [one for one in bent if one.squares - least <= _NEAR * scale]
-    # A single delay beyond the bend leaves open where the bend is. A cycle that is not hidden costs the kernel a cycle.
+    # A single delay after the bend does not determine the bend. A cycle that is not hidden costs the kernel a cycle.
     finer = points.bent_at(_between_neighbours(min(near, key=_likelihood), bent))
     near += [one for one in finer if one.squares - least <= _NEAR * scale]
     likely = min(near, key=_likelihood)
@@ -111,25 +121,27 @@ def response(delays: Column, longer: Column, errors: Column, delay_errors: Delay
 
 
 def _slope(delays: Column, longer: Column, errors: Column, delay_errors: DelayErrors) -> tuple[Interval, float]:
-    """With the delay that tells it: the shortest that tells it well, or else the one that tells it best."""
-    told = []
-    # What a delay takes more than it is said to shows as steeply as more does there: behind a bend, not as on average.
+    """Return the slope and the delay that determines it: the shortest precise one, or else the most precise one."""
+    slopes = []
+    # An error of a delay's length shows with the local slope: after a bend, not with the mean one.
     steepness = np.abs(np.diff(longer) / np.diff(delays))
     whole = np.hypot(errors[1:], errors[0])
     for delay, more, error, steep in zip(delays[1:], longer[1:] - longer[0], whole, steepness, strict=True):
         slope = more / delay
-        shown = min(max(abs(slope), steep, _LEAST_SHOWN), 1.0)
+        shown = min(max(abs(slope), steep, _MIN_SHOWN), 1.0)
         standard_error = np.hypot(error, shown * np.hypot(delay_errors.offset, delay_errors.own)) / delay
         whole_error = float(np.hypot(standard_error, _PROCESS_ERROR))
-        told.append((Interval.about(float(slope), whole_error), float(delay)))
-        if delay >= _LEAST_OFFSETS * delay_errors.offset and QUANTILE * standard_error <= _PRECISE:
-            return told[-1]
-    return min(told, key=lambda one: one[0].error)
+        slopes.append((Interval.about(float(slope), whole_error), float(delay)))
+        if delay >= _MIN_OFFSETS * delay_errors.offset and QUANTILE * standard_error <= _PRECISE:
+            return slopes[-1]
+    return min(slopes, key=lambda one: one[0].error)
 
 
 def _steepness(delays: Column, longer: Column) -> Column:
-    """How much of a cycle more shows at each delay, of 0 to 1: on the flatter side, for a bend is seldom at a delay.
-    The first delay is none, and nothing is wrong with it."""
+    """Return the local slope at each delay, from 0 to 1: that of the flatter side, as a bend is rarely at a delay.
+
+    It is 0 at the first delay, whose length is exact.
+    """
     sides = np.clip(np.abs(np.diff(longer) / np.diff(delays)), 0, 1)
     return np.concatenate([[0.0], np.minimum(sides, np.append(sides[1:], sides[-1]))])
 
@@ -144,6 +156,7 @@ class _Fit:
 
     @property
     def beyond(self) -> float:
+        """The slope after the bend."""
         return self.slope + self.bend
 
 
@@ -151,12 +164,12 @@ _NO_BEND = float("inf")
 
 
 def _likelihood(fit: _Fit) -> tuple[float, float]:
-    """The less, the likelier."""
+    """Return a key that is smaller for more likely fits."""
     return abs(fit.beyond - 1), fit.squares
 
 
 def _between_neighbours(best: _Fit, tried: Sequence[_Fit]) -> Iterator[float]:
-    """More bends, from the one tried before the best to the one tried after it."""
+    """Yield bends between the two neighbours of the best one tried."""
     places = sorted(one.slack for one in tried)
     index = places.index(best.slack)
     yield from np.linspace(places[max(index - 1, 0)], places[min(index + 1, len(places) - 1)], _BENDS)[1:-1]
@@ -170,40 +183,39 @@ class _Points:
     offset_error: float
 
     def bends(self) -> Iterator[float]:
-        """Where the line may bend: between the first delay and the last."""
+        """Yield the delays at which the line may bend."""
         if len(self.delays) > 2:
             yield from np.linspace(self.delays[1], self.delays[-1], _BENDS, endpoint=False)
 
     def bent_at(self, places: Iterable[float]) -> list[_Fit]:
-        """The lines that become steeper there."""
+        """Return the fits with a bend at these delays that become steeper there."""
         return [one for place in places if (one := self.fitted(place)).bend > 0]
 
     def fitted(self, slack: float) -> _Fit:
-        """What delays take more than they are said to shows as far as they show at all."""
+        """Fit the line. Errors of the delays' lengths show only as far as delays show at all."""
         first = self._fitted(slack, self.offset_error)
         shown = min(abs(first.slope) + 2 * first.slope_error, 1.0)
-        return self._fitted(slack, max(shown, _LEAST_SHOWN) * self.offset_error)
+        return self._fitted(slack, max(shown, _MIN_SHOWN) * self.offset_error)
 
     def _fitted(self, slack: float, offset_error: float) -> _Fit:
-        """The unknowns: what the kernel takes longer with a delay of no cycles, and with all others, the slope, and by
-        how much it changes at the bend."""
+        """Solve for the offset of all points, that of all but the first, the slope, and its change at the bend."""
         added = self.delays
         columns = [np.ones_like(added), (added > 0).astype(float), added]
         columns += [np.maximum(added - slack, 0)] if slack != _NO_BEND else []
         weights = 1 / self.errors
-        # That the offset is about 0 is one more observation.
+        # The prior that the offset is about 0 is one more observation.
         about_zero = np.zeros(len(columns))
         about_zero[1] = 1 / offset_error
         matrix = np.vstack([np.column_stack(columns) * weights[:, None], about_zero])
         observed = np.append(self.longer * weights, 0.0)
         found, *_ = np.linalg.lstsq(matrix, observed, rcond=None)
         squares = float(np.sum((matrix @ found - observed) ** 2))
-        # Of the matrix itself: in its square, weights that differ much leave errors whose squares are negative.
+        # From the matrix itself: the normal equations may give negative variances if the weights differ much.
         slope_error = float(np.linalg.norm(np.linalg.pinv(matrix)[2]))
         bend = float(found[-1]) if slack != _NO_BEND else 0.0
         return _Fit(squares, float(found[2]), slope_error, bend, slack)
 
     def scatter(self, squares: float) -> float:
-        """By how much the points scatter more than their errors say; never less than 1."""
+        """Return by how much the points scatter more than their errors, at least 1."""
         degrees = len(self.delays) - 3
         return max(squares / degrees, 1.0) if degrees > 0 else 1.0

@@ -1,4 +1,4 @@
-"""What an experiment says of each place: by how many cycles the kernel takes longer for each cycle that was added."""
+"""Slopes of a causal experiment: by how many cycles the kernel slows down for each cycle that is added at a place."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from kprof_inject.capture.scopes import ScopeInfo, ScopeTable, distinct_names
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, trimmed_mean
 from kprof_inject.timeline.timeline import Timeline
 
-# A delay ends when its loop next looks at the clock, which is half of a round later on average. How much of that is in
-# what a delay takes by itself, where all rounds are alike, is chance. A round takes 33 cycles by itself and 31 in many
-# kernels (measured on an H200): then delays of different lengths are rounded up by different parts of a round.
+# A delay ends when its loop next reads the clock, which is half a round later on average. How much of that is in the
+# delay's length as measured by itself is random. A round takes 33 cycles by itself and 31 in many kernels (measured on
+# an H200), so delays of different lengths are rounded up by different parts of a round.
 _DELAY_ERRORS_CYCLES = DelayErrors(offset=12.0, own=10.0)
 
 _CRITICAL = 0.5
-# Less is nothing that anybody would work for.
-_HIDDEN = 0.2
+_HIDDEN = 0.2  # below it, a gain is not worth the effort
 
 _SELDOM = "too few timings; raise --seconds"
 
-# Times that all fall on one step of the timer show no scatter.
-_LEAST_ERROR = 2e-5
+_MIN_ERROR = 2e-5  # of times that all fall on one step of the timer, and so show no scatter
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One delay: the cycles that it takes in each execution, and by which part the kernel then takes longer than with
-    a delay of none at the same place, with the standard error of that."""
+    """One delay: its cycles in each execution, and the relative slowdown of the kernel with its standard error.
+
+    The slowdown is relative to a delay of no cycles at the same place.
+    """
 
     delay_cycles: float
     longer_share: float
@@ -47,47 +47,47 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class PlaceSlope:
-    """One place of a kernel. ``response`` is None where it cannot be told: ``reason`` says why."""
+    """The slope of one place of a kernel. ``response`` is None if it is unknown, for ``reason``."""
 
     scope: ScopeInfo
     by_cta: float | None
     by_chain: float | None
     disturbed: Interval | None
-    """By which part the kernel takes longer with a delay of no cycles than without any: what it costs to insert
-    something there at all."""
+    """The relative slowdown by a delay of no cycles: the cost of inserting anything there."""
     points: tuple[Point, ...]
     response: Response | None
     reason: str = ""
     none_cycles: float = 0.0
-    """What a delay of no cycles takes by itself, 0 where that was not measured. The kernel has so much more slack than
-    the build that ``points`` are compared with; ``response`` has it added."""
+    """The cycles of a delay of no cycles, 0 if not measured.
+
+    The kernel has so much more slack than the build that ``points`` are relative to; ``response`` includes it."""
     time_share: float | None = None
-    """Which part of the warps' time was spent in it, where it was recorded."""
+    """The part of the warps' time in it, if it was recorded."""
     blame: Blame | None = None
-    """Its part of the critical path, where that was found."""
+    """Its part of the critical path, if that is known."""
     index: int | None = None
-    """The key of the same scope in the recorded launch's table, where it was recorded."""
+    """The index of the same scope in the recorded launch's table, if it was recorded."""
     distinct_name: str = ""
-    """Where others of the experiment have its scope's name, what to call it instead."""
+    """The scope's name with its site, if other places of the experiment have the same name."""
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The name in reports."""
         return self.distinct_name or self.scope.name
 
     @property
     def is_critical(self) -> bool:
-        """Whether half of each cycle that is won there is gained by the kernel, or more, for sure."""
+        """Whether the kernel certainly gains at least half of each cycle saved there."""
         return self.response is not None and self.response.slope.low >= _CRITICAL
 
     @property
     def is_hidden(self) -> bool:
-        """Whether a cycle more there, or less, makes no difference, for sure."""
+        """Whether a cycle more or less there certainly makes no difference."""
         return self.response is not None and self.response.slope.high < _HIDDEN
 
     @property
     def spare_cycles(self) -> float | None:
-        """Up to which delay nothing shows; None if nobody knows."""
+        """The longest delay that has no effect, in cycles; None if unknown."""
         if not self.is_hidden or self.response is None:
             return None
         if self.response.slack is not None:
@@ -95,6 +95,7 @@ class PlaceSlope:
         return self.points[-1].delay_cycles + self.none_cycles if self.points else None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the slope as JSON values."""
         return {
             "scope": self.scope.name,
             "source": self.scope.source,
@@ -116,34 +117,36 @@ class PlaceSlope:
 
 @dataclass(frozen=True, slots=True)
 class KernelSlopes:
-    """All places of one kernel, in the order of the text."""
+    """The slopes of all places of one kernel, in the order of the text."""
 
     experiment: ExperimentRecord
     clean_ns: float
     clock_hz: float
-    """What cycles are told by; 0 if nothing is known about it."""
+    """The SM clock that converts cycles; 0 if unknown."""
     chain: float | None
-    """How many CTAs follow each other to the end of the launch."""
+    """The number of CTAs that follow each other until the end of the launch."""
     places: tuple[PlaceSlope, ...]
     path: CriticalPath | None = None
-    """Of a recorded launch of the same kernel."""
+    """The critical path of a recorded launch of the same kernel."""
 
     @property
     def kernel_cycles(self) -> float:
+        """The time of a launch without delays, in cycles."""
         return self.clean_ns * 1e-9 * self.clock_hz
 
     @property
     def ranked(self) -> tuple[PlaceSlope, ...]:
-        """Those that matter most first; those of which nothing is known last."""
+        """The places by descending slope; those with an unknown slope last."""
         return tuple(sorted(self.places, key=lambda one: -(one.response.slope.value if one.response else -np.inf)))
 
     @property
     def error(self) -> float | None:
-        """The widest interval's half, of all slopes; None without any."""
+        """The largest error of all slopes; None without any."""
         errors = [one.response.slope.error for one in self.places if one.response]
         return max(errors, default=None)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the slopes as JSON values."""
         one = self.experiment
         return {
             "kernel": one.name,
@@ -171,8 +174,11 @@ def kernel_slopes(
     timeline: Timeline | None = None,
     summary: LaunchSummary | None = None,
 ) -> KernelSlopes:
-    """``ran`` is what the kernel executes, as far as that is known; ``timeline`` a launch of it with the same grid, if
-    one was recorded, and ``summary`` that launch's."""
+    """Return the slopes of an experiment.
+
+    ``ran`` is what the kernel executes, if known; ``timeline`` a recorded launch of it with the same grid, if there is
+    one, and ``summary`` that launch's.
+    """
     table = ScopeTable.of(experiment.scopes)
     clean = [ns for one in experiment.delays for ns in one.clean_ns]
     clean_ns = float(np.median(clean)) if clean else 0.0
@@ -197,7 +203,7 @@ def kernel_slopes(
 
 
 def _clock_hz(experiment: ExperimentRecord) -> float:
-    """Return what the SMs ran at: as measured, but not above the device's maximum, which is its nominal clock."""
+    """Return the measured SM clock, but at most the device's nominal clock, which is its maximum."""
     measured, maximum = experiment.sm_clock_hz, experiment.nominal_clock_hz
     return min(measured, maximum) if measured and maximum else measured or maximum
 
@@ -205,7 +211,7 @@ def _clock_hz(experiment: ExperimentRecord) -> float:
 def _with_record(
     place: PlaceSlope, timeline: Timeline, summary: LaunchSummary, path: CriticalPath | None
 ) -> PlaceSlope:
-    """With what a recorded launch says of the same place."""
+    """Add the figures of a recorded launch to a place."""
     index = timeline.table.at_site_of(place.scope)
     if index is None:
         return place
@@ -241,15 +247,15 @@ def _place(
 
 
 def _takes(experiment: ExperimentRecord) -> dict[int, float]:
-    """What each delay takes by itself, in cycles."""
+    """Return the measured length of each delay, in cycles, by its nominal one."""
     return {one.delay_cycles: one.cycles for one in experiment.spins}
 
 
 def _ratio(one: MeasuredDelayRecord) -> tuple[float, float]:
-    """How long the kernel takes with a delay over how long without, and the standard error of that."""
+    """Return the ratio of the kernel's times with a delay and without, and its standard error."""
     location = trimmed_mean(np.array(one.ns) / np.array(one.clean_ns))
     ratio = exp(location.log_ns)
-    return ratio, max(ratio * location.variance**0.5, _LEAST_ERROR)
+    return ratio, max(ratio * location.variance**0.5, _MIN_ERROR)
 
 
 def _points(measured: Sequence[MeasuredDelayRecord], experiment: ExperimentRecord) -> Iterator[Point]:
@@ -265,7 +271,7 @@ def _points(measured: Sequence[MeasuredDelayRecord], experiment: ExperimentRecor
 
 
 def _response(points: Sequence[Point], cycles_between: float) -> Response | None:
-    """Of those delays that took longer than each before them: spins are measured, and may come out the same."""
+    """Fit the delays that are longer than all before them: measured lengths may be equal."""
     longest = np.maximum.accumulate([-1.0, *(point.delay_cycles for point in points)])
     points = [point for point, before in zip(points, longest[:-1], strict=True) if point.delay_cycles > before]
     return response(

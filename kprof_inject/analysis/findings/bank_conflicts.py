@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.structure.banks import conflict_cycles, least_cycles, turns_around
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import percent
-
-# As for a tail: what a launch loses to other causes, and hides in noise, is less.
-_LEAST_SHARE = 0.10
 
 
 def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
@@ -23,7 +19,7 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     for one in evidence.ran.operations:
         each = conflict_cycles(one.operation, aliases)
         share = each * (one.whole_times or 0) / evidence.sm_cycles
-        if share >= _LEAST_SHARE:
+        if share >= MIN_SHARE:
             advice = _TURNED if turns_around(one.operation, aliases) else _OTHER_LAYOUT
             yield _finding(evidence, one, each, min(share, 1.0), advice)
 

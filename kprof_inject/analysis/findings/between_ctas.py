@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, too_short
+from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import Waves
 
-# As for a tail: what a launch loses to other causes, and hides in noise, is less.
-_LEAST_SHARE = 0.10
-
 
 def between_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
     """While the records of a CTA are copied, its SM is not idle: that is ours."""
-    if missing := missing_ctas(timeline, summary) or too_short(summary):
-        yield missing
-        return
     idle, waves = summary.idle, summary.waves
-    if idle is None or waves is None or idle.gaps_won_share < _LEAST_SHARE:
+    if idle is None or waves is None or idle.gaps_won_share < MIN_SHARE:
         return
     kernel = timeline.launch.kernel
     if (kernel.with_records.ctas_per_sm or 0) < (kernel.clean.ctas_per_sm or 0):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.findings.finding import Figures, Finding
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding
 from kprof_inject.analysis.findings.loops import is_wait, time_of_a_warp_ns
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, missing_warps, unpaired_records
@@ -21,7 +21,6 @@ from kprof_inject.timeline.timeline import Timeline
 _LEAST_WARPS = 3
 # A quarter more than the others: warps of one CTA share an SM's units, and come as far apart as a few percent.
 _NOTABLE = 1.25
-_LEAST_SHARE = 0.10
 # Of less than a hundredth the records' own time is the larger part, and its ratio says nothing.
 _MOST_TIMES = 100
 
@@ -83,7 +82,7 @@ def _busier(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> 
     if apart.few_ns < _NOTABLE * apart.many_ns:
         return None
     share = min(apart.furthest_from_mean_ns / time_of_a_warp_ns(timeline, summary), 1.0)
-    if share < _LEAST_SHARE:
+    if share < MIN_SHARE:
         return None
     ctas, in_each = _ctas_of(summary, scope)
     few_ns, many_ns = apart.few_ns / ctas, apart.many_ns / ctas
@@ -120,7 +119,7 @@ def _waited_for(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary)
         return None
     whole_ns = time_of_a_warp_ns(timeline, summary)
     share = min(apart.furthest_from_mean_ns / whole_ns, 1.0)
-    if share < _LEAST_SHARE:
+    if share < MIN_SHARE:
         return None
     ctas, in_each = _ctas_of(summary, scope)
     few_ns, many_ns = -apart.few_ns / ctas, -apart.many_ns / ctas

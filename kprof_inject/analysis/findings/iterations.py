@@ -6,16 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kprof_inject.analysis.findings.finding import Figures, Finding
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding
 from kprof_inject.analysis.findings.loops import (
-    has_no_loop,
     loops_around,
+    missing_in_loops,
     unrecorded_iterations,
-    unrecorded_loops,
     warps_share,
 )
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
-from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
+from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import numbered, percent, ratio, short_time
 from kprof_inject.timeline.spread import IterationSeries
 from kprof_inject.timeline.timeline import Timeline
@@ -23,8 +22,6 @@ from kprof_inject.timeline.timeline import Timeline
 # What fills a pipeline takes several iterations' time. Less than twice is how iterations differ: their first loads
 # miss a cache that later ones hit.
 _NOTABLE = 2.0
-# A pipeline of a few stages has to fill once. In a loop that is long enough this is little, whatever the ratio.
-_LEAST_SHARE = 0.10
 # More are no fill: they share the SM with others, which later are done.
 _MOST_OF_A_FILL = 16
 # Between first and last there must be a steady state to compare with.
@@ -37,7 +34,7 @@ def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
         slow = int(np.append(is_slow, False).argmin())
         slow_ns = series.p50_ns[:slow]
         share = warps_share(timeline, summary, scope, float(series.counts[:slow] @ (slow_ns - steady_ns)))
-        if share < _LEAST_SHARE or slow > _MOST_OF_A_FILL:
+        if share < MIN_SHARE or slow > _MOST_OF_A_FILL:
             continue
         mean_ns = float(slow_ns.mean())
         yield Finding(
@@ -52,7 +49,7 @@ def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
             "tiles per CTA, fill the pipeline less often",
             figures=_figures(series, steady_ns) | {"slow_iterations": slow, "slow_ns": mean_ns},
         )
-    yield from _unjudged(timeline)
+    yield from missing_in_loops(timeline, unrecorded_iterations(timeline.table))
 
 
 def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
@@ -61,7 +58,7 @@ def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Findi
         if last_ns is None or last_ns < _NOTABLE * steady_ns:
             continue
         share = warps_share(timeline, summary, scope, series.runs * (last_ns - steady_ns))
-        if share < _LEAST_SHARE:
+        if share < MIN_SHARE:
             continue
         yield Finding(
             rule="last-iteration",
@@ -74,16 +71,7 @@ def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Findi
             advice="see what only the last iteration does: masks, a remainder, waits for outstanding work",
             figures=_figures(series, steady_ns) | {"last_ns": last_ns},
         )
-    yield from _unjudged(timeline)
-
-
-def _unjudged(timeline: Timeline) -> Iterator[Unjudged]:
-    """Why there may be slow iterations that were not found."""
-    if has_no_loop(timeline):
-        return
-    unrecorded = unrecorded_loops(timeline.table) or unrecorded_iterations(timeline.table)
-    if missing := unrecorded or missing_records(timeline) or unpaired_records(timeline):
-        yield missing
+    yield from missing_in_loops(timeline, unrecorded_iterations(timeline.table))
 
 
 def _steady_loops(timeline: Timeline, summary: LaunchSummary) -> Iterator[tuple[ScopeSummary, IterationSeries, float]]:

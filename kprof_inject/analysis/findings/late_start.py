@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, too_short
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.timeline.timeline import Timeline
 
-# As for a tail, which is what it becomes in the end.
-_LEAST_SHARE = 0.10
 # A device gives each SM its first CTA within 0.2 µs of the others (H200). Several times that is not how it begins.
 _LEAST_WAIT_NS = 1_000
 _ADVICE = (
@@ -20,13 +17,10 @@ _ADVICE = (
 )
 
 
-def late_start(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
-    if missing := missing_ctas(timeline, summary) or too_short(summary):
-        yield missing
-        return
+def late_start(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
     yield from _never(timeline, summary)
     idle = summary.idle
-    if idle is None or idle.late_won_share < _LEAST_SHARE or idle.longest_wait_ns < _LEAST_WAIT_NS:
+    if idle is None or idle.late_won_share < MIN_SHARE or idle.longest_wait_ns < _LEAST_WAIT_NS:
         return
     if timeline.launch.kernel.metadata.get("launch_pdl"):
         # It is meant to begin on the SMs that the kernel before it leaves first.
@@ -59,7 +53,7 @@ def _never(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
         return
     never = kernel.sm_count - waves.sms
     share = never / kernel.sm_count * idle.work_share
-    if share < _LEAST_SHARE:
+    if share < MIN_SHARE:
         return
     yield Finding(
         rule="late-start",

@@ -6,9 +6,10 @@ In a wait a warp does nothing else. Which waits are lost time depends on what go
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
-from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
@@ -38,6 +39,18 @@ def unrecorded_iterations(table: ScopeTable) -> Unjudged | None:
 
 def _recorded(table: ScopeTable, *kinds: str) -> bool:
     return any(scope.kind in kinds for scope in table.scopes)
+
+
+def missing_in_loops(timeline: Timeline, *unrecorded: Unjudged | None) -> Iterator[Unjudged]:
+    """Yield why a rule on loops may have found nothing. ``unrecorded`` is what it needs and was not recorded.
+
+    A kernel without loops has nothing to find.
+    """
+    if has_no_loop(timeline):
+        return
+    needed = (unrecorded_loops(timeline.table), *unrecorded, missing_records(timeline), unpaired_records(timeline))
+    if missing := next(filter(None, needed), None):
+        yield missing
 
 
 def loops_around(table: ScopeTable) -> frozenset[int]:

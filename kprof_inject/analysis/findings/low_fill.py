@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
 from kprof_inject.quantities import counted, percent
 from kprof_inject.timeline.timeline import Timeline
-
-# As for a tail: of a device of 132 SMs, a grid of 128 CTAs is a full one.
-_LEAST_SHARE = 0.10
 
 
 def low_fill(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
@@ -27,7 +24,7 @@ def low_fill(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
         return
     idle_sms = device_sms - waves.sms
     idle_share = idle_sms / device_sms
-    if idle_share < _LEAST_SHARE:
+    if idle_share < MIN_SHARE:
         return
     yield Finding(
         rule="low-fill",

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kprof_inject.analysis.findings.finding import Figures, Finding
-from kprof_inject.analysis.findings.loops import has_no_loop, unrecorded_before, unrecorded_loops
+from kprof_inject.analysis.findings.loops import missing_in_loops, unrecorded_before
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
+from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.quantities import percent, short_time
 from kprof_inject.timeline.phases import Phases
@@ -27,8 +27,10 @@ _MOST = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """The time ``where`` (before a loop, after one) of all warps that ran one, and the scope that takes most of it."""
+    """The time before or after a loop, of all warps that ran one, and the scope that takes most of it."""
 
+    rule: str
+    loop: int
     where: str
     time_ns: int
     share_of_cta: float
@@ -44,24 +46,18 @@ def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
     if before := unrecorded_before(timeline.table, phases.first_loop):
         yield Unjudged(f"{before} was not recorded", "add --at loop")
         return
-    scope = summary.scopes[phases.first_loop]
-    loop = scope.distinct_name
-    phase = _Phase(f"before {loop}", phases.before_ns, phases.before_share, phases.before_scope, phases.before_scope_ns)
-    share = _share(timeline, summary, phase)
-    if share < _LEAST_SHARE:
-        yield from _unjudged(timeline)
-        return
-    yield Finding(
-        rule="prologue",
-        scope=scope.scope,
-        index=scope.index,
-        share=share,
-        text=f"slow prologue: {percent(phase.share_of_cta)} of a CTA's time passes before {loop} begins "
-        f"({_times(timeline, phases, phase)})",
-        advice=f"{_look(summary, phase)}; move work out of the kernel, or give each CTA more iterations or several "
-        "tiles",
-        figures=_figures(summary, phases, phase),
+    loop = summary.scopes[phases.first_loop].distinct_name
+    phase = _Phase(
+        "prologue",
+        phases.first_loop,
+        f"before {loop}",
+        phases.before_ns,
+        phases.before_share,
+        phases.before_scope,
+        phases.before_scope_ns,
     )
+    advice = "move work out of the kernel, or give each CTA more iterations or several tiles"
+    yield from _judged(timeline, summary, phases, phase, f"before {loop} begins", advice)
 
 
 def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
@@ -69,33 +65,41 @@ def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
     if phases is None:
         yield from _unjudged(timeline)
         return
-    scope = summary.scopes[phases.last_loop]
-    loop = scope.distinct_name
-    phase = _Phase(f"after {loop}", phases.after_ns, phases.after_share, phases.after_scope, phases.after_scope_ns)
+    loop = summary.scopes[phases.last_loop].distinct_name
+    phase = _Phase(
+        "epilogue",
+        phases.last_loop,
+        f"after {loop}",
+        phases.after_ns,
+        phases.after_share,
+        phases.after_scope,
+        phases.after_scope_ns,
+    )
+    advice = "see how the result is converted and stored, or overlap this with the next tile"
+    yield from _judged(timeline, summary, phases, phase, f"after {loop}", advice)
+
+
+def _judged(
+    timeline: Timeline, summary: LaunchSummary, phases: Phases, phase: _Phase, passes: str, advice: str
+) -> Iterator[Finding | Unjudged]:
     share = _share(timeline, summary, phase)
     if share < _LEAST_SHARE:
         yield from _unjudged(timeline)
         return
     yield Finding(
-        rule="epilogue",
-        scope=scope.scope,
-        index=scope.index,
+        rule=phase.rule,
+        scope=summary.scopes[phase.loop].scope,
+        index=phase.loop,
         share=share,
-        text=f"slow epilogue: {percent(phase.share_of_cta)} of a CTA's time passes after {loop} "
+        text=f"slow {phase.rule}: {percent(phase.share_of_cta)} of a CTA's time passes {passes} "
         f"({_times(timeline, phases, phase)})",
-        advice=f"{_look(summary, phase)}; see how the result is converted and stored, or overlap this with the next "
-        "tile",
+        advice=f"{_look(summary, phase)}; {advice}",
         figures=_figures(summary, phases, phase),
     )
 
 
 def _unjudged(timeline: Timeline) -> Iterator[Unjudged]:
-    """Why warps may lose time before or after their loops that was not found."""
-    if has_no_loop(timeline):
-        return
-    unrecorded = unrecorded_loops(timeline.table) or _unrecorded_body(timeline.table)
-    if missing := unrecorded or missing_records(timeline) or unpaired_records(timeline):
-        yield missing
+    return missing_in_loops(timeline, _unrecorded_body(timeline.table))
 
 
 def _unrecorded_body(table: ScopeTable) -> Unjudged | None:

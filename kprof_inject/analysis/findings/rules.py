@@ -9,8 +9,7 @@ from typing import Any
 
 from kprof_inject.analysis.findings.bank_conflicts import bank_conflicts
 from kprof_inject.analysis.findings.between_ctas import between_ctas
-from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
 from kprof_inject.analysis.findings.iterations import first_iterations, last_iteration
 from kprof_inject.analysis.findings.late_start import late_start
@@ -24,7 +23,7 @@ from kprof_inject.analysis.findings.throttled import throttled
 from kprof_inject.analysis.findings.uneven_ctas import uneven_ctas
 from kprof_inject.analysis.findings.waiting import waiting
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
+from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, missing_records, too_short, unpaired_records
 from kprof_inject.quantities import percent
 from kprof_inject.timeline.timeline import Timeline
 
@@ -39,12 +38,25 @@ def _by_records(rule: Callable[[Timeline, LaunchSummary], RuleResults]) -> Rule:
     return lambda evidence: rule(evidence.timeline, evidence.summary)
 
 
+def _by_cta_times(rule: Callable[[Timeline, LaunchSummary], RuleResults]) -> Rule:
+    """Return a rule that judges a launch only if the begin and end of all its CTAs are known."""
+
+    def judge(evidence: Evidence) -> RuleResults:
+        timeline, summary = evidence.timeline, evidence.summary
+        if missing := missing_ctas(timeline, summary) or too_short(summary):
+            yield missing
+        else:
+            yield from rule(timeline, summary)
+
+    return judge
+
+
 RULES: dict[str, Rule] = {
     "low-fill": _by_records(low_fill),
-    "late-start": _by_records(late_start),
-    "between-ctas": _by_records(between_ctas),
-    "tail": _by_records(tail),
-    "uneven-ctas": _by_records(uneven_ctas),
+    "late-start": _by_cta_times(late_start),
+    "between-ctas": _by_cta_times(between_ctas),
+    "tail": _by_cta_times(tail),
+    "uneven-ctas": _by_cta_times(uneven_ctas),
     "imbalanced-warps": _by_records(imbalanced_warps),
     "prologue": _by_records(prologue),
     "epilogue": _by_records(epilogue),

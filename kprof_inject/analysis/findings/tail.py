@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, too_short
 from kprof_inject.quantities import counted, percent
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import Ending, Waves
 
-# With ten waves, any grid can lose as much: one CTA more than fits makes an eleventh.
-_LEAST_SHARE = 0.10
 
-
-def tail(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+def tail(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
     waves, ending = summary.waves, summary.ending
-    if missing := missing_ctas(timeline, summary) or too_short(summary):
-        yield missing
-        return
-    if waves is None or ending is None or ending.count_share < _LEAST_SHARE:
+    if waves is None or ending is None or ending.count_share < MIN_SHARE:
         return
     won = f"spread evenly, the same work would take {percent(ending.count_share)} less"
     yield Finding(

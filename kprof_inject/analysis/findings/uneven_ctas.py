@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, too_short
 from kprof_inject.quantities import percent, ratio, short_time
 from kprof_inject.timeline.timeline import Timeline
 
-# The SMs of a matmul of one wave end as far from each other as 6 % of it (H200), with nothing wrong.
-_LEAST_SHARE = 0.10
 # The last CTA to end must have been a long one: a quarter more than the median. That it only began late says nothing
 # of its work.
 _NOTABLE = 1.25
 
 
-def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
     ending = summary.ending
-    if missing := missing_ctas(timeline, summary) or too_short(summary):
-        yield missing
-        return
     # Times of CTAs and of their ends are known to a step of the timer.
     step_ns = timeline.clock.timer_step_ns
-    if ending is None or ending.uneven_share - step_ns / max(summary.duration_ns, 1) < _LEAST_SHARE:
+    if ending is None or ending.uneven_share - step_ns / max(summary.duration_ns, 1) < MIN_SHARE:
         return
     if ending.last_cta_ns - step_ns < _NOTABLE * ending.cta_ns:
         return

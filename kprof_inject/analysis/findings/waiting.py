@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.findings.loops import (
     has_no_loop,
     is_of_dot,
@@ -26,7 +26,6 @@ from kprof_inject.timeline.timeline import Timeline
 # Where loads are asked for early enough, a wait finds its data there: what is left of it is a few instructions. Some
 # iterations are late in any kernel; a quarter of the loop is more than some.
 _LEAST_OF_LOOP = 0.25
-_LEAST_SHARE = 0.10
 
 
 def waiting(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
@@ -80,7 +79,7 @@ def _of_loop(timeline: Timeline, summary: LaunchSummary, loop: int, waits: list[
     loop_ns = _times_of(summary, loop, warps)
     least = float((waited_ns / np.maximum(loop_ns, 1)).min())
     share = min(float(waited_ns.min()) / time_of_a_warp_ns(timeline, summary), 1.0)
-    if least < _LEAST_OF_LOOP or share < _LEAST_SHARE:
+    if least < _LEAST_OF_LOOP or share < MIN_SHARE:
         return
     worst = max(waits, key=lambda index: summary.scopes[index].warps.totals_ns.sum())
     wait = summary.scopes[worst]

@@ -1,4 +1,4 @@
-"""The accesses of a launch to global memory: how many bytes they ask for, and which."""
+"""Accesses to global memory: how many bytes they request, and which bytes they touch."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.interpreter.abstract_values import Descriptor, Value
 from kprof_inject.analysis.interpreter.axis_arrays import (
     AxisArray,
+    Descriptor,
     IntegerExpr,
     Mask,
     TooLarge,
+    Value,
     compared,
     counting,
     dimension,
 )
-from kprof_inject.analysis.interpreter.executed_operation import Executed
-from kprof_inject.analysis.interpreter.footprints import Ranges, touched
+from kprof_inject.analysis.interpreter.executed_operation import Executed, asks_for_iteration
+from kprof_inject.analysis.interpreter.footprints import Ranges, max_repeats, touched
 from kprof_inject.analysis.interpreter.integer_operations import bytes_of
-from kprof_inject.analysis.interpreter.predicates import asks_for_iteration
-from kprof_inject.analysis.interpreter.repeats import most_repeats
 from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import names_in
@@ -32,19 +31,22 @@ from kprof_inject.ttgir.types import PrintedType, types_of
 
 @dataclass(frozen=True, slots=True)
 class AccessForm:
-    """Of an operation that accesses global memory. ``passes_by_l1``: what it reads is kept nowhere before shared
-    memory. ``by_registers``: threads get it from the L1, or give it to that."""
+    """How an operation accesses global memory.
+
+    ``passes_by_l1``: data goes from the L2 to shared memory without being kept in the L1. ``by_registers``: data moves
+    between the L1 and registers.
+    """
 
     reads: bool
     writes: bool
     passes_by_l1: bool = False
     by_registers: bool = False
     is_descriptors: bool = False
-    """It takes a descriptor and coordinates."""
+    """The operands are a descriptor and coordinates."""
     is_buffer: bool = False
-    """It takes a pointer and a tensor of offsets; of neither kind, a tensor of pointers."""
+    """The operands are a pointer and a tensor of offsets; if neither of these is set, a tensor of pointers."""
     is_known: bool = True
-    """Whether its operands are understood here."""
+    """False if the operands of this operation are not modelled."""
 
 
 _READ, _WRITE = AccessForm(True, False, by_registers=True), AccessForm(False, True, by_registers=True)
@@ -81,52 +83,59 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Of all CTAs, all iterations and all elements. ``mask`` says which of them do it; ``address`` where. Either is
-    None where it is unknown."""
+    """An access of all CTAs, in all iterations, to all elements.
+
+    ``mask`` is true for those that access memory, at ``address``. None is unknown.
+    """
 
     operation: Operation
     form: AccessForm
     element_bytes: int
     shape: tuple[int, ...]
-    """Of the tensor that it takes or gives."""
+    """The shape of the tensor that is read or written."""
     address: IntegerExpr | None
     mask: Mask | None
     places: int | None
-    """How many elements are accessed, all together; None if that is unknown."""
+    """The number of elements accessed in total; None if unknown."""
     is_whole: bool
-    """Each execution accesses all elements."""
+    """Whether each execution accesses all elements."""
     is_for_each_iteration: bool = False
-    """Of its loop: it accesses all elements for each iteration that there is, some iterations ahead of it."""
+    """Whether it accesses all elements once for each iteration of its loop, some iterations ahead."""
 
     def distinct_bytes(self, times: int | None) -> int:
-        """What the executions ask for at least, each address of an execution once; 0 where that is unknown."""
+        """Return a lower bound of the bytes requested, each address of an execution once; 0 if unknown."""
         requested_bytes = self.requested_bytes(times) or 0
         if self.form.is_descriptors:
             return requested_bytes
         if self.address is None:
             return 0
         with suppress(TooLarge):
-            return requested_bytes // most_repeats(self.address, self.shape)
+            return requested_bytes // max_repeats(self.address, self.shape)
         return 0
 
     @property
     def whole_bytes(self) -> int:
-        """What a CTA asks for by one execution, without the mask."""
+        """The bytes that a CTA requests in one execution, ignoring the mask."""
         return prod(self.shape) * self.element_bytes
 
     def requested_bytes(self, times: int | None) -> int | None:
-        """What it asks for, with what is asked for ahead of its loop. ``times`` is how often it was executed, where
-        only that is known."""
+        """Return the bytes requested in total, or None.
+
+        ``times`` is the number of executions, for accesses of which only that is known.
+        """
         if self.places is not None:
             return self.places * self.element_bytes
-        return self.most_bytes(times) if self.is_whole or self.is_for_each_iteration else None
+        return self.max_bytes(times) if self.is_whole or self.is_for_each_iteration else None
 
-    def most_bytes(self, times: int | None) -> int | None:
-        """What it asks for if no mask forbids any of it."""
+    def max_bytes(self, times: int | None) -> int | None:
+        """Return the bytes requested if the mask is true everywhere."""
         return None if times is None else times * self.whole_bytes
 
     def touched(self, sm_of_cta: AxisArray | None = None) -> Ranges | None:
-        """Which bytes, at least, if that is known. With ``sm_of_cta``, the same of different SMs are different ones."""
+        """Return a lower bound of the bytes touched, or None if the address or the mask is unknown.
+
+        With ``sm_of_cta``, a byte that several SMs touch counts once for each of them.
+        """
         if self.address is None or self.mask is None:
             return None
         address = self.address
@@ -137,17 +146,17 @@ class Access:
         return None
 
 
-# No address is as large.
+# Larger than any address, so that the ranges of two SMs never overlap.
 _APART = 1 << 50
 
 
 def access_of(one: Executed) -> Access | None:
-    """To global memory; None of an operation that makes none, and of those that are not known here."""
+    """Return an operation's access to global memory, or None if it makes none that is modelled."""
     form = _FORMS.get(one.operation.name)
     if form is None:
         return None
     types = types_of(one.operation)
-    # Of a buffer, the data's type comes last, behind what its pointer leads to.
+    # A buffer operation prints the pointer's type first and the data's type last.
     pointed = types[-1 if form.is_buffer else 0] if types else PrintedType("", (), "i8")
     shape = pointed.shape
     address, mask = _place_of(one, form, pointed) if form.is_known else (None, None)
@@ -157,19 +166,19 @@ def access_of(one: Executed) -> Access | None:
     if mask is not None and one.when is not None:
         mask = mask & one.when
         with suppress(TooLarge):
-            places = None if mask.is_least and not mask.factors else mask.count(sizes)
+            places = None if mask.is_lower_bound and not mask.factors else mask.count(sizes)
     else:
         mask = None
     return Access(
-        one.operation,
-        _as_cached(one.operation, form),
-        bytes_of(pointed.pointee),
-        shape,
-        address,
-        mask,
-        places,
-        is_whole,
-        mask is None and _is_for_each_iteration(one.operation),
+        operation=one.operation,
+        form=_as_cached(one.operation, form),
+        element_bytes=bytes_of(pointed.pointee),
+        shape=shape,
+        address=address,
+        mask=mask,
+        places=places,
+        is_whole=is_whole,
+        is_for_each_iteration=mask is None and _is_for_each_iteration(one.operation),
     )
 
 
@@ -185,7 +194,7 @@ _CACHE = re.compile(r"\bcacheModifier = (\w+)")
 
 
 def _as_cached(operation: Operation, form: AccessForm) -> AccessForm:
-    """The user may have a load pass by the L1; PTX ISA, "Cache Operators": ``.cg``, ``.cv``."""
+    """Apply the load's cache modifier: ``.cg`` and ``.cv`` bypass the L1 (PTX ISA, "Cache Operators")."""
     found = _CACHE.search(operation.tail)
     return replace(form, passes_by_l1=True) if found and found[1] in ("cg", "cv") else form
 
@@ -212,17 +221,20 @@ def _at_pointers(one: Executed) -> tuple[IntegerExpr | None, Mask | None]:
     return address if isinstance(address, IntegerExpr) else None, mask if isinstance(mask, Mask) else None
 
 
-_BEHIND_OFFSETS = re.compile(r"\s*, %")
+_HAS_MASK = re.compile(r"\s*, %")
 
 
 def _in_buffer(one: Executed, element_bytes: int) -> tuple[IntegerExpr | None, Mask | None]:
-    """``%pointer[%offsets], %mask``, behind what is written; the generic form does not say which operand is which."""
-    before, bracket, behind = one.operation.tail.partition("[")
+    """Return address and mask of ``%pointer[%offsets], %mask``, which a store prints after the data.
+
+    Both are None in the generic form, which does not tell the operands apart.
+    """
+    before, bracket, after = one.operation.tail.partition("[")
     if not bracket or before.lstrip().startswith("("):
         return None, None
     place = len(names_in(before)) - 1
     pointer, offsets, *others = one.operands[place:]
-    mask = (others[0] if others else None) if _BEHIND_OFFSETS.match(behind.partition("]")[2]) else Mask()
+    mask = (others[0] if others else None) if _HAS_MASK.match(after.partition("]")[2]) else Mask()
     address = None
     if isinstance(pointer, IntegerExpr) and isinstance(offsets, IntegerExpr):
         address = pointer + offsets * IntegerExpr.integer(element_bytes)
@@ -230,7 +242,7 @@ def _in_buffer(one: Executed, element_bytes: int) -> tuple[IntegerExpr | None, M
 
 
 def _is_for_each_iteration(copy: Operation) -> bool:
-    """Whether all that its mask asks is whether there still is an iteration that it is for."""
+    """Return whether a copy's mask only tests that the iteration exists which the copy is for."""
     named = _MASK_NAME.search(copy.tail) if copy.name == _COPY else None
     return named is not None and asks_for_iteration(named[1], copy)
 
@@ -239,7 +251,7 @@ _PREDICATED = ("ttng.async_tma_copy_global_to_local",)
 
 
 def _in_tensor(one: Executed, shape: tuple[int, ...]) -> tuple[IntegerExpr | None, Mask | None]:
-    """A block of a descriptor's tensor; what is outside of the tensor is not accessed."""
+    """Return address and mask of a block of a descriptor's tensor. Elements outside the tensor are not accessed."""
     described = one.operands[0] if one.operands else None
     if not isinstance(described, Descriptor):
         return None, None

@@ -1,7 +1,7 @@
-"""Integers that a kernel computes, for all CTAs, iterations and elements at once.
+"""Abstract values of a kernel: what is known of a value in all CTAs, iterations and elements at once.
 
-A value is a sum of arrays, each over few axes: an address is what hangs on the CTA, plus what hangs on the row, plus
-what hangs on the iteration. So what would be billions of numbers stays as small as the kernel's text made it.
+An integer is a sum of arrays with few axes each: an address is a term that depends on the CTA, plus one that depends on
+the row, plus one that depends on the iteration. So billions of numbers stay as small as the kernel's text made them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_ELEMENTS = 1 << 22
-"""Of one array."""
+from kprof_inject.ttgir.nodes import Operation
+
+MAX_ELEMENTS = 1 << 22
+"""Maximum size of one array."""
 
 
 class TooLarge(Exception):
-    """An array would have more than ``MOST_ELEMENTS``, or its parts do not fit each other."""
+    """An array would have more than ``MAX_ELEMENTS``, or the shapes of its terms do not match."""
 
 
 class GridAxis(NamedTuple):
-    """Along which values differ. Axes have an order, that of an array's dimensions."""
+    """An axis along which values differ. Axes are ordered as an array's dimensions are."""
 
     rank: int
     number: int
@@ -34,12 +36,12 @@ CTA = GridAxis(0, 0)
 
 
 def loop_axis(number: int) -> GridAxis:
-    """Of the iterations of a loop; an inner loop has a larger number than those around it."""
+    """Return the axis of a loop's iterations. An inner loop has a larger number than the loops around it."""
     return GridAxis(1, number)
 
 
 def dimension(number: int) -> GridAxis:
-    """Of a tensor."""
+    """Return the axis of a tensor's dimension."""
     return GridAxis(2, number)
 
 
@@ -49,32 +51,33 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class AxisArray:
-    """An array with its axes, in their order."""
+    """An array and the axes of its dimensions, in ascending order."""
 
     axes: Axes
     values: Array
 
     def over(self, axes: Axes) -> Array:
-        """Its values with a dimension for each of ``axes``, of one element where it does not differ."""
+        """Return the values with a dimension for each of ``axes``: of size 1 where they do not differ."""
         sizes = dict(zip(self.axes, self.values.shape, strict=True))
         return self.values.reshape([sizes.get(axis, 1) for axis in axes])
 
     @property
     def sizes(self) -> dict[GridAxis, int]:
+        """The size of each axis."""
         return dict(zip(self.axes, self.values.shape, strict=True))
 
 
 def joined(compute: Callable[..., Array], *parts: AxisArray) -> AxisArray:
-    """One array of several, over the axes of all of them. Raises ``TooLarge``."""
+    """Combine arrays into one that has the axes of all of them. Raises ``TooLarge``."""
     axes = tuple(sorted({axis for part in parts for axis in part.axes}))
     sizes: dict[GridAxis, int] = {}
     for part in parts:
         for axis, size in part.sizes.items():
-            # Of one element may be what a tensor repeats.
+            # A size of 1 may be a value that the tensor repeats.
             if size > 1 and sizes.get(axis, 1) not in (1, size):
                 raise TooLarge
             sizes[axis] = max(size, sizes.get(axis, 0)) if size else 0
-    if prod(sizes.values()) > MOST_ELEMENTS:
+    if prod(sizes.values()) > MAX_ELEMENTS:
         raise TooLarge
     values = compute(*(part.over(axes) for part in parts))
     return AxisArray(axes, np.broadcast_to(values, [sizes[axis] for axis in axes]))
@@ -82,23 +85,25 @@ def joined(compute: Callable[..., Array], *parts: AxisArray) -> AxisArray:
 
 def counting(axis: GridAxis, size: int, first: int = 0) -> AxisArray:
     """Make integers that increase by one along an axis. Raises ``TooLarge``."""
-    if size > MOST_ELEMENTS:
+    if size > MAX_ELEMENTS:
         raise TooLarge
     return AxisArray((axis,), np.arange(first, first + size))
 
 
 def constant(value: int | bool) -> AxisArray:
+    """Return a value that is the same everywhere."""
     return AxisArray((), np.array(value))
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerExpr:
-    """The sum of its parts, of which no two have the same axes."""
+    """A sum of arrays, no two of which have the same axes."""
 
     parts: tuple[AxisArray, ...]
 
     @classmethod
     def of(cls, *parts: AxisArray) -> IntegerExpr:
+        """Return the sum of arrays, some of which may have the same axes."""
         found: dict[Axes, Array] = {}
         for part in parts:
             known = found.get(part.axes)
@@ -107,6 +112,7 @@ class IntegerExpr:
 
     @classmethod
     def integer(cls, value: int) -> IntegerExpr:
+        """Return a number that is the same everywhere."""
         return cls((constant(value),))
 
     def __add__(self, other: IntegerExpr) -> IntegerExpr:
@@ -116,70 +122,72 @@ class IntegerExpr:
         return IntegerExpr(tuple(AxisArray(part.axes, -part.values) for part in self.parts))
 
     def __mul__(self, other: IntegerExpr) -> IntegerExpr:
-        """Raises ``TooLarge``."""
+        """Multiply two sums. Raises ``TooLarge``."""
         return IntegerExpr.of(*(joined(np.multiply, one, another) for one in self.parts for another in other.parts))
 
     def joint(self) -> AxisArray:
-        """Raises ``TooLarge``."""
+        """Return the sum as one array. Raises ``TooLarge``."""
         return reduce(lambda one, another: joined(np.add, one, another), self.parts)
 
     @property
     def axes(self) -> frozenset[GridAxis]:
+        """The axes along which the value may differ."""
         return frozenset(axis for part in self.parts for axis in part.axes)
 
     def bounds(self) -> tuple[int, int]:
-        """It is nowhere less than the first, or more than the second."""
+        """Return a lower and an upper bound of all values."""
         if not all(part.values.size for part in self.parts):
             return 0, 0
         return sum(int(part.values.min()) for part in self.parts), sum(int(part.values.max()) for part in self.parts)
 
     def only(self) -> int | None:
-        """Its value if that is the same everywhere."""
+        """Return the value if it is the same everywhere, else None."""
         low, high = self.bounds()
         return low if low == high else None
 
     def moved(self, places: Callable[[int], int]) -> IntegerExpr:
-        """With other numbers for a tensor's dimensions."""
+        """Renumber the tensor's dimensions."""
         return IntegerExpr.of(*(_moved(part, places) for part in self.parts))
 
     def reshaped(self, before: Sequence[int], after: Sequence[int]) -> IntegerExpr:
-        """With the elements in the same order, in dimensions of other sizes. Raises ``TooLarge``."""
+        """Reshape the tensor; the order of its elements stays the same. Raises ``TooLarge``."""
         return IntegerExpr.of(*(_reshaped(part, before, after) for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """True where all its factors are. ``is_least``: it may be true in more places."""
+    """A conjunction of boolean arrays. ``is_lower_bound``: it may be true in more places."""
 
     factors: tuple[AxisArray, ...] = ()
-    is_least: bool = False
+    is_lower_bound: bool = False
 
     @classmethod
     def of_bit(cls, bit: bool) -> Mask:
-        """The same everywhere."""
+        """Return a mask that is the same everywhere."""
         return cls() if bit else cls((constant(False),))
 
     def __and__(self, other: Mask) -> Mask:
-        return Mask((*self.factors, *other.factors), self.is_least or other.is_least)
+        return Mask((*self.factors, *other.factors), self.is_lower_bound or other.is_lower_bound)
 
     def joint(self) -> AxisArray:
-        """Raises ``TooLarge``."""
+        """Return the mask as one array. Raises ``TooLarge``."""
         return reduce(lambda one, another: joined(np.logical_and, one, another), self.factors, constant(True))
 
     def inverted(self) -> Mask | None:
-        """None if it may be true in more places. Raises ``TooLarge``."""
+        """Return the negation, or None if the mask is only a lower bound. Raises ``TooLarge``."""
         joint = self.joint()
-        return None if self.is_least else Mask((AxisArray(joint.axes, ~joint.values),))
+        return None if self.is_lower_bound else Mask((AxisArray(joint.axes, ~joint.values),))
 
     def moved(self, places: Callable[[int], int]) -> Mask:
-        return Mask(tuple(_moved(part, places) for part in self.factors), self.is_least)
+        """Renumber the tensor's dimensions."""
+        return Mask(tuple(_moved(part, places) for part in self.factors), self.is_lower_bound)
 
     def reshaped(self, before: Sequence[int], after: Sequence[int]) -> Mask:
-        """With the elements in the same order, in dimensions of other sizes. Raises ``TooLarge``."""
-        return Mask(tuple(_reshaped(part, before, after) for part in self.factors), self.is_least)
+        """Reshape the tensor; the order of its elements stays the same. Raises ``TooLarge``."""
+        return Mask(tuple(_reshaped(part, before, after) for part in self.factors), self.is_lower_bound)
 
     def count(self, sizes: Mapping[GridAxis, int]) -> int:
-        """In how many places it is true, of all that axes of these sizes have. Raises ``TooLarge``."""
+        """Count the places where the mask is true, along axes of these sizes. Raises ``TooLarge``."""
         axes = set(sizes)
         times = 1
         for group in groups_of(self.factors):
@@ -193,7 +201,7 @@ ALWAYS = Mask()
 
 
 def where(condition: Mask, one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:
-    """Raises ``TooLarge``."""
+    """Return ``one`` where the condition holds, and ``other`` elsewhere. Raises ``TooLarge``."""
     chosen = condition.joint()
     if not chosen.axes:
         return one if chosen.values else other
@@ -201,8 +209,11 @@ def where(condition: Mask, one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:
 
 
 def compared(compare: Callable[[Array, Array], Array], one: IntegerExpr, other: IntegerExpr) -> Mask:
-    """Where a comparison with a sum holds; ``compare`` is monotone in both. Of what would be too large, it is said
-    where it holds along all dimensions of a tensor. Raises ``TooLarge``."""
+    """Return where a comparison holds. Raises ``TooLarge``.
+
+    If the array would be too large and the comparison is an order, the mask is a lower bound: the places where it holds
+    along all dimensions of the tensor.
+    """
     low, high = (one + -other).bounds()
     zero = np.array(0)
     if bool(compare(np.array(low), zero)) and bool(compare(np.array(high), zero)) and _is_order(compare):
@@ -215,23 +226,23 @@ def compared(compare: Callable[[Array, Array], Array], one: IntegerExpr, other: 
             raise
     difference = one + -other
     ends = [IntegerExpr.of(*(_end_of(part, end) for part in difference.parts)).joint() for end in (np.min, np.max)]
-    least = joined(lambda low, high: compare(low, zero) & compare(high, zero), *ends)
-    return Mask((least,), is_least=True)
+    everywhere = joined(lambda low, high: compare(low, zero) & compare(high, zero), *ends)
+    return Mask((everywhere,), is_lower_bound=True)
 
 
 def _is_order(compare: Callable[[Array, Array], Array]) -> bool:
-    """What holds at both ends holds between them."""
+    """Return whether a comparison that holds at both ends of an interval holds between them."""
     return compare in (np.less, np.less_equal, np.greater, np.greater_equal)
 
 
 def _end_of(part: AxisArray, end: Callable[..., Array]) -> AxisArray:
-    """Without the dimensions of a tensor: its least or its greatest along these."""
+    """Return the minimum or maximum along the tensor's dimensions, without these."""
     inside = tuple(place for place, axis in enumerate(part.axes) if axis.rank == dimension(0).rank)
     return AxisArray(tuple(axis for axis in part.axes if axis.rank != dimension(0).rank), end(part.values, axis=inside))
 
 
 def groups_of(parts: Sequence[AxisArray]) -> list[list[AxisArray]]:
-    """Parts that share axes, directly or by others, together."""
+    """Group arrays that share axes, directly or through other arrays."""
     groups: list[tuple[set[GridAxis], list[AxisArray]]] = []
     for part in parts:
         axes, members = set(part.axes), [part]
@@ -261,15 +272,14 @@ def _reshaped(part: AxisArray, before: Sequence[int], after: Sequence[int]) -> A
             given += others
     spread = part.over((*axes, *map(dimension, taken)))
     shape = (*sizes, *(before[number] for number in taken))
-    if prod(shape) > MOST_ELEMENTS:
+    if prod(shape) > MAX_ELEMENTS:
         raise TooLarge
     values = np.broadcast_to(spread, shape).reshape((*sizes, *(after[number] for number in given)))
     return AxisArray((*axes, *map(dimension, given)), values)
 
 
 def _regrouped(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """The fewest dimensions of each shape, by their numbers, that have as many elements together. What has one element
-    needs none."""
+    """Match the smallest groups of dimensions of two shapes that have equally many elements. Size 1 is skipped."""
     mine, others = ([number for number, size in enumerate(shape) if size > 1] for shape in (before, after))
     found: list[tuple[list[int], list[int]]] = []
     while mine and others:
@@ -280,3 +290,62 @@ def _regrouped(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[i
             (one if left < right else another).append((mine if left < right else others).pop(0))
         found.append((one, another))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A tensor descriptor for TMA: the base address, and the shape and strides of each dimension. None is unknown."""
+
+    address: IntegerExpr | None
+    shape: tuple[IntegerExpr | None, ...]
+    strides_bytes: tuple[IntegerExpr | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMemorySlice:
+    """A slice of a shared memory allocation along its first dimension. The ``index`` is None if unknown."""
+
+    allocation: Operation
+    index: IntegerExpr | None
+
+
+Value = IntegerExpr | Mask | Descriptor | SharedMemorySlice | None
+"""None is unknown."""
+
+
+_SYMBOL_RANK = 3
+
+
+def symbol(number: int) -> IntegerExpr:
+    """Return a placeholder for a value that is not known yet.
+
+    It can be added, and multiplied by known values; all other operations on it give ``OPEN``.
+    """
+    return IntegerExpr((AxisArray((GridAxis(_SYMBOL_RANK, number),), np.ones(1, np.int64)),))
+
+
+def is_symbol(axis: GridAxis) -> bool:
+    """Return whether an axis marks a placeholder."""
+    return axis.rank == _SYMBOL_RANK
+
+
+# Twice a symbol that no loop has: no sum of it with others is a symbol by itself.
+_OPEN_PART = AxisArray((GridAxis(_SYMBOL_RANK, -1),), np.full(1, 2))
+OPEN = IntegerExpr((_OPEN_PART,))
+OPEN_MASK = Mask((AxisArray(_OPEN_PART.axes, np.ones(1, bool)),))
+
+
+def is_settled(value: Value) -> bool:
+    """Return whether a value contains no placeholder."""
+    if isinstance(value, IntegerExpr):
+        return not any(map(is_symbol, value.axes))
+    if isinstance(value, Mask):
+        return not any(is_symbol(axis) for part in value.factors for axis in part.axes)
+    return is_settled(value.index) if isinstance(value, SharedMemorySlice) else True
+
+
+def size_of(value: Value) -> int:
+    """Count the elements of a value's arrays."""
+    if isinstance(value, IntegerExpr):
+        return sum(part.values.size for part in value.parts)
+    return sum(part.values.size for part in value.factors) if isinstance(value, Mask) else 0

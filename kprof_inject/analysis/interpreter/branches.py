@@ -1,4 +1,4 @@
-"""Which of a function's blocks are come to, and with which values, where it returns early."""
+"""Determine which blocks of a region are reached, and with which arguments: functions with early returns."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ from functools import reduce
 
 import numpy as np
 
-from kprof_inject.analysis.interpreter.abstract_values import OPEN, Value, is_settled
-from kprof_inject.analysis.interpreter.axis_arrays import ALWAYS, IntegerExpr, Mask, TooLarge, joined, where
+from kprof_inject.analysis.interpreter.axis_arrays import (
+    ALWAYS,
+    OPEN,
+    IntegerExpr,
+    Mask,
+    TooLarge,
+    Value,
+    is_settled,
+    joined,
+    where,
+)
 from kprof_inject.ttgir.nodes import Block, Module, Region
 from kprof_inject.ttgir.ssa_values import block_arguments, operand_names, successors_of
 
@@ -19,8 +28,10 @@ Condition = Mask | None
 
 
 class Arrivals:
-    """Of a region that is come to under a condition: what leads to each of its blocks, as far as the blocks before it
-    were gone through. If any leads back to an earlier one, nothing is known."""
+    """The conditions and arguments with which the blocks of a region are reached.
+
+    They are known once all predecessors of a block were interpreted. Nothing is known if a branch goes backwards.
+    """
 
     def __init__(self, module: Module, region: Region, when: Condition) -> None:
         self._module = module
@@ -33,14 +44,14 @@ class Arrivals:
         )
 
     def when(self, block: Block) -> Condition:
-        """Whether it is come to."""
+        """Return the condition under which a block runs."""
         conditions = [condition for condition, _ in self._arrivals[block.label]]
         if self._goes_back or not conditions:
             return None
         return either(conditions)
 
     def arguments(self, block: Block) -> dict[str, Value]:
-        """What it is given."""
+        """Return a block's arguments."""
         names = block_arguments(self._module, self._region, block)
         found: dict[str, Value] = dict.fromkeys(names)
         arrivals = [] if self._goes_back else self._arrivals[block.label]
@@ -54,7 +65,7 @@ class Arrivals:
         return found
 
     def leave(self, block: Block, when: Condition, values: Mapping[str, Value]) -> None:
-        """The end of a block that was come to under a condition, with what names stand for there."""
+        """Record the branches at the end of a block that runs under a condition, with the values bound there."""
         ways = _ways_from(block)
         for (label, passed), condition in zip(ways, _conditions(block, len(ways), values), strict=True):
             arriving = when & condition if when is not None and condition is not None else None
@@ -67,7 +78,7 @@ def _ways_from(block: Block) -> list[tuple[str, list[str]]]:
 
 
 def _conditions(block: Block, count: int, values: Mapping[str, Value]) -> Sequence[Condition]:
-    """Of each way on."""
+    """Return the condition of each successor."""
     if count < 2:
         return [ALWAYS] * count
     branch = block.operations[-1]
@@ -77,7 +88,7 @@ def _conditions(block: Block, count: int, values: Mapping[str, Value]) -> Sequen
 
 
 def both_ways(condition: Value) -> tuple[Condition, Condition]:
-    """Where a condition holds, and where it does not."""
+    """Return a condition and its negation, each None if unknown."""
     if isinstance(condition, Mask):
         with suppress(TooLarge):
             return condition, condition.inverted()
@@ -85,10 +96,10 @@ def both_ways(condition: Value) -> tuple[Condition, Condition]:
 
 
 def either(conditions: Sequence[Condition]) -> Condition:
-    """Where any of them holds."""
+    """Return the disjunction of conditions."""
     if len(conditions) == 1:
         return conditions[0]
-    known = [one for one in conditions if one is not None and not one.is_least]
+    known = [one for one in conditions if one is not None and not one.is_lower_bound]
     with suppress(TooLarge):
         if len(known) == len(conditions):
             return Mask((joined(lambda *values: reduce(np.logical_or, values), *(one.joint() for one in known)),))
@@ -96,10 +107,10 @@ def either(conditions: Sequence[Condition]) -> Condition:
 
 
 def chosen(condition: Condition, one: Value, other: Value) -> Value:
-    """One value where a condition holds, and else another."""
+    """Return ``one`` where a condition holds, and ``other`` elsewhere."""
     if (
         condition is None
-        or condition.is_least
+        or condition.is_lower_bound
         or not isinstance(one, IntegerExpr)
         or not isinstance(other, IntegerExpr)
     ):

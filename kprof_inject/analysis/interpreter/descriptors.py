@@ -1,12 +1,11 @@
-"""Descriptors of tensors that a kernel makes, or is given."""
+"""Tensor descriptors that a kernel creates, or takes as arguments."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from kprof_inject.analysis.interpreter.abstract_values import Descriptor, Value
-from kprof_inject.analysis.interpreter.axis_arrays import IntegerExpr
+from kprof_inject.analysis.interpreter.axis_arrays import Descriptor, IntegerExpr, Value
 from kprof_inject.analysis.interpreter.integer_operations import bytes_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import argument_types
@@ -16,6 +15,7 @@ _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
 def made_descriptor(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
+    """Return the descriptor that ``tt.make_tensor_descriptor`` creates, or None if it is malformed."""
     types = types_of(operation)
     sums = [value if isinstance(value, IntegerExpr) else None for value in operands]
     if not types or not sums:
@@ -30,16 +30,21 @@ _CREATED = " -> descriptor"
 
 
 def descriptor_at(name: str) -> str:
-    """What stands for the descriptor that lies where the name leads."""
+    """Return the key of the descriptor in the memory that a pointer names."""
     return f"{name}{_CREATED}"
 
 
 def is_descriptor_at(name: str) -> bool:
+    """Return whether a name is the key of a descriptor in memory."""
     return name.endswith(_CREATED)
 
 
 def descriptor_in_memory(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
-    """``%to, %base, [box], [shape], [strides in bytes, but for the innermost], [element strides]``."""
+    """Return the descriptor that ``ttng.tensormap_create`` writes, or None if it is malformed.
+
+    It is printed as ``%to, %base, [box], [shape], [strides in bytes, but for the innermost], [element strides]``, with
+    dimensions from the innermost.
+    """
     lists = [len(re.findall(r"%", one)) for one in _BRACKETS.findall(operation.tail.partition(" : ")[0])]
     types = types_of(operation)
     if len(lists) != 4 or len(operands) != 2 + sum(lists) or len(types) < 2:
@@ -52,7 +57,7 @@ def descriptor_in_memory(operation: Operation, operands: Sequence[Value]) -> Des
 
 
 def described_arguments(function: Operation) -> list[tuple[int, int] | None]:
-    """Of each argument that is a tensor's descriptor, its rank and the bytes of an element; None of others."""
+    """Return the rank and the element size in bytes of each argument that is a descriptor, and None for others."""
     found: list[tuple[int, int] | None] = []
     for text in argument_types(function):
         described = _DESCRIBED.match(text)

@@ -1,4 +1,4 @@
-"""What the CTAs of a launch executed: each operation of their kernel, what it was given, and how often."""
+"""The operations that the CTAs of a launch executed, with their operands and counts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from functools import cached_property, lru_cache
 
 from kprof_inject.analysis.interpreter.accesses import Access, access_of
 from kprof_inject.analysis.interpreter.axis_arrays import loop_axis
-from kprof_inject.analysis.interpreter.executed_operation import Executed
+from kprof_inject.analysis.interpreter.executed_operation import Executed, asks_for_iteration, predicate_of
 from kprof_inject.analysis.interpreter.interpreter import Grid, executed
-from kprof_inject.analysis.interpreter.predicates import asks_for_iteration, predicate_of
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import evaluating
@@ -24,9 +23,11 @@ from kprof_inject.ttgir.parser import parse
 
 @dataclass(frozen=True, slots=True)
 class CountedOperation:
-    """An operation of a launch's kernel. ``access`` is its access to global memory, if it makes one. ``times`` is how
-    often its CTAs executed it, all together; None where nobody knows: under a condition that hangs on what was loaded,
-    in such a loop, and in a function that is called."""
+    """An operation of a launch's kernel, and how often all CTAs together executed it (``times``).
+
+    ``times`` is None if that is unknown: under a condition or in a loop that depends on loaded data, and in called
+    functions. ``access`` is the operation's access to global memory, if it makes one.
+    """
 
     line: int
     executed: Executed
@@ -35,16 +36,17 @@ class CountedOperation:
 
     @classmethod
     def of(cls, line: int, executed: Executed) -> CountedOperation:
-        """As far as the launch's arguments say."""
+        """Count an operation by the launch's arguments."""
         return cls(line, executed, access_of(executed), executed.times)
 
     @property
     def operation(self) -> Operation:
+        """The operation in the module."""
         return self.executed.operation
 
     @property
     def whole_times(self) -> int | None:
-        """The same, without what a mask forbids: how often it could have accessed as many elements as it did."""
+        """``times`` in units of full executions: masked elements do not count."""
         if self.access is None or not self.access.whole_bytes:
             return self.times
         requested_bytes = self.access.requested_bytes(self.times)
@@ -64,7 +66,7 @@ class ExecutedKernel:
         return [one.line for one in self.operations]
 
     def of_loop(self, loop: Operation) -> list[CountedOperation]:
-        """The operations of a loop, and not of one in it."""
+        """Return the operations of a loop's body, without those of inner loops."""
         return [
             one
             for one in self.operations
@@ -75,7 +77,8 @@ class ExecutedKernel:
 def evaluated_kernel(launch: Launch) -> ExecutedKernel:
     """Return what a launch executed, as far as its arguments tell.
 
-    Raises ``KprofError`` if the module cannot be read, or evaluated."""
+    Raises ``KprofError`` if the module cannot be read, or evaluated.
+    """
     return evaluated(ttgir_of(launch.kernel), str(launch.kernel.folder), launch.grid, launch.arguments)
 
 
@@ -90,7 +93,7 @@ def with_recorded_iterations(ran: ExecutedKernel, scope_map: ScopeMap, summary: 
 
 @lru_cache(maxsize=4)  # the launches of a kernel come together
 def _parsed(text: str, file: str) -> Module | KprofError:
-    """Return the module, or why it cannot be read: either is found out once."""
+    """Return the module, or the error: a module that cannot be parsed is not parsed again."""
     try:
         return parse(text, file)
     except KprofError as error:
@@ -101,7 +104,8 @@ def _parsed(text: str, file: str) -> Module | KprofError:
 def evaluated(text: str, file: str, grid: Grid, arguments: tuple[int | None, ...]) -> ExecutedKernel:
     """Return what a launch of a module with this grid and these arguments executes.
 
-    Raises ``KprofError`` if the module cannot be read, or evaluated."""
+    Raises ``KprofError`` if the module cannot be read, or evaluated.
+    """
     module = _parsed(text, file)
     if isinstance(module, KprofError):
         raise module.with_traceback(None)
@@ -122,20 +126,22 @@ def _evaluated(module: Module, grid: Grid, arguments: tuple[int | None, ...]) ->
 
 
 def entry_function(module: Module) -> Operation | None:
-    """The one that is launched; None in a module without functions."""
+    """Return the function that is launched, or None in a module without functions."""
     functions = [one for one in module.walk() if one.name == FUNCTION]
     return next((one for one in functions if " public @" in one.tail), functions[0] if functions else None)
 
 
 def by_ctas(summary: LaunchSummary, scope: int) -> int:
-    """How often CTAs executed a scope: all the warps that run it do so together."""
+    """Return how often CTAs executed a scope. All warps that run it do so together."""
     found = summary.scopes[scope]
     return found.count // max(len(found.warps.ids), 1)
 
 
 def _times(one: Executed, recorded: Mapping[Operation, int]) -> int | None:
-    """By the records of iterations; and where there are none, by what the launch's arguments say. Records do not tell
-    when a predicate holds, unless it holds for each iteration that there is."""
+    """Count an operation by recorded iterations, or by the launch's arguments in loops that were not recorded.
+
+    Records do not show when a predicate holds, unless it holds in every iteration.
+    """
     if one.is_predicated:
         predicate = predicate_of(one.operation)
         if one.times is not None or predicate is None or not asks_for_iteration(predicate, one.operation):

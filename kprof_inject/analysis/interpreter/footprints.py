@@ -1,21 +1,24 @@
-"""Which bytes of memory are touched, each counted once."""
+"""Footprints: the bytes of memory that an access touches, each counted once, and how many elements share an address."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.interpreter.axis_arrays import (
-    MOST_ELEMENTS,
+    MAX_ELEMENTS,
     AxisArray,
+    GridAxis,
     IntegerExpr,
     Mask,
     TooLarge,
     constant,
+    dimension,
     groups_of,
     joined,
 )
@@ -26,23 +29,24 @@ Addresses = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Bytes of memory, as ranges that are in order and apart from each other."""
+    """Bytes of memory as ascending ranges that do not touch each other."""
 
     starts: Addresses
     ends: Addresses
 
     @classmethod
     def of(cls, starts: Addresses, ends: Addresses) -> Ranges:
-        """Of ranges in any order, which may overlap."""
+        """Merge ranges, which may be in any order and overlap."""
         return cls(*merged(starts, ends))
 
     @property
     def size_bytes(self) -> int:
+        """The total size."""
         return int((self.ends - self.starts).sum())
 
     def from_each(self, offsets: Addresses) -> Ranges:
-        """The same ranges from each of some offsets on. Raises ``TooLarge``."""
-        if offsets.size * self.starts.size > MOST_ELEMENTS:
+        """Return the union of these ranges shifted by each offset. Raises ``TooLarge``."""
+        if offsets.size * self.starts.size > MAX_ELEMENTS:
             raise TooLarge
         return Ranges.of(np.add.outer(offsets, self.starts).ravel(), np.add.outer(offsets, self.ends).ravel())
 
@@ -51,6 +55,7 @@ NOTHING = Ranges(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(ranges: Iterable[Ranges]) -> Ranges:
+    """Return all bytes that are in any of the ranges."""
     found = list(ranges)
     if not found:
         return NOTHING
@@ -58,21 +63,21 @@ def union(ranges: Iterable[Ranges]) -> Ranges:
 
 
 def touched(address: IntegerExpr, mask: Mask, element_bytes: int) -> Ranges:
-    """The elements at all addresses where the mask is true. Raises ``TooLarge``."""
+    """Return the bytes of the elements at all addresses where the mask is true. Raises ``TooLarge``."""
     factors = set(map(id, mask.factors))
     offsets = [
         _offsets([part for part in group if id(part) not in factors], [part for part in group if id(part) in factors])
         for group in groups_of([*address.parts, *mask.factors])
     ]
     ranges = Ranges(np.zeros(1, np.int64), np.full(1, element_bytes, np.int64))
-    # From the closest on: what lies side by side becomes one range.
-    for found in sorted(offsets, key=_least_step):
+    # The smallest step first: adjacent elements merge into one range.
+    for found in sorted(offsets, key=_min_step):
         ranges = ranges.from_each(found)
     return ranges
 
 
 def _offsets(parts: Sequence[AxisArray], factors: Sequence[AxisArray]) -> Addresses:
-    """All different sums of parts that share axes."""
+    """Return the distinct sums of parts that share axes, where the factors hold."""
     values = IntegerExpr(tuple(parts)).joint() if parts else constant(0)
     if factors:
         mask = reduce(lambda one, another: joined(np.logical_and, one, another), factors)
@@ -82,5 +87,63 @@ def _offsets(parts: Sequence[AxisArray], factors: Sequence[AxisArray]) -> Addres
     return np.unique(values.values)
 
 
-def _least_step(offsets: Addresses) -> int:
+def _min_step(offsets: Addresses) -> int:
     return int(np.diff(offsets).min()) if offsets.size > 1 else 0
+
+
+def max_repeats(address: IntegerExpr, shape: Sequence[int], along: int | None = None) -> int:
+    """Return the largest number of elements of a tensor that share an address in any execution. Raises ``TooLarge``.
+
+    With ``along``, only elements that differ in no other dimension are counted.
+    """
+    axes = {dimension(number): size for number, size in enumerate(shape) if along in (None, number)}
+    groups = [_Group.of(parts, axes) for parts in _by_dimensions(address.parts, axes)]
+    unused = prod(size for axis, size in axes.items() if all(axis not in part.axes for part in address.parts))
+    span = 0
+    for group in sorted(groups, key=lambda one: one.step):
+        if span >= group.step:
+            # The step of one dimension is within the range of another: rows may overlap.
+            everything = [part for part in address.parts if not axes.keys().isdisjoint(part.axes)]
+            return unused * _Group.of(everything, axes).repeats
+        span += group.span
+    return unused * prod(group.repeats for group in groups)
+
+
+class _Group:
+    """Terms of an address that vary along the same dimensions of the tensor."""
+
+    def __init__(self, repeats: int, step: int, span: int) -> None:
+        self.repeats, self.step, self.span = repeats, step, span
+
+    @classmethod
+    def of(cls, parts: Sequence[AxisArray], axes: dict[GridAxis, int]) -> _Group:
+        """Return the group; its step is the smallest difference of two unequal addresses."""
+        joint = IntegerExpr(tuple(parts)).joint()
+        inside = prod(size for axis, size in joint.sizes.items() if axis in axes)
+        # A dimension that the tensor repeats has size 1 here.
+        repeated = prod(axes[axis] for axis in joint.axes if axis in axes) // max(inside, 1)
+        order = sorted(range(len(joint.axes)), key=lambda place: joint.axes[place] in axes)
+        values = np.sort(joint.values.transpose(order).reshape(-1, inside), axis=1)
+        differences = np.diff(values, axis=1)
+        positive = differences[differences > 0]
+        span = int((values[:, -1] - values[:, 0]).max(initial=0))
+        return cls(repeated * _longest_run(differences == 0), int(positive.min(initial=1 << 62)), span)
+
+
+def _longest_run(equal: NDArray[np.bool_]) -> int:
+    """Return the longest run of equal neighbours in any row."""
+    ends = np.pad(~equal, ((0, 0), (1, 1)), constant_values=True)
+    return int(np.diff(np.flatnonzero(ends)).max(initial=1))
+
+
+def _by_dimensions(parts: Sequence[AxisArray], axes: dict[GridAxis, int]) -> list[list[AxisArray]]:
+    """Group terms that share dimensions of the tensor; terms without any are skipped."""
+    groups: list[list[AxisArray]] = []
+    for part in parts:
+        mine = set(part.axes) & axes.keys()
+        if not mine:
+            continue
+        together = [group for group in groups if any(not mine.isdisjoint(one.axes) for one in group)]
+        groups = [group for group in groups if group not in together]
+        groups.append([part, *(one for group in together for one in group)])
+    return groups

@@ -1,4 +1,4 @@
-"""What operations on integers give, of values as ``grids`` has them."""
+"""Results of integer operations on abstract values."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.interpreter.abstract_values import OPEN, OPEN_MASK, SharedMemorySlice, Value, is_settled
 from kprof_inject.analysis.interpreter.axis_arrays import (
+    OPEN,
+    OPEN_MASK,
     AxisArray,
     IntegerExpr,
     Mask,
+    SharedMemorySlice,
+    Value,
     compared,
     counting,
     dimension,
+    is_settled,
     joined,
     where,
 )
@@ -29,8 +33,10 @@ Give = Callable[[Operation, Sequence[Value]], Value]
 
 
 def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
-    """Compute the result of an operation that has one. Raises ``TooLarge``, and ``MISFITS`` if the operands do not fit
-    the operation."""
+    """Compute the result of an operation that has one result; None is unknown.
+
+    Raises ``TooLarge``, and ``MISFITS`` if the operands do not fit the operation.
+    """
     give = _OPERATIONS.get(operation.name)
     if give is None:
         return None
@@ -58,7 +64,7 @@ def _of_range(operation: Operation, _: Sequence[Value]) -> Value:
 
 
 def _same(_: Operation, operands: Sequence[Value]) -> Value:
-    """What a tensor repeats has no axis for it."""
+    """Return the operand: a value that a tensor repeats needs no axis for it."""
     return operands[0] if operands else None
 
 
@@ -94,7 +100,7 @@ def _of_transposition(operation: Operation, operands: Sequence[Value]) -> Value:
 
 
 def _of_reshaping(operation: Operation, operands: Sequence[Value]) -> Value:
-    """The compiler may be allowed to give the elements in any order."""
+    """Reshape, unless the compiler may reorder the elements."""
     types = types_of(operation)
     if "allow_reorder" in operation.tail or len(types) != 2 or not isinstance(operands[0], IntegerExpr | Mask):
         return None
@@ -102,7 +108,7 @@ def _of_reshaping(operation: Operation, operands: Sequence[Value]) -> Value:
 
 
 def _of_anything(operation: Operation, _: Sequence[Value]) -> Value:
-    """No kernel uses it."""
+    """Return an arbitrary value: no kernel depends on poison."""
     return Mask() if types_of(operation)[0].element == "i1" else IntegerExpr.integer(0)
 
 
@@ -111,7 +117,7 @@ def _of_widening(_: Operation, operands: Sequence[Value]) -> Value:
     if not isinstance(value, Mask):
         return value
     joint = value.joint()
-    return None if value.is_least else IntegerExpr((AxisArray(joint.axes, joint.values.astype(np.int64)),))
+    return None if value.is_lower_bound else IntegerExpr((AxisArray(joint.axes, joint.values.astype(np.int64)),))
 
 
 def _two(compute: Callable[[IntegerExpr, IntegerExpr], Value]) -> Give:
@@ -127,7 +133,7 @@ def _product(one: IntegerExpr, other: IntegerExpr) -> Value:
 
 
 def _unsigned(compute: Callable[[IntegerExpr, IntegerExpr], Value]) -> Give:
-    """Of negative numbers, it would be another one."""
+    """Compute only non-negative operands: unsigned operations read negative ones differently."""
     return _two(lambda one, other: compute(one, other) if min(one.bounds()[0], other.bounds()[0]) >= 0 else None)
 
 
@@ -153,7 +159,7 @@ def _bitwise(of_masks: Callable[[Mask, Mask], Value], of_sums: Callable[[Array, 
 
 def _joined_masks(compute: Callable[[Array, Array], Array]) -> Callable[[Mask, Mask], Value]:
     def give(one: Mask, other: Mask) -> Value:
-        if one.is_least or other.is_least:
+        if one.is_lower_bound or other.is_lower_bound:
             return None
         return Mask((joined(compute, one.joint(), other.joint()),))
 
@@ -189,7 +195,7 @@ def _divides(divisor: IntegerExpr) -> bool:
 
 
 def _divided(one: Array, other: Array) -> Array:
-    """Towards zero."""
+    """Divide, rounding towards zero."""
     found: Array = np.abs(one) // np.abs(other) * np.sign(one) * np.sign(other)
     return found
 
@@ -221,7 +227,7 @@ def _of_comparison(operation: Operation, operands: Sequence[Value]) -> Value:
 
 def _of_selection(_: Operation, operands: Sequence[Value]) -> Value:
     condition, one, other = operands[:3]
-    if not isinstance(condition, Mask) or condition.is_least:
+    if not isinstance(condition, Mask) or condition.is_lower_bound:
         return None
     return where(condition, one, other) if isinstance(one, IntegerExpr) and isinstance(other, IntegerExpr) else None
 
@@ -235,7 +241,7 @@ def _of_pointer(operation: Operation, operands: Sequence[Value]) -> Value:
 
 
 def bytes_of(element: str) -> int:
-    """At least one."""
+    """Return the size of an element type in bytes, at least 1."""
     return _POINTER_BYTES if element.startswith("!tt.ptr") else max(bits_of(element) // 8, 1)
 
 

@@ -1,7 +1,7 @@
-"""Goes through a kernel as all CTAs of a launch do, and tells the integers that its operations are given.
+"""Interpreter that runs a kernel for all CTAs of a launch at once, and records the integer operands of its operations.
 
-What was loaded is unknown, and so is what hangs on it; of loops, how each value changes from iteration to iteration is
-found out first.
+Loaded values are unknown, and so is everything computed from them. For a loop, it first determines how each value
+changes from iteration to iteration.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.interpreter.abstract_values import Descriptor, Value, is_settled, size_of
 from kprof_inject.analysis.interpreter.axis_arrays import (
     ALWAYS,
     CTA,
     AxisArray,
+    Descriptor,
     GridAxis,
     IntegerExpr,
     Mask,
     TooLarge,
+    Value,
     counting,
+    is_settled,
     joined,
     loop_axis,
+    size_of,
 )
 from kprof_inject.analysis.interpreter.branches import Arrivals, both_ways, chosen
 from kprof_inject.analysis.interpreter.descriptors import (
@@ -34,17 +37,17 @@ from kprof_inject.analysis.interpreter.descriptors import (
     is_descriptor_at,
     made_descriptor,
 )
-from kprof_inject.analysis.interpreter.executed_operation import Executed
+from kprof_inject.analysis.interpreter.executed_operation import Executed, predicate_of
 from kprof_inject.analysis.interpreter.integer_operations import value_of
-from kprof_inject.analysis.interpreter.predicates import predicate_of
 from kprof_inject.analysis.interpreter.recurrences import (
     Changes,
     CountedLoop,
+    LoopRounds,
+    Steps,
     at_iteration,
     same_memory,
     stacked,
 )
-from kprof_inject.analysis.interpreter.while_loops import LoopRounds, Steps
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.misfits import MISFITS, if_misfit
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
@@ -57,24 +60,24 @@ from kprof_inject.ttgir.ssa_values import (
     result_names,
 )
 
-_MOST_DEPTH = 40
-# A loop's body is gone through twice or three times, to find out how its values change, and so is each loop in it: how
-# often in all, only this bounds. Operations, and elements of what they give in thousands: about a second, or for large
-# modules so often each operation.
+_MAX_DEPTH = 40
+# A loop's body is interpreted two or three times to determine how its values change, and so is each loop in it: only
+# this bounds the total. Counts operations, and thousands of elements of their results; takes about a second.
 _MAX_TAKEN = 1 << 17
-_MAX_TAKEN_EACH = 32
-# A loop is gone through one by one where nothing else tells how its values change.
-_MOST_STEPS = 1 << 12
-# Operations of all these steps: about half a second.
-_MOST_STEPPED = 1 << 15
+_MAX_TAKEN_EACH = 32  # the same for large modules, per operation
+# A loop is interpreted iteration by iteration if nothing else shows how its values change.
+_MAX_STEPS = 1 << 12
+_MAX_STEPPED = 1 << 15  # operations of all these iterations: about half a second
 
 
 Grid = tuple[int, int, int]
 
 
 def executed(module: Module, function: Operation, grid: Grid, arguments: Sequence[int | None] = ()) -> list[Executed]:
-    """All operations of a function but those that hold others, in the order of the text. ``arguments`` are its own, as
-    a capture has them; empty if they are unknown."""
+    """Return all operations of a function that have no regions, in the order of the text.
+
+    ``arguments`` are the function's, as a capture has them; empty if unknown.
+    """
     walk = _Interpreter(module, grid)
     with np.errstate(all="ignore"):  # integers of random numbers and the like overflow
         walk.function(function, arguments)
@@ -108,20 +111,20 @@ class _Interpreter:
             self._region(function.regions[0], Mask(), {CTA: prod(self._grid)})
 
     def _describe(self, function: Operation, names: Sequence[str]) -> None:
-        """Behind a descriptor stand the sizes and the strides of its tensor."""
-        for place, one in enumerate(described_arguments(function)):
-            if one is not None and place < len(names):
-                rank, element_bytes = one
-                behind = [self._values.get(name) for name in names[place + 1 : place + 1 + 2 * rank]]
-                sums = [value if isinstance(value, IntegerExpr) else None for value in behind]
-                address = self._values.get(names[place])
-                strides = tuple(size and size * IntegerExpr.integer(element_bytes) for size in sums[rank:])
-                self._values[names[place]] = Descriptor(
-                    address if isinstance(address, IntegerExpr) else None, tuple(sums[:rank]), strides
-                )
+        """Bind descriptor arguments: the shape and the strides of the tensor follow as arguments of their own."""
+        for place, described in enumerate(described_arguments(function)):
+            if described is None or place >= len(names):
+                continue
+            rank, element_bytes = described
+            following = [self._values.get(name) for name in names[place + 1 : place + 1 + 2 * rank]]
+            numbers = [value if isinstance(value, IntegerExpr) else None for value in following]
+            strides = tuple(stride and stride * IntegerExpr.integer(element_bytes) for stride in numbers[rank:])
+            address = self._values.get(names[place])
+            known_address = address if isinstance(address, IntegerExpr) else None
+            self._values[names[place]] = Descriptor(known_address, tuple(numbers[:rank]), strides)
 
     def _region(self, region: Region, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
-        """What its end passes on, if that is one block's."""
+        """Interpret a region; return the operands of its terminator if it has a single block."""
         if len(region.blocks) == 1:
             return self._block(region.blocks[0], when, sizes)
         arrivals = Arrivals(self._module, region, when)
@@ -133,17 +136,17 @@ class _Interpreter:
         return []
 
     def _block(self, block: Block, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
-        """What its end passes on."""
+        """Interpret a block; return the operands of its terminator."""
         passed: list[Value] = []
         for operation in block.operations:
             passed = self._take(operation, when, sizes)
         return passed
 
     def _take(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
-        """Returns what a terminator passes on."""
+        """Interpret an operation; return its operands if it is a terminator."""
         self._taken += 1
         if operation.regions and not operation.traits.combines_elements:
-            if self._depth >= _MOST_DEPTH or self._taken > self._max_taken:
+            if self._depth >= _MAX_DEPTH or self._taken > self._max_taken:
                 unknown = [Executed.unknown(one) for one in operation.walk() if not one.traits.is_terminator]
                 self.found += unknown
                 self._taken += len(unknown)
@@ -195,7 +198,7 @@ class _Interpreter:
 
     @if_misfit(None)
     def _create(self, operation: Operation, operands: Sequence[Value]) -> None:
-        """A descriptor in memory: its operation gives no value, and names dimensions from the innermost."""
+        """Bind a descriptor that is written to memory. Its operation has no result."""
         if operation.name == "ttng.tensormap_create":
             self._values[descriptor_at(operand_names(operation)[0])] = descriptor_in_memory(operation, operands)
 
@@ -211,24 +214,24 @@ class _Interpreter:
 
     @contextmanager
     def _names(self, bound: Mapping[str, Value]) -> Iterator[None]:
-        """What is named inside is unknown behind it."""
+        """Bind names in a nested region; they are unknown again after it."""
         around = self._values
         self._values = {**around, **bound}
         try:
             yield
         finally:
-            # Memory that was written inside holds another descriptor behind it, or not.
+            # After the region, the memory may or may not hold the descriptor that was written inside.
             changed = {name for name in around if is_descriptor_at(name) and self._values[name] is not around[name]}
             self._values = {**around, **dict.fromkeys(changed)}
 
     def _rewritten(self, loop: Operation) -> dict[str, Value]:
-        """The memory in which a loop makes descriptors anew: what an iteration finds there, nobody knows."""
+        """Return the descriptors in memory that a loop rewrites, as unknown: each iteration may find another one."""
         inside = (one for one in loop.walk() if one.name == "ttng.tensormap_create")
         return {descriptor_at(name): None for one in inside for name in operand_names(one)[:1]}
 
     @contextmanager
-    def _in_secret(self) -> Iterator[None]:
-        """What is executed inside is only tried."""
+    def _trial(self) -> Iterator[None]:
+        """Interpret without recording the operations."""
         found, self.found = self.found, []
         try:
             yield
@@ -264,7 +267,7 @@ class _Interpreter:
         loop = self._loop(operation, [self._values.get(name) for name in found.groups()[1:]]) if found else None
         if found is None or loop is None or (when is None and not loop.is_even):
             unknown: dict[str, Value] = dict.fromkeys([*names, *(found.groups()[:1] if found else ())])
-            with self._in_secret(), self._names(unknown):
+            with self._trial(), self._names(unknown):
                 passed = self._region(body, None, sizes)
             carried_on = {name: same_memory(*both) for name, *both in zip(names, initial, passed, strict=False)}
             with self._names({**unknown, **carried_on}):
@@ -275,19 +278,19 @@ class _Interpreter:
         inside = {**sizes, loop.axis: loop.most}
         counter = {**self._rewritten(operation), found[1]: loop.first + loop.step * loop.places}
         changes = Changes(loop, initial)
-        with self._in_secret(), self._names({**counter, **dict(zip(names, changes.symbols, strict=True))}):
+        with self._trial(), self._names({**counter, **dict(zip(names, changes.symbols, strict=True))}):
             changes.settle(self._region(body, None, inside))
-        if changes.open and loop.most <= _MOST_STEPS:
+        if changes.open and loop.most <= _MAX_STEPS:
             self._step(operation, found[1], names, changes)
         if changes.has_open_slots:
-            with self._in_secret(), self._names({**counter, **dict(zip(names, changes.values, strict=True))}):
+            with self._trial(), self._names({**counter, **dict(zip(names, changes.values, strict=True))}):
                 changes.settle_slots(self._region(body, None, inside))
         with self._names({**counter, **dict(zip(names, changes.values, strict=True))}):
             passed = self._region(body, when & loop.when() if when else None, inside)
         return changes.results(passed)
 
     def _unknown(self, operation: Operation, _: Mask | None, sizes: Mapping[GridAxis, int]) -> Sequence[Value]:
-        """Nobody knows whether its regions are executed, or with what."""
+        """Interpret regions of which neither the condition nor the arguments are known."""
         bound = bound_names(operation)
         for region in operation.regions:
             with self._names(dict.fromkeys([*bound, *argument_names(self._module, region)])):
@@ -295,8 +298,11 @@ class _Interpreter:
         return ()
 
     def _while(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> Sequence[Value]:
-        """Go through a loop with a condition. The condition passes values to the body and to the loop's results, the
-        body to the block of the condition: these may differ in number and type."""
+        """Interpret a ``scf.while``.
+
+        The condition passes values to the body and to the results, the body to the condition's block: the two lists may
+        differ in number and type.
+        """
         before, after = operation.regions
         names, initial = self._begins_with(operation)
         given = argument_names(self._module, after)
@@ -326,7 +332,7 @@ class _Interpreter:
         when: Mask | None,
         sizes: Mapping[GridAxis, int],
     ) -> None:
-        """One of the two regions of a loop with a condition."""
+        """Interpret one of the two regions of a ``scf.while``."""
         loop, in_round = rounds.loop, None
         if not loop.most:
             return
@@ -338,14 +344,17 @@ class _Interpreter:
     def _steps(
         self, before: Region, after: Region, names: Sequence[str], values: Sequence[Value], given: Sequence[str]
     ) -> Steps | None:
-        """Go through a loop with a condition one by one, from the first ``values`` on; None if that is not known of all
-        iterations. Raises ``TooLarge``, and ``MISFITS`` if the regions pass on more or less than each other takes."""
+        """Interpret a ``scf.while`` iteration by iteration, from the initial ``values``.
+
+        None if the condition is unknown in some iteration. Raises ``TooLarge``, and ``MISFITS`` if a region passes on
+        another number of values than the other one takes.
+        """
         if len(before.blocks) != 1 or len(after.blocks) != 1:
             return None
         steps = Steps()
-        while len(steps) < _MOST_STEPS and self._taken < self._max_taken:
+        while len(steps) < _MAX_STEPS and self._taken < self._max_taken:
             condition, *passed = self._passed(before, dict(zip(names, values, strict=True)), None)
-            if not isinstance(condition, Mask) or condition.is_least or not is_settled(condition):
+            if not isinstance(condition, Mask) or condition.is_lower_bound or not is_settled(condition):
                 return None
             if not steps.take(values, condition, passed):
                 return steps
@@ -353,14 +362,16 @@ class _Interpreter:
         return None
 
     def _passed(self, region: Region, given: Mapping[str, Value], before: Sequence[Value] | None) -> list[Value]:
-        """What the end of a block passes on, as far as scalars and addresses make it. Where nothing was known
-        ``before``, nothing is asked. Raises ``ValueError`` if it passes on another number than it was."""
+        """Return the operands of a block's terminator, as far as they are computed from scalars and addresses.
+
+        Values that were unknown ``before`` are not computed. Raises ``ValueError`` if their number differs.
+        """
         operations = region.blocks[0].operations
         names = operand_names(operations[-1]) if operations else []
         asked = names
         if before is not None:
             asked = [name for name, value in zip(names, before, strict=True) if value is not None]
-        with self._in_secret(), self._names(given):
+        with self._trial(), self._names(given):
             for one in makers_of(operations, asked):
                 self._take(one, None, {})
             return [self._values.get(name) for name in names]
@@ -376,7 +387,7 @@ class _Interpreter:
         return CountedLoop(loop_axis(operation.start), first, step, trips, int(trips.values.max(initial=0)))
 
     def _step(self, operation: Operation, counter: str, names: Sequence[str], changes: Changes) -> None:
-        """Go through a loop one by one for what could not be settled, as far as that is needed."""
+        """Interpret a loop iteration by iteration, to determine the values that are still open."""
         loop, body = changes.loop, operation.regions[-1]
         if len(body.blocks) != 1:
             return
@@ -384,7 +395,7 @@ class _Interpreter:
         passed_names = operand_names(operations[-1]) if operations else []
         open_now = sorted(changes.open)
         needed = makers_of(operations, [passed_names[place] for place in open_now if place < len(passed_names)])
-        if loop.most * sum(1 for one in needed for _ in one.walk()) > _MOST_STEPPED:
+        if loop.most * sum(1 for one in needed for _ in one.walk()) > _MAX_STEPPED:
             return
         current = {names[place]: changes.initial[place] for place in open_now}
         found: dict[int, list[Value]] = {place: [] for place in open_now}
@@ -394,7 +405,7 @@ class _Interpreter:
                 found[place].append(current[names[place]])
             at = {name: at_iteration(value, loop.axis, number) for name, value in settled.items()}
             at[counter] = loop.first + loop.step * IntegerExpr.integer(number)
-            with self._in_secret(), self._names({**at, **current}):
+            with self._trial(), self._names({**at, **current}):
                 for one in needed:
                     self._take(one, None, {})
                 current = {names[place]: self._values.get(passed_names[place]) for place in open_now}

@@ -1,4 +1,4 @@
-"""How the values change that a loop hands from iteration to iteration."""
+"""Recurrences: how loop-carried values change from iteration to iteration, in ``scf.for`` and ``scf.while``."""
 
 from __future__ import annotations
 
@@ -9,34 +9,33 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.interpreter.abstract_values import (
-    OPEN,
-    Descriptor,
-    SharedMemorySlice,
-    Value,
-    is_settled,
-    is_symbol,
-    symbol,
-)
 from kprof_inject.analysis.interpreter.axis_arrays import (
-    MOST_ELEMENTS,
+    ALWAYS,
+    MAX_ELEMENTS,
+    OPEN,
     AxisArray,
+    Descriptor,
     GridAxis,
     IntegerExpr,
     Mask,
+    SharedMemorySlice,
     TooLarge,
+    Value,
     counting,
+    is_settled,
+    is_symbol,
     joined,
+    symbol,
     where,
 )
+from kprof_inject.analysis.interpreter.branches import chosen
 
-# Values that a loop hands on, at most.
-_MOST_CARRIED = 1 << 12
+_MAX_CARRIED = 1 << 12  # loop-carried values of one loop; each has a placeholder of its own
 
 
 @dataclass(slots=True)
 class CountedLoop:
-    """A loop that is being gone through. ``trips`` may differ between CTAs; ``most`` is the greatest of them."""
+    """A loop that is being interpreted. ``trips`` may differ between CTAs; ``most`` is their maximum."""
 
     axis: GridAxis
     first: IntegerExpr
@@ -46,15 +45,16 @@ class CountedLoop:
 
     @property
     def places(self) -> IntegerExpr:
-        """Raises ``TooLarge``."""
+        """The number of each iteration, from 0. Raises ``TooLarge``."""
         return IntegerExpr((counting(self.axis, self.most),))
 
     @property
     def is_even(self) -> bool:
-        """All CTAs go round as often."""
+        """Whether all CTAs have equally many iterations."""
         return bool((self.trips.values == self.most).all())
 
     def when(self) -> Mask:
+        """Return which CTAs execute each iteration. Raises ``TooLarge``."""
         if self.is_even:
             return Mask()
         places = self.places.joint()
@@ -62,15 +62,17 @@ class CountedLoop:
 
 
 class Changes:
-    """How the values change that a loop hands from iteration to iteration. ``values`` are those in all iterations;
-    ``open`` are those of which nothing is known yet. Raises ``TooLarge``."""
+    """The loop-carried values of one loop, in all its iterations (``values``).
+
+    ``open`` are the positions of values that are not determined yet. Raises ``TooLarge``.
+    """
 
     def __init__(self, loop: CountedLoop, initial: Sequence[Value]) -> None:
         self.loop = loop
         self.initial = initial
-        if len(initial) > _MOST_CARRIED:
+        if len(initial) > _MAX_CARRIED:
             raise TooLarge
-        self._first_symbol = loop.axis.number * _MOST_CARRIED
+        self._first_symbol = loop.axis.number * _MAX_CARRIED
         self.symbols: list[Value] = [
             symbol(self._first_symbol + place) if isinstance(value, IntegerExpr) else None
             for place, value in enumerate(initial)
@@ -79,7 +81,7 @@ class Changes:
         self.open: set[int] = set()
 
     def settle(self, passed: Sequence[Value]) -> None:
-        """By what an iteration passes on of the symbols."""
+        """Determine values from what one iteration passes on, as expressions of the placeholders."""
         self.settle_slots(passed)
         waiting: dict[int, tuple[int | None, IntegerExpr]] = {}
         for place, value in enumerate(passed[: len(self.values)]):
@@ -103,18 +105,21 @@ class Changes:
 
     @property
     def has_open_slots(self) -> bool:
-        """Which slots are handed on may hang on values that were open."""
+        """Whether a loop-carried slice of shared memory may depend on a value that was open."""
         return any(isinstance(value, SharedMemorySlice) and value.index is None for value in self.values)
 
     def settle_slots(self, passed: Sequence[Value]) -> None:
+        """Determine slices of shared memory from what one iteration passes on."""
         for place, value in enumerate(passed[: len(self.values)]):
             initial = self.initial[place]
             if isinstance(value, SharedMemorySlice) and isinstance(initial, SharedMemorySlice):
                 self.values[place] = self._rotating(initial, value)
 
     def _of_symbol(self, value: IntegerExpr) -> tuple[int | None, IntegerExpr | None]:
-        """The symbol of this loop that a value is, but for a sum without any of them; the sum is None if it is not of
-        that kind."""
+        """Split a value into a placeholder of this loop and a remainder without any.
+
+        The remainder is None if the value has another form.
+        """
         source, rest = None, []
         for part in value.parts:
             mine = [axis.number - self._first_symbol for axis in part.axes if is_symbol(axis)]
@@ -129,7 +134,7 @@ class Changes:
         return source, IntegerExpr(tuple(rest)) if rest else IntegerExpr.integer(0)
 
     def _growing(self, initial: IntegerExpr, change: IntegerExpr) -> Value:
-        """Each iteration adds ``change``."""
+        """Return a value to which each iteration adds ``change``."""
         axis = self.loop.axis
         try:
             if axis not in change.axes:
@@ -141,7 +146,7 @@ class Changes:
         return initial + IntegerExpr((AxisArray(joint.axes, np.cumsum(joint.values, axis=place) - joint.values),))
 
     def _rotating(self, initial: SharedMemorySlice, passed: SharedMemorySlice) -> Value:
-        """The slots of one allocation, one after the other."""
+        """Return a slice that moves through the slots of one allocation."""
         same = same_memory(initial, passed)
         if same is None or initial.index is None or passed.index is None or not is_settled(passed):
             return same
@@ -151,7 +156,7 @@ class Changes:
         return same
 
     def _following(self, initial: Value, passed: IntegerExpr) -> Value:
-        """Each iteration has what the one before passed on."""
+        """Return a value that each iteration takes from the one before it."""
         if not isinstance(initial, IntegerExpr):
             return None
         both = joined(np.add, passed.joint(), AxisArray((self.loop.axis,), np.zeros(self.loop.most, np.int64)))
@@ -161,13 +166,13 @@ class Changes:
         return where(is_first, initial, rolled)
 
     def results(self, passed: Sequence[Value]) -> list[Value]:
-        """Behind the loop: what the last iteration passed on."""
+        """Return the values after the loop, from what each iteration passes on."""
         if self.loop.is_even:
             return [at_iteration(value, self.loop.axis, self.loop.most - 1) for value in passed]
         return [self._last(*both) for both in zip(self.initial, passed, strict=False)]
 
     def _last(self, initial: Value, passed: Value) -> Value:
-        """Of each CTA, by its own last iteration; what it had before if there was none."""
+        """Return the value after each CTA's own last iteration, or the initial one if it has none."""
         if not isinstance(passed, IntegerExpr) or not isinstance(initial, IntegerExpr):
             return same_memory(initial, passed)
         if not is_settled(passed):
@@ -178,7 +183,7 @@ class Changes:
         return None
 
     def _part_in_last(self, part: AxisArray) -> AxisArray:
-        """Raises ``TooLarge``."""
+        """Return a term's value in each CTA's last iteration. Raises ``TooLarge``."""
         axis, trips = self.loop.axis, self.loop.trips
         if axis not in part.axes:
             return part
@@ -192,22 +197,18 @@ class Changes:
 
 
 def same_memory(one: Value, other: Value) -> SharedMemorySlice | None:
-    """Any slot of the allocation that both are of."""
-    if (
-        isinstance(one, SharedMemorySlice)
-        and isinstance(other, SharedMemorySlice)
-        and one.allocation is other.allocation
-    ):
-        return SharedMemorySlice(one.allocation, None)
-    return None
+    """Return an unknown slice of the allocation that both values belong to, or None."""
+    if not isinstance(one, SharedMemorySlice) or not isinstance(other, SharedMemorySlice):
+        return None
+    return SharedMemorySlice(one.allocation, None) if one.allocation is other.allocation else None
 
 
 def at_iteration(value: Value, axis: GridAxis, number: int) -> Value:
-    """In one iteration."""
+    """Return a value in one iteration."""
     if isinstance(value, IntegerExpr):
         return _sum_at(value, axis, number)
     if isinstance(value, Mask):
-        return Mask(tuple(_part_at(part, axis, number) for part in value.factors), value.is_least)
+        return Mask(tuple(_part_at(part, axis, number) for part in value.factors), value.is_lower_bound)
     if isinstance(value, SharedMemorySlice):
         return SharedMemorySlice(value.allocation, value.index and _sum_at(value.index, axis, number))
     if isinstance(value, Descriptor):
@@ -230,7 +231,7 @@ def _part_at(part: AxisArray, axis: GridAxis, number: int) -> AxisArray:
 
 
 def stacked(values: Sequence[Value], axis: GridAxis) -> Value:
-    """The values of all iterations as one."""
+    """Combine the values of all iterations into one value with their axis."""
     sums = [value for value in values if isinstance(value, IntegerExpr)]
     if len(sums) < len(values):
         return None
@@ -239,9 +240,60 @@ def stacked(values: Sequence[Value], axis: GridAxis) -> Value:
     for axes in dict.fromkeys(axes for one in by_axes for axes in one):
         of_iterations = [one.get(axes, np.zeros([1] * len(axes), np.int64)) for one in by_axes]
         shape = np.broadcast_shapes(*(one.shape for one in of_iterations))
-        if len(sums) * prod(shape) > MOST_ELEMENTS:
+        if len(sums) * prod(shape) > MAX_ELEMENTS:
             return None
         together = np.stack([np.broadcast_to(one, shape) for one in of_iterations])
         place = sum(other < axis for other in axes)
         found.append(AxisArray((*axes[:place], axis, *axes[place:]), np.moveaxis(together, 0, place)))
     return IntegerExpr.of(*found)
+
+
+@dataclass(slots=True)
+class LoopRounds:
+    """How often CTAs run a block of a loop, and its arguments in each round."""
+
+    loop: CountedLoop
+    values: list[Value]
+
+
+class Steps:
+    """The iterations of a ``scf.while``. ``results`` are the values with which each CTA leaves it."""
+
+    def __init__(self) -> None:
+        self.results: list[Value] = []
+        self._given: list[Sequence[Value]] = []
+        self._passed: list[Sequence[Value]] = []
+        self._going = [ALWAYS]
+
+    def take(self, given: Sequence[Value], condition: Mask, passed: Sequence[Value]) -> bool:
+        """Add an evaluation of the condition, and return whether any CTA goes on. Raises ``TooLarge``.
+
+        ``given`` are the arguments of the condition's block, ``passed`` the values that it passes on.
+        """
+        before = self._going[-1]
+        self.results = [chosen(before, *both) for both in zip(passed, self.results or passed, strict=True)]
+        self._given.append(given)
+        goes_on = (before & condition).joint()
+        if goes_on.values.any():
+            self._passed.append(passed)
+            self._going.append(Mask((goes_on,)))
+        return bool(goes_on.values.any())
+
+    def __len__(self) -> int:
+        """Return the number of iterations."""
+        return len(self._passed)
+
+    def checks(self, axis: GridAxis) -> LoopRounds:
+        """Return the rounds of the condition's block."""
+        return self._rounds(axis, self._given, 1)
+
+    def inside(self, axis: GridAxis) -> LoopRounds:
+        """Return the rounds of the body."""
+        return self._rounds(axis, self._passed, 0)
+
+    def _rounds(self, axis: GridAxis, values: Sequence[Sequence[Value]], more: int) -> LoopRounds:
+        trips = AxisArray((), np.array(more))
+        for going in self._going[1:]:
+            trips = joined(np.add, trips, going.joint())
+        loop = CountedLoop(axis, IntegerExpr.integer(0), IntegerExpr.integer(1), trips, len(values))
+        return LoopRounds(loop, [stacked(one, axis) for one in zip(*values, strict=True)])

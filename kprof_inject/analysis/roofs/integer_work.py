@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from kprof_inject.analysis.roofs.work import NO_WORK, Work
+from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
 from kprof_inject.select.anchors import integer_work
 from kprof_inject.ttgir.constants import constant_of
 from kprof_inject.ttgir.dialect import FUNCTION

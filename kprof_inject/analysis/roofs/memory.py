@@ -14,8 +14,7 @@ import numpy as np
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray, TooLarge
 from kprof_inject.analysis.interpreter.executions import CountedOperation
-from kprof_inject.analysis.interpreter.footprints import Ranges, union
-from kprof_inject.analysis.interpreter.repeats import most_repeats
+from kprof_inject.analysis.interpreter.footprints import Ranges, max_repeats, union
 from kprof_inject.analysis.structure.tensor_layouts import access_bits, lanes_and_warps_along, lanes_dimension
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION
@@ -167,7 +166,7 @@ class Traffic:
         if times is None and one.whole_bytes <= _SECTOR_BYTES:
             return 0
         requested_bytes = one.requested_bytes(times)
-        return one.most_bytes(times) if requested_bytes is None else requested_bytes
+        return one.max_bytes(times) if requested_bytes is None else requested_bytes
 
     def _fit(self, l1_bytes: int) -> bool:
         """Whether what the CTAs of an SM read by its L1 has room there, so that they find it again."""
@@ -218,6 +217,6 @@ def _copied_bytes(copy: Access, times: int | None, aliases: Mapping[str, str]) -
     if copy.address is None:
         return requested_bytes // rows
     with suppress(TooLarge):
-        in_a_row = rows * most_repeats(copy.address, copy.shape, row)
-        return requested_bytes // min(in_a_row, most_repeats(copy.address, copy.shape), _LANES_AT_ONCE)
+        in_a_row = rows * max_repeats(copy.address, copy.shape, row)
+        return requested_bytes // min(in_a_row, max_repeats(copy.address, copy.shape), _LANES_AT_ONCE)
     return requested_bytes // _LANES_AT_ONCE

@@ -13,12 +13,10 @@ from typing import Any
 
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel, by_ctas
 from kprof_inject.analysis.roofs.computed_elements import computed_shares
-from kprof_inject.analysis.roofs.histograms import work_of_histograms
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
 from kprof_inject.analysis.roofs.memory import DramBound, Traffic
-from kprof_inject.analysis.roofs.operation_work import exchanged_bytes, work_of
+from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work, exchanged_bytes, work_of, work_of_histograms
 from kprof_inject.analysis.roofs.unit_rates import UnitRates, rates_of
-from kprof_inject.analysis.roofs.work import NO_WORK, Work
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kprof_inject.analysis.roofs.work import Work
+from kprof_inject.analysis.roofs.operation_work import Work
 
 TENSOR = "tensor cores"
 SPECIAL = "special functions"

@@ -28,7 +28,7 @@ _WORD_BYTES = 4
 _LANES = 32
 _CYCLE_BYTES = BANKS * _WORD_BYTES
 # Of a larger tensor, nobody asks.
-_MOST_ELEMENTS = 1 << 18
+_MAX_ELEMENTS = 1 << 18
 
 _ALLOCATED = re.compile(r", (\d+(?:x\d+)+)$")
 
@@ -53,7 +53,7 @@ def conflict_cycles(operation: Operation, aliases: Mapping[str, str]) -> int:
     blocked = blocked_of(layout_of(threads, aliases))
     if blocked is None or prod(blocked.lanes) != _LANES or memory.bits < 8 or memory.bits % 8:
         return 0
-    if max(memory.elements, prod(blocked.elements) * _LANES * prod(blocked.warps)) > _MOST_ELEMENTS:
+    if max(memory.elements, prod(blocked.elements) * _LANES * prod(blocked.warps)) > _MAX_ELEMENTS:
         return 0
     if (allocated := _ALLOCATED.search(memory.rest)) and not f"x{allocated[1]}".endswith(_sizes(memory)):
         return 0  # a part of something larger, whose rows are as long as that
@@ -182,7 +182,7 @@ def _swizzled(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element
     if order is None or _OTHER.search(memory) or not all(numbers.get(name) for name in ("vec", "perPhase", "maxPhase")):
         return None
     dims = [int(dim) for dim in order[1].split(",")]
-    if sorted(dims) != list(range(len(shape))) or not all(0 < number <= _MOST_ELEMENTS for number in numbers.values()):
+    if sorted(dims) != list(range(len(shape))) or not all(0 < number <= _MAX_ELEMENTS for number in numbers.values()):
         return None
     column = at[dims[0]]
     if len(dims) > 1:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.ssa_values import label_text
 from kprof_inject.ttgir.strings import STRING
 from kprof_inject.ttgir.types import closing_bracket
@@ -147,3 +148,25 @@ def _replaced(text: str, replace: Callable[[str], str]) -> str:
         pieces += [text[done : mark.start()], replace(text[mark.start() : end])]
         done = end
     return "".join([*pieces, text[done:]])
+
+
+_CURRENT = {
+    "#triton_gpu.shared<": "#ttg.swizzled_shared<",
+    "triton_gpu.": "ttg.",
+    "triton_nvidia_gpu.": "ttng.",
+    "amdgpu.": "amdg.",
+    "!tt.memdesc<": "!ttg.memdesc<",
+    "tt.experimental_descriptor_": "tt.descriptor_",
+}
+_FORMER = re.compile("|".join(rf"(?<![\w.]){re.escape(name)}" for name in _CURRENT))
+
+
+def with_current_names(module: Module) -> Module:
+    """Return the module with today's names for what Triton has renamed; its lines keep their numbers.
+
+    Up to Triton 3.2 its GPU dialects were ``triton_gpu`` and ``triton_nvidia_gpu``, and up to 3.5 AMD's was ``amdgpu``;
+    ``!tt.memdesc``, ``#triton_gpu.shared`` and ``tt.experimental_descriptor_load`` are of the same age.
+    """
+    if not any(name in module.text for name in _CURRENT):
+        return module
+    return parse(_FORMER.sub(lambda found: _CURRENT[found[0]], module.text), module.file)

@@ -5,6 +5,7 @@ Lines are matched by what they say, so that an edited file, or another version o
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,16 +19,19 @@ from kprof_inject.analysis.structure.features import (
     LANES,
     PREDICATED,
     WAY,
+    CodeOf,
     Fact,
     Feature,
     Kind,
+    Line,
     features_of,
+    has_source_lines,
 )
-from kprof_inject.analysis.structure.former_names import with_current_names
-from kprof_inject.analysis.structure.module_attributes import module_changes
-from kprof_inject.analysis.structure.source_lines import CodeOf, Line, has_source_lines
+from kprof_inject.analysis.structure.printed_code import with_current_names
 from kprof_inject.quantities import counted
-from kprof_inject.ttgir.locations import SourcePoint
+from kprof_inject.select.functions import functions_of
+from kprof_inject.ttgir.dialect import MODULES
+from kprof_inject.ttgir.locations import LocationTable, SourcePoint
 from kprof_inject.ttgir.nodes import Module, Operation
 
 _T = TypeVar("_T")
@@ -242,3 +246,51 @@ def _gone(one: Feature) -> StructuralChange:
 def _named(one: Feature) -> str:
     times = f"{one.times} x " if one.times > 1 else ""
     return f"{one.kind} of {times}{one.operand}" if one.operand else f"{times}{one.kind}"
+
+
+_ATTRIBUTES = {
+    "warps": ("num_warps", "ttg.num-warps"),
+    "CTAs in a cluster": ("num_ctas", "ttg.num-ctas"),
+    "threads in a warp": ("warp_size", "ttg.threads-per-warp"),
+}
+"""By what it is called: the word for programs, and the attribute."""
+_MOST_REGISTERS = "ttg.maxnreg"
+"""Of the program's option ``maxnreg``; missing if there is no limit."""
+_TARGET = re.compile(r'ttg\.target"?\s*=\s*"([^"]*)"')
+
+
+def module_changes(a: Module, b: Module) -> Iterator[tuple[str, str]]:
+    """A word for programs, and a sentence, for each that differs."""
+    text_a, text_b = _attributes(a), _attributes(b)
+    target_a, target_b = (_TARGET.search(text) for text in (text_a, text_b))
+    if target_a and target_b and target_a[1] != target_b[1]:
+        yield "target", f"compiled for {target_a[1]} → {target_b[1]}"
+    for called, (word, name) in _ATTRIBUTES.items():
+        before, after = _number(text_a, name), _number(text_b, name)
+        if before is not None and after is not None and before != after:
+            yield word, f"{before} → {after} {called}"
+    most_a, most_b = (_number(text, _MOST_REGISTERS) for text in (text_a, text_b))
+    if most_a != most_b:
+        yield "maxnreg", f"registers per thread limited to {_limit(most_a)} → {_limit(most_b)}"
+    partitions_a, partitions_b = _partitions(a), _partitions(b)
+    if partitions_a != partitions_b:
+        yield "partitions", f"partitions: {', '.join(partitions_a) or 'none'} → {', '.join(partitions_b) or 'none'}"
+
+
+def _limit(registers: int | None) -> str:
+    return "no limit" if registers is None else str(registers)
+
+
+def _attributes(module: Module) -> str:
+    # The generic form has them behind the region.
+    return next((f"{one.tail} {one.closing}" for one in module.operations if one.name in MODULES), "")
+
+
+def _number(text: str, name: str) -> int | None:
+    found = re.search(rf'{re.escape(name)}"?\s*=\s*(\d+)', text)
+    return int(found[1]) if found else None
+
+
+def _partitions(module: Module) -> list[str]:
+    functions = functions_of(module, LocationTable(module))
+    return [label for function in functions for label, _, _ in function.partitions()]

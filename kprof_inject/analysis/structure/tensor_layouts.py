@@ -17,7 +17,7 @@ from kprof_inject.ttgir.types import PrintedType, bits_of, closing_bracket
 MOST_ACCESS_BITS = 128
 """The widest access of one thread: PTX ISA, "ld.global" with ``.v4.b32``; AMD CDNA3 ISA, ``global_load_dwordx4``."""
 
-_MOST_ELEMENTS = 1 << 20  # of a tensor: TRITON_MAX_TENSOR_NUMEL in triton/language/core.py
+_MAX_ELEMENTS = 1 << 20  # of a tensor: TRITON_MAX_TENSOR_NUMEL in triton/language/core.py
 
 _ALIAS = re.compile(r"#[\w$.-]+")
 _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>")
@@ -76,7 +76,7 @@ def blocked_of(layout: str) -> Blocked | None:
     has_rank = len(elements) == len(lanes) == len(warps) == len(order)
     if not has_rank or sorted(order) != list(range(len(order))) or min(sizes, default=0) <= 0:
         return None
-    return Blocked(elements, lanes, warps, order) if prod(sizes) <= _MOST_ELEMENTS else None
+    return Blocked(elements, lanes, warps, order) if prod(sizes) <= _MAX_ELEMENTS else None
 
 
 @if_misfit(None)

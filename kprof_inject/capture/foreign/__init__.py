@@ -1,1 +1,1 @@
-"""Buffers of other profilers that record inside a kernel: one module for each, behind one interface."""
+"""Buffers of other profilers that record inside a kernel: one module for each, with a common interface."""

@@ -1,12 +1,12 @@
-"""The buffers of transformer_nuggets' profiler for CuTe DSL: one slice for each unit, with entries of whole scopes.
+"""Buffers of transformer_nuggets' profiler for CuTe DSL: one slice for each unit, with entries of whole scopes.
 
 Facts: drisspg/transformer_nuggets, transformer_nuggets/cute/profiler/README.md and ops.py at
 13679ae51a924c5474c2539a17fd5e76865bb71b (slices; the count of its atomic mode, which goes on when the slice is full;
-static and token mode, which choose their slots themselves), host.py beside them at
+static and token mode, which choose their slots themselves), host.py in the same folder at
 348c663c1bd88f9a40285dc84054e48eeb9123d6 (what an empty slot is; the compact form: an anchor of 64 bits, then entries of
 8 bits of tag, 24 bits of duration, 32 bits of ``%globaltimer``). All times are nanoseconds of that timer. In earlier
-versions the buffer was one slice for all blocks. A scope that never ended may stand there with its start alone: it
-cannot be told from one that took no time.
+versions the buffer was one slice for all blocks. A scope that never ended may be there with its start alone: it looks
+like one that took no time.
 """
 
 from __future__ import annotations
@@ -30,47 +30,49 @@ from kprof_inject.quantities import counted
 
 _ENTRY_WORDS = 4
 _TAGS = 256
-# Of a block's threads and the lanes that a user makes up, there are fewer.
-_MOST_LANES = 1 << 15
-_LONGEST_NS = 1 << 62
-_MOST_SCOPES = 1 << 40
+# Larger than the number of a block's threads or of lanes that a user invents.
+_MAX_LANES = 1 << 15
+_MAX_CTA_NS = 1 << 62
+_MAX_SCOPES = 1 << 40
 _GIVE_UNITS = "give its number of units (--buffer-units, or units in its description), and save the whole buffer"
 
 
 @dataclass(frozen=True, slots=True)
 class Cute:
-    """Entries of start, duration, tag and lane (``tid``), for all modes alike."""
+    """Profiler with entries of start, duration, tag and lane (``tid``), in any of its modes."""
 
     cta_name: ClassVar[str] = "unit"
     unit_name: ClassVar[str] = "lane"
     takes_units: ClassVar[bool] = True
 
     def read(self, words: NDArray[np.uint64], units: int, names: int) -> Spans:
+        """Read all slices; raises ``KprofError`` if the buffer cannot be divided into ``units`` slices."""
         slices = _slices(words.view(np.int64), units, _ENTRY_WORDS)
         room = (slices.shape[1] - 1) // _ENTRY_WORDS
         entries = slices[:, 1:].reshape(-1, _ENTRY_WORDS)
         start_ns, duration_ns, tag, lane = entries.T
         unit = np.arange(len(entries)) // room
         used = (start_ns != 0) | (duration_ns != 0)
-        sound = used & (start_ns > 0) & (start_ns < _LONGEST_NS) & (duration_ns >= 0) & (duration_ns < _LONGEST_NS)
+        sound = used & (start_ns > 0) & (start_ns < _MAX_CTA_NS) & (duration_ns >= 0) & (duration_ns < _MAX_CTA_NS)
         sound &= (tag >= 0) & (tag < max(names, _TAGS)) & (lane >= 0) & (lane < 1 << 31)
         timed = np.flatnonzero(sound)
         sound[timed] = of_one_launch(start_ns[timed]) & of_one_launch(start_ns[timed] + duration_ns[timed])
         found = _FoundEvents(unit, start_ns, duration_ns, tag, lane, used, sound)
-        # Only the atomic mode counts; the others leave 0, or what fitted. What no launch comes to is damaged.
-        counts = np.where(np.abs(slices[:, 0]) < _MOST_SCOPES, slices[:, 0], 0)
+        # Only the atomic mode counts; the others leave 0, or the number that fitted. Impossible counts are damaged.
+        counts = np.where(np.abs(slices[:, 0]) < _MAX_SCOPES, slices[:, 0], 0)
         return _spans(found, lost=np.maximum(counts - room, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class CuteCompact:
-    """Entries of a single word. All of a unit are in one lane."""
+    """Profiler with entries of a single word; each unit has one lane."""
 
     cta_name: ClassVar[str] = "unit"
     unit_name: ClassVar[str] = "lane"
     takes_units: ClassVar[bool] = True
 
     def read(self, words: NDArray[np.uint64], units: int, names: int) -> Spans:
+        """Read all slices; raises ``KprofError`` if the buffer cannot be divided into ``units`` slices."""
         slices = _slices(words.view(np.int64), units, 1)
         _require_no_anchor_inside(slices)
         anchors = slices[:, 0]
@@ -80,7 +82,7 @@ class CuteCompact:
         unit = np.arange(len(entries)) // (slices.shape[1] - 1)
         low = (entries & np.uint64(0xFFFFFFFF)).astype(np.int64)
         anchor = anchors[unit]
-        # What is less than the anchor was read after the lower half had overflowed.
+        # A value below the anchor's lower half was read after that half had overflowed.
         start_ns = (anchor & ~0xFFFFFFFF) + low + np.where(low < anchor & 0xFFFFFFFF, 1 << 32, 0)
         duration_ns = (entries >> np.uint64(32) & np.uint64(0xFFFFFF)).astype(np.int64)
         tag = (entries >> np.uint64(56)).astype(np.int64)
@@ -90,7 +92,7 @@ class CuteCompact:
 
 
 def _slices(words: NDArray[np.int64], units: int, entry_words: int) -> NDArray[np.int64]:
-    """Shape (unit, word): a first word, then whole entries."""
+    """Divide the buffer into slices of a first word and whole entries: shape (unit, word)."""
     size, rest = divmod(len(words), units)
     if rest or size <= entry_words or (size - 1) % entry_words:
         raise KprofError(
@@ -102,8 +104,10 @@ def _slices(words: NDArray[np.int64], units: int, entry_words: int) -> NDArray[n
 
 
 def _require_no_anchor_inside(slices: NDArray[np.int64]) -> None:
-    """Raises ``KprofError`` if an entry has the upper half of its unit's anchor: as an entry, that would be a scope of
-    a tag and duration that depend on the date alone. It is the anchor of another unit."""
+    """Raise ``KprofError`` if an entry has the upper half of its unit's anchor.
+
+    As an entry, it would be a scope whose tag and duration depend on the date alone. It is the anchor of another unit.
+    """
     upper = slices >> 32
     inside = np.flatnonzero(((upper[:, 1:] == upper[:, :1]) & (upper[:, :1] > 0)).any(axis=0))
     if inside.size:
@@ -115,7 +119,7 @@ def _require_no_anchor_inside(slices: NDArray[np.int64]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _FoundEvents:
-    """The slots of all slices; ``unit`` is the slice. Those ``used`` were written, those ``sound`` make sense."""
+    """Slots of all slices; ``unit`` is the slice. ``used`` slots were written, ``sound`` ones are valid."""
 
     unit: NDArray[np.int64]
     start_ns: NDArray[np.int64]
@@ -130,9 +134,9 @@ def _spans(found: _FoundEvents, lost: NDArray[np.int64]) -> Spans:
     used = np.flatnonzero(found.used)
     sound = found.sound[used]
     cta, lane = _places(found.unit[used], np.where(sound, found.lane[used], 0), sound, len(lost))
-    keys, unit = np.unique(cta * _MOST_LANES + lane, return_inverse=True)
+    keys, unit = np.unique(cta * _MAX_LANES + lane, return_inverse=True)
     units = np.zeros(len(keys), dtype=UNIT_COLUMNS)
-    units["cta"], units["warp"] = np.divmod(keys, _MOST_LANES)
+    units["cta"], units["warp"] = np.divmod(keys, _MAX_LANES)
     units["sm"] = UNKNOWN_SM
     units["damaged"] = np.bincount(unit[~sound], minlength=len(keys))
     units["lost"] = lost_here = _lost_of_units(unit, found.unit[used], lost, len(keys))
@@ -143,7 +147,7 @@ def _spans(found: _FoundEvents, lost: NDArray[np.int64]) -> Spans:
     spans["unit"], spans["event"] = unit[sound], found.tag[kept]
     spans["start_ns"] = found.start_ns[kept]
     spans["end_ns"] = found.start_ns[kept] + found.duration_ns[kept]
-    # Slots may be filled in any order. Of scopes that begin together, the longest is taken to stand around the others.
+    # Slots may be filled in any order. Of scopes that begin together, the longest is taken for the outermost.
     spans["place"] = -found.duration_ns[kept]
     silent = len(lost) - len(np.unique(found.unit[used])) if len(lost) > 1 else 0
     elsewhere = int(lost.sum() - units["lost"].sum())
@@ -153,7 +157,10 @@ def _spans(found: _FoundEvents, lost: NDArray[np.int64]) -> Spans:
 def _lost_of_units(
     unit: NDArray[np.int64], slice_of: NDArray[np.int64], lost: NDArray[np.int64], count: int
 ) -> NDArray[np.int64]:
-    """What each unit lost. Where several share a slice, its count does not say whose entries found no room."""
+    """Return the number of entries that each unit lost.
+
+    If several units share a slice, its count does not show whose entries found no room.
+    """
     slices = np.zeros(count, dtype=np.int64)
     slices[unit] = slice_of
     alone = np.bincount(slices, minlength=len(lost)) == 1
@@ -163,12 +170,15 @@ def _lost_of_units(
 def _places(
     unit: NDArray[np.int64], lane: NDArray[np.int64], sound: NDArray[np.bool_], units: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The CTA and the lane of each entry. Of a single slice, a lane is what the kernel's author numbered: blocks, as in
-    the profiler's own example. Of several, lanes that no two units share are numbered anew in each."""
+    """Return the CTA and the lane of each entry.
+
+    In a single slice, the lane is what the kernel's author numbered: blocks, as in the profiler's own example. In
+    several slices, lanes are numbered anew in each if no two units share one.
+    """
     if units == 1:
         return lane, np.zeros_like(lane)
     pairs = np.unique(np.stack([unit[sound], lane[sound]], axis=1), axis=0)
-    if len(np.unique(pairs[:, 1])) < len(pairs) and (not len(pairs) or pairs[:, 1].max() < _MOST_LANES):
+    if len(np.unique(pairs[:, 1])) < len(pairs) and (not len(pairs) or pairs[:, 1].max() < _MAX_LANES):
         return unit, lane
     begins = np.searchsorted(pairs[:, 0], pairs[:, 0])
     keys = pairs[:, 0] << 32 | pairs[:, 1]

@@ -2,10 +2,10 @@
 
 Facts: flashinfer-ai/flashinfer, include/flashinfer/profiler.cuh at 40db3fadfd5f361882dcd4cc797bd8867b7893a2 (header,
 stride, ``globaltimer_lo``; the tag: 20 bits of group, numbered through all blocks, 10 bits of event, 2 bits of start,
-end, instant), flashinfer/profiler/__init__.py at 004903ca828922834e51d1a3ac30640cca7758eb (an empty slot is 0; the
+end, instant), flashinfer/profiler/__init__.py at 004903ca828822934e51d1a3ac30640cca7758eb (an empty slot is 0; the
 later tag: 8 bits of SM, 12 bits of block and group, 10 and 2 bits as before). The later header file writes the block
-alone where that decoder reads block and group; so the group is told by the place of an entry here. Neither masks the
-number that it writes: from 4,096 on it runs into the bits of the SM, which is unknown then.
+alone where that decoder reads block and group, so the group is taken from the position of the entry. Neither masks the
+number that it writes: from 4,096 on it overflows into the bits of the SM, which is unknown then.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ _HINT = "is it a FlashInfer buffer, zeroed before one launch, and saved whole? n
 
 @dataclass(frozen=True, slots=True)
 class FlashInfer:
-    """Of the two forms of its tag, that which fits more entries. An instant does not move on: the group's next entry
-    replaces it."""
+    """Profiler with two forms of its tag, of which the one that fits more entries is used.
+
+    An instant does not advance the position: the group's next entry replaces it.
+    """
 
     cta_name: ClassVar[str] = "CTA"
     unit_name: ClassVar[str] = "group"
     takes_units: ClassVar[bool] = False
 
     def read(self, words: NDArray[np.uint64], units: int, names: int) -> Points:
+        """Read all entries; raises ``KprofError`` if the header is invalid."""
         grid = grid_of(words, _HINT)
         return points_of(words[1:], grid, _EMPTY, partial(_tags, grid.groups))
 

@@ -1,4 +1,4 @@
-"""The profilers whose buffers are read, by the names that users give."""
+"""Profilers whose buffers can be read, by the names that users give."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROFILERS: dict[str, Profiler] = {
 
 
 def profiler_of(name: str) -> Profiler:
-    """Raises ``KprofError`` for a name that is none of them."""
+    """Return the profiler with this name; raises ``KprofError`` if there is none."""
     if name not in PROFILERS:
         raise KprofError(
             f"no profiler is called {name!r}",

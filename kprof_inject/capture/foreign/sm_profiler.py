@@ -5,8 +5,9 @@ how it exports), python/sm_profiler/triton_ops.py at 369118d90d8f53f7ba42cd2c4dd
 end of 0 until the scope ends; a counter that goes on when the room is used up), cuda/sm_profiler.h at
 2114904baa4387d7ba999f4cd029acada901f8ca (the same for CUDA; 32 events; times are ``%globaltimer``, in nanoseconds).
 
-Of 64 bits: two words of header (blocks above groups; room for scopes in the upper half), the counters of 32 bits, 32
-words of 32 bits for each group, which tell what is open, and the scopes. Each part begins at a whole word.
+In words of 64 bits: two words of header (blocks in the upper half, groups in the lower; room for scopes in the upper
+half), the counters of 32 bits, 32 words of 32 bits for each group with its open scopes, and the scopes. Each part
+begins at a whole word.
 """
 
 from __future__ import annotations
@@ -42,21 +43,25 @@ _ENTRY = np.dtype(
     ]
 )
 _RANGE, _INSTANT = 0, 1
-_MOST_GROUPS = 1024
-_MOST_SMS = 1 << 16
+_MAX_GROUPS = 1024
+_MAX_SMS = 1 << 16
 _END_OF_TIME_NS = 1 << 62
 _HINT = "save it whole: numpy.save(PATH, profiler.get_buffer().cpu().numpy())"
 
 
 @dataclass(frozen=True, slots=True)
 class SmProfiler:
-    """A scope takes one entry. One whose group's room was used up is lost, so that the oldest are kept."""
+    """Profiler with one entry for each scope.
+
+    Scopes are lost once the group's room is used up, so the oldest are kept.
+    """
 
     cta_name: ClassVar[str] = "CTA"
     unit_name: ClassVar[str] = "group"
     takes_units: ClassVar[bool] = False
 
     def read(self, words: NDArray[np.uint64], units: int, names: int) -> Spans:
+        """Read all entries; raises ``KprofError`` if the header is invalid or the buffer truncated."""
         blocks, groups, room = _header(words)
         count = blocks * groups
         begin = _HEADER_WORDS + _whole_words(4 * count) + _whole_words(4 * _EVENTS * count)
@@ -80,7 +85,7 @@ def _header(words: NDArray[np.uint64]) -> tuple[int, int, int]:
     if len(words) < _HEADER_WORDS:
         raise KprofError(f"the buffer is truncated: it has {len(words)} words, no header", hint=_HINT)
     blocks, groups, room = int(words[0]) >> 32, int(words[0]) & 0xFFFFFFFF, int(words[1]) >> 32
-    if not (blocks and 0 < groups <= _MOST_GROUPS and room):
+    if not (blocks and 0 < groups <= _MAX_GROUPS and room):
         raise KprofError(
             f"the header makes no sense: {blocks} blocks of {groups} groups with room for {room} scopes",
             hint=f"is it an sm-profiler buffer? {_HINT}",
@@ -93,10 +98,10 @@ def _whole_words(size_bytes: int) -> int:
 
 
 def _sound(entries: NDArray[np.void], group: NDArray[np.int64], groups: int) -> NDArray[np.bool_]:
-    """Which entries their group can have written."""
+    """Return which entries their group can have written."""
     start, end = entries["start_ns"], entries["end_ns"]
     sound: NDArray[np.bool_] = (entries["block"] == group // groups) & (entries["group"] == group % groups)
-    sound &= (entries["event"] < _EVENTS) & (entries["sm"] < _MOST_SMS) & (entries["type"] <= _INSTANT)
+    sound &= (entries["event"] < _EVENTS) & (entries["sm"] < _MAX_SMS) & (entries["type"] <= _INSTANT)
     sound &= (start > 0) & (start < _END_OF_TIME_NS) & (end < _END_OF_TIME_NS)
     sound &= (end == 0) | ((end >= start) & (entries["type"] == _RANGE))
     for column in ("start_ns", "end_ns"):

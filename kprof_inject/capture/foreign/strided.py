@@ -1,7 +1,8 @@
-"""Buffers to which every group writes one entry after another, a stride apart: FlashInfer's, and those made after it.
+"""Buffers to which each group writes its entries at a constant stride: FlashInfer's, and those derived from it.
 
-The groups of all blocks write side by side: a row has one entry of each. So the place of an entry tells its group, and
-its row the order of writing. An entry is a tag of 32 bits, and above it the lower 32 bits of ``%globaltimer``.
+The groups of all blocks write next to each other: a row has one entry of each. So the position of an entry gives its
+group, and its row the order of writing. An entry is a tag of 32 bits, and above it the lower 32 bits of
+``%globaltimer``.
 """
 
 from __future__ import annotations
@@ -23,25 +24,28 @@ from kprof_inject.capture.foreign.entries import (
 )
 from kprof_inject.errors import KprofError
 
-_MOST_GROUPS = 1024
+_MAX_GROUPS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How many blocks ran, and how many groups of each record."""
+    """Number of blocks that ran, and of groups of each block that record."""
 
     blocks: int
     groups: int
 
     @property
     def stride(self) -> int:
+        """Distance between two entries of a group."""
         return self.blocks * self.groups
 
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """What the tags of some entries say. ``sm`` is the SM of each, or ``UNKNOWN_SM``; those that are not ``sound`` are
-    none of this profiler's."""
+    """Content of the tags of some entries.
+
+    ``sm`` is the SM of each, or ``UNKNOWN_SM``; entries that are not ``sound`` are not of this profiler.
+    """
 
     event: NDArray[np.int64]
     side: NDArray[np.int64]
@@ -50,11 +54,14 @@ class Tags:
 
 
 def grid_of(words: NDArray[np.uint64], hint: str) -> Grid:
-    """The first word: blocks in its lower half, groups above. Raises ``KprofError`` if that cannot be."""
+    """Read the grid from the first word: blocks in its lower half, groups above.
+
+    Raises ``KprofError`` if it is impossible.
+    """
     if not len(words):
         raise KprofError("the buffer is empty", hint=hint)
     blocks, groups = int(words[0]) & 0xFFFFFFFF, int(words[0]) >> 32
-    if not (blocks and 0 < groups <= _MOST_GROUPS and blocks * groups < len(words)):
+    if not (blocks and 0 < groups <= _MAX_GROUPS and blocks * groups < len(words)):
         raise KprofError(
             f"the header makes no sense: {blocks} blocks of {groups} groups, in a buffer of {len(words)} words",
             hint=hint,
@@ -69,12 +76,14 @@ def points_of(
     tags_of: Callable[[NDArray[np.int64], NDArray[np.int64]], Tags],
     sm_of_block: NDArray[np.int64] | None = None,
 ) -> Points:
-    """``words`` are the entries without header; those that equal ``empty`` were never written. ``tags_of`` takes the
-    tags and the groups (numbered through all blocks) that they stand at. ``sm_of_block``, where the buffer has it,
-    tells the SM of blocks without a sound entry, too."""
+    """Read the entries ``words``, which have no header; entries equal to ``empty`` were never written.
+
+    ``tags_of`` takes the tags and the groups (numbered through all blocks) of their positions. ``sm_of_block``, if the
+    buffer has it, also gives the SM of blocks without a sound entry.
+    """
     place = np.flatnonzero(words != np.uint64(empty))
     group = place % grid.stride
-    # A group's entries, in the order of writing.
+    # Sort by group; each group's entries stay in the order of writing.
     order = np.argsort(group, kind="stable")
     entries, group = words[place[order]], group[order]
     tags = tags_of((entries & np.uint64(0xFFFFFFFF)).astype(np.int64), group)
@@ -85,8 +94,8 @@ def points_of(
     units["written"] = np.bincount(unit, minlength=len(ran))
     units["damaged"] = np.bincount(unit[~tags.sound], minlength=len(ran))
     if sm_of_block is None:
-        told = tags.sound & (tags.sm != UNKNOWN_SM)
-        sm_of_block = sm_of_blocks(grid.blocks, group[told] // grid.groups, tags.sm[told])
+        has_sm = tags.sound & (tags.sm != UNKNOWN_SM)
+        sm_of_block = sm_of_blocks(grid.blocks, group[has_sm] // grid.groups, tags.sm[has_sm])
     units["sm"] = sm_of_block[units["cta"]]
 
     kept = np.flatnonzero(tags.sound)
@@ -97,4 +106,4 @@ def points_of(
 
 
 SIDES = np.array([PointKind.START, PointKind.END, PointKind.INSTANT, -1], dtype=np.int64)
-"""FlashInfer's, by the lowest two bits of a tag."""
+"""FlashInfer's sides, by the lowest two bits of a tag."""

@@ -1,4 +1,4 @@
-"""Scopes on tracks, for viewers."""
+"""Drawings of scopes on tracks, for viewers."""
 
 LAYOUT_NAMES = ("sm", "cta", "scope")
-"""What users call the ways of laying out tracks, the usual one first; ``tracks`` has what they mean."""
+"""The users' names of the track layouts, the default one first; ``tracks`` has their meanings."""

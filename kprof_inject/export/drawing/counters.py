@@ -1,4 +1,4 @@
-"""What is counted over the time of a launch: its active CTAs, and its bytes in flight."""
+"""Counters over the time of a launch: its active CTAs, and its bytes in flight."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _CHUNK_CTAS = 1 << 16
 
 
 def active_ctas(ctas: NDArray[np.void], pid: int, clock: DeviceClock) -> Iterator[Counters]:
-    """How many CTAs were active at a time: a counter for all SMs, then one for each SM that is known. A CTA (of
-    ``CTA_COLUMNS``) is active from its begin to the end of copying its records. Nothing if there are none."""
+    """Yield the number of active CTAs over time: a counter for all SMs, then one for each known SM.
+
+    A CTA (of ``CTA_COLUMNS``) is active from its start until its records are copied. Yields nothing without CTAs.
+    """
     if not ctas.size:
         return
     yield Counters(pid, ["all SMs"], "CTAs", *_active(ctas, np.zeros(len(ctas), dtype=np.int64), clock))
@@ -26,7 +28,7 @@ def active_ctas(ctas: NDArray[np.void], pid: int, clock: DeviceClock) -> Iterato
         return
     order = np.argsort(ctas["sm"], kind="stable")
     begins = np.flatnonzero(np.diff(ctas["sm"][order], prepend=-1))
-    # As many whole SMs at a time as make up a chunk, and at least one.
+    # Each part has whole SMs, as many as make up a chunk, and at least one.
     cuts = begins[np.flatnonzero(np.diff(begins // _CHUNK_CTAS, prepend=-1))]
     for start, end in zip(cuts.tolist(), [*cuts[1:].tolist(), len(ctas)], strict=True):
         part = ctas[order[start:end]]
@@ -41,7 +43,7 @@ def _active(ctas: NDArray[np.void], counter: Numbers, clock: DeviceClock) -> tup
 
 
 def bytes_in_flight(found: InFlight, pid: int, clock: DeviceClock) -> Iterator[Counters]:
-    """A counter for each SM that copied any. Nothing if none did."""
+    """Yield a counter for each SM that copied asynchronously; nothing if none did."""
     groups = found.groups[found.groups["bytes"] > 0]
     if not groups.size:
         return
@@ -52,12 +54,14 @@ def bytes_in_flight(found: InFlight, pid: int, clock: DeviceClock) -> Iterator[C
 
 
 def _changes(counter: Numbers, start_ns: Numbers, end_ns: Numbers, amount: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """When each counter changes, and to what, if each amount counts from its start to its end: columns of counter, time
-    and value, by counter and time."""
+    """Return the changes of each counter, to which each amount contributes from its start to its end.
+
+    The columns are counter, time and value, sorted by counter and time.
+    """
     at_ns, counter = np.concatenate((start_ns, end_ns)), np.tile(counter, 2)
     order = np.lexsort((at_ns, counter))
     at_ns, counter, values = at_ns[order], counter[order], np.cumsum(np.concatenate((amount, -amount))[order])
-    # What begins and ends at one time makes one change, or none. A counter begins at 0, and ends there.
+    # Starts and ends at the same time make one change, or none. A counter starts and ends at 0.
     is_last = np.append((at_ns[1:] != at_ns[:-1]) | (counter[1:] != counter[:-1]), True)
     kept = np.flatnonzero(is_last)
     kept = kept[np.diff(values[kept], prepend=0) != 0]

@@ -1,4 +1,4 @@
-"""Makes the scene of launches: their processes, one after the other."""
+"""Make the scene of launches: their processes, in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kprof_inject.capture.model import Origin
 from kprof_inject.export.drawing.counters import active_ctas
 from kprof_inject.export.drawing.flight_events import FlightEvents
 from kprof_inject.export.drawing.hooked import NO_HOOKS, LaunchHooks, hook_counters
-from kprof_inject.export.drawing.launch_events import OWN_THREAD, Told, launch_events, launch_facts
+from kprof_inject.export.drawing.launch_events import OWN_THREAD, SharedArgs, launch_events, launch_facts
 from kprof_inject.export.drawing.scene import (
     Arg,
     Arrow,
@@ -38,16 +38,16 @@ _NO_END = "when the call returned was not recorded"
 
 @dataclass(frozen=True, slots=True)
 class HostLaunch:
-    """A host's call that made a launch."""
+    """A call on the host that made a launch."""
 
     placed: PlacedLaunch
     call: HostCall
     arrow: int
-    """The id of the arrow from the call to the launch; 0 for none."""
+    """The ID of the arrow from the call to the launch; 0 for none."""
 
 
 def program_names(placed: Sequence[PlacedLaunch]) -> dict[Hashable, str]:
-    """What the program's processes are called whose calls are drawn, by ``process_of`` their launches."""
+    """Return the names of the program's processes with known calls, by ``process_of`` their launches."""
     several_hosts = len({launch.timeline.launch.origin.host for launch in placed}) > 1
     origins = {process_of(launch): launch.timeline.launch.origin for launch in placed if launch.call}
     return {process: _program_name(origin, several_hosts) for process, origin in origins.items()}
@@ -59,15 +59,17 @@ def _program_name(origin: Origin, of_several_hosts: bool) -> str:
 
 
 def process_of(placed: PlacedLaunch) -> Hashable:
-    """The program's process that made a launch."""
+    """Return the identity of the program's process that made a launch."""
     origin = placed.timeline.launch.origin
     return origin.host_clock, origin.name
 
 
 @dataclass(frozen=True, slots=True)
 class HostLaunches:
-    """The calls of one process, and the columns of them: when each began and ended, by its axis, and on which thread it
-    stands. More than one only if calls overlap, as its own threads may make them."""
+    """The calls of one process, with their starts and ends on its axis and the number of the thread to draw each on.
+
+    There are several threads only if calls overlap, because the program's own threads may make them.
+    """
 
     calls: Sequence[HostLaunch]
     start_ns: Numbers
@@ -76,38 +78,42 @@ class HostLaunches:
 
     @classmethod
     def of(cls, calls: Sequence[HostLaunch]) -> HostLaunches:
-        start_ns = np.array([each.placed.clock.ns_on_axis(each.call.start_ns) for each in calls], dtype=np.int64)
-        end_ns = np.array([each.placed.clock.ns_on_axis(_end_ns(each.call)) for each in calls], dtype=np.int64)
-        # An arrow needs something to leave from.
+        """Place the calls on the axis, and choose their threads."""
+        start_ns = np.array([launch.placed.clock.ns_on_axis(launch.call.start_ns) for launch in calls], dtype=np.int64)
+        end_ns = np.array([launch.placed.clock.ns_on_axis(_end_ns(launch.call)) for launch in calls], dtype=np.int64)
+        # An arrow needs a slice of some length to leave from.
         end_ns = np.maximum(end_ns, start_ns + 1)
         return cls(calls, start_ns, end_ns, _free_threads(start_ns, end_ns))
 
     @property
     def threads(self) -> int:
+        """The number of threads needed."""
         return int(self.thread.max()) + 1
 
     def parts(self, process: TraceProcess, first_tid: int) -> Iterator[Part]:
-        """In order of time, on each thread: the first is the process's own."""
-        further = np.arange(1, self.threads)
-        if further.size:
-            names = ("launches at the same time (", further, ")")
-            yield Threads(process.pid, first_tid - 1 + further, further, names)
+        """Yield the calls in order of time on each thread; the first thread is the process's own."""
+        extra = np.arange(1, self.threads)
+        if extra.size:
+            names = ("launches at the same time (", extra, ")")
+            yield Threads(process.pid, first_tid - 1 + extra, extra, names)
         order = np.lexsort((self.start_ns, self.thread))
-        ordered = [self.calls[at] for at in order.tolist()]
+        ordered = [self.calls[row] for row in order.tolist()]
         rows = np.arange(len(ordered))
         start_ns, thread = self.start_ns[order], self.thread[order]
         yield Events(
             process.pid,
             np.where(thread, first_tid - 1 + thread, process.track),
-            [_kind(each) for each in ordered],
+            [_kind(launch) for launch in ordered],
             rows,
             start_ns,
             self.end_ns[order],
             group=thread,
             start_order=2 * rows,
             end_order=2 * rows + 1,
-            args=(Arg("error_ns", np.array([each.call.error_ns for each in ordered], dtype=np.int64)),),
-            arrows=(Arrows(np.array([each.arrow for each in ordered], dtype=np.int64), arrive=False, at_ns=start_ns),),
+            args=(Arg("error_ns", np.array([launch.call.error_ns for launch in ordered], dtype=np.int64)),),
+            arrows=(
+                Arrows(np.array([launch.arrow for launch in ordered], dtype=np.int64), arrive=False, at_ns=start_ns),
+            ),
         )
 
 
@@ -116,7 +122,7 @@ def _end_ns(call: HostCall) -> int:
 
 
 def _free_threads(start_ns: Numbers, end_ns: Numbers) -> Numbers:
-    """For each span, by the time of its start, the first thread that is free then."""
+    """Return for each span, by its start, the first thread that is free then."""
     thread = np.zeros(len(start_ns), dtype=np.int64)
     free_ns: list[int] = []
     for at in np.argsort(start_ns, kind="stable").tolist():
@@ -142,9 +148,12 @@ def _args(call: HostLaunch) -> Iterator[tuple[str, str | int]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DrawnProcess:
-    """A process that is to be drawn: its name; that of the thread that shows it as a whole, empty for none; how many
-    further tracks its parts may take; what makes its parts, of it and of the id of the first of these. It may stand
-    ``within`` another, by the name ``label``. ``position`` is where it stands (None: in the order of all)."""
+    """A process to draw.
+
+    ``own`` is the name of the thread that shows it as a whole, empty for none; ``tracks`` is the number of further
+    tracks that its parts may take; ``drawn`` makes its parts from it and the ID of the first of these tracks. It may be
+    ``within`` another process, under the name ``label``. ``position`` orders it (None: by its ID).
+    """
 
     name: str
     own: str
@@ -156,26 +165,30 @@ class DrawnProcess:
 
     @property
     def ids(self) -> int:
-        """How many ids it takes with its threads and groups."""
+        """The number of IDs that it takes with its threads and groups."""
         return 1 + bool(self.own) + self.tracks
 
 
 def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, hooks: Sequence[Hook] = ()) -> Scene:
-    """The scene of these launches: a process for each, followed by those for its counters and for what is in flight,
-    which stand in it where a viewer nests; before the first launch of each of the program's processes, one with the
-    calls that made its launches, where their time is known. Launches stand in that.
+    """Return the scene of these launches.
 
-    An axis's zero is where the first of it begins, so that nothing stands before zero: Perfetto drops what does."""
+    Each launch is a process, followed by processes for its counters and its asynchronous work, which are inside it in
+    viewers that nest. Before the first launch of each of the program's processes comes one with the calls that made its
+    launches, if their times are known; it contains these launches.
+
+    An axis's zero is the start of its first process, because Perfetto drops events before zero.
+    """
     placed = place_launches(timelines)
-    return Scene([launch_facts(launch) for launch in placed], list(sections(list(_together(placed, layout, hooks)))))
+    groups = list(_grouped_processes(placed, layout, hooks))
+    return Scene([launch_facts(launch) for launch in placed], list(sections(groups)))
 
 
-def sections(together: Sequence[Sequence[DrawnProcess]], first_id: int = 1) -> Iterator[Section]:
-    """Each group of processes as a section. They and their threads have the ids from ``first_id`` on."""
-    # Process ids come first, so that no thread's id equals one: some viewers take such a thread for the main one.
-    pid, first_tid = first_id, first_id + sum(map(len, together))
+def sections(groups: Sequence[Sequence[DrawnProcess]], first_id: int = 1) -> Iterator[Section]:
+    """Yield each group of processes as a section, with IDs for them and their threads from ``first_id`` on."""
+    # Process IDs come first, so that no thread's ID equals one: some viewers take such a thread for the main one.
+    pid, first_tid = first_id, first_id + sum(map(len, groups))
     numbered: dict[DrawnProcess, TraceProcess] = {}
-    for processes in together:
+    for processes in groups:
         section = []
         for process in processes:
             own = OwnThread(first_tid, process.own) if process.own else None
@@ -193,10 +206,10 @@ def _section(processes: Sequence[tuple[TraceProcess, Callable[[], Iterator[Part]
         yield from parts()
 
 
-def _together(
+def _grouped_processes(
     placed: Sequence[PlacedLaunch], layout: TrackLayout, hooks: Sequence[Hook]
 ) -> Iterator[list[DrawnProcess]]:
-    """The processes of each section: a launch's are one, so that sections take about as long."""
+    """Yield the processes of each section: all of a launch, so that sections take similar time."""
     calls, names = _calls(placed), program_names(placed)
     programs: dict[Hashable, DrawnProcess] = {}
     for number, launch in enumerate(placed, 1):
@@ -216,16 +229,19 @@ def launch_processes(
     placed: PlacedLaunch,
     layout: TrackLayout,
     arrow: Arrow | None,
-    told: Told = (),
+    shared_args: SharedArgs = (),
     position: int | None = None,
     within: DrawnProcess | None = None,
     hooks: LaunchHooks = NO_HOOKS,
 ) -> Iterator[DrawnProcess]:
-    """The processes of a launch, to which ``arrow`` points: what is counted of it comes before all else that is drawn
-    in it. ``told`` is what to tell with it and with each of its scopes, ``position`` where all of them stand."""
+    """Yield the processes of a launch, to which ``arrow`` points.
+
+    Its counters come before the other processes inside it. ``shared_args`` are arguments of the launch and of each of
+    its scopes; ``position`` orders all of its processes.
+    """
     tracks = layout.tracks(placed.timeline)
     own = OWN_THREAD if placed.span_ns() else ""
-    drawn = partial(launch_events, placed, tracks, arrow, told, hooks)
+    drawn = partial(launch_events, placed, tracks, arrow, shared_args, hooks)
     yield (launch := DrawnProcess(placed.title, own, tracks.count, drawn, within, position=position))
 
     def part(label: str, tracks: int, drawn: Callable[[TraceProcess, int], Iterator[Part]]) -> DrawnProcess:
@@ -235,19 +251,19 @@ def launch_processes(
         yield part("active CTAs", 0, partial(_active_ctas, placed))
     for counted in hooks.counters:
         yield part(counted.name, 0, partial(hook_counters, counted, placed))
-    if flew := FlightEvents.of(placed):
-        if flew.has_bytes:
-            yield part("bytes in flight", 0, flew.counters)
-        yield part("in flight", flew.tracks, flew.parts)
+    if flights := FlightEvents.of(placed):
+        if flights.has_bytes:
+            yield part("bytes in flight", 0, flights.counters)
+        yield part("in flight", flights.tracks, flights.parts)
 
 
 def _calls(placed: Sequence[PlacedLaunch]) -> dict[Hashable, list[HostLaunch]]:
-    """The host's calls whose time is known, by process. Each launch's arrow has its number, from 1."""
+    """Return the host's calls with known times, by process. Each launch's arrow has its number, from 1."""
     calls: dict[Hashable, list[HostLaunch]] = {}
     for number, launch in enumerate(placed, 1):
         if launch.call:
-            mine = calls.setdefault(process_of(launch), [])
-            mine.append(HostLaunch(launch, launch.call, number if _has_arrow(launch) else 0))
+            of_process = calls.setdefault(process_of(launch), [])
+            of_process.append(HostLaunch(launch, launch.call, number if _has_arrow(launch) else 0))
     return calls
 
 

@@ -1,4 +1,4 @@
-"""What is drawn of asynchronous work: each CTA's in lanes of its own."""
+"""Events of asynchronous work: each CTA's in lanes of its own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.drawing_lanes import FlightLanes, flight_lanes
-from kprof_inject.analysis.async_work.grouped_rows import group_numbers, numbers_in_group
-from kprof_inject.analysis.async_work.groups import InFlight
+from kprof_inject.analysis.async_work.groups import InFlight, group_numbers, numbers_in_group
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.export.drawing.counters import bytes_in_flight
 from kprof_inject.export.drawing.scene import (
@@ -32,7 +31,7 @@ _CATEGORY = "in flight"
 
 @dataclass(frozen=True, slots=True)
 class FlightEvents:
-    """Of a launch."""
+    """The asynchronous work of a launch."""
 
     placed: PlacedLaunch
     found: InFlight
@@ -40,28 +39,31 @@ class FlightEvents:
 
     @classmethod
     def of(cls, placed: PlacedLaunch) -> FlightEvents | None:
-        """None if no asynchronous work of the launch is known."""
+        """Analyse the launch; return None if no asynchronous work is known."""
         found = LaunchAnalysis.of(placed.timeline).in_flight
         return cls(placed, found, flight_lanes(found)) if found is not None and found.groups.size else None
 
     @property
     def tracks(self) -> int:
-        """How many there are at most: lanes, and behind these their CTAs and SMs."""
+        """The maximum number of tracks: lanes, then their CTAs and SMs."""
         return 3 * self.lanes.count
 
     @property
     def has_bytes(self) -> bool:
+        """True if the bytes of some work are known."""
         return bool((self.found.groups["bytes"] > 0).any())
 
     def counters(self, process: TraceProcess, _first_tid: int) -> Iterator[Part]:
+        """Yield the counters of bytes in flight."""
         return bytes_in_flight(self.found, process.pid, self.placed.clock)
 
     def parts(self, process: TraceProcess, first_tid: int) -> Iterator[Part]:
+        """Yield the threads and the events."""
         yield from self._threads(process, first_tid)
         yield self._events(process.pid, first_tid)
 
     def _threads(self, process: TraceProcess, first_tid: int) -> Iterator[Part]:
-        """By SM, CTA and lane."""
+        """Yield groups and threads by SM, CTA and lane."""
         pid, lanes = process.pid, self.lanes
         first = np.flatnonzero(np.diff(lanes.lane, prepend=-1))
         lane, groups, work = lanes.lane[first], lanes.groups[first], lanes.work[first]
@@ -80,7 +82,7 @@ class FlightEvents:
         yield Threads(pid, first_tid + lane, lane, (*place, *label), Nested(cta_ids[cta], label))
 
     def _events(self, pid: int, first_tid: int) -> Events:
-        """A group twice: as far as it was under way for sure, and as long as it may have been."""
+        """Return two events for each group: while it was certainly in flight, and while it may have been."""
         lanes, clock = self.lanes, self.placed.clock
         rows = np.arange(len(lanes.groups))
         order = np.argsort(np.concatenate([2 * rows, 2 * rows + 1]), kind="stable")

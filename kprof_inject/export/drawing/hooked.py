@@ -1,4 +1,4 @@
-"""What users' hooks add to a launch that is drawn."""
+"""Parts that users' hooks add to the drawing of a launch."""
 
 from __future__ import annotations
 
@@ -14,27 +14,31 @@ from kprof_inject.export.hooks import CounterValues, Hook, ScopeArgs, ScopeArrow
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.timeline import Timeline
 
-# Above the ids of the arrows that point to launches; each launch has so many for its own. JavaScript reads whole
-# numbers up to 2^53.
-_ARROWS_OF_A_LAUNCH = 1 << 32
+# The number of arrow IDs of each launch, above the IDs of the arrows that point to launches. JavaScript reads integers
+# up to 2^53.
+_ARROWS_PER_LAUNCH = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchHooks:
-    """The hooks, and the number of a launch among all of its trace."""
+    """The hooks, and the number of a launch in its trace."""
 
     hooks: Sequence[Hook]
     number: int
 
     @property
     def counters(self) -> list[CounterValues]:
+        """The hooks that add counters."""
         return [hook for hook in self.hooks if isinstance(hook, CounterValues)]
 
     def args(self, timeline: Timeline, block: NDArray[np.void], taken: Collection[str]) -> Iterator[Arg]:
-        """The further arguments of these scopes. Raises ``KprofError`` if a hook fails, or if what it gives is no
-        column for each scope, or has a name that is ``taken``."""
+        """Yield the further arguments of these scopes.
+
+        Raises ``KprofError`` if a hook fails, if its result is not a column with a value for each scope, or if a name
+        is ``taken``.
+        """
         names = set(taken)
-        # What one hook did to it, the next would see.
+        # A hook that changed it would affect the next one.
         block = block.view()
         block.flags.writeable = False
         for hook in self.hooks:
@@ -46,7 +50,7 @@ class LaunchHooks:
                     yield _arg(hook, name, values, len(block))
 
     def arrows(self, placed: PlacedLaunch) -> HookArrows:
-        """Raises ``KprofError`` if a hook fails, or gives anything but rows of scopes."""
+        """Return the hooks' arrows. Raises ``KprofError`` if a hook fails, or returns anything but rows of scopes."""
         return HookArrows([hook for hook in self.hooks if isinstance(hook, ScopeArrows)], placed, self.number)
 
 
@@ -56,7 +60,7 @@ NO_HOOKS = LaunchHooks((), 0)
 def hook_counters(
     hook: CounterValues, placed: PlacedLaunch, process: TraceProcess, _first_tid: int
 ) -> Iterator[Counters]:
-    """The counters of one hook. Raises ``KprofError`` if it fails, or gives anything but a time for each value."""
+    """Yield the counters of a hook. Raises ``KprofError`` if it fails, or does not return a time for each value."""
     for name, samples in _named(hook, hook.answer(placed.timeline)):
         what = f"the counter {name!r}"
         at, values = _two_columns(hook, what, "times and values", samples)
@@ -67,7 +71,7 @@ def hook_counters(
         _require_within(hook, what, placed.timeline, at.data[known])
         at_ns, known_values = at.data[known].astype(np.int64), _numbers(values.data[known])
         order = np.argsort(at_ns, kind="stable")
-        # Of several values at one time the last counts.
+        # The last of several values at the same time counts.
         order = order[np.diff(at_ns[order], append=at_ns.max(initial=0) + 1) != 0]
         counter = np.zeros(len(order), dtype=np.int64)
         yield Counters(process.pid, [name], hook.unit, counter, placed.clock.on_axis(at_ns[order]), known_values[order])
@@ -82,26 +86,27 @@ def _require_within(hook: Hook, what: str, timeline: Timeline, at_ns: NDArray[An
 
 
 class HookArrows:
-    """The arrows between the scopes of a launch."""
+    """The hooks' arrows between the scopes of a launch."""
 
     def __init__(self, hooks: Sequence[ScopeArrows], placed: PlacedLaunch, number: int) -> None:
+        """Call the hooks and number their arrows."""
         self._clock = placed.clock
-        # All scopes at once are not held where nobody asks for them.
+        # All scopes are in memory at once only if there are hooks.
         starts_ns = placed.timeline.scopes["start_ns"].astype(np.int64) if hooks else np.empty(0, dtype=np.int64)
         self._ends: list[tuple[str, bool, Numbers, Numbers, Numbers]] = []
-        first_id = (number + 1) * _ARROWS_OF_A_LAUNCH
+        first_id = (number + 1) * _ARROWS_PER_LAUNCH
         for hook in hooks:
             leave, arrive = _rows(hook, hook.answer(placed.timeline), len(starts_ns))
-            # No viewer draws one back in time.
-            back = starts_ns[arrive] < starts_ns[leave]
-            leave, arrive = np.where(back, arrive, leave), np.where(back, leave, arrive)
+            # No viewer draws an arrow back in time, so such arrows are reversed.
+            is_backward = starts_ns[arrive] < starts_ns[leave]
+            leave, arrive = np.where(is_backward, arrive, leave), np.where(is_backward, leave, arrive)
             ids = first_id + np.arange(len(leave))
             first_id += len(leave)
             self._ends.append((hook.name, False, leave, ids, starts_ns[leave]))
             self._ends.append((hook.name, True, arrive, ids, starts_ns[arrive]))
 
     def of_rows(self, first: int, count: int) -> tuple[Arrows, ...]:
-        """Those of so many rows of the launch's scopes: a scope with several arrows of a kind has one in each."""
+        """Return the arrows of some rows of the launch's scopes: several columns if a scope has several arrows."""
         return tuple(arrows for end in self._ends for arrows in self._parts(*end, first, count))
 
     def _parts(
@@ -109,12 +114,12 @@ class HookArrows:
     ) -> Iterator[Arrows]:
         here = np.flatnonzero((rows >= first) & (rows < first + count))
         while here.size:
-            # The first of each row that is left.
+            # The first remaining arrow of each row.
             _, chosen = np.unique(rows[here], return_index=True)
-            one_each = here[chosen]
+            firsts = here[chosen]
             column_ids, column_ns = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-            column_ids[rows[one_each] - first] = ids[one_each]
-            column_ns[rows[one_each] - first] = self._clock.on_axis(at_ns[one_each])
+            column_ids[rows[firsts] - first] = ids[firsts]
+            column_ns[rows[firsts] - first] = self._clock.on_axis(at_ns[firsts])
             yield Arrows(column_ids, arrive, column_ns, name)
             here = np.delete(here, chosen)
 
@@ -149,35 +154,35 @@ def _arg(hook: Hook, name: str, answer: Any, count: int) -> Arg:
 
 
 def _odd_type(values: Any) -> str:
-    """Of values that are neither all numbers nor all texts."""
+    """Return the type that is neither number nor text among the values."""
     odd = next((value for value in values.compressed().tolist() if not isinstance(value, str)), "")
     return type(odd).__name__ if values.dtype == object else str(values.dtype)
 
 
 def _column(hook: Hook, what: str, answer: Any) -> Any:
-    """A masked array."""
+    """Return the values as a masked array."""
     try:
         return np.ma.asarray(answer)
     except (TypeError, ValueError) as error:
         raise hook.failure(f"{what} is no column: {error}") from None
 
 
-def _two_columns(hook: Hook, what: str, of: str, answer: Any) -> tuple[Any, Any]:
-    """Of equal lengths; ``of`` says of what."""
+def _two_columns(hook: Hook, what: str, content: str, answer: Any) -> tuple[Any, Any]:
+    """Return two columns of equal length; ``of`` describes them for the error."""
     try:
-        one, other = answer
+        left, right = answer
     except (TypeError, ValueError):
-        raise hook.failure(f"{what} is not a pair of {of}") from None
-    first, second = (np.ma.atleast_1d(_column(hook, what, each)) for each in (one, other))
+        raise hook.failure(f"{what} is not a pair of {content}") from None
+    first, second = (np.ma.atleast_1d(_column(hook, what, part)) for part in (left, right))
     if first.shape != second.shape or first.ndim != 1:
-        raise hook.failure(f"{what} is not a pair of {of}: their lengths are {first.size} and {second.size}")
+        raise hook.failure(f"{what} is not a pair of {content}: their lengths are {first.size} and {second.size}")
     return first, second
 
 
 def _numbers(values: NDArray[Any]) -> Numbers | Reals:
-    """Whole numbers of more than 63 bits are only known roughly."""
-    most = np.iinfo(np.int64).max
-    if values.dtype.kind == "f" or (values.size and (int(values.max()) > most or int(values.min()) < -most)):
+    """Return integers, or floats for integers of more than 63 bits, which are inexact."""
+    maximum = np.iinfo(np.int64).max
+    if values.dtype.kind == "f" or (values.size and (int(values.max()) > maximum or int(values.min()) < -maximum)):
         return values.astype(np.float64)
     return values.astype(np.int64)
 

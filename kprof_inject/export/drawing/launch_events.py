@@ -1,4 +1,4 @@
-"""What is drawn of one launch: itself, its scopes, and what was lost of them."""
+"""Events of a launch: the launch as a whole, its scopes, and what was lost of them."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _CHUNK_WARPS = 1 << 16
 _LOST = EventKind("lost records", "lost")
 _INCOMPLETE = EventKind("incomplete", "lost", is_instant=True)
 
-Told = tuple[tuple[str, str | int | float], ...]
-"""Arguments that a launch and all of its scopes have, beside their own."""
+SharedArgs = tuple[tuple[str, str | int | float], ...]
+"""Arguments of a launch and all of its scopes, in addition to their own."""
 
 
 def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
-    """What a trace says of a launch beside what it shows: values of JSON, by name."""
+    """Return the facts of a launch that a trace does not show, as JSON values by name."""
     timeline = placed.timeline
     return {
         "kernel": timeline.launch.kernel.name,
@@ -58,7 +58,7 @@ def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
 
 
 def missing_facts(timeline: Timeline) -> dict[str, int]:
-    """How many records and CTAs of the launch are not in what it shows, and how many records were written."""
+    """Return the numbers of records and CTAs that the drawing of the launch lacks, and of all records written."""
     return {
         "records_written": timeline.records_written,
         "records_lost": timeline.records_lost,
@@ -71,9 +71,11 @@ def missing_facts(timeline: Timeline) -> dict[str, int]:
 
 
 def _place_facts(placed: PlacedLaunch) -> dict[str, Any]:
-    """Of which process and device a launch is, and what the times of that device's launches are worth against those
-    of others. Launches with the same ``axis`` can be compared, within their two errors. Where there is a drift, the
-    offset is that of the first reading."""
+    """Return the process and device of a launch, and the accuracy of the device's times.
+
+    Launches with the same ``axis`` can be compared within their two errors. If there is a drift, the offset is that of
+    the first reading.
+    """
     if not placed.place_name:
         return {}
     launch, clock, relation = placed.timeline.launch, placed.clock, placed.clock.relation
@@ -91,36 +93,41 @@ def _place_facts(placed: PlacedLaunch) -> dict[str, Any]:
 
 
 OWN_THREAD = "kernel launch"
-"""What the thread is called that shows the launch as a whole."""
+"""The name of the thread that shows the launch as a whole."""
 
 
 def launch_events(
     placed: PlacedLaunch,
     tracks: Tracks,
     arrow: Arrow | None,
-    told: Told,
+    shared_args: SharedArgs,
     hooks: LaunchHooks,
     process: TraceProcess,
     first_tid: int,
 ) -> Iterator[Part]:
-    """What stands on a launch's threads. The process's own shows the launch as a whole, to which ``arrow`` points,
-    unless no CTA ran; those of ``tracks`` follow, from ``first_tid`` on."""
+    """Yield the threads of a launch and their events.
+
+    The process's own thread shows the launch as a whole, to which ``arrow`` points, unless no CTA ran; those of
+    ``tracks`` follow, from ``first_tid`` on.
+    """
     if span_ns := placed.span_ns():
-        yield _whole(placed, span_ns, process, arrow or Arrow(0, span_ns[0]), told)
-    yield from _WarpEvents(placed, process, first_tid, tracks, told, hooks).parts()
+        yield _whole(placed, span_ns, process, arrow or Arrow(0, span_ns[0]), shared_args)
+    yield from _WarpEvents(placed, process, first_tid, tracks, shared_args, hooks).parts()
 
 
 def _column(value: int) -> Numbers:
     return np.array([value], dtype=np.int64)
 
 
-def _whole(placed: PlacedLaunch, span_ns: tuple[int, int], process: TraceProcess, arrow: Arrow, told: Told) -> Events:
+def _whole(
+    placed: PlacedLaunch, span_ns: tuple[int, int], process: TraceProcess, arrow: Arrow, shared_args: SharedArgs
+) -> Events:
     timeline = placed.timeline
     begin_ns, end_ns = span_ns
     return Events(
         process.pid,
         _column(process.track),
-        [EventKind(timeline.launch.kernel.name, "launch", (*told, *_launch_args(timeline)))],
+        [EventKind(timeline.launch.kernel.name, "launch", (*shared_args, *_launch_args(timeline)))],
         _column(0),
         _column(begin_ns),
         _column(end_ns),
@@ -150,7 +157,7 @@ def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
 
 
 class _WarpEvents:
-    """The threads of a launch's warps."""
+    """The threads of a launch's warps and their events."""
 
     def __init__(
         self,
@@ -158,7 +165,7 @@ class _WarpEvents:
         process: TraceProcess,
         first_tid: int,
         tracks: Tracks,
-        told: Told,
+        shared_args: SharedArgs,
         hooks: LaunchHooks,
     ) -> None:
         self._timeline, self._clock = placed.timeline, placed.clock
@@ -170,7 +177,7 @@ class _WarpEvents:
         self._drawn_groups = np.zeros(tracks.count - tracks.first_group, dtype=bool)
         partitions = partition_names(placed.timeline.table)
         self._scope_kinds = [
-            _scope_kind(scope, partitions.get(index, ""), told)
+            _scope_kind(scope, partitions.get(index, ""), shared_args)
             for index, scope in enumerate(placed.timeline.table.scopes)
         ]
         self._taken = {name for kind in self._scope_kinds for name, _ in kind.args}
@@ -178,7 +185,7 @@ class _WarpEvents:
         self._has_cycles = placed.timeline.clock.source != ClockSource.TIMER
 
     def parts(self) -> Iterator[Part]:
-        """What was lost comes first: it was the oldest."""
+        """Yield the parts; lost records come first because they were the oldest."""
         incomplete = self._timeline.incomplete
         tracks = self._tracks.of_incomplete(incomplete)
         named = np.unique(tracks)
@@ -190,13 +197,13 @@ class _WarpEvents:
         for block in self._timeline.blocks():
             if block.size:
                 tracks = self._tracks.of_scopes(block)
-                # All that stands on a thread, but for what was lost, is in one block.
+                # A thread's events, except for lost records, are all in one block.
                 yield from self._threads(_without(np.unique(tracks), named))
                 yield self._scopes(block, tracks, first_row)
                 first_row += len(block)
 
     def _threads(self, tracks: Numbers) -> Iterator[TrackGroups | Threads]:
-        """These threads, behind their groups that have not been drawn yet."""
+        """Yield these threads, after those of their groups that have not been drawn yet."""
         for groups in self._tracks.groups(tracks, self._drawn_groups):
             if groups.numbers.size:
                 yield TrackGroups(self._pid, self._first_tid + groups.numbers, groups.numbers, self._nested(groups))
@@ -231,7 +238,7 @@ class _WarpEvents:
         )
 
     def _incomplete_warps(self, warps: NDArray[np.void], tracks: Numbers) -> Events:
-        """A window where records were lost; else an instant that says what else is missing."""
+        """Return an event for each warp: a window where records were lost, else an instant with what is missing."""
         has_window = warps["records_lost"] > 0
         counts = ("open_starts", "stray_ends", "records_damaged")
         return Events(
@@ -253,15 +260,15 @@ class _WarpEvents:
 
 
 def _without(numbers: Numbers, others: Numbers) -> Numbers:
-    """Those that are not among the others, which ascend."""
-    at = np.searchsorted(others, numbers)
-    return numbers[others.take(at, mode="clip") != numbers] if others.size else numbers
+    """Return the numbers that are not among the others, which ascend."""
+    place = np.searchsorted(others, numbers)
+    return numbers[others.take(place, mode="clip") != numbers] if others.size else numbers
 
 
-def _scope_kind(scope: ScopeInfo, partition: str, told: Told) -> EventKind:
+def _scope_kind(scope: ScopeInfo, partition: str, shared_args: SharedArgs) -> EventKind:
     args = [("partition", partition), ("source", scope.source), ("called_from", " < ".join(scope.called_from))]
     known = tuple((name, text) for name, text in args if text)
-    return EventKind(scope.name, scope.kind, (*told, *known), is_instant=scope.kind == ScopeKind.INSTANT)
+    return EventKind(scope.name, scope.kind, (*shared_args, *known), is_instant=scope.kind == ScopeKind.INSTANT)
 
 
 def _tag_args(block: NDArray[np.void], table: ScopeTable) -> Iterator[Arg]:
@@ -272,9 +279,12 @@ def _tag_args(block: NDArray[np.void], table: ScopeTable) -> Iterator[Arg]:
 
 
 def _scope_args(block: NDArray[np.void], is_slice: Mask | None, has_cycles: bool) -> Iterator[Arg]:
-    """Of a mark, only where it stands: the time from its start to its end is the record's own. ``net_ns`` is without
-    what records cost; so is ``self_ns``, which is left out where no other scope took any of it. Where nobody read an
-    SM's counter, there are no cycles."""
+    """Yield the arguments of scopes.
+
+    A mark only has its start: the time to its end is that of the record itself. ``net_ns`` and ``self_ns`` exclude the
+    cost of records; ``self_ns`` is omitted if no inner scope took any of the time. Without an SM's counter, there are
+    no cycles.
+    """
     start_cycles: Numbers = block["start_cycles"]
     iteration = block["iteration"].astype(np.int64)
     has_inner = block["self_ns"] != block["duration_ns"]

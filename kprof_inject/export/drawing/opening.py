@@ -1,4 +1,4 @@
-"""What of a trace is to be seen first."""
+"""The part of a trace that is shown first."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
 
-# About as many as a screen has room for.
+# About as many as fit on a screen.
 _WARPS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The slice of a launch, and the names of the tracks to open, so that the launch's first warps can be seen where
-    tracks nest by SM, CTA and warp."""
+    """The slice of a launch, and the names of the tracks to expand.
+
+    With these, the launch's first warps are visible where tracks nest by SM, CTA and warp.
+    """
 
     start_ns: int
     duration_ns: int
@@ -28,9 +30,10 @@ class Opening:
 
 
 def last_launch(timelines: Sequence[Timeline]) -> Opening | None:
-    """That of the launch that began last, in a trace of all of these; None if no CTA of any ran.
+    """Return the opening for the launch that began last; None if no CTA of any launch ran.
 
-    A launch may stand so far behind the host's call that made it that nobody sees it in the whole trace."""
+    A launch may be so far from the host's call that made it that it is invisible in the trace as a whole.
+    """
     placed = place_launches(timelines)
     spans = [(span, number) for number, launch in enumerate(placed) if (span := launch.span_ns())]
     if not spans:

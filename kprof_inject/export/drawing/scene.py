@@ -1,8 +1,8 @@
-"""What a trace shows, in no format: the one description that every writer of traces encodes.
+"""The content of a trace, independent of its format: the one description that every writer of traces encodes.
 
-``drawing.draw`` makes it of timelines. It decides what there is, in which order and by which name, number and time;
-a writer decides nothing. It comes in parts, so that a trace may be larger than memory, and in columns, so that a writer
-needs no loop over events.
+``drawing.draw`` makes it from timelines and decides all content, with its order, names, numbers and times; a writer
+decides nothing. It comes in parts, so that a trace may be larger than memory, and in columns, so that a writer needs no
+loop over events.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ class Picked:
     index: Numbers
 
     def __getitem__(self, rows: slice) -> Picked:
+        """Return these rows of the column."""
         return Picked(self.texts, self.index[rows])
 
 
 TextColumn = tuple[str | Numbers | Picked, ...]
-"""A column of texts, as parts that follow each other: the same for all, numbers from 0 up in decimal, or picked. No
-more than one part is picked."""
+"""A column of texts, as a sequence of parts: a constant, numbers from 0 up in decimal, or a ``Picked``.
+
+At most one part is picked.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnThread:
-    """The thread that shows its process as a whole: the first. A viewer that nests draws it on the process's own
-    track."""
+    """The first thread of a process, which shows it as a whole; viewers that nest draw it on the process's track."""
 
     tid: int
     name: str
@@ -47,10 +49,12 @@ class OwnThread:
 
 @dataclass(frozen=True, slots=True)
 class TraceProcess:
-    """A process of the trace. ``pid`` is from 1 up and is no thread's id. ``position`` says where it stands, lowest
-    first; None: by its ``pid``. Only who writes into another's trace needs it.
+    """A process of the trace.
 
-    A viewer that nests shows it in the track ``within`` (0: in none), where it is called ``label``."""
+    ``pid`` is from 1 up and no thread's ID. ``position`` orders processes, the lowest first (None: by ``pid``); only
+    traces that are merged into another need it. A viewer that nests shows the process in the track ``within`` (0: in
+    none), under the name ``label``.
+    """
 
     pid: int
     name: str
@@ -61,13 +65,13 @@ class TraceProcess:
 
     @property
     def track(self) -> int:
-        """The id of its track, for what a viewer nests in it."""
+        """The ID of its track, which contains other tracks in viewers that nest."""
         return self.own.tid if self.own else self.pid
 
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """For viewers that nest: the id of the track in which each track stands, and what it is called there."""
+    """For viewers that nest: the ID of the track that contains each track, and its name there."""
 
     within: Numbers
     labels: TextColumn
@@ -75,8 +79,11 @@ class Nested:
 
 @dataclass(frozen=True, slots=True)
 class TrackGroups:
-    """Tracks of one process with nothing on them but tracks, for viewers that nest. ``ids`` are like those of threads:
-    nothing else has them. ``positions`` order the groups of one track. A group comes before what stands in it."""
+    """Tracks of one process that only contain other tracks, for viewers that nest.
+
+    ``ids`` are unique, also among those of threads. ``positions`` order the groups of one track. A group comes before
+    its content.
+    """
 
     pid: int
     ids: Numbers
@@ -86,9 +93,11 @@ class TrackGroups:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Threads of one process, on which something is drawn. No two of a trace have the same ``tids``; ``positions``,
-    from 0 up, say where each stands among those of its process. None of them is the process's own. Where they are not
-    ``nested`` they stand in their process, by the same names."""
+    """Threads of one process, on which events are drawn.
+
+    ``tids`` are unique in the trace; ``positions``, from 0 up, order the threads of the process. None of them is the
+    process's own. Without ``nested``, they are directly in their process, by the same names.
+    """
 
     pid: int
     tids: Numbers
@@ -99,8 +108,10 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class EventKind:
-    """What several events have in common. ``args`` are names with their values; ``is_instant`` tells those that are
-    a point in time from those that last."""
+    """The common properties of events.
+
+    ``args`` are names with their values; ``is_instant`` distinguishes points in time from durations.
+    """
 
     name: str
     category: str
@@ -110,7 +121,7 @@ class EventKind:
 
 @dataclass(frozen=True, slots=True)
 class Arg:
-    """An argument that differs from event to event, on those that are ``shown`` (None: on all). Reals are finite."""
+    """An argument with a value for each event, on events that are ``shown`` (None: on all). Reals are finite."""
 
     name: str
     values: Numbers | Reals | Picked
@@ -119,12 +130,13 @@ class Arg:
 
 @dataclass(frozen=True, slots=True)
 class Arrows:
-    """Arrows that leave each slice, or (``arrive``) that point to it: ``ids`` from 1 up, 0 for a slice with none. The
-    two ends of one have the same id, and the part in which it leaves comes first.
+    """Arrows that leave slices or (``arrive``) point to them: ``ids`` from 1 up, 0 for a slice without any.
 
-    A slice may begin before the one from which its arrow comes, if their clocks are off. So an end has a time of its
-    own, ``at_ns``: that of its slice's start, but for an arrow never to arrive before it leaves. ``name`` is what they
-    mean."""
+    The two ends of an arrow have the same ID, and the part where it leaves comes first. ``name`` is its meaning.
+
+    A slice may begin before the one that its arrow comes from, if their clocks are off. So each end has a time of its
+    own, ``at_ns``: that of its slice's start, but never before the arrow leaves.
+    """
 
     ids: Numbers
     arrive: bool
@@ -132,12 +144,13 @@ class Arrows:
     name: str = "launch"
 
     def part(self, rows: slice) -> Arrows:
+        """Return these rows of all columns."""
         return replace(self, ids=self.ids[rows], at_ns=self.at_ns[rows])
 
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """One arrow that points to a launch: its id, and when it leaves, in nanoseconds from the axis's zero."""
+    """An arrow to a launch: its ID, and the time when it leaves, in nanoseconds from the axis's zero."""
 
     id: int
     leaves_ns: int
@@ -147,12 +160,12 @@ class Arrow:
 class Events:
     """Slices and instants on threads of one process; all columns have a row for each.
 
-    ``kind`` indexes ``kinds``. Times are nanoseconds from the axis's zero; an instant stands at ``start_ns``.
-    A thread's events never cross, and at equal starts the outer one comes first.
+    ``kind`` is an index of ``kinds``. Times are nanoseconds from the axis's zero; the time of an instant is
+    ``start_ns``. A thread's events never cross, and at equal starts the outer one comes first.
 
-    ``group`` does not fall from row to row, and no thread has events in two groups. In a group every start and every
-    end has a number of its own, ``start_order`` and ``end_order``, that rises with time: who writes starts and ends by
-    themselves merges them by these, which tells what came first at equal times too.
+    ``group`` never decreases from row to row, and no thread has events in two groups. Within a group, every start and
+    every end has a unique number, ``start_order`` and ``end_order``, which rises with time: a writer of separate starts
+    and ends merges them by these numbers, which also decide the order at equal times.
     """
 
     pid: int
@@ -168,25 +181,28 @@ class Events:
     arrows: tuple[Arrows, ...] = ()
 
     def __len__(self) -> int:
+        """Return the number of events."""
         return len(self.tids)
 
     def part(self, rows: slice) -> Events:
-        """These rows of all columns."""
+        """Return these rows of all columns."""
         columns = ("tids", "kind", "start_ns", "end_ns", "group", "start_order", "end_order")
         args = (
             replace(arg, values=arg.values[rows], shown=None if arg.shown is None else arg.shown[rows])
             for arg in self.args
         )
-        arrows = (each.part(rows) for each in self.arrows)
+        arrows = (arrow.part(rows) for arrow in self.arrows)
         parts = {name: getattr(self, name)[rows] for name in columns}
         return replace(self, **parts, args=tuple(args), arrows=tuple(arrows))
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Counters of one process, which belong to none of its threads: from ``at_ns`` on counter ``names[counter]`` has
-    ``values``, in ``unit``. A counter's samples stand in order of time, at most one at each. They may come in several
-    parts, each with other counters."""
+    """Counters of one process, which belong to none of its threads.
+
+    From ``at_ns`` on, counter ``names[counter]`` has ``values``, in ``unit``. A counter's samples are in order of time,
+    at most one at each. They may come in several parts, each with other counters.
+    """
 
     pid: int
     names: Sequence[str]
@@ -200,20 +216,23 @@ Part = TraceProcess | TrackGroups | Threads | Events | Counters
 
 
 Section = Callable[[], Iterator[Part]]
-"""Parts that need none of another section: they can be encoded beside it. It can be called again and gives the same
-once more."""
+"""A function that returns parts which need none of another section, so sections can be encoded in parallel.
+
+It can be called again, with the same result.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """All of a trace. ``launches`` says what is known of each launch, as JSON, in the order of their processes.
+    """The whole content of a trace. ``launches`` has the facts of each, as JSON, in the order of their processes.
 
-    In the order of the ``sections`` and their parts, a process comes before what belongs to it, a thread before its
-    events, and what came first on a thread before what came later, if they are in different parts."""
+    In the order of the ``sections`` and their parts, a process comes before its content, a thread before its events,
+    and earlier events of a thread before later ones, if they are in different parts.
+    """
 
     launches: list[dict[str, Any]]
     sections: Sequence[Section]
 
     def parts(self) -> Iterator[Part]:
-        """Those of all sections."""
+        """Return the parts of all sections."""
         return chain.from_iterable(section() for section in self.sections)

@@ -1,8 +1,7 @@
-"""Layouts: how a launch's warps and scopes are spread over the threads of its process, and which groups of these nest.
+"""Layouts: the distribution of a launch's warps and scopes over the threads of its process, and the groups of these.
 
-A layout numbers the threads that there could be, in the order in which they stand, and behind them their groups; which
-of them there are is for the caller to see. Numbers are reckoned from the table of CTAs, so that a million warps need no
-table of their own.
+A layout numbers all possible threads in their order, and then their groups; the caller determines which of them exist.
+Numbers are computed from the table of CTAs, so that a million warps need no table of their own.
 """
 
 from __future__ import annotations
@@ -26,16 +25,18 @@ _CTA_BITS = 32
 _INCOMPLETE = "incomplete"
 
 SM, CTA = "SM ", "CTA "
-"""What stands before the number in the name of an SM, or of a CTA."""
+"""The text before the number in the name of an SM or of a CTA."""
 
 LAUNCH = -1
-"""What stands around a track that is in no group: the launch."""
+"""The number for the launch, which contains the tracks that are in no group."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTracks:
-    """Threads or groups, by number: the group in which each stands, and what it is called in that. Threads have
-    ``full_names``, too, for viewers that do not nest."""
+    """Threads or groups, by number: the group that contains each, and its name there.
+
+    Threads have ``full_names``, too, for viewers that do not nest.
+    """
 
     numbers: Numbers
     within: Numbers
@@ -48,40 +49,44 @@ class Tracks(Protocol):
 
     @property
     def first_group(self) -> int:
-        """This number and those from it on are groups'."""
+        """The number of the first group; threads have lower numbers."""
         ...
 
     @property
     def count(self) -> int:
-        """All numbers are less."""
+        """The number of threads and groups."""
         ...
 
     def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
-        """The thread of each of a block's scopes (``SCOPE_COLUMNS``). Scopes on one thread never cross."""
+        """Return the thread of each of a block's scopes (``SCOPE_COLUMNS``). Scopes on a thread never cross."""
         ...
 
     def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
-        """The thread of what is said of each warp (``INCOMPLETE_COLUMNS``)."""
+        """Return the thread of each warp's event for lost records (``INCOMPLETE_COLUMNS``)."""
         ...
 
     def threads(self, numbers: Numbers) -> Iterator[NamedTracks]:
-        """These threads, in parts that are not empty."""
+        """Yield these threads, in parts that are not empty."""
         ...
 
     def groups(self, numbers: Numbers, drawn: Mask) -> Iterator[NamedTracks]:
-        """All groups around these threads but those that are ``drawn``, which has a row for each group: each once, the
-        outer ones first, in parts that may be empty."""
+        """Yield each group around these threads once, the outer ones first, in parts that may be empty.
+
+        Groups that are ``drawn``, which has a row for each group, are omitted.
+        """
         ...
 
 
 class TrackLayout(Protocol):
-    """How to spread a launch over threads."""
+    """A way to distribute a launch over threads."""
 
-    def tracks(self, timeline: Timeline) -> Tracks: ...
+    def tracks(self, timeline: Timeline) -> Tracks:
+        """Return the threads and groups of a launch."""
+        ...
 
 
 def runs_of_warps(scopes: NDArray[np.void]) -> tuple[Numbers, Numbers]:
-    """Where in a block (``SCOPE_COLUMNS``) each warp of a CTA begins, and how many scopes it has."""
+    """Return the first row of each warp of a CTA in a block (``SCOPE_COLUMNS``), and its number of scopes."""
     cta, warp = scopes["cta"], scopes["warp"]
     begins = np.flatnonzero((cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1])) + 1
     first = np.concatenate((np.zeros(min(len(scopes), 1), dtype=np.int64), begins))
@@ -89,7 +94,7 @@ def runs_of_warps(scopes: NDArray[np.void]) -> tuple[Numbers, Numbers]:
 
 
 def _sm_and_cta(columns: NDArray[np.void]) -> Numbers:
-    """A number for each row that sorts like its SM and CTA."""
+    """Return a number for each row that sorts by SM and CTA."""
     return _numbers(columns, "sm") << _CTA_BITS | _numbers(columns, "cta")
 
 
@@ -103,7 +108,7 @@ def _numbers(columns: NDArray[np.void], name: str) -> Numbers:
 
 
 class _WarpNumbers:
-    """The warps of a launch, numbered: by what ``key`` makes of a CTA, then by warp."""
+    """Numbers of a launch's warps: sorted by the ``key`` of their CTA, then by warp."""
 
     def __init__(self, timeline: Timeline, key: Callable[[NDArray[np.void]], Numbers]) -> None:
         keys = key(timeline.ctas)
@@ -126,42 +131,45 @@ class _WarpNumbers:
         return np.searchsorted(self._keys, self._key(columns)) * self._per_cta + _numbers(columns, "warp")
 
     def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
-        """As ``of_rows``, of rows in which a warp's follow each other."""
+        """Return the same as ``of_rows``, for rows in which each warp's are consecutive."""
         first, lengths = runs_of_warps(scopes)
         return np.repeat(self.of_rows(scopes[first]), lengths)
 
     def places(self, numbers: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        """SM, CTA and warp of each."""
+        """Return SM, CTA and warp of each number."""
         return *self.places_of_ctas(self.cta(numbers)), self.warp(numbers)
 
     def warp(self, numbers: Numbers) -> Numbers:
         return numbers % self._per_cta
 
     def cta(self, numbers: Numbers) -> Numbers:
-        """The CTA of each, by its place in their order."""
+        """Return the index of the CTA of each number."""
         return numbers // self._per_cta
 
     def places_of_ctas(self, ctas: Numbers) -> tuple[Numbers, Numbers]:
-        """SM and CTA of each."""
+        """Return SM and CTA of each index of a CTA."""
         chosen = self._ctas[ctas]
         return _numbers(chosen, "sm"), _numbers(chosen, "cta")
 
     def sm_ranks(self) -> Numbers:
-        """For each CTA in their order, how many SMs come before its own. They are ordered by SM."""
+        """Return for each CTA the number of SMs before its own; the CTAs must be sorted by SM."""
         sms = _numbers(self._ctas, "sm")
         return np.cumsum(np.diff(sms, prepend=sms[:1]) != 0)
 
     def partitions(self, numbers: Numbers) -> TextColumn:
-        """What is told of each one's partition behind its place: nothing unless the kernel is warp specialised."""
+        """Return the text about each warp's partition, after its place; none unless the kernel is warp specialised."""
         return (Picked(self._partitions, numbers % self._per_cta),) if any(self._partitions) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class SmLayout:
-    """A thread for each warp, ordered by SM, CTA and warp. Beneath it stand those for the scopes that cross others.
-    The groups are SMs, and CTAs in them."""
+    """A thread for each warp, sorted by SM, CTA and warp, followed by threads for its scopes that cross others.
+
+    The groups are SMs, and CTAs in them.
+    """
 
     def tracks(self, timeline: Timeline) -> Tracks:
+        """Return the threads and groups of a launch."""
         nouns = _Nouns.of(timeline)
         if not nouns.has_sms:
             return _CtaTracks(_WarpNumbers(timeline, _cta), timeline, nouns)
@@ -170,18 +178,22 @@ class SmLayout:
 
 @dataclass(frozen=True, slots=True)
 class CtaLayout:
-    """As ``SmLayout``, ordered by CTA and warp. The groups are CTAs."""
+    """Threads as in ``SmLayout``, sorted by CTA and warp. The groups are CTAs."""
 
     def tracks(self, timeline: Timeline) -> Tracks:
+        """Return the threads and groups of a launch."""
         return _CtaTracks(_WarpNumbers(timeline, _cta), timeline, _Nouns.of(timeline))
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeLayout:
-    """A thread for each scope and warp, so that one scope of all warps stands together, ordered by SM, CTA and warp.
-    What warps lost stands below, on threads of its own. The groups are scopes."""
+    """A thread for each scope and warp, sorted by scope, SM, CTA and warp, so that a scope of all warps is together.
+
+    Lost records of warps are below, on threads of their own. The groups are scopes.
+    """
 
     def tracks(self, timeline: Timeline) -> Tracks:
+        """Return the threads and groups of a launch."""
         partitions = partition_names(timeline.table)
         names = [
             f"{name} ({partitions[index]})" if index in partitions else name
@@ -193,23 +205,22 @@ class ScopeLayout:
 
 BY_SM: TrackLayout = SmLayout()
 LAYOUTS: dict[str, TrackLayout] = dict(zip(LAYOUT_NAMES, (BY_SM, CtaLayout(), ScopeLayout()), strict=True))
-"""By the names that users know them by."""
+"""The layouts by their names for users."""
 
 
 def sm_label(sm: int) -> str:
-    """What the group of an SM is called."""
+    """Return the name of an SM's group."""
     return f"{SM}{sm}"
 
 
 def cta_label(cta: int) -> str:
-    """What the group of a CTA is called in that of its SM."""
+    """Return the name of a CTA's group in that of its SM."""
     return f"{CTA}{cta}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Nouns:
-    """What a launch's threads are called by, each with a blank behind it. SMs have no place in a name where nobody
-    knows them."""
+    """The words in the names of a launch's threads, each with a trailing blank; unknown SMs are not in names."""
 
     cta: str
     warp: str
@@ -239,7 +250,7 @@ def _lane_count(timeline: Timeline) -> int:
 
 
 def _own_lanes(scopes: NDArray[np.void], timeline: Timeline) -> Numbers:
-    """What stands beside others of its kind is on a further lane."""
+    """Return the lane of each scope: scopes that overlap others of the same kind are on further lanes."""
     if timeline.overlaps is None:
         return np.zeros(len(scopes), dtype=np.int64)
     return lanes_of_rows(scopes, timeline.overlaps)
@@ -249,7 +260,7 @@ _PlaceName = Callable[[Numbers, Numbers, Numbers], TextColumn]
 
 
 class _WarpTracks:
-    """A thread for each warp and lane. Behind these a group for each CTA is numbered."""
+    """A thread for each warp and lane; after these, a group for each CTA."""
 
     def __init__(self, warps: _WarpNumbers, timeline: Timeline, nouns: _Nouns, name: _PlaceName) -> None:
         self._warps = warps
@@ -269,11 +280,11 @@ class _WarpTracks:
 
     def threads(self, numbers: Numbers) -> Iterator[NamedTracks]:
         lane = numbers % self._per_warp
-        usual, further = numbers[lane == 0], numbers[lane > 0]
-        if usual.size:
-            yield self._named(usual)
-        if further.size:
-            yield self._named(further, " (crossing ", lane[lane > 0], ")")
+        first_lanes, further_lanes = numbers[lane == 0], numbers[lane > 0]
+        if first_lanes.size:
+            yield self._named(first_lanes)
+        if further_lanes.size:
+            yield self._named(further_lanes, " (crossing ", lane[lane > 0], ")")
 
     def _named(self, numbers: Numbers, *crossing: str | Numbers) -> NamedTracks:
         warps = numbers // self._per_warp
@@ -290,7 +301,7 @@ class _WarpTracks:
 
 
 class _SmTracks(_WarpTracks):
-    """Behind the groups of CTAs those of SMs are numbered."""
+    """Tracks with groups for SMs, numbered after those for CTAs."""
 
     def __init__(self, warps: _WarpNumbers, timeline: Timeline, nouns: _Nouns) -> None:
         super().__init__(warps, timeline, nouns, nouns.sm_first)
@@ -311,7 +322,7 @@ class _SmTracks(_WarpTracks):
 
 
 class _CtaTracks(_WarpTracks):
-    """The groups of CTAs stand in none."""
+    """Tracks whose groups for CTAs are in no other group."""
 
     def __init__(self, warps: _WarpNumbers, timeline: Timeline, nouns: _Nouns) -> None:
         super().__init__(warps, timeline, nouns, nouns.cta_first)
@@ -324,8 +335,10 @@ class _CtaTracks(_WarpTracks):
 
 
 class _ScopeTracks:
-    """A thread for each of these names, on as many lanes as its scope takes, and each warp; a scope's is that at its
-    index, the last is for what was lost. Behind these a group for each name and lane is numbered."""
+    """A thread for each name, lane of the scope, and warp; after these, a group for each name and lane.
+
+    A scope's name is at its index; the last name is for lost records.
+    """
 
     def __init__(self, warps: _WarpNumbers, timeline: Timeline, names: list[str], nouns: _Nouns) -> None:
         self._warps = warps

@@ -2,8 +2,9 @@
 
 All is of one device. A kernel may be a launch if it has its name, grid and size, and if its call lies in the time that
 the host took for the launch. A launch's CTAs ran while its kernel did, so each such pair says in which interval the
-offset of the two clocks lies. The pairs on which most launches agree are the true ones. Where several offsets would do
-as well, as for the replays of a CUDA graph, which have no call of their own, nothing is matched.
+offset of the two clocks lies (an option: one of a launch's at most is true). The pairs on which most launches agree are
+the true ones: a trace of Proton's has no calls and a clock of its own, and the replays of a graph have no call in any
+trace. Where several offsets would do as well, nothing is matched.
 """
 
 from __future__ import annotations
@@ -17,10 +18,72 @@ from math import prod
 import numpy as np
 
 from kprof_inject.capture.model import HostReading
-from kprof_inject.export.merging.consensus import Agreement, Option, agreements
 from kprof_inject.export.merging.torch_trace import Bar, Span
 from kprof_inject.quantities import listed, time_text
 from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """If ``item`` is paired with ``choice``, the shift is from ``least_ns`` to ``most_ns``. There is none if that is
+    the greater one; by how much is how far the pair is from fitting."""
+
+    item: int
+    choice: int
+    least_ns: int
+    most_ns: int
+
+    def outside_ns(self, shift_ns: int) -> int:
+        """How much further the interval has to reach for this shift to lie in it."""
+        return max(self.least_ns - shift_ns, shift_ns - self.most_ns, 0)
+
+    def fits(self, shift_ns: int, slack_ns: int) -> bool:
+        return self.outside_ns(shift_ns) <= slack_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """From ``least_ns`` to ``most_ns`` the same ``items`` agree, and no more on either side."""
+
+    items: int
+    least_ns: int
+    most_ns: int
+
+    @property
+    def shift_ns(self) -> int:
+        return (self.least_ns + self.most_ns) // 2
+
+
+def agreements(options: Sequence[Option], slack_ns: int) -> list[Agreement]:
+    """Where more items agree than to either side, if each interval reaches ``slack_ns`` further at both ends: those on
+    which most agree first, then by shift."""
+    found = _peaks(options, slack_ns)
+    return sorted(found, key=lambda agreement: (-agreement.items, agreement.least_ns))
+
+
+def _peaks(options: Sequence[Option], slack_ns: int) -> Iterator[Agreement]:
+    edges: list[tuple[int, int, int]] = []
+    for option in options:
+        least_ns, most_ns = option.least_ns - slack_ns, option.most_ns + slack_ns
+        if least_ns <= most_ns:
+            # At equal times what begins comes first: an interval holds its ends.
+            edges += [(least_ns, 0, option.item), (most_ns, 1, option.item)]
+    edges.sort()
+    open_options: Counter[int] = Counter()
+    rose_at_ns: int | None = None
+    for at_ns, is_end, item in edges:
+        if is_end:
+            if rose_at_ns is not None:
+                yield Agreement(len(open_options), rose_at_ns, at_ns)
+                rose_at_ns = None
+            open_options[item] -= 1
+            if not open_options[item]:
+                del open_options[item]
+        else:
+            if item not in open_options:
+                rose_at_ns = at_ns
+            open_options[item] += 1
+
 
 # How far the clocks of Kineto and of the host may be apart: both are Unix time, the one by way of CUPTI.
 _CLOCKS_APART_NS = 5_000_000

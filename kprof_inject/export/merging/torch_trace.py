@@ -29,7 +29,7 @@ from typing import Any, TypeGuard
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.files import read_regular
 from kprof_inject.quantities import size_text
-from kprof_inject.workspace_paths import named_alike
+from kprof_inject.workspace_paths import similar_places
 
 MOST_BYTES = 2 << 30
 """Of a trace, unpacked: it is in memory as a whole. Viewers refuse less than that."""
@@ -172,7 +172,7 @@ def packed_text(text: str) -> bytes:
 
 def _unpacked(path: Path) -> bytes:
     if not path.exists():
-        raise KprofError(f"{path} does not exist", hint=f"{named_alike(path)}{ANOTHER}")
+        raise KprofError(f"{path} does not exist", hint=f"{similar_places(path)}{ANOTHER}")
     data = read_regular(path, MOST_BYTES)
     if not data.startswith(_GZIP_MAGIC):
         return data

@@ -29,8 +29,7 @@ from kprof_inject.report.diff.wording import (
     spans,
     took_no_time,
 )
-from kprof_inject.report.terminal.room import Room
-from kprof_inject.report.terminal.tables import Column, print_fitted, say
+from kprof_inject.report.terminal.tables import Column, Room, print_fitted, say
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level, judge
 

@@ -1,14 +1,15 @@
-"""An explanation as one line of JSON that costs its reader no more than so many tokens."""
+"""An explanation as one line of JSON that costs its reader a limited number of tokens, and texts cut to fit in it."""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from kprof_inject.errors import KprofError
-from kprof_inject.report.explanation.explanation_schema import Answer, Explanation
+from kprof_inject.errors import KprofError, printable
+from kprof_inject.report.explanation.explanation_schema import Explanation
 
 DEFAULT_BUDGET = 2000
 
@@ -43,16 +44,8 @@ def explanation_text(explanation: Explanation, budget: int) -> str:
     return _text(_with(explanation, items[: fitting - 1]))
 
 
-def answer_text(answer: Answer, budget: int) -> str:
-    """All of it. Raises a usage error that names the least budget if that is too little."""
-    text = _text(answer)
-    if tokens_of(text) > budget:
-        raise _too_small(budget, tokens_of(text))
-    return text
-
-
-def _text(told: Explanation | Answer) -> str:
-    return msgspec.json.encode(told).decode()
+def _text(explanation: Explanation) -> str:
+    return msgspec.json.encode(explanation).decode()
 
 
 def _ranked(explanation: Explanation) -> list[_Item]:
@@ -85,3 +78,41 @@ def _too_small(budget: int, least: int) -> KprofError:
         hint=f"--budget {least} or more",
         exit_code=2,
     )
+
+
+# Names that people write are shorter; sentences of ours are, too.
+_LONGEST_NAME = 100
+_LONGEST_TEXT = 400
+_SIGNIFICANT_DIGITS = 4
+
+
+def short_name(text: str) -> str:
+    """A kernel's name, a scope's or a path: its begin and its end where it is too long."""
+    shown = printable(text)
+    if len(shown) <= _LONGEST_NAME:
+        return shown
+    half = _LONGEST_NAME // 2
+    return f"{shown[: half - 1]}…{shown[-half:]}"
+
+
+def short_text(text: str) -> str:
+    """A sentence: its begin where it is too long."""
+    shown = printable(text)
+    return shown if len(shown) <= _LONGEST_TEXT else f"{shown[: _LONGEST_TEXT - 1]}…"
+
+
+def figure(value: float) -> float:
+    """With four significant digits: no figure here is known any better."""
+    return float(f"{value:.{_SIGNIFICANT_DIGITS}g}")
+
+
+def known_figure(value: float | None) -> float | None:
+    """None where there is no number."""
+    return None if value is None or not math.isfinite(value) else figure(value)
+
+
+def short_figure(value: float | int | str) -> float | int | str:
+    """One of a finding's: a count as it is, a name cut."""
+    if isinstance(value, str):
+        return short_name(value)
+    return figure(value) if isinstance(value, float) else value

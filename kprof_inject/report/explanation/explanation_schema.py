@@ -193,28 +193,9 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     left_out: dict[str, Count]
 
 
-class Answer(Struct, frozen=True, tag_field="what", tag="answer"):
-    """What is known of a question. The value is right to ± error; error_from has the parts of that in the value's unit,
-    each for one reason. value is null where it cannot be told, and text says why; error, where that is not known.
-    launch is null of what compares several."""
-
-    schema: Version
-    question: str
-    kernel: str
-    launch: Count | None
-    text: str
-    value: float | None
-    unit: str
-    error: Time | None
-    error_from: dict[str, Time]
-    samples: Count
-    samples_of: str
-    verdict: VerdictFact
-
-
 def json_schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of what ``explain`` prints."""
-    made: dict[str, Any] = _on_one_line(msgspec.json.schema(Explanation | Answer))
+    made: dict[str, Any] = _on_one_line(msgspec.json.schema(Explanation))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kprof-inject explain", **made}
 
 

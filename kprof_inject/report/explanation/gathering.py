@@ -15,6 +15,7 @@ from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.source_text import sources_of
 from kprof_inject.errors import KprofError
+from kprof_inject.report.explanation.budget import figure, known_figure, short_figure, short_name, short_text
 from kprof_inject.report.explanation.explanation_schema import (
     SCHEMA_VERSION,
     Clock,
@@ -33,10 +34,8 @@ from kprof_inject.report.explanation.explanation_schema import (
     Wait,
 )
 from kprof_inject.report.explanation.next_step import Options, next_step
-from kprof_inject.report.explanation.shortening import figure, known_figure, short_name, short_text
-from kprof_inject.report.limit_notes import LEAST_ROOF
+from kprof_inject.report.launch_notes import LEAST_ROOF
 from kprof_inject.timeline.phases import outermost
-from kprof_inject.timeline.trust import Level, Overhead
 
 # A finding on many places has one of each.
 _MOST_FIGURES = 8
@@ -55,7 +54,7 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         schema=SCHEMA_VERSION,
         kernel=_subject(first),
         limit=_limit(report),
-        verdict=verdict_on(report),
+        verdict=_verdict(report),
         records=_records(report.summary),
         clock=_clock(report),
         next=next_step(report, options),
@@ -71,16 +70,12 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
     )
 
 
-def verdict_on(report: LaunchAnalysis) -> VerdictFact:
-    """With what is missing of the records, and of the clock."""
-    trust = trust_in(report)
-    return verdict_of(trust.level, trust.text, report.verdict.overhead)
-
-
-def verdict_of(level: Level, text: str, overhead: Overhead | None) -> VerdictFact:
+def _verdict(report: LaunchAnalysis) -> VerdictFact:
+    """Return how far to trust the launch, including lost records and an inexact clock."""
+    trust, overhead = trust_in(report), report.verdict.overhead
     return VerdictFact(
-        level=level,
-        text=short_text(text),
+        level=trust.level,
+        text=short_text(trust.text),
         overhead_percent=known_figure(overhead.percent if overhead else None),
         overhead_error_percent=known_figure(overhead.error_percent if overhead else None),
     )
@@ -156,12 +151,7 @@ def _finding(finding: Finding, summary: LaunchSummary) -> FindingEvidence:
         text=short_text(finding.sentence),
         advice=short_text(finding.advice),
         figures={
-            short_name(name): figure(value)
-            if isinstance(value, float)
-            else short_name(value)
-            if isinstance(value, str)
-            else value
-            for name, value in islice(finding.figures.items(), _MOST_FIGURES)
+            short_name(name): short_figure(value) for name, value in islice(finding.figures.items(), _MOST_FIGURES)
         },
     )
 

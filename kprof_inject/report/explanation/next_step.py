@@ -10,8 +10,8 @@ from kprof_inject.analysis.advice import fewer_records
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import percent
+from kprof_inject.report.explanation.budget import short_name, short_text
 from kprof_inject.report.explanation.explanation_schema import Next
-from kprof_inject.report.explanation.shortening import short_name, short_text
 from kprof_inject.timeline.trust import Level
 
 _PROGRAM = " -- PROG"

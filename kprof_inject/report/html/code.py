@@ -14,7 +14,7 @@ from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.capture.source_text import file_and_line, lines_of, shown_line, sources_of, ttgir_of
 from kprof_inject.errors import printable
 from kprof_inject.report.html.pictures import packed
-from kprof_inject.report.html.slope_rows import slopes_by_line
+from kprof_inject.report.slope_text import slopes_by_line
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.strings import POINT, unquote
 

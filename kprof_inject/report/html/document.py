@@ -15,12 +15,10 @@ from kprof_inject.errors import printable
 from kprof_inject.files import write_chunks
 from kprof_inject.quantities import listed
 from kprof_inject.report.html.code import source_lines, ttgir_lines
-from kprof_inject.report.html.flight_table import flight_bytes
-from kprof_inject.report.html.kernel_rows import kernel_rows
-from kprof_inject.report.html.overview_tab import launch_overview
+from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview
 from kprof_inject.report.html.page_files import content_policy, data_element, import_map, json_bytes, styles, text_of
 from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
-from kprof_inject.report.html.scope_columns import Shown, scope_bytes, shares, shown_of
+from kprof_inject.report.html.scope_columns import Shown, flight_bytes, scope_bytes, shares, shown_of
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.timeline.partitions import by_warp
 from kprof_inject.version import __version__

@@ -1,21 +1,22 @@
-"""What is to be known of a launch at a glance: its facts, how far to trust it, what was found, and its scopes."""
+"""The page's first tab: the kernels of a capture side by side, and a launch at a glance.
+
+That is its facts, how far to trust it, what was found, and its scopes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kprof_inject.analysis.advice import advice_on, trust_in
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program_overview import overview
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, short_time, time_text
-from kprof_inject.report.html.slope_rows import slope_rows
-from kprof_inject.report.launch_notes import all_notes
-from kprof_inject.report.limit_notes import LEAST_ROOF
-from kprof_inject.report.slope_text import MEANING
+from kprof_inject.report.launch_notes import LEAST_ROOF, all_notes
+from kprof_inject.report.slope_text import MEANING, slope_rows
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
@@ -173,4 +174,33 @@ def launch_overview(report: LaunchAnalysis) -> dict[str, Any]:
         "slopes_say": MEANING,
         "notes": [printable(note) for note in all_notes(report)],
         "warp_time_ns": summary.warp_time_ns,
+    }
+
+
+def kernel_rows(reports: Sequence[LaunchAnalysis]) -> list[dict[str, Any]]:
+    """The kernel that takes most of the time first. ``launch`` is the index of the launch to look at first, and
+    ``others`` of all in the order of their times, the slowest first."""
+    index_of = {id(report): index for index, report in enumerate(reports)}
+    return [
+        {
+            **_row(kernel.middle, index_of),
+            "name": printable(kernel.name),
+            "variants": kernel.variants,
+            "launches": kernel.known_launches,
+            "time_ns": kernel.time_ns,
+            "share": kernel.share,
+            "others": [_row(report, index_of) for report in kernel.slowest_first],
+        }
+        for kernel in overview(reports)
+    ]
+
+
+def _row(report: LaunchAnalysis, index_of: dict[int, int]) -> dict[str, Any]:
+    return {
+        "launch": index_of[id(report)],
+        "number": report.summary.launch,
+        "time_ns": report.summary.duration_ns,
+        "limit": printable(report.limit.name),
+        "level": trust_in(report).level.value,
+        "findings": [finding.rule for finding in report.findings],
     }

@@ -15,11 +15,12 @@ from kprof_inject.analysis.advice import Advice, advice_on, trust_in
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
-from kprof_inject.report.terminal.bars import Bars, bars_for
-from kprof_inject.report.terminal.room import Room
 from kprof_inject.report.terminal.tables import (
     LEVEL_COLOURS,
+    Bars,
     Column,
+    Room,
+    bars_for,
     limit_colour,
     lines_of_plain,
     print_plain,
@@ -33,7 +34,7 @@ from kprof_inject.timeline.phases import Phases
 _LABEL_WIDTH = 6
 _GAP = "   "
 _MOST_ADVICE = 2
-_MOST_ROWS, _LEAST_ROWS = 20, 4
+_MAX_ROWS, _LEAST_ROWS = 20, 4
 # Wider, a bar says no more.
 _WIDEST_BAR = 100
 # Of the CTA's bar; a smaller part would take more room than it is worth.
@@ -66,7 +67,7 @@ def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, roo
     def lines_of(count: int) -> int:
         return lines_of_plain(layouts(_largest(rows, count)), console) + (count < len(rows))
 
-    count = room.rows(min(len(rows), _MOST_ROWS), _LEAST_ROWS, lines_of)
+    count = room.rows(min(len(rows), _MAX_ROWS), _LEAST_ROWS, lines_of)
     print_plain(layouts(_largest(rows, count)), console)
     if count < len(rows):
         say(f"{counted(len(rows) - count, 'row')} more, which take less: {room.rest}", console)

@@ -16,8 +16,7 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.launch_notes import all_notes
-from kprof_inject.report.terminal.bars import Bars, bars_for
-from kprof_inject.report.terminal.tables import Column, print_fitted, say, shown
+from kprof_inject.report.terminal.tables import Bars, Column, bars_for, print_fitted, say, shown
 from kprof_inject.report.terminal.tag_tables import print_more_tags
 
 _HEALTHY, _DOUBTFUL = "green", "yellow"

@@ -11,8 +11,15 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import KernelOverview
 from kprof_inject.capture.model import Place
 from kprof_inject.quantities import counted, percent, short_time
-from kprof_inject.report.terminal.room import Room
-from kprof_inject.report.terminal.tables import LEVEL_COLOURS, Column, limit_colour, lines_of_plain, print_plain, say
+from kprof_inject.report.terminal.tables import (
+    LEVEL_COLOURS,
+    Column,
+    Room,
+    limit_colour,
+    lines_of_plain,
+    print_plain,
+    say,
+)
 
 _MOST_KERNELS, _LEAST_KERNELS = 24, 5
 _MOST_LAUNCHES, _LEAST_LAUNCHES = 10, 3

@@ -15,8 +15,7 @@ from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.terminal.first_screen import answer_lines, print_first_screen, print_lines
 from kprof_inject.report.terminal.launch_details import print_details
 from kprof_inject.report.terminal.overview_table import kernel_lines, print_kernels, print_launches, say_launches
-from kprof_inject.report.terminal.room import Room
-from kprof_inject.report.terminal.tables import print_trust, say
+from kprof_inject.report.terminal.tables import Room, print_trust, say
 
 
 def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:

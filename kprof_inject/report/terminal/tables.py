@@ -1,8 +1,4 @@
-"""Tables of figures on a terminal, and the one of verdicts.
-
-Names are folded where there is little room, figures never, and letters that the terminal's encoding does not have are
-written with those that it has.
-"""
+"""Tables of figures on a terminal, the one of verdicts, bars beside shares, and how many rows a screen has room for."""
 
 from __future__ import annotations
 
@@ -230,3 +226,85 @@ def _process_name(origin: Origin) -> str:
 
 def _number(value: int | None) -> str:
     return "-" if value is None else str(value)
+
+
+_WIDTH, _NARROW_WIDTH = 16, 8
+# Of a share that is computed from another by a ratio of 1.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Shares, drawn."""
+
+    inner: str
+    """Stands for what a scope takes itself."""
+    outer: str
+    """Stands for the scopes in it."""
+    width: int = _WIDTH
+
+    @property
+    def title(self) -> str:
+        """What is what, as far as there is room to say it."""
+        whole = f"{self.inner} self {self.outer} in it"
+        return whole if len(whole) <= self.width else f"{self.inner} self"
+
+    def narrow(self) -> Bars:
+        return Bars(self.inner, self.outer, _NARROW_WIDTH)
+
+    def drawn(self, share: float, self_share: float) -> str:
+        """Draw shares of a whole, from 0 to 1. A share above 0 has a cell; only a scope with others in it has an outer
+        one."""
+        whole = min(round(share * self.width), self.width)
+        if share > 0:
+            whole = max(whole, 1)
+        has_others = share - self_share > _ROUNDING
+        own = min(round(self_share * self.width), whole) if has_others else whole
+        return self.inner * own + self.outer * (whole - own)
+
+
+BLOCKS = Bars("█", "░")
+PLAIN = Bars("#", ".")
+"""For terminals whose encoding has no blocks."""
+
+
+def bars_for(console: Console) -> Bars:
+    return PLAIN if console.options.ascii_only else BLOCKS
+
+
+# However high a terminal is, nobody reads more at a glance.
+_MOST_LINES = 60
+# Which capture it is and how to go on, as commands say it on stderr; and the shell's prompt.
+_AROUND = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Lines that a screen has left for the tables of a report; ``lines`` is None if the output is for no screen.
+
+    ``rest`` says where to find what there is no room for. What limits a launch is printed above the tables: a terminal
+    that scrolled it away would show the figures and not the answer.
+    """
+
+    lines: int | None = None
+    rest: str = "report -v"
+
+    @classmethod
+    def on(cls, console: Console) -> Room:
+        return cls(min(console.height, _MOST_LINES) - _AROUND if console.file.isatty() else None)
+
+    def below(self, lines: int) -> Room:
+        """What so many lines leave of it."""
+        return self if self.lines is None else replace(self, lines=self.lines - lines)
+
+    def holds(self, lines: int) -> bool:
+        return self.lines is None or lines <= self.lines
+
+    def rows(self, count: int, least: int, lines_of: Callable[[int], int]) -> int:
+        """How many of ``count`` rows to show, for which ``lines_of`` says how many lines they take with all that
+        belongs to them: as many as it holds, and ``least`` of them in any case."""
+        if self.lines is None:
+            return count
+        while count > least and (excess := lines_of(count) - self.lines) > 0:
+            count = max(count - excess, least)
+        return count

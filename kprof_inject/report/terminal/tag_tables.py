@@ -8,11 +8,10 @@ from rich.console import Console
 
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.quantities import counted, ratio, short_time
-from kprof_inject.report.terminal.room import Room
-from kprof_inject.report.terminal.tables import Column, print_plain, say
+from kprof_inject.report.terminal.tables import Column, Room, print_plain, say
 from kprof_inject.timeline.tag_statistics import TagStatistics
 
-_MOST_ROWS, _LEAST_ROWS = 8, 2
+_MAX_ROWS, _LEAST_ROWS = 8, 2
 _MOST_TABLES = 2
 # Titles, the fewest rows, and what is left out.
 _LEAST_LINES = 1 + _LEAST_ROWS + 1
@@ -50,7 +49,7 @@ def _tagged(summary: LaunchSummary) -> list[tuple[str, TagStatistics]]:
 
 
 def _print_tag(scope: str, tag: TagStatistics, console: Console, room: Room) -> Room:
-    count = room.rows(min(len(tag.values), _MOST_ROWS), min(len(tag.values), _LEAST_ROWS), lambda rows: rows + 2)
+    count = room.rows(min(len(tag.values), _MAX_ROWS), min(len(tag.values), _LEAST_ROWS), lambda rows: rows + 2)
     if count:
         print_plain([_columns(scope, tag, count)], console)
         room = room.below(1 + count)

@@ -111,13 +111,13 @@ DONE:
 """
 _WARP_THREADS = 32
 _ANY_MAY_TAKE_BYTES = 48 << 10  # CUDA C++ Programming Guide, "Dynamic shared memory": more needs the attribute
-_MOST_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _PREFER_SHARED = 1  # CU_FUNC_CACHE_PREFER_SHARED
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 _DIGEST_CTAS, _DIGEST_THREADS = 1024, 256
 _TRIES = 50
 # A device that is busy keeps us waiting at each try.
-_MOST_NS = 20_000_000
+_MAX_NS = 20_000_000
 _WORD_BYTES = 8
 # The timer's step of 32 ns or 1 us, at both ends, is then no more than 2 % of it.
 _COUNTED_NS = 100_000
@@ -144,7 +144,7 @@ class CudaKernels:
         function = self._function(device, b"empty")
         if shared_bytes > self._empty_shared_bytes.get(device, _ANY_MAY_TAKE_BYTES):
             self._driver.call("cuFuncSetCacheConfig", function, _PREFER_SHARED)
-            self._driver.call("cuFuncSetAttribute", function, _MOST_DYNAMIC_SHARED, shared_bytes)
+            self._driver.call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, shared_bytes)
             self._empty_shared_bytes[device] = shared_bytes
         self._launch(function, ctypes.c_void_p(stream), threads=threads, shared_bytes=shared_bytes)
 
@@ -205,7 +205,7 @@ class CudaKernels:
             after = time.time_ns()
             read = int.from_bytes(self._memory.fetch(word, _WORD_BYTES, device), "little")
             yield ClockReading((before + after) // 2, read, (after - before + 1) // 2)
-            if after - begun > _MOST_NS:
+            if after - begun > _MAX_NS:
                 return
 
     def _function(self, device: int, name: bytes) -> ctypes.c_void_p:

@@ -22,7 +22,7 @@ from kprof_inject.runtime.devices.cuda_kernels import CudaKernels
 from kprof_inject.runtime.devices.device import Buffer, ClockReading, Device, Event, NoDeviceMemory
 
 # Of GPUs of today, or above.
-_MOST_CYCLES_PER_NS = 2
+_MAX_CYCLES_PER_NS = 2
 
 
 class TorchDevice:
@@ -80,7 +80,7 @@ class TorchDevice:
 
     def hold(self, stream: int, for_ns: int) -> None:
         with _on(stream):
-            torch.cuda._sleep(_MOST_CYCLES_PER_NS * for_ns)
+            torch.cuda._sleep(_MAX_CYCLES_PER_NS * for_ns)
 
     def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
         # torch has none of another shape.

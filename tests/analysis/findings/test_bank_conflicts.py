@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from known_kernels import sentences_of
 from known_loops import found, launched
+from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 
@@ -34,15 +36,11 @@ def test_stores_that_turn_a_tile_around_are_named(tmp_path: Path) -> None:
     """By hand: of 64 columns, a warp stores every 16th in 2 rows at once, 8 bytes, for 1,024 times. Columns lie along a
     row of 128 bytes each, so all four want the same bank."""
     finding = found(launched(tmp_path, TURNED, 10))["bank-conflicts"]
-    assert finding.text == (
-        "ttg.local_alloc in loop[0] (TTGIR line 11) takes shared memory 4096 cycles instead of 64, because the "
-        "threads of a warp access the same banks, or less than a bank's 4 bytes each: 80.6 % of the SMs' time"
-    )
+    check("analysis/findings", sentences_of(finding), "bank conflicts")
     located = TURNED.replace("#shared, #smem>\n", '#shared, #smem> loc("/a/matmul.py":58:4)\n', 1)
     assert "loop[0] (matmul.py:58) takes" in found(launched(tmp_path / "located", located, 10))["bank-conflicts"].text
     assert (finding.figures["cycles"], finding.figures["least_cycles"]) == (4 * 1024, 64)
     assert finding.share == pytest.approx(2 * (4 * 1024 - 64) / 10_000)
-    assert finding.advice.startswith("the tile's rows become columns in shared memory")
     assert finding.scope == "loop[0]"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from known_kernels import SMS, Known, evidence_of, launched, rules_of, the_finding
+from known_kernels import SMS, Known, evidence_of, launched, rules_of, sentences_of, the_finding
+from snapshots import check
 
 from kprof_inject.analysis.findings.rules import Outcome, judge_by_rules
 from kprof_inject.capture.resources import KernelResources
@@ -22,20 +23,16 @@ def apart(gap_ns: int, ctas: int = 3) -> list[tuple[int, int, int]]:
 def test_gaps_are_told_with_what_fills_them(tmp_path: Path) -> None:
     finding = the_finding(launched(tmp_path, ctas=apart(D)))
     assert (finding.rule, finding.scope, finding.share) == ("between-ctas", None, pytest.approx(2 / 5))
-    assert finding.text == (
-        "SMs are idle between CTAs, 16 times for 2.16 µs on average: 40.0 % of their time; without these gaps, the "
-        "launch would take 40.0 % less"
-    )
-    assert finding.advice.startswith("launch fewer, larger CTAs, or a persistent kernel: 8 CTAs that each loop over")
-    assert "make room for a second CTA" in finding.advice
+    check("analysis/findings", sentences_of(finding), "gaps between CTAs")
 
 
 def test_where_an_sm_has_room_for_two_another_one_is_no_advice(tmp_path: Path) -> None:
     kernel = {"with_records": KernelResources(ctas_per_sm=2)}
     finding = the_finding(launched(tmp_path, ctas=[row for row in apart(D) for _ in range(2)], kernel=kernel))
     assert finding.share == pytest.approx(2 / 5)
-    assert "16 CTAs that each loop over tiles" in finding.advice
+    assert "16 CTAs" in finding.advice
     assert "second CTA" not in finding.advice
+    check("analysis/findings", sentences_of(finding), "gaps with room for two CTAs")
 
 
 @pytest.mark.parametrize(("part", "found"), [(0.15, []), (0.18, ["between-ctas"])])
@@ -52,6 +49,5 @@ def test_gaps_that_another_sm_makes_up_for_are_none(tmp_path: Path) -> None:
 def test_where_records_take_the_room_of_a_cta_gaps_tell_nothing(tmp_path: Path) -> None:
     kernel = {"clean": KernelResources(ctas_per_sm=2), "with_records": KernelResources(ctas_per_sm=1)}
     judged = {one.rule: one for one in judge_by_rules(evidence_of(launched(tmp_path, ctas=apart(D), kernel=kernel)))}
-    unjudged = judged["between-ctas"].unjudged
     assert judged["between-ctas"].outcome is Outcome.UNJUDGED
-    assert unjudged is not None and unjudged.reason == "with records, fewer CTAs fit on an SM than without"
+    check("analysis/unjudged", str(judged["between-ctas"].unjudged), "fewer CTAs fit with records")

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from known_kernels import ITERATIONS, Known, launched, rules_of, the_finding
+from known_kernels import ITERATIONS, Known, launched, rules_of, sentences_of, the_finding
+from snapshots import check
 
 
 def first(*ns: int) -> Known:
@@ -18,10 +19,7 @@ def test_an_iteration_that_fills_the_pipeline(tmp_path: Path) -> None:
     finding = the_finding(launched(tmp_path, known))
     assert (finding.rule, finding.scope) == ("first-iterations", "iter[0]")
     assert finding.share == pytest.approx(810 / known.duration_ns)
-    assert finding.text == (
-        "pipeline fill: iteration 0 of iter[0] takes 9.1 x a steady one (910 ns against 100 ns); the excess is 27.3 % "
-        "of the CTA's time"
-    )
+    check("analysis/findings", sentences_of(finding), "a slow first iteration")
     assert finding.figures["steady_ns"] == 100
 
 
@@ -29,7 +27,7 @@ def test_several_iterations_that_fill_it_are_taken_together(tmp_path: Path) -> N
     known = first(600, 300)
     finding = the_finding(launched(tmp_path, known))
     assert finding.share == pytest.approx(700 / known.duration_ns)
-    assert "iterations 0-1 of iter[0] each take 4.5 x a steady one (450 ns against 100 ns)" in finding.text
+    check("analysis/findings", sentences_of(finding), "slow first iterations")
 
 
 def test_a_last_iteration(tmp_path: Path) -> None:
@@ -37,7 +35,7 @@ def test_a_last_iteration(tmp_path: Path) -> None:
     finding = the_finding(launched(tmp_path, known))
     assert (finding.rule, finding.scope) == ("last-iteration", "iter[0]")
     assert finding.share == pytest.approx(900 / known.duration_ns)
-    assert finding.text.startswith("the last iteration of iter[0] takes 10.0 x a steady one (1.00 µs against 100 ns)")
+    check("analysis/findings", sentences_of(finding), "a slow last iteration")
 
 
 # Of 2,400 ns, a tenth are 240 beyond the 100 of a steady iteration.

@@ -8,7 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from buffers import Scope
-from known_kernels import FUNC, LOOP, WAIT, Known, found_in, launched, rules_of, the_finding, the_finding_of
+from known_kernels import (
+    FUNC,
+    LOOP,
+    WAIT,
+    Known,
+    found_in,
+    launched,
+    rules_of,
+    sentences_of,
+    the_finding,
+    the_finding_of,
+)
+from snapshots import check
 from timelines import incomplete_rows
 
 from kprof_inject.timeline.timeline import Timeline
@@ -26,7 +38,7 @@ def numbered(timeline: Timeline, number: str) -> Timeline:
 def test_a_slow_prologue(tmp_path: Path) -> None:
     finding = the_finding(launched(tmp_path, Known(before_ns=LOOP_NS, after_ns=0)))
     assert (finding.rule, finding.scope, finding.share) == ("prologue", "loop[0]", 0.5)
-    assert finding.text == ("slow prologue: 50.0 % of a CTA's time passes before loop[0] begins (2.00 µs of 4.00 µs)")
+    check("analysis/findings", sentences_of(finding), "a slow prologue")
     assert finding.figures["mean_ns"] == LOOP_NS
 
 
@@ -34,7 +46,7 @@ def test_a_slow_epilogue(tmp_path: Path) -> None:
     finding = the_finding(launched(tmp_path, Known(before_ns=0, after_ns=LOOP_NS // 2)))
     assert (finding.rule, finding.scope) == ("epilogue", "loop[0]")
     assert finding.share == pytest.approx(1 / 3)
-    assert finding.text == ("slow epilogue: 33.3 % of a CTA's time passes after loop[0] (1.00 µs of 3.00 µs)")
+    check("analysis/findings", sentences_of(finding), "a slow epilogue")
 
 
 # Of 2,500 ns, a fifth are 500.
@@ -63,10 +75,7 @@ def test_what_few_warps_do_is_little_of_the_launch(tmp_path: Path) -> None:
     known = Known(before_ns=3 * LOOP_NS, after_ns=0, looping=(0, 2))
     finding = the_finding(launched(tmp_path / "half", known))
     assert finding.share == pytest.approx(3 / 8)
-    assert finding.text == (
-        "slow prologue: 75.0 % of a CTA's time passes before loop[0] begins (6.00 µs of 8.00 µs, in 50.0 % of the "
-        "warps)"
-    )
+    check("analysis/findings", sentences_of(finding), "a slow prologue in some warps")
     assert rules_of(launched(tmp_path / "one", replace(known, looping=(0,)))) == []
 
 
@@ -110,22 +119,16 @@ def test_all_loops_before_it_were_recorded(tmp_path: Path) -> None:
 
 def test_without_a_record_there_look_for_what_it_is(tmp_path: Path) -> None:
     prologue, epilogue = found_in(launched(tmp_path, Known(before_ns=LOOP_NS, after_ns=LOOP_NS)))
-    assert prologue.advice.startswith("record what runs before loop[0] (markers, --at line(...), other loops); ")
-    assert epilogue.advice.startswith("record what runs after loop[0] (markers, --at line(...), other loops); ")
+    check("analysis/findings", sentences_of(prologue), "a prologue without records")
+    check("analysis/findings", sentences_of(epilogue), "an epilogue without records")
     assert "longest_scope" not in prologue.figures
 
 
 @pytest.mark.parametrize(
-    ("taken_ns", "advice"),
-    [
-        (LOOP_NS // 2, "look at store (/src/kernel.py:9), which takes 50.0 % of it; see how"),
-        (
-            LOOP_NS // 4,
-            "look at store (/src/kernel.py:9), which takes 25.0 % of it, and record what else runs after ",
-        ),
-    ],
+    ("taken_ns", "case"),
+    [(LOOP_NS // 2, "a scope of half the epilogue"), (LOOP_NS // 4, "a scope of a quarter")],
 )
-def test_a_scope_that_was_recorded_there_is_named(tmp_path: Path, taken_ns: int, advice: str) -> None:
+def test_a_scope_that_was_recorded_there_is_named(tmp_path: Path, taken_ns: int, case: str) -> None:
     known = Known(before_ns=0, after_ns=LOOP_NS, wait=Scope("store", "marker", FUNC, ("/src/kernel.py", 9)), wait_ns={})
     block = launched(tmp_path / "without", known).scopes
     stores = block[block["scope"] == LOOP]
@@ -134,5 +137,5 @@ def test_a_scope_that_was_recorded_there_is_named(tmp_path: Path, taken_ns: int,
     block = np.concatenate([block, stores])
     block = block[np.lexsort((block["start_ns"], block["warp"], block["cta"]))]
     finding = the_finding_of("epilogue", launched(tmp_path, known, _blocks=[block]))
-    assert finding.advice.startswith(advice)
+    check("analysis/findings", sentences_of(finding), case)
     assert (finding.figures["longest_scope"], finding.figures["longest_scope_ns"]) == ("store", taken_ns)

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from known_kernels import ITER, evidence_of, launched
+from known_kernels import ITER, evidence_of, launched, sentences_of
+from snapshots import check
 
-from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.findings.second_cta import second_cta
+from kprof_inject.analysis.roofs.operation_work import NO_WORK
 from kprof_inject.analysis.roofs.speed_of_light import Roof
-from kprof_inject.analysis.roofs.work import NO_WORK
 from kprof_inject.timeline.sharing import Sharing
 
 LITTLE = Sharing(2, 100.0, 97.0, 4.0, 500, 900)
@@ -30,17 +30,14 @@ def test_a_second_cta_that_adds_little(tmp_path: Path) -> None:
     assert isinstance(found, Finding)
     assert (found.rule, found.scope) == ("second-cta", "iter[0]")
     assert found.share == pytest.approx(1 - 97 / 104)
-    assert found.text == (
-        "one CTA nearly fills an SM: 2 CTAs get 7.2 % more done, with an iteration of iter[0] every 97 ns instead of "
-        "every 100 ns"
-    )
+    check("analysis/findings", sentences_of(found), "a second CTA that adds little")
 
 
 def test_one_that_takes_more_than_it_adds(tmp_path: Path) -> None:
     (found,) = second_cta(evidence(tmp_path, replace(LITTLE, shared_ns=130.0)))
     assert isinstance(found, Finding)
     assert found.share == 0
-    assert "2 CTAs get 20.0 % less done" in found.text
+    check("analysis/findings", sentences_of(found), "a second CTA that costs more")
 
 
 def test_one_that_adds_what_it_should(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from known_kernels import Known, launched, rules_of, the_finding, the_finding_of
+from known_kernels import Known, launched, rules_of, sentences_of, the_finding, the_finding_of
+from snapshots import check
 
 from kprof_inject.capture.resources import KernelResources
 
@@ -26,10 +27,7 @@ def test_the_last_wave_of_few_ctas_is_a_tail(tmp_path: Path) -> None:
     assert (finding.rule, finding.scope) == ("tail", None)
     # 140 CTAs take two waves where 1.06 would do.
     assert finding.share == pytest.approx(1 - 140 / 132 / 2)
-    assert finding.text == (
-        "the last wave is 8 CTAs on 8 of 132 SMs; spread evenly, the same work would take 47.0 % less"
-    )
-    assert "a multiple of the 132 CTAs that run at once" in finding.advice
+    check("analysis/findings", sentences_of(finding), "a last wave of few CTAs")
     assert finding.figures["last_wave_ctas"] == 8
     assert finding.figures["waves"] == 2
 
@@ -40,19 +38,13 @@ def test_where_an_sm_has_room_for_all_its_ctas_at_once_they_are_counted(tmp_path
     timeline = launched(tmp_path, ctas=ctas, kernel={"with_records": KernelResources(ctas_per_sm=2)})
     finding = the_finding_of("tail", timeline)
     assert finding.share == pytest.approx(5 / 8 / 2)
-    assert finding.text == (
-        "11 CTAs do not divide evenly among 8 SMs: 3 of these have 2 to run, the others finish earlier; spread "
-        "evenly, the same work would take 31.2 % less"
-    )
-    assert "a multiple of the 8 SMs" in finding.advice
+    check("analysis/findings", sentences_of(finding), "CTAs that do not divide evenly")
 
 
 def test_a_single_sm_with_more(tmp_path: Path) -> None:
     ctas = [(0, 0, 2 * D), (0, 0, 2 * D)] + [(sm, 0, D) for sm in range(1, 8)]
     timeline = launched(tmp_path, ctas=ctas, kernel={"with_records": KernelResources(ctas_per_sm=2)})
-    assert the_finding_of("tail", timeline).text.startswith(
-        "9 CTAs do not divide evenly among 8 SMs: 1 of these has 2 to run, the others finish earlier; spread"
-    )
+    check("analysis/findings", sentences_of(the_finding_of("tail", timeline)), "an SM with one CTA more")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from altered import altered
 from buffers import Cta, Scope, end, save_launch, start
 from known_kernels import Known, evidence_of, launched
+from snapshots import check
 
 from kprof_inject.analysis.findings.rules import RULES, Outcome, judge_by_rules
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -68,28 +69,27 @@ def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
     }
 
 
-LOST = "74.0 % of the records were lost; use --fit, or a larger --buffer-bytes"
-
-
 @pytest.mark.parametrize(
-    ("changes", "why", "rules"),
+    ("changes", "rules", "case"),
     [
-        ({"records_lost": 74}, LOST, (*OF_WARPS, *OF_LOOPS, "waiting")),
-        ({"records_lost": 74, "records_damaged": 1}, LOST, (*OF_WARPS, *OF_LOOPS, "waiting")),
+        ({"records_lost": 74}, (*OF_WARPS, *OF_LOOPS, "waiting"), "lost records"),
+        ({"records_lost": 74, "records_damaged": 1}, (*OF_WARPS, *OF_LOOPS, "waiting"), "lost records"),
         (
             {"records_lost": 3, "records_written": 90_000},
-            "3 of 90000 records were lost; use --fit, or a larger --buffer-bytes",
             (*OF_WARPS, *OF_LOOPS, "waiting"),
+            "3 of 90000 records lost",
         ),
-        ({"records_damaged": 2}, "2 records were damaged; capture again", (*OF_WARPS, *OF_LOOPS, "waiting")),
-        ({"ctas_never_ran": 2}, "2 CTAs of the grid never ran; capture again", OF_CTAS),
-        ({"ctas_damaged": 1}, "1 CTA had a damaged header; capture again", OF_CTAS),
+        ({"records_damaged": 2}, (*OF_WARPS, *OF_LOOPS, "waiting"), "damaged records"),
+        ({"ctas_never_ran": 2}, OF_CTAS, "CTAs that never ran"),
+        ({"ctas_damaged": 1}, OF_CTAS, "a damaged CTA"),
     ],
 )
 def test_what_is_missing_keeps_rules_from_judging(
-    tmp_path: Path, changes: dict[str, int], why: str, rules: tuple[str, ...]
+    tmp_path: Path, changes: dict[str, int], rules: tuple[str, ...], case: str
 ) -> None:
-    assert unjudged(whole(tmp_path, **changes)) == {why: rules}
+    ((why, found),) = unjudged(whole(tmp_path, **changes)).items()
+    assert found == rules
+    check("analysis/unjudged", why, case)
 
 
 def test_what_was_found_stays_found_whatever_is_missing(tmp_path: Path) -> None:
@@ -104,8 +104,10 @@ def test_what_rests_on_records_of_which_some_are_missing_is_doubtful(tmp_path: P
     ctas = [(sm, 0, duration_ns) for sm in range(8)] + [(0, duration_ns, 2 * duration_ns)]
     lacking = launched(tmp_path, Known(before_ns=2000), ctas, kernel={"sm_count": 8}, records_lost=74)
     prologue, tail = LaunchAnalysis.of(lacking).findings
-    assert (prologue.rule, prologue.doubt) == ("prologue", "74.0 % of the records were lost")
-    assert prologue.sentence.endswith(" (doubtful: 74.0 % of the records were lost)")
+    assert prologue.rule == "prologue"
+    assert prologue.doubt.startswith("74.0 %")
+    assert prologue.sentence == f"{prologue.text} (doubtful: {prologue.doubt})"
+    check("analysis/unjudged", prologue.doubt, "a doubtful finding")
     assert (tail.rule, tail.doubt, tail.sentence) == ("tail", "", tail.text)
     assert [one.doubt for one in LaunchAnalysis.of(replace(lacking, records_lost=0)).findings] == ["", ""]
 
@@ -113,22 +115,27 @@ def test_what_rests_on_records_of_which_some_are_missing_is_doubtful(tmp_path: P
 def test_ctas_that_were_not_chosen(tmp_path: Path) -> None:
     timeline = whole(tmp_path)
     chosen = replace(timeline, launch=replace(timeline.launch, grid=(10, 1, 1)))
-    assert unjudged(chosen) == {"only 8 of 10 CTAs were chosen; choose them all": OF_CTAS}
+    ((why, rules),) = unjudged(chosen).items()
+    assert rules == OF_CTAS
+    check("analysis/unjudged", why, "CTAs that were not chosen")
 
 
 def test_the_devices_size_may_be_unknown(tmp_path: Path) -> None:
-    why = "the capture does not say how many SMs the device has; capture again with this version"
-    assert unjudged(launched(tmp_path)) == {why: ("low-fill",)}
+    ((why, rules),) = unjudged(launched(tmp_path)).items()
+    assert rules == ("low-fill",)
+    check("analysis/unjudged", why, "a device of unknown size")
 
 
 def test_without_a_timer_nothing_is_known_of_ctas(tmp_path: Path) -> None:
-    why = "no timer reading says when CTAs ran; record with Triton 3.6 or newer"
-    assert unjudged(whole(tmp_path), waves=None) == {why: OF_CTAS}
+    ((why, rules),) = unjudged(whole(tmp_path), waves=None).items()
+    assert rules == OF_CTAS
+    check("analysis/unjudged", why, "no timer readings")
 
 
 def test_a_launch_within_a_step_of_the_timer_has_no_end(tmp_path: Path) -> None:
-    why = "the launch is too short for the timer; give it more work"
-    assert unjudged(whole(tmp_path), ending=None) == {why: ("late-start", "between-ctas", "tail", "uneven-ctas")}
+    ((why, rules),) = unjudged(whole(tmp_path), ending=None).items()
+    assert rules == ("late-start", "between-ctas", "tail", "uneven-ctas")
+    check("analysis/unjudged", why, "a launch too short to time")
 
 
 def test_where_no_cta_ran_no_rule_judges(tmp_path: Path) -> None:
@@ -140,34 +147,23 @@ def test_a_disturbed_kernel_may_be_limited_by_its_records(tmp_path: Path) -> Non
     report = LaunchAnalysis.of(whole(tmp_path))
     assert report.doubts == ()
     (doubt,) = altered(report, verdict=replace(report.verdict, level=Level.UNRELIABLE)).doubts
-    assert doubt.startswith("the records disturb this kernel so much")
-
-
-NO_LOOP = "no loop was recorded; add --at loop --at iter"
+    check("analysis/unjudged", doubt, "a disturbed kernel")
 
 
 @pytest.mark.parametrize(
     ("scopes", "text", "expected"),
     [
         (["func func"], "module {}", {}),
-        (["func func"], LOOP, {NO_LOOP: OF_LOOPS}),
-        (["func func"], LOOP_THAT_WAITS, {NO_LOOP: (*OF_LOOPS, "waiting")}),
-        (["func func"], "", {NO_LOOP: (*OF_LOOPS, "waiting")}),
+        (["func func"], LOOP, {"--at loop --at iter": OF_LOOPS}),
+        (["func func"], LOOP_THAT_WAITS, {"--at loop --at iter": (*OF_LOOPS, "waiting")}),
+        (["func func"], "", {"--at loop --at iter": (*OF_LOOPS, "waiting")}),
         (
             ["loop[0] loop"],
             LOOP_THAT_WAITS,
-            {
-                "the kernel's whole body was not recorded; add --at func": OF_LOOPS[:2],
-                "no iteration was recorded; add --at iter": OF_LOOPS[2:],
-                "no wait was recorded; add --at 'op(*wait*)'": ("waiting",),
-            },
+            {"--at func": OF_LOOPS[:2], "--at iter": OF_LOOPS[2:], "--at 'op(*wait*)'": ("waiting",)},
         ),
-        (
-            ["iter[0] iter"],
-            "scf.while\nttng.warp_group_dot_wait",
-            {"the kernel's whole body was not recorded; add --at func": OF_LOOPS[:2]},
-        ),
-        ([], LOOP, {"no scope was recorded; add --at func --at loop": OF_WARPS, NO_LOOP: OF_LOOPS}),
+        (["iter[0] iter"], "scf.while\nttng.warp_group_dot_wait", {"--at func": OF_LOOPS[:2]}),
+        ([], LOOP, {"--at func --at loop": OF_WARPS, "--at loop --at iter": OF_LOOPS}),
     ],
     ids=["no loop", "a loop", "waits", "an unknown text", "no func", "waits for tensor cores", "nothing"],
 )
@@ -175,7 +171,14 @@ def test_what_was_not_recorded_keeps_rules_from_judging_kernels_that_have_it(
     tmp_path: Path, scopes: list[str], text: str, expected: dict[str, tuple[str, ...]]
 ) -> None:
     timeline = with_text(with_scopes(tmp_path, *scopes), text)
-    assert {why: rules for why, rules in unjudged(timeline).items() if "how many SMs" not in why} == expected
+    found = {why: rules for why, rules in unjudged(timeline).items() if rules != ("low-fill",)}
+    assert {why.partition("; add ")[2]: rules for why, rules in found.items()} == expected
+
+
+def test_what_was_not_recorded_is_said_with_what_to_record(tmp_path: Path) -> None:
+    lacking = [with_text(with_scopes(tmp_path / "nothing"), LOOP)]
+    lacking.append(with_text(with_scopes(tmp_path / "a loop", "loop[0] loop"), LOOP_THAT_WAITS))
+    check("analysis/unjudged", "\n".join(why for timeline in lacking for why in unjudged(timeline)), "no records")
 
 
 def test_a_loop_that_was_not_recorded_is_named(tmp_path: Path) -> None:
@@ -183,7 +186,9 @@ def test_a_loop_that_was_not_recorded_is_named(tmp_path: Path) -> None:
     func, loop, iteration, *others = timeline.table.scopes
     second = (func, replace(loop, name="main", label="loop[2]"), replace(iteration, label="iter[2]"), *others)
     found = unjudged(replace(timeline, table=replace(timeline.table, scopes=second)))
-    assert found == {"loop[0] was not recorded; add --at loop": ("prologue",)}
+    ((why, rules),) = found.items()
+    assert rules == ("prologue",)
+    check("analysis/unjudged", why, "a loop without records")
 
 
 def test_of_warps_that_were_not_recorded_nothing_is_known(tmp_path: Path) -> None:
@@ -191,7 +196,8 @@ def test_of_warps_that_were_not_recorded_nothing_is_known(tmp_path: Path) -> Non
     kernel = timeline.launch.kernel
     some = replace(kernel, num_warps=8, mode=replace(kernel.mode, warps=(0, 1, 2)))
     found = unjudged(replace(timeline, launch=replace(timeline.launch, kernel=some)))
-    assert found["only warps 0-2 recorded; leave out --warps"] == ("imbalanced-warps", "waiting")
+    (why,) = [why for why, rules in found.items() if rules == ("imbalanced-warps", "waiting")]
+    check("analysis/unjudged", why, "only some warps")
 
 
 def test_records_without_a_partner_may_hide_something(tmp_path: Path) -> None:
@@ -202,12 +208,14 @@ def test_records_without_a_partner_may_hide_something(tmp_path: Path) -> None:
 def test_waits_for_dots_are_not_those_for_loads(tmp_path: Path) -> None:
     known = Known(wait=Scope("ttng.warp_group_dot_wait", "op", 2))
     timeline = with_text(whole(tmp_path, known), "scf.for\nttg.async_wait\nttng.warp_group_dot_wait")
-    assert unjudged(timeline) == {"only waits for dots were recorded; add --at 'op(*wait*)'": ("waiting",)}
+    ((why, rules),) = unjudged(timeline).items()
+    assert rules == ("waiting",)
+    check("analysis/unjudged", why, "only waits for dots")
     assert unjudged(with_text(timeline, "scf.for\nttng.warp_group_dot_wait")) == {}
 
 
 def test_which_warps_only_load_must_be_known(tmp_path: Path) -> None:
     """Half of the warps run the loop; they may be there to load."""
     timeline = whole(tmp_path, Known(looping=(0, 1)))
-    why = "it is not known whether the warps of loop[0] only load; add --at 'op(*dot*)'"
-    assert unjudged(timeline)[why] == ("waiting",)
+    (why,) = [why for why, rules in unjudged(timeline).items() if rules == ("waiting",)]
+    check("analysis/unjudged", why, "warps that may only load")

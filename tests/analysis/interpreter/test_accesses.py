@@ -118,7 +118,7 @@ def test_of_a_descriptor_that_is_unknown_no_byte_is_known(told: tuple[int | None
 
 
 def test_of_a_block_that_is_too_large_a_part_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", 20)
+    monkeypatch.setattr(axis_arrays, "MAX_ELEMENTS", 20)
     for kernel in DESCRIPTORS.values():
         ran = run(kernel)
         assert_right(ran)

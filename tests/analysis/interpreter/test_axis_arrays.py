@@ -109,13 +109,13 @@ def test_a_comparison_holds_where_it_says(
     """Everywhere else it does not, unless it is too large for that."""
     holds = compare(whole(one), whole(other))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(axis_arrays, "MOST_ELEMENTS", most)
+        patch.setattr(axis_arrays, "MAX_ELEMENTS", most)
         try:
             found = compared(compare, one, other)
         except TooLarge:
             return
     assert (whole(found) <= holds).all()
-    assert found.is_least or (whole(found) == holds).all()
+    assert found.is_lower_bound or (whole(found) == holds).all()
 
 
 def test_where_a_tile_lies_inside_as_a_whole_a_mask_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,10 +124,10 @@ def test_where_a_tile_lies_inside_as_a_whole_a_mask_is_known(monkeypatch: pytest
     sizes = {CTA: 8, dimension(0): 4}
     exact = compared(np.less, rows, IntegerExpr.integer(14))
     assert exact.count(sizes) == 14
-    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", 31)
+    monkeypatch.setattr(axis_arrays, "MAX_ELEMENTS", 31)
     least = compared(np.less, rows, IntegerExpr.integer(14))
     assert least.count(sizes) == 12
-    assert (exact.is_least, least.is_least, (least & Mask()).is_least) == (False, True, True)
+    assert (exact.is_lower_bound, least.is_lower_bound, (least & Mask()).is_lower_bound) == (False, True, True)
     assert least.inverted() is None
     with pytest.raises(TooLarge):
         compared(np.equal, rows, IntegerExpr.integer(14))
@@ -173,10 +173,10 @@ def test_axes_have_an_order() -> None:
 
 
 def test_an_array_has_no_more_elements_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", 12)
+    monkeypatch.setattr(axis_arrays, "MAX_ELEMENTS", 12)
     one, other = AxisArray((CTA,), np.arange(3)), AxisArray((dimension(0),), np.arange(4))
     assert joined(np.add, one, other).values.size == 12
-    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", 11)
+    monkeypatch.setattr(axis_arrays, "MAX_ELEMENTS", 11)
     with pytest.raises(TooLarge):
         joined(np.add, one, other)
     with pytest.raises(TooLarge):

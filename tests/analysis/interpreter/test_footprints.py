@@ -107,7 +107,7 @@ def test_a_mask_that_is_nowhere_true_touches_nothing() -> None:
 
 def test_rows_that_lie_apart_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """But rows that lie side by side become one range, however many there are."""
-    monkeypatch.setattr(footprints, "MOST_ELEMENTS", 100)
+    monkeypatch.setattr(footprints, "MAX_ELEMENTS", 100)
     rows, columns = np.arange(64), np.arange(32)
 
     def tile(stride: int) -> IntegerExpr:

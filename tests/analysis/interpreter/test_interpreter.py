@@ -530,7 +530,7 @@ KNOWN = {
     "an argument that is a bit": Kernel(
         INTEGERS + ARGUMENT_BIT, parameters="%p: !tt.ptr<i32>, %flag: i1", arguments=(4096, 1)
     ),
-    "an argument that is a bit of 0": Kernel(
+    "a bit argument of 0": Kernel(
         INTEGERS + ARGUMENT_BIT, parameters="%p: !tt.ptr<i32>, %flag: i1", arguments=(4096, 0)
     ),
     "early returns": Kernel(INTEGERS + RETURNS),
@@ -539,10 +539,10 @@ KNOWN = {
     "constants behind attributes": Kernel(INTEGERS + ATTRIBUTED),
     "partitions": Kernel(INTEGERS + PARTITIONS),
     "a loop with a condition": Kernel(INTEGERS + WHILE, grid=(7, 1, 1)),
-    "a condition that passes fewer values on": Kernel(INTEGERS + FEWER, grid=(9, 1, 1)),
-    "a condition that passes more values on": Kernel(INTEGERS + MORE, grid=(5, 1, 1)),
+    "a condition that passes less on": Kernel(INTEGERS + FEWER, grid=(9, 1, 1)),
+    "a condition that passes more on": Kernel(INTEGERS + MORE, grid=(5, 1, 1)),
     "a condition that passes nothing on": Kernel(INTEGERS + NONE, grid=(4, 1, 1)),
-    "parts of tiles, while there are any": Kernel(INTEGERS + STREAMED, grid=(5, 1, 1)),
+    "parts of tiles in a loop": Kernel(INTEGERS + STREAMED, grid=(5, 1, 1)),
 }
 """All that they access is known."""
 
@@ -662,8 +662,8 @@ def test_what_hangs_on_memory_is_unknown(name: str) -> None:
 
 
 def test_a_loop_with_a_condition_is_the_same_in_the_generic_form() -> None:
-    custom = run(KNOWN["a condition that passes fewer values on"])
-    text = KNOWN["a condition that passes fewer values on"].text
+    custom = run(KNOWN["a condition that passes less on"])
+    text = KNOWN["a condition that passes less on"].text
     for printed, generic in (
         ("scf.while (%k = %x, %n = %c0) : (i32, i32) -> i32 {", '"scf.while"(%x, %c0) ({\n    ^bb0(%k: i32, %n: i32):'),
         ("scf.condition(%goes_on) %both : i32", '"scf.condition"(%goes_on, %both) : (i1, i32) -> ()'),
@@ -716,7 +716,7 @@ def test_of_blocks_that_hang_on_memory_nothing_is_known(name: str) -> None:
 
 @pytest.mark.parametrize("most", [4, 15, 40, 100])
 def test_what_is_too_large_is_left_out(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", most)
+    monkeypatch.setattr(axis_arrays, "MAX_ELEMENTS", most)
     for kernel in KNOWN.values():
         ran = run(kernel)
         assert_right(ran)
@@ -725,7 +725,7 @@ def test_what_is_too_large_is_left_out(most: int, monkeypatch: pytest.MonkeyPatc
 
 def test_of_a_mask_that_is_too_large_a_part_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison is said to hold where it does so for the whole of a CTA's tile."""
-    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", 100)
+    monkeypatch.setattr(axis_arrays, "MAX_ELEMENTS", 100)
     above = "    %d = arith.cmpi sgt, %t_y, %t_x : tensor<4x8xi32, #l>\n"
     below = "    %d = arith.cmpi slt, %t_x, %t_y : tensor<4x8xi32, #l>\n"
     far = "    %t = tt.splat %f : i32 -> tensor<8xi32, #l>\n    %far = arith.subi %t, %r8 : tensor<8xi32, #l>\n"
@@ -736,7 +736,7 @@ def test_of_a_mask_that_is_too_large_a_part_is_known(monkeypatch: pytest.MonkeyP
         ran = run(Kernel(text, grid=(20, 1, 1)))
         assert_right(ran)
         ((access, touched),) = ran.accesses()
-        assert access.mask is not None and access.mask.is_least
+        assert access.mask is not None and access.mask.is_lower_bound
         assert access.places is not None and 0 < access.places < len(touched)
         assert_bytes_right(ran)
 
@@ -744,7 +744,7 @@ def test_of_a_mask_that_is_too_large_a_part_is_known(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("how", ["ori", "xori"])
 def test_a_part_of_a_mask_is_not_joined_by_more_than_and(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it may be true in more places, nobody knows what comes out."""
-    monkeypatch.setattr(axis_arrays, "MOST_ELEMENTS", 100)
+    monkeypatch.setattr(axis_arrays, "MAX_ELEMENTS", 100)
     masks = f"""
     %low = arith.cmpi sle, %t_x, %t_y : tensor<4x8xi32, #l>
     %all = arith.constant dense<true> : tensor<4x8xi1, #l>
@@ -848,7 +848,7 @@ def test_all_compiled_kernels_are_gone_through() -> None:
 @settings(max_examples=35, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_kernels_of_any_kind_are_as_plain_loops_have_them(kernel: Kernel, most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(axis_arrays, "MOST_ELEMENTS", most)
+        patch.setattr(axis_arrays, "MAX_ELEMENTS", most)
         try:
             ran = run(kernel)
         except Overflow:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray, IntegerExpr, dimension
-from kprof_inject.analysis.interpreter.repeats import most_repeats
+from kprof_inject.analysis.interpreter.footprints import max_repeats
 
 ROWS, COLUMNS = dimension(0), dimension(1)
 
@@ -34,12 +34,12 @@ def along(*axes_and_values: object) -> AxisArray:
     ],
 )
 def test_repeats(parts: tuple[AxisArray, ...], repeats: int) -> None:
-    assert most_repeats(IntegerExpr(parts), (16, 4)) == repeats
+    assert max_repeats(IntegerExpr(parts), (16, 4)) == repeats
 
 
 def test_repeats_along_one_dimension() -> None:
     address = IntegerExpr((along(ROWS, COLUMNS, np.add.outer(np.arange(16) // 8, np.arange(4) // 2)),))
-    assert [most_repeats(address, (16, 4), dimension) for dimension in (0, 1)] == [8, 2]
+    assert [max_repeats(address, (16, 4), dimension) for dimension in (0, 1)] == [8, 2]
 
 
 OFFSETS = st.lists(st.integers(-3, 40), min_size=4, max_size=4)
@@ -52,4 +52,4 @@ def test_no_execution_repeats_an_address_more_often(
     """And some execution does, unless the steps along a dimension are unknown."""
     address = IntegerExpr((along(ROWS, rows), along(COLUMNS, columns), along(CTA, ROWS, rows_by_cta)))
     places = np.array(rows_by_cta)[:, :, None] + np.array(rows)[None, :, None] + np.array(columns)[None, None, :]
-    assert most_repeats(address, (4, 4)) == max(max(Counter(one.ravel().tolist()).values()) for one in places)
+    assert max_repeats(address, (4, 4)) == max(max(Counter(one.ravel().tolist()).values()) for one in places)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from golden import FIXTURES, read
 
-from kprof_inject.analysis.roofs.histograms import work_of_histograms
-from kprof_inject.analysis.roofs.work import Work
+from kprof_inject.analysis.roofs.operation_work import Work, work_of_histograms
 from kprof_inject.ttgir.parser import parse
 
 

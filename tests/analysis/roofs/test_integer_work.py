@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
-from kprof_inject.analysis.roofs.work import NO_WORK, Work
+from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
 from kprof_inject.ttgir.parser import parse
 
 TENSOR = "tensor<128xi32, #b>"

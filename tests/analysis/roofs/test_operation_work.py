@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from golden import FIXTURES, read
 
-from kprof_inject.analysis.roofs.operation_work import work_of
+from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work, work_of
 from kprof_inject.analysis.roofs.unit_rates import rates_of
-from kprof_inject.analysis.roofs.work import NO_WORK, Work
 from kprof_inject.ttgir.parser import parse
 
 ALIASES = """

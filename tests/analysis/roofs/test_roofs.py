@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from buffers import Scope
 from programs.child import REPO
+from snapshots import check
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.roofs.operation_work import Work
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import rates_of
-from kprof_inject.analysis.roofs.work import Work
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -143,23 +144,23 @@ def test_without_iterations_a_loop_of_unknown_length_tells_nothing(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("changes", "missing"),
+    ("changes", "case"),
     [
-        ({"target": 75}, "there are no unit rates for cuda:75"),
-        ({"text": "module {}\n"}, "the kernel's module cannot be read: there is no tt.func in this file"),
-        ({"text": "// nothing\n"}, "the kernel's module cannot be read: "),
+        ({"target": 75}, "an unknown target"),
+        ({"text": "module {}\n"}, "an empty module"),
+        ({"text": "// nothing\n"}, "no module"),
     ],
 )
-def test_what_is_lacking_is_told(tmp_path: Path, changes: dict[str, object], missing: str) -> None:
+def test_what_is_lacking_is_told(tmp_path: Path, changes: dict[str, object], case: str) -> None:
     light = light_of(launched(tmp_path, **changes))  # type: ignore[arg-type]
     assert light.roofs == ()
-    assert str(light.missing).startswith(missing)
+    check("analysis/unjudged", str(light.missing), case)
 
 
 def test_where_records_were_lost_the_timers_tell_the_time_of_the_whole_kernel(tmp_path: Path) -> None:
     timeline = replace(launched(tmp_path), records_lost=3, records_written=300)
     light = light_of(timeline)
-    assert str(light.missing) == "1.0 % of the records were lost; use --fit, or a larger --buffer-bytes"
+    check("analysis/unjudged", str(light.missing), "1.0 % of the records lost")
     (whole,) = light.roofs
     # By their timers, the CTAs take 5,000 ns, the two on one SM at once; the iterations that are left are not counted.
     assert (whole.scope, whole.executions) == ("func", CTAS)
@@ -213,6 +214,6 @@ def test_a_kernel_that_cannot_be_evaluated_is_unjudged(
     report = LaunchAnalysis.of(made)
     missing = report.speed_of_light.missing
     assert missing is not None and not report.speed_of_light.roofs
-    assert missing.reason == "the kernel's module cannot be evaluated (IndexError: no such operand)"
-    assert missing.remedy == "kprof-inject check FILE.ttgir tells whether Triton accepts it"
+    assert "IndexError: no such operand" in missing.reason
+    check("analysis/unjudged", str(missing), "a module that cannot be evaluated")
     assert report.summary.to_json() == before.summary.to_json()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.analysis.structure.alignment import aligned, blocks
+from kprof_inject.analysis.structure.code_lines import aligned, blocks
 
 LINES = st.lists(st.sampled_from("abcdefgh"), max_size=30)
 

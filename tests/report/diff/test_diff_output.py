@@ -16,6 +16,7 @@ import pytest
 from buffers import Scope
 from known_sides import FUNC, HEAD_NS, ITER_NS, SCOPES, around, usual, with_rows
 from rich.console import Console
+from snapshots import check
 
 from kprof_inject.report.diff.change_verdicts import ChangeVerdict, Clocks, Judged, judged
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
@@ -56,13 +57,12 @@ def on_terminal(diff: CaptureDiff, height: int) -> list[str]:
 
 def test_the_answer_comes_first_and_then_the_table(tmp_path: Path) -> None:
     lines = printed(faster(tmp_path))
-    assert re.fullmatch(
-        r"B is 1\.1\d × faster \(time -11\.\d % \[-12\.\d, -\d+\.\d\]\): "
-        r"iter\[0\] \(-1[45]\.\d % \[-1\d\.\d, -1\d\.\d\]\) explains all of it; "
-        r"median run time (169|170)\.\d+ µs → 151\.\d+ µs by events without records",
-        lines[0],
-    )
-    assert lines[2] == "kernel, A → B: grid 1x1x1, 20 and 20 launches"
+    change, _, cause = lines[0].partition(": ")
+    assert re.search(r" 1\.1\d × .*time -11\.\d % \[-12\.\d, -\d+\.\d\]", change)
+    assert re.match(r"iter\[0\] \(-1[45]\.\d % \[-1\d\.\d, -1\d\.\d\]\) ", cause)
+    assert re.search(r" (169|170)\.\d+ µs → 151\.\d+ µs ", cause)
+    check("report/diff-printed", "\n".join(lines), "a faster kernel")
+    assert lines[2].startswith("kernel, A → B: grid 1x1x1, ") and "20 and 20 launches" in lines[2]
     titles = [cell.strip() for cell in lines[4].strip("┃").split("┃")]
     assert titles == ["scope", "source", "verdict", "change", "count", "total", "mean", "p50", "share"]
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
@@ -122,11 +122,11 @@ def test_launches_are_counted_in_english(tmp_path: Path) -> None:
     a, b = usual(tmp_path / "a", 1, launches=2), usual(tmp_path / "b", 2, launches=1)
     mul = usual(tmp_path / "mul", 3, launches=2, kernel={"name": "mul", "variant": "mul-0"})
     lines = printed(diff_captures([*a, *mul], b))
-    assert "from 2 launches in A and 1 launch in B" in lines[0]
-    assert lines[-1] == "only in A: mul, grid 1x1x1, 2 launches"
+    assert "2 launches in A and 1 launch in B" in lines[0]
+    assert lines[-1].startswith("only in A: mul, ") and lines[-1].endswith(" 2 launches")
+    check("report/diff-printed", "\n".join(lines), "too few launches")
     of_one = "\n".join(printed(diff_captures(a[:1], b)))
-    assert "kernel, A → B: grid 1x1x1, one launch each\n" in of_one
-    assert "[?], of one launch each: cannot tell" in of_one
+    assert "grid 1x1x1, one launch each\n" in of_one and "[?], of one launch each: " in of_one
 
 
 def many(folder: Path) -> CaptureDiff:
@@ -147,7 +147,8 @@ def test_the_kernel_whose_change_is_worth_most_comes_first_and_the_list_is_bound
     assert [kernel["kernel"] for kernel in diff_json(diff)["kernels"]] == names
     lines = printed(diff)
     assert [line.partition(",")[0] for line in lines if ", A → B: grid" in line] == names[:10]
-    assert lines[-1] == "2 kernels more, whose changes are worth less: --kernel GLOB, --html or --json"
+    assert lines[-1].startswith("2 kernels more, ") and "--kernel GLOB" in lines[-1]
+    check("report/diff-printed", lines[-1], "more kernels")
     high, low = (on_terminal(diff, height) for height in (60, 24))
     shown = [sum(", A → B: grid" in line for line in screen) for screen in (high, low)]
     assert shown[1] == 1 < shown[0] < 10 and len(high) <= 60

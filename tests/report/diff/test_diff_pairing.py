@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from known_sides import usual
+from snapshots import check
 
 from kprof_inject.errors import KprofError
 from kprof_inject.report.diff.runs import KernelRuns, differences, runs_of
@@ -46,6 +47,10 @@ def variants(pairing: Pairing) -> list[tuple[str, str]]:
 
 def left(runs: Sequence[KernelRuns]) -> list[str]:
     return [one.kernel.variant for one in runs]
+
+
+def check_error(error: KprofError, case: str) -> None:
+    check("report/diff-pairing-errors", error.render(), case)
 
 
 def test_launches_of_one_variant_and_grid_belong_together(one: Timeline) -> None:
@@ -95,8 +100,9 @@ def test_what_has_no_partner_is_left_over(one: Timeline) -> None:
 def test_different_kernels_are_an_error_that_names_both_sides(one: Timeline) -> None:
     with pytest.raises(KprofError) as failed:
         pair_runs(made(one, ("mm", "x", 2, 4)), made(one, ("add", "y", 2, 4), ("mul", "z", 2, 4)))
-    assert failed.value.what == "A and B have no kernel in common: A has mm; B has add, mul"
+    assert failed.value.what.endswith(": A has mm; B has add, mul")
     assert "--renamed OLD=NEW" in failed.value.hint
+    check_error(failed.value, "different kernels")
 
 
 def test_a_kernel_with_a_new_name_can_be_told(one: Timeline) -> None:
@@ -109,11 +115,9 @@ def test_variants_of_which_one_side_has_more_are_listed(one: Timeline) -> None:
     two, single = made(one, ("mm", "x", 2, 4), ("mm", "y", 3, 4)), made(one, ("mm", "z", 4, 4))
     with pytest.raises(KprofError) as failed:
         pair_runs(two, single)
-    assert failed.value.what == (
-        "A has 2 and B 1 variant of mm, and they cannot be paired: A has x (num_stages 2), y (num_stages 3); B has z "
-        "(num_stages 4)"
-    )
-    assert failed.value.hint == "pair them by name: --renamed x=z"
+    assert "x (num_stages 2), y (num_stages 3); " in failed.value.what
+    assert failed.value.what.endswith(" z (num_stages 4)") and failed.value.hint.endswith("--renamed x=z")
+    check_error(failed.value, "more variants in A")
 
 
 def test_a_variant_can_be_told_by_its_name(one: Timeline) -> None:
@@ -126,8 +130,9 @@ def test_a_variant_can_be_told_by_its_name(one: Timeline) -> None:
 def test_grids_of_which_one_side_has_more_are_listed(one: Timeline) -> None:
     with pytest.raises(KprofError) as failed:
         pair_runs(made(one, ("mm", "x", 2, 4), ("mm", "x", 2, 8)), made(one, ("mm", "x", 2, 16)))
-    assert "A has x (grid 4x1x1), x (grid 8x1x1); B has x (grid 16x1x1)" in failed.value.what
+    assert " x (grid 4x1x1), x (grid 8x1x1); " in failed.value.what and " x (grid 16x1x1)" in failed.value.what
     assert "--launch" in failed.value.hint
+    check_error(failed.value, "more grids in A")
 
 
 def test_buffers_of_proton_have_no_names_and_are_taken_for_one_kernel(one: Timeline, tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from known_launch import known_launch
 from known_reports import KINDS, one
 from programs.child import REPO
+from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.errors import KprofError
-from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text, tokens_of
-from kprof_inject.report.explanation.explanation_schema import Answer, Explanation, json_schema
+from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text, short_name, short_text, tokens_of
+from kprof_inject.report.explanation.explanation_schema import Explanation, json_schema
 from kprof_inject.report.explanation.gathering import explanation
-from kprof_inject.report.explanation.shortening import short_name, short_text
 from kprof_inject.report.terminal.screens import answers_text
 
 SCHEMA = REPO / "docs/explain.schema.json"
@@ -138,7 +138,8 @@ def test_of_many_launches_the_one_in_the_middle_is_explained(known: dict[str, li
 def test_what_is_missing_is_told(known: dict[str, list[LaunchAnalysis]]) -> None:
     found = told(known["lost records"])
     assert found["records"] == {"written": 100, "lost": 40, "damaged": 0, "unpaired": 0}
-    assert "40.0 % of the records were lost" in found["verdict"]["text"]
+    assert "40.0 %" in found["verdict"]["text"]
+    check("report/lost-verdict", found["verdict"]["text"])
     assert found["next"]["command"] == "kprof-inject profile --fit -- PROG"
     clock = told(known["no clock"])["clock"]
     assert (clock["source"], clock["nominal_mhz"], clock["error_percent"]) == ("assumed", None, None)
@@ -190,9 +191,8 @@ def test_the_schema_that_is_shipped_is_that_of_the_records() -> None:
 
 def test_the_schema_asks_for_every_field_and_allows_later_ones(known: dict[str, list[LaunchAnalysis]]) -> None:
     found = told(known["demo"])
-    for record in (Explanation, Answer):
-        defined = json_schema()["$defs"][record.__name__]
-        assert {"what", *(field.name for field in msgspec.structs.fields(record))} == {*defined["required"]}
+    defined = json_schema()["$defs"]["Explanation"]
+    assert {"what", *(field.name for field in msgspec.structs.fields(Explanation))} == {*defined["required"]}
     for change in ({"schema": 2}, {"what": "answer"}, {"findings": [{}]}, {"kernel": None}):
         assert not VALIDATOR.is_valid({**found, **change})
     assert VALIDATOR.is_valid({**found, "later": 1})

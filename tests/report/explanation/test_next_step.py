@@ -10,6 +10,7 @@ import click
 import pytest
 from altered import altered
 from known_reports import KINDS, delayed
+from snapshots import check
 
 from kprof_inject.analysis.advice import advice_on
 from kprof_inject.analysis.findings.rules import Judgement
@@ -19,7 +20,7 @@ from kprof_inject.cli.main import root
 from kprof_inject.report.explanation.next_step import Options, next_step
 from kprof_inject.timeline.trust import Level
 
-NO_WAIT = Unjudged("no wait was recorded", "add --at 'op(*wait*)'")
+NO_WAIT = Unjudged("no wait recorded", "add --at 'op(*wait*)'")
 
 
 def command(report: LaunchAnalysis, workspace: str = "", kernel: str = "") -> str:
@@ -57,11 +58,12 @@ def test_the_workspace_and_the_kernel_are_named_where_they_must_be(trusted: Laun
 def test_without_a_finding_what_could_not_be_judged_is_recorded_beside_what_was(trusted: LaunchAnalysis) -> None:
     found = next_step(judged(trusted, Judgement("waiting", (), NO_WAIT)), Options())
     assert found.command == ("kprof-inject profile --at func --at loop --at iter --at marker --at 'op(*wait*)' -- PROG")
-    assert found.why == "waiting could not be judged: no wait was recorded"
+    assert found.why.startswith("waiting ") and found.why.endswith(f": {NO_WAIT.reason}")
+    check("report/next-step", found.why, "a rule that could not judge")
 
 
 def test_what_no_option_helps_does_not_stop_it(trusted: LaunchAnalysis) -> None:
-    stuck = Judgement("tail", (), Unjudged("the launch is too short for the timer", "give it more work"))
+    stuck = Judgement("tail", (), Unjudged("the launch is too short", "give it more work"))
     assert command(judged(trusted, stuck)) == "kprof-inject causal -- PROG"
 
 
@@ -90,10 +92,9 @@ def test_what_is_unreliable_is_no_reason_for_a_change(tmp_path: Path, trusted: L
     report = altered(*KINDS["prologue"](tmp_path), verdict=replace(trusted.verdict, level=Level.UNRELIABLE))
     table = report.timeline.table
     assert report.findings and command(report) == "kprof-inject profile --at func --at loop -- PROG"
-    assert [one.text for one in advice_on(report)][:2] == [
-        "record less: --at func --at loop",
-        report.findings[0].advice,
-    ]
+    less, finding, *_ = (one.text for one in advice_on(report))
+    assert less.endswith(": --at func --at loop") and finding == report.findings[0].advice
+    check("report/next-step", less, "advice to record less")
 
     def of_kinds(count: int) -> LaunchAnalysis:
         timeline = replace(report.timeline, table=replace(table, scopes=table.scopes[:count]))
@@ -106,11 +107,13 @@ def test_what_is_unreliable_is_no_reason_for_a_change(tmp_path: Path, trusted: L
     least = of_kinds(1)
     least = altered(least, timeline=replace(least.timeline, launch=replace(least.launch, kernel=one_warp)))
     assert command(least) == "kprof-inject causal -- PROG"
-    assert advice_on(least)[0].text == "use causal, which needs no records"
+    assert "causal" in advice_on(least)[0].text
+    check("report/next-step", advice_on(least)[0].text, "advice to use causal")
     assert advice_on(altered(least, verdict=trusted.verdict)) == advice_on(least)[1:]
     (other,) = delayed(tmp_path / "delayed")
     found = next_step(altered(least, slopes=other.slopes), Options())
-    assert "compares its times without them" in found.why
+    assert "--launches 0:20" in found.command
+    check("report/next-step", found.why, "nothing less can be recorded")
 
 
 def test_what_did_not_help_is_not_asked_for_again(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.report.terminal.bars import BLOCKS, PLAIN, Bars
+from kprof_inject.report.terminal.tables import BLOCKS, PLAIN, Bars
 
 BARS = Bars("#", ".", 10)
 

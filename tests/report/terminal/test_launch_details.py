@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from altered import altered
 from buffers import Scope
+from figures_in import figures_in
 from known_launch import FUNC, SCOPES, known_launch
 from screens import WIDE, coloured, lines_shown
+from snapshots import check
 from timelines import Ran
 
 from kprof_inject.analysis.findings.finding import Finding
@@ -26,8 +28,8 @@ TARGET = {"target": {"backend": "cuda", "arch": 90, "warp_size": 32}}
 CLEAN = KernelResources(128, 0, 49152, 4, (10_000.0,) * 9)
 RECORDED = KernelResources(136, 2, 57344, 3, (10_100.0,) * 9)
 FINDINGS = (
-    Finding("tail", None, 0.47, "the last wave is [8] CTAs", "make it a full one", {}),
-    Finding("prologue", "loop\x1b[0]", 0.2, "slow prologue: before loop\x1b[0] begins", "look at it", {}),
+    Finding("tail", None, 0.47, "wave of [8] CTAs", "make it a full one", {}),
+    Finding("prologue", "loop\x1b[0]", 0.2, "slow before loop\x1b[0]", "look at it", {}),
 )
 
 
@@ -51,6 +53,10 @@ def test_of_a_launch_within_one_step_of_the_timer_there_are_no_shares(tmp_path: 
     lines = printed(replace(timeline, ctas=ctas))
     assert [cells(line)[8:] for line in table(lines)[2:6]] == [["-", ""]] * 4
     assert not any("of the warps' time" in line for line in lines)
+
+
+def test_all_of_it(tmp_path: Path) -> None:
+    check("report/launch-details", "\n".join(printed(known_launch(tmp_path), width=160)), "a known launch")
 
 
 def test_the_table(tmp_path: Path) -> None:
@@ -92,8 +98,7 @@ def test_on_a_narrow_terminal_names_are_folded_and_figures_are_whole(tmp_path: P
     assert "".join(line[:source_at].strip() for line in lines[2:last]) == "attention_inner[0.2]"
     sources = "".join(line[source_at:count_at].strip() for line in lines[2:last])
     assert sources.startswith("flash_attention.py:156")
-    figures = " ".join(lines[2][count_at:].split())
-    assert figures == "4 3.40 µs 2.40 µs 850 ns 850 ns 997 ns 85.0 %"
+    assert figures_in(lines[2][count_at:]) == ["4", "3.40", "2.40", "850", "850", "997", "85.0"]
 
 
 def test_a_terminal_of_100_columns_needs_no_second_line_for_a_row(tmp_path: Path) -> None:
@@ -192,16 +197,15 @@ def findings(report: LaunchAnalysis, width: int = WIDE) -> list[str]:
 
 
 def test_what_the_kernel_takes_by_itself(report: LaunchAnalysis) -> None:
-    assert built(report, CLEAN, RECORDED) == [
-        "  kernel without records: 128 registers, no spills, 49152 bytes of shared memory, "
-        "room for 4 CTAs on an SM (by shared memory and registers)"
-    ]
+    (line,) = built(report, CLEAN, RECORDED)
+    assert figures_in(line) == ["128", "49152", "4"]
+    check("report/launch-details", line, "resources without records")
 
 
 def test_what_it_takes_with_records_if_no_more_is_known(report: LaunchAnalysis) -> None:
-    assert built(report, KernelResources(), replace(RECORDED, ctas_per_sm=None)) == [
-        "  kernel with records: 136 registers, 2 spills, 57344 bytes of shared memory"
-    ]
+    (line,) = built(report, KernelResources(), replace(RECORDED, ctas_per_sm=None))
+    assert figures_in(line) == ["136", "2", "57344"]
+    check("report/launch-details", line, "resources with records")
 
 
 def test_of_a_kernel_of_which_nothing_is_known_nothing_is_said(report: LaunchAnalysis) -> None:
@@ -210,7 +214,8 @@ def test_of_a_kernel_of_which_nothing_is_known_nothing_is_said(report: LaunchAna
 
 def test_what_limits_the_room_is_told_only_if_the_driver_agrees(report: LaunchAnalysis) -> None:
     (line,) = built(report, KernelResources(), replace(RECORDED, ctas_per_sm=7))
-    assert line.endswith("room for 7 CTAs on an SM")
+    assert figures_in(line)[-1] == "7" and "registers)" not in line
+    check("report/launch-details", line, "room that nothing explains")
 
 
 def test_no_findings(report: LaunchAnalysis) -> None:
@@ -218,30 +223,29 @@ def test_no_findings(report: LaunchAnalysis) -> None:
 
 
 def test_findings_are_numbered_with_what_to_do_next(report: LaunchAnalysis) -> None:
-    assert findings(with_findings(report)) == [
-        "findings:",
-        "  1. 47.0 % the last wave is [8] CTAs",
-        "      next: make it a full one",
-        "  2. 20.0 % slow prologue: before loop [0] begins",
-        "      next: look at it",
-    ]
+    lines = findings(with_findings(report))
+    assert [figures_in(line) for line in lines] == [[], ["1", "47.0", "8"], [], ["2", "20.0", "0"], []]
+    assert [line.strip() for line in lines[2::2]] == [f"next: {finding.advice}" for finding in FINDINGS]
+    check("report/launch-details", "\n".join(lines), "findings")
 
 
 def test_on_a_narrow_terminal_a_finding_goes_on_under_itself(report: LaunchAnalysis) -> None:
-    lines = findings(with_findings(report), width=30)
-    assert all(len(line) <= 30 for line in lines)
-    assert lines[1:3] == ["  1. 47.0 % the last wave is", "            [8] CTAs"]
+    lines = findings(with_findings(report), width=24)
+    assert all(len(line) <= 24 for line in lines)
+    assert lines[1:3] == ["  1. 47.0 % wave of [8]", "            CTAs"]
 
 
 def test_what_could_not_be_judged_is_said(report: LaunchAnalysis) -> None:
-    lost = Unjudged("74.0 % of the records were lost", "use --fit")
+    lost = Unjudged("74.0 % lost", "use --fit")
     judgements = (Judgement("tail", (), None), Judgement("prologue", (), lost), Judgement("waiting", (), lost))
-    doubt = "could not judge prologue, waiting: 74.0 % of the records were lost; use --fit"
     doubtful = altered(report, judgements=judgements)
-    assert findings(doubtful) == ["findings: none, but some rules could not judge", f"  {doubt}"]
+    (doubt,) = doubtful.to_json()["doubts"]
+    assert "prologue, waiting" in doubt and doubt.endswith(f"{lost.reason}; {lost.remedy}")
+    lines = findings(doubtful)
+    assert lines[1:] == [f"  {doubt}"]
+    check("report/launch-details", "\n".join(lines), "no finding, but doubts")
     found = with_findings(report)
     assert findings(altered(found, judgements=(*found.judgements, *judgements)))[-1] == f"  {doubt}"
-    assert doubtful.to_json()["doubts"] == [doubt]
     assert doubtful.to_json()["rules"] == [
         {"rule": "tail", "outcome": "not found", "reason": None, "remedy": None},
         {"rule": "prologue", "outcome": "could not judge", "reason": lost.reason, "remedy": "use --fit"},

@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from altered import altered
+from figures_in import figures_in
 from known_launch import known_launch
 from screens import WIDE, lines_shown
 from several_kernels import save_kernels
+from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.reader import read_capture
@@ -87,22 +89,25 @@ def test_launches_of_one_kernel_stand_below_the_answer_for_the_one_in_the_middle
         for one in [LaunchAnalysis.of(replace(timeline, launch=replace(timeline.launch, index=number)))]
     ]
     lines = screen(*reports)
-    assert lines[0] == "20 launches: 1.00 µs to 1.19 µs; below: #9, the median one"
-    assert lines[1].startswith("kernel #9   1.09 µs with records")
+    assert figures_in(lines[0]) == ["20", "1.00", "1.19", "9"]
+    assert lines[1].startswith("kernel #9   1.09 µs ")
     table = lines[lines.index("") + 1 :]
     assert table[0].split()[:4] == ["launch", "time", "MHz", "limit"]
     assert [line.split()[0] for line in table[1:-1]] == [f"#{number}" for number in range(19, 9, -1)]
-    assert table[-1] == "10 launches more, which took less: report -v"
+    assert table[-1].startswith("10 launches more") and table[-1].endswith("report -v")
+    check("report/many-launches", "\n".join(lines), "twenty launches")
 
     low = screen(*reports, width=80, height=24)
     assert len(low) <= 24 - 6 and low[0] == lines[0]
-    assert low[-1] == "#19 takes longest: report --launch 19; all launches: report -v"
+    assert low[-1].startswith("#19 ") and "report --launch 19;" in low[-1] and low[-1].endswith("report -v")
+    check("report/many-launches", "\n".join(low), "twenty launches on a low screen")
 
 
 def test_launches_of_several_variants_say_of_which_they_are(tmp_path: Path) -> None:
     one, other = two_variants(tmp_path)
     lines = screen(one, other)
-    assert lines[0].startswith("2 launches in 2 variants: 1.00 µs to 3.00 µs; below: #0, the median one of the variant")
+    assert figures_in(lines[0])[:5] == ["2", "2", "1.00", "3.00", "0"] and "variants" in lines[0]
+    check("report/many-launches", lines[0], "launches of two variants")
     assert [line.split()[:2] for line in lines[-3:]] == [["launch", "variant"], ["#0", "k-2"], ["#0", "k"]]
 
 
@@ -121,7 +126,9 @@ def test_the_longest_default_output_is_60_lines(tmp_path: Path) -> None:
     reports = [made(tmp_path, f"kernel_{number}", 1000 + number, launches=1) for number in range(70)]
     lines = screen(*reports, width=80)
     assert len(lines) < 40
-    assert any(line.startswith("46 kernels more, 65.0 % of all: report -v") for line in lines)
+    (more,) = (line for line in lines if line.startswith("46 kernels more"))
+    assert figures_in(more) == ["46", "65.0"]
+    check("report/many-launches", more, "more kernels")
     low = screen(*reports, width=80, height=24)
     assert len(low) <= 24 - 6 and {line[:5] for line in low} >= {"LIMIT", "TRY  ", "TRUST"}
     shown = next(number for number, line in enumerate(low) if "kernels more" in line) - 1

@@ -8,6 +8,7 @@ import pytest
 from golden import FIXTURES, read
 from planning import fixture_view
 from screens import WIDE, lines_shown
+from snapshots import check
 from specialised import save_specialised
 
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -76,9 +77,8 @@ def test_a_narrow_terminal_has_the_rows_too(tmp_path: Path, width: int) -> None:
     assert "\n".join(printed(reported(tmp_path, "func", "loop"), width)).count("100.0 %") == 3
 
 
-def test_what_shares_are_of_is_said(tmp_path: Path) -> None:
-    lines = printed(reported(tmp_path, "func", "loop"), WIDE)
-    assert any("totals and shares are over all warps of their partition" in line for line in lines)
+def test_all_of_it_says_what_shares_are_of(tmp_path: Path) -> None:
+    check("report/partitions", "\n".join(printed(reported(tmp_path, "func", "loop"), 160)))
 
 
 def test_the_json_has_the_partitions(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from buffers import Cta, Scope, end, save_launch, start, tagged
+from figures_in import figures_in
 from screens import lines_shown
+from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.report.terminal.room import Room
+from kprof_inject.report.terminal.tables import Room
 from kprof_inject.report.terminal.tag_tables import print_more_tags, print_tags
 from kprof_inject.timeline.timeline import decode_launch
 
@@ -42,9 +44,10 @@ def test_one_value_is_compared_with_no_other(tmp_path: Path) -> None:
 
 
 def test_what_is_not_shown_is_counted(tmp_path: Path) -> None:
-    *rows, last = shown(tmp_path, [*range(12), None])
+    *rows, last = lines = shown(tmp_path, [*range(12), None])
     assert len(rows) == 1 + 8
-    assert last == "expert loop by expert: 4 more values, which take less, 1 value unknown"
+    assert last.startswith("expert loop by expert: ") and figures_in(last) == ["4", "1"]
+    check("report/tag-table", "\n".join(lines))
 
 
 def test_of_many_tags_the_first_have_tables_as_far_as_there_is_room(tmp_path: Path) -> None:

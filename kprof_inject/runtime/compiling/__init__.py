@@ -1,0 +1,1 @@
+"""Triton's compiler as we use it: in the program, and of TTGIR text in child processes."""

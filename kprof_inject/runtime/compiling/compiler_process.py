@@ -1,0 +1,308 @@
+"""A child process for Triton's compiler, and its messages on stderr, parsed.
+
+On bad input the compiler may end the process, or never return.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.faults import flush_stderr, write_stderr
+from kprof_inject.runtime.process_events import in_forked_child
+from kprof_inject.ttgir.strings import POINT, unquote
+
+_FALSE_ALARM = re.compile(
+    rb".*error: The scope name '[^']*' (?:is not properly closed \(missing start record\)"
+    rb"|is closed without being opened|is started without being closed|has duplicate end record|must appear in pairs)\n"
+    rb"(?: *proton\.record (?:start|end) [^\n]*\n *\^\n)?"
+)
+
+
+@dataclass(slots=True, weakref_slot=True)
+class HeldMessages:
+    """Output to stderr so far, kept in a file."""
+
+    _file: IO[bytes] | None
+    _stderr: int = -1
+
+    def take(self) -> bytes:
+        """Return all of it, which is not written to stderr any more."""
+        if self._file is None:
+            return b""
+        self._file.seek(0)
+        written = self._file.read()
+        self._file.seek(0)
+        self._file.truncate()
+        return written
+
+    def let_go(self) -> None:
+        """Have a forked child write to stderr itself: its parent writes what it held back."""
+        os.dup2(self._stderr, 2)
+
+
+@contextmanager
+def without_false_alarms() -> Iterator[HeldMessages]:
+    """Hold back what is written to stderr, by this thread or another, and write it at the end without false alarms.
+
+    MLIR writes to the file descriptor itself, so replacing Python's ``sys.stderr`` would not help.
+    """
+    try:
+        held = tempfile.TemporaryFile()  # noqa: SIM115 (only this may fail)
+    except OSError:  # a full disk: a false alarm is the lesser evil
+        yield HeldMessages(None)
+        return
+    with held:
+        flush_stderr()
+        try:
+            stderr = os.dup(2)
+        except OSError:  # a program without a stderr: there is nothing to keep clean
+            yield HeldMessages(None)
+            return
+        messages = HeldMessages(held, stderr)
+        in_forked_child(messages.let_go)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield messages
+        finally:
+            flush_stderr()
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            write_stderr(drop_false_alarms(messages.take()))
+
+
+def drop_false_alarms(written: bytes) -> bytes:
+    """Return what the compiler wrote to stderr, without the false alarms and the excerpts that belong to them.
+
+    Proton's check of scopes takes blocks one by one: the end of a scope in a second return block looks to it like an
+    end without a start, and so does the end of iterations after their loop. It prints that as an error and goes on;
+    the machine code is right (the entry gets an id of its own, and we match by name). A user would take it for a
+    failure.
+    """
+    return _FALSE_ALARM.sub(b"", written)
+
+
+# MLIR writes ``loc("a.py":3:4): error: …``, also with nested locations, and with a handler ``a.py:3:4: error: …``.
+_MESSAGE = re.compile(
+    r"(?:loc\((?P<location>.*?)\)|(?P<file>[^\s\"].*?):(?P<line>\d+):(?P<column>\d+)|<unknown>:0): "
+    r"(?P<severity>error|warning|remark|note): (?P<text>.*)"
+)
+_NAMED_PLACE = re.compile(POINT)
+
+# Lines of the module that MLIR prints after some messages, and the excerpt that follows others.
+_NO_MESSAGE = re.compile(r"\s|$|[#!{}]|module\b|\"")
+_MAX_MESSAGE_LINES = 4
+
+# Says only that a message came before it.
+_FOLLOW_UP = "Failures have been detected while processing an MLIR pass pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One diagnostic. ``file`` is empty where the compiler named no place."""
+
+    severity: str
+    text: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+
+def errors_in(written: bytes) -> list[Message]:
+    """Return the errors among what the compiler wrote, without Proton's false alarms."""
+    text = drop_false_alarms(written).decode(errors="replace")
+    return [
+        message
+        for message in _messages(text)
+        if message.severity == "error" and not message.text.startswith(_FOLLOW_UP)
+    ]
+
+
+def last_words(written: bytes, lines: int = 5) -> list[str]:
+    """Return the last lines that were written, each once."""
+    text = written.decode(errors="replace")
+    return list(dict.fromkeys(line.rstrip() for line in text.splitlines() if line.strip()))[-lines:]
+
+
+def _messages(text: str) -> Iterator[Message]:
+    message: Message | None = None
+    for line in text.splitlines():
+        if found := _MESSAGE.fullmatch(line):
+            if message is not None:
+                yield message
+            message = _message_of(found)
+        elif message is not None:
+            if _NO_MESSAGE.match(line) or message.text.count("\n") + 1 == _MAX_MESSAGE_LINES:
+                yield message
+                message = None
+            else:
+                message = replace(message, text=f"{message.text}\n{line}")
+    if message is not None:
+        yield message
+
+
+def _message_of(found: re.Match[str]) -> Message:
+    place = _NAMED_PLACE.search(found["location"]) if found["location"] else found
+    text = found["text"].rstrip()
+    if place is None or place["file"] is None:
+        return Message(found["severity"], text)
+    file = place["file"] if place is found else unquote(place["file"])
+    return Message(found["severity"], text, file, int(place["line"]), int(place["column"]))
+
+
+class CompilerTask(Protocol):
+    """Task for the child. It may have a ``target``."""
+
+    def run(self, written: Path) -> Any:
+        """Do it. Raises ``KprofError`` if the compiler refuses.
+
+        ``written`` is the file that all output goes to, empty at first, in a folder for temporary files.
+        """
+
+
+class CompilerProcess:
+    """Child process that does tasks.
+
+    It is started at the first task, and again after one that it did not survive, or for another target: in Triton 3.5
+    and 3.6, compiling for one target changes how the process compiles for the next. Use it as a context manager: at the
+    end the child is killed, with all that it had started.
+    """
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="kprof-compiler-")
+        self._written = Path(self._folder.name, "written")
+        self._child: tuple[BaseProcess, Connection] | None = None
+        self._target: object = None
+
+    def __enter__(self) -> CompilerProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop()
+        self._folder.cleanup()
+
+    def ask(self, task: CompilerTask, time_limit_s: float) -> Any:
+        """Run a task in the child, and return its result.
+
+        Raises the task's ``KprofError``, and one of its own if the child dies or takes longer than the limit.
+        """
+        target = getattr(task, "target", self._target)
+        if target != self._target:
+            self._stop()
+            self._target = target
+        process, connection = self._child or self._start()
+        self._written.write_bytes(b"")
+        try:
+            connection.send(task)
+            if not connection.poll(max(time_limit_s, 0)):
+                self._stop()
+                raise KprofError("the compiler did not finish in time", hint="raise --time-limit SECONDS")
+            reply = connection.recv()
+        except (EOFError, ConnectionError):
+            self._stop()
+            raise KprofError(_obituary(process.exitcode, self._written.read_bytes())) from None
+        if isinstance(reply, KprofError):
+            raise reply
+        return reply
+
+    def _start(self) -> tuple[BaseProcess, Connection]:
+        # Not forked: the child must have none of our threads and locks.
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, str(self._written)), daemon=True)
+        with _safe_path():
+            process.start()
+        theirs.close()  # or its end would stay open when the child is gone
+        self._child = process, ours
+        return self._child
+
+    def _stop(self) -> None:
+        if self._child is None:
+            return
+        process, connection = self._child
+        self._child = None
+        connection.close()
+        # The child leads a group, unless it has barely begun, so that an assembler which it waits for ends with it.
+        if process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        process.join()
+
+
+_SAFE_PATH = "PYTHONSAFEPATH"
+_starting = threading.Lock()
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Have a Python that is started here import nothing from the current folder: it may be one that the user received.
+
+    ``multiprocessing`` starts it with ``-c``, and takes neither options nor an environment for it.
+    """
+    with _starting:
+        before = os.environ.get(_SAFE_PATH)
+        os.environ[_SAFE_PATH] = "1"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_SAFE_PATH]
+            else:
+                os.environ[_SAFE_PATH] = before
+
+
+def _serve(connection: Connection, written: str) -> None:
+    """Do tasks in the child until the parent closes the connection."""
+    # Where the parent's stdout is closed, the connection may have its number.
+    connection = Connection(fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
+    os.setsid()  # also keeps the terminal's Ctrl-C with the parent, which ends us
+    log = os.open(written, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    # The parent removes this folder, with what the compiler leaves there when it dies.
+    tempfile.tempdir = os.environ["TMPDIR"] = str(Path(written).parent)
+    while True:
+        try:
+            task = connection.recv()
+        except EOFError:
+            return
+        connection.send(_answer(task, Path(written)))
+
+
+def _answer(task: CompilerTask, written: Path) -> Any:
+    try:
+        return task.run(written)
+    except KprofError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 (whatever it is, the other files are still to be seen)
+        return KprofError(
+            f"{type(error).__name__}: {error}",
+            hint="this is a bug in kprof-inject or in this version of Triton; please report it",
+        )
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # as it is where the parent's is closed
+                stream.flush()
+
+
+def _obituary(exit_code: int | None, written: bytes) -> str:
+    how = f"exit code {exit_code}"
+    if exit_code is not None and exit_code < 0:
+        with suppress(ValueError):
+            how = f"signal {signal.Signals(-exit_code).name}"
+    return "\n".join([f"the compiler died ({how})", *(f"  {line}" for line in last_words(written))])

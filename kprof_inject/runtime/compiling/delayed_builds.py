@@ -1,0 +1,117 @@
+"""Kernels with delays: compiled ahead in child processes, several at a time, and loaded in the program.
+
+The text of a module is compiled. The result replaces the kernel that the program compiled from its source: it is
+launched by the same launcher, with the same arguments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from kprof_inject.capture.schema import DumpedKernelRecord
+from kprof_inject.errors import KprofError
+from kprof_inject.forks import usable_cores
+from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
+
+_TIME_LIMIT_S = 600.0
+_MAX_PROCESSES = 16
+# Part of the name of a build: change it with the form of what is kept.
+_FORM = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A module's text, to be compiled as the kernel was that it came from."""
+
+    text: str
+    kernel: DumpedKernelRecord
+
+    @property
+    def name(self) -> str:
+        """Name of the build, the same for all that make the same binary."""
+        kernel = self.kernel
+        made_by = (kernel.triton_version, str(kernel.target), json.dumps([kernel.options, kernel.environment]))
+        parts = (_FORM, *made_by, self.text)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True, slots=True)
+class _CompileTask:
+    build: Build
+    folder: Path
+
+    def run(self, written: Path) -> None:
+        # The parent is to do without Triton.
+        from kprof_inject.runtime.compiling.compile_text import compile_text
+
+        try:
+            compile_text(self.build.text, self.build.kernel, self.folder)
+        except KprofError:
+            raise
+        except Exception as error:  # noqa: BLE001 (the compiler's errors have no common base)
+            said = errors_in(written.read_bytes())
+            raise KprofError(said[0].text if said else f"{type(error).__name__}: {error}") from None
+
+
+def compiled(builds: Sequence[Build], folder: Path) -> Iterator[KprofError | None]:
+    """Compile each build into a folder of its name below ``folder``, unless that exists.
+
+    Yields for each build why it failed, or None. As many compile at a time as there are cores.
+    """
+    wanted = {build.name: build for build in builds if not (folder / build.name).exists()}
+    processes = [CompilerProcess() for _ in range(min(usable_cores(), len(wanted), _MAX_PROCESSES))]
+    free: SimpleQueue[CompilerProcess] = SimpleQueue()
+    for process in processes:
+        free.put(process)
+
+    def compile_one(build: Build) -> KprofError | None:
+        process = free.get()
+        unfinished = folder / f"{build.name}.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        try:
+            process.ask(_CompileTask(build, unfinished), _TIME_LIMIT_S)
+        except KprofError as error:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            return error
+        finally:
+            free.put(process)
+        unfinished.rename(folder / build.name)
+        return None
+
+    try:
+        with ThreadPoolExecutor(max(len(processes), 1)) as pool:
+            failures: Mapping[str, KprofError | None] = dict(
+                zip(wanted, pool.map(compile_one, wanted.values()), strict=True)
+            )
+    finally:
+        for process in processes:
+            process.__exit__()
+    yield from (failures.get(build.name) for build in builds)
+
+
+def load(folder: Path, like: Any) -> Any:
+    """Load what was compiled into a folder onto the device. Raises what the driver raises.
+
+    It is launched as ``like``, a loaded kernel of Triton's.
+    """
+    from triton.compiler.compiler import CompiledKernel
+
+    group = {path.name: str(path) for path in sorted(folder.iterdir())}
+    kernel = CompiledKernel(like.src, group, like.hash)
+    kernel._init_handles()
+    return kernel
+
+
+def assembly_in(folder: Path) -> str:
+    """Return the assembly of what was compiled into a folder."""
+    paths = [path for path in folder.iterdir() if path.suffix in (".ptx", ".amdgcn")]
+    return paths[0].read_text() if paths else ""

@@ -1,0 +1,203 @@
+"""Proton's lowering of records, switched on around one compilation, and of a TTGIR file without a GPU."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton import knobs
+from triton._C import libtriton
+from triton._C.libtriton import ir, passes
+from triton.backends import backends
+from triton.backends.compiler import GPUTarget
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.resources import limits_of
+from kprof_inject.capture.schema import Target
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
+from kprof_inject.runtime.compiling.tag_values import tag_values
+from kprof_inject.runtime.versions import inline_helpers, installed_version
+from kprof_inject.select.tags import CARRIER
+
+_BACKENDS = {"cuda": "nvidia", "hip": "amd"}
+_BUFFERS = {"shared": "SHARED", "global": "GLOBAL"}
+
+# Proton clips a size to what it would choose itself from this many bytes: none is clipped.
+_ANY_SHARED_BYTES = 1 << 30
+
+
+def shared_bytes_of(target: GPUTarget) -> int:
+    """Return the shared memory that one CTA may use on this target, from tables."""
+    return limits_of(f"{target.backend}:{target.arch}").cta_shared_bytes
+
+
+@contextmanager
+def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[None]:
+    """Lower ``proton.record`` in every compilation of this context; each has to be of a module with records.
+
+    ``mode`` is the kernel's own (see ``mode_of_kernel``). If it leaves the size to Proton, that takes a share of what
+    the kernel leaves of ``shared_bytes``, the most that a CTA may use. The compiler's output on stderr may have false
+    alarms: see ``without_false_alarms``. Raises ``KprofError`` for a mode that Proton cannot lower for the target.
+    """
+    backend = _BACKENDS[target.backend]
+    version = installed_version()  # of a Triton that was built without Proton, this says so
+    if mode.buffer == "global" and backend not in version.global_buffer_on:
+        raise KprofError(
+            f"Triton {triton.__version__} cannot keep records in global memory on {backend.upper()}",
+            hint="choose --buffer shared, or use Triton 3.7 or later",
+        )
+    mode.require_possible_on({target.backend})
+    proton = libtriton.proton
+
+    def to_llvmir(pass_manager: Any) -> None:
+        proton.add_convert_proton_to_protongpu(
+            pass_manager,
+            proton.METRIC_TYPE.CYCLE,
+            proton.SAMPLING_STRATEGY.SELECTIVE if mode.warps else proton.SAMPLING_STRATEGY.NONE,
+            ",".join(map(str, mode.warps)),  # sampling options
+            proton.GRANULARITY.WARP,
+            proton.BUFFER_STRATEGY.CIRCULAR,
+            getattr(proton.BUFFER_TYPE, _BUFFERS[mode.buffer]),
+            mode.buffer_bytes,
+            _ANY_SHARED_BYTES if mode.buffer_bytes else shared_bytes,
+            1,  # scratch bytes: at least one, the pass computes the rest
+            128,  # scratch alignment, as Proton's own hook sets it
+            mode.clock_bits == 64,  # clock extension: 43 bits of %clock64
+        )
+        passes.common.add_cse(pass_manager)
+        if mode.sched_stores:
+            proton.add_schedule_buffer_store(pass_manager)
+        proton.add_allocate_proton_shared_memory(pass_manager)
+        if mode.sched_barriers:
+            proton.add_sched_barriers(pass_manager)
+        for name in version.to_llvmir_passes:
+            getattr(proton, name)(pass_manager)
+
+    def to_llvm(pass_manager: Any) -> None:
+        for name in version.to_llvm_passes:
+            getattr(proton, name)(pass_manager)
+        if backend == "nvidia":
+            proton.add_convert_proton_nvidia_gpu_to_llvm(pass_manager)
+        else:
+            proton.add_convert_proton_amd_gpu_to_llvm(pass_manager, str(target.arch))
+
+    with version.attach(backend, to_llvmir, to_llvm):
+        yield
+
+
+def scope_names(ttgir_path: str, target: GPUTarget) -> dict[int, str]:
+    """Return Proton's table of scope ids: the record name of each id. Two ids may have one name.
+
+    Proton gives the ids late in Triton's lowering: the module has no ``scf`` then, and its helpers are inlined.
+    """
+    module = read_module(ttgir_path, target)
+    with without_false_alarms():
+        inline_helpers(module)
+        return {int(scope_id): str(name) for scope_id, name in libtriton.proton.get_scope_id_names(module)}
+
+
+def read_module(ttgir_path: str, target: GPUTarget) -> Any:
+    """Parse and verify a file with Triton's own parser. Raises ``RuntimeError``, and the reason goes to stderr."""
+    context = ir.context()
+    ir.load_dialects(context)
+    backends[_BACKENDS[target.backend]].compiler(target).load_dialects(context)
+    libtriton.proton.load_dialects(context)
+    module = ir.parse_mlir_module(ttgir_path, context)
+    module.context = context  # the module must not outlive it
+    return module
+
+
+# Each of these reads the cycle counter once: PTX ISA "Special Registers"; AMD CDNA3 ISA, section 6; for gfx1250, what
+# LLVM makes of ``llvm.readcyclecounter``.
+_CLOCK_READ = {
+    "cuda": re.compile(r"mov\.u32\s+%r\d+, %clock;"),
+    "hip": re.compile(r"\bs_(?:memtime|get_shader_cycles_u64)\b"),
+}
+_ASSEMBLY = {"cuda": "ptx", "hip": "amdgcn"}
+
+
+def require_clock_reads(kernel: Any, target: GPUTarget) -> None:
+    """Raise ``KprofError`` if a kernel that was compiled with records never reads the clock."""
+    if not _clock_reads(kernel, target):
+        raise KprofError(
+            f"Triton {triton.__version__} lowers the records to no clock read for {target.backend}:{target.arch}",
+            hint="this target cannot be recorded with this Triton; try another Triton version",
+        )
+
+
+def _clock_reads(kernel: Any, target: GPUTarget) -> int:
+    return len(_CLOCK_READ[target.backend].findall(kernel.asm[_ASSEMBLY[target.backend]]))
+
+
+_KERNEL = re.compile(r'"?tt\.func"?(?!\s+private\b)')
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """Result of the compiler.
+
+    ``assembly`` is PTX or AMDGCN, ``binary`` cubin or hsaco, ``clock_reads`` how many times the assembly reads the
+    cycle counter, ``metadata`` Triton's own (``profile_scratch_size``, ``shared``).
+    """
+
+    assembly: str
+    binary: bytes
+    clock_reads: int
+    metadata: dict[str, Any]
+
+
+def target_of(target: Target) -> GPUTarget:
+    """Return a target as Triton has it."""
+    return GPUTarget(target.backend, target.arch, target.warp_size)
+
+
+def lower(text: str, target: GPUTarget, options: dict[str, Any], mode: Mode) -> Lowered:
+    """Compile TTGIR text with records for ``target``.
+
+    Raises ``KprofError`` if Triton or Proton refuse, as Proton does unless all helpers can be inlined (see
+    ``lowerable``).
+    """
+    values = tag_values() if CARRIER in text else nullcontext()
+    with instrumented(target, mode, shared_bytes_of(target)), values, without_false_alarms():
+        kernel = _compiled(text, target, options)
+    require_clock_reads(kernel, target)
+    return _lowered(kernel, target)
+
+
+def lower_without_records(text: str, target: GPUTarget, options: dict[str, Any]) -> Lowered:
+    """Compile TTGIR text that has no records, as Triton does by itself. Raises ``KprofError`` if it refuses."""
+    return _lowered(_compiled(text, target, options), target)
+
+
+def _compiled(text: str, target: GPUTarget, options: dict[str, Any]) -> Any:
+    # Of a module without a kernel, Triton reads the signature of a function that is not there, and the process dies.
+    if not _KERNEL.search(text):
+        raise KprofError("there is no public tt.func to lower", hint="give a .ttgir file as Triton writes it")
+    with tempfile.TemporaryDirectory(prefix="kprof-lower-") as folder, knobs.cache.scope():
+        knobs.cache.dir = str(Path(folder, "cache"))
+        path = Path(folder, "kernel.ttgir")
+        path.write_bytes(text.encode())
+        try:
+            return triton.compile(str(path), target=target, options=options)
+        except Exception as error:  # the compiler's errors have no common base
+            raise KprofError(
+                f"Triton {triton.__version__} does not lower this module for {target.backend}:{target.arch}: {error}",
+                hint="the compiler's own messages are above; the module may come from another Triton version",
+            ) from error
+
+
+def _lowered(kernel: Any, target: GPUTarget) -> Lowered:
+    return Lowered(
+        kernel.asm[_ASSEMBLY[target.backend]],
+        kernel.kernel,
+        _clock_reads(kernel, target),
+        json.loads(json.dumps(kernel.metadata._asdict(), default=vars)),
+    )

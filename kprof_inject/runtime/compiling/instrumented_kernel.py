@@ -1,0 +1,358 @@
+"""The kernels of one process that have a plan: each is compiled with its records, and captured when it is launched."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import threading
+from contextlib import ExitStack
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
+from kprof_inject.capture.schema import (
+    DumpedKernelRecord,
+    KernelRecord,
+    ModeRecord,
+    ScopeTableRecord,
+    plausible_sm_clock_hz,
+)
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compiling.compiler import Compile, overriding, variant_of, with_room
+from kprof_inject.runtime.compiling.compiler_process import errors_in, without_false_alarms
+from kprof_inject.runtime.compiling.instrumentation import (
+    instrumented,
+    require_clock_reads,
+    scope_names,
+    shared_bytes_of,
+    target_of,
+)
+from kprof_inject.runtime.compiling.tag_values import tag_values
+from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.faults import fault_of, first_line
+from kprof_inject.runtime.hook import packages_binaries
+from kprof_inject.runtime.launch import loading
+from kprof_inject.runtime.launch.arguments import ArgumentKinds
+from kprof_inject.runtime.launch.launcher import Captures, CapturingLauncher
+from kprof_inject.runtime.launch.recorded_launch import RecordingBuild
+from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.versions import installed_version
+from kprof_inject.workspace import DumpedKernel, Workspace
+
+_CHANGED_BY_RECORDS = ("num_warps", "shared", "profile_scratch_size", "profile_scratch_align")
+
+Plan = tuple[DumpedKernel, ScopeTableRecord]
+"""A dumped kernel, and what the records mean that it is to get."""
+
+
+class Plans(Protocol):
+    """Knows which kernels get records."""
+
+    def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
+        """Return the plan of a variant, or None to leave it as it is. ``plain`` compiles it without records."""
+
+
+class RunStep:
+    """Compiles each planned kernel of this process with records; all else is compiled as it is."""
+
+    def __init__(
+        self, session: Session, report: ProcessReport, device: Device, captures: Captures, plans: Plans
+    ) -> None:
+        self.session = session
+        self.report = report
+        self.device = device
+        self.captures = captures
+        self.workspace = Workspace(Path(session.workspace))
+        self._plans = plans
+        # Triton's knobs and the backend's instrumentation are global to the process.
+        self.lock = threading.RLock()
+        in_forked_child(self._begin_in_child)
+
+    def _begin_in_child(self) -> None:
+        self.lock = threading.RLock()
+
+    def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
+        """Compile a kernel, with records if it is planned."""
+        plain = functools.partial(with_room(original), *args, **kwargs)
+        with self.lock:
+            variant, plan = None, None
+            with self.report.guard("looking up a kernel's plan"):
+                variant = variant_of(self.workspace, original, args, kwargs)
+                plan = self._plans.plan_of(variant, plain) if variant else None
+            if variant is None or plan is None:
+                return plain()
+            kernel = PlannedKernel(self, variant, *plan, plain)
+            if reason := _why_not(variant):
+                kernel.give_up(reason)
+                return plain()
+            return kernel.compile()
+
+
+def _why_not(variant: DumpedKernel) -> str:
+    """Return why a kernel with a plan must go without records; empty if it need not."""
+    if variant.info.options.get("ir_override") or knobs.compilation.override:
+        return "the program overrides its IR itself"
+    return "Inductor packages it for C++" if packages_binaries() else ""
+
+
+class PlannedKernel:
+    """Kernel of this process that has a plan, and its builds.
+
+    These are: with records, with records and a smaller buffer for large grids, and without records.
+    """
+
+    def __init__(
+        self, step: RunStep, variant: DumpedKernel, dumped: DumpedKernel, scope_table: ScopeTableRecord, plain: Compile
+    ) -> None:
+        self._step = step
+        self._dumped = dumped
+        self._name = variant.name  # the function's: what Triton compiles may bear another
+        self._target = _gpu_target(variant.info)
+        self._scope_table = scope_table
+        self._plain = plain
+        self._mode = step.session.mode
+        self._clean: Any = None
+        self._scope_ids: dict[int, str] = {}
+        self._smaller: dict[int, tuple[RecordingBuild, Any]] = {}
+        """By ``buffer_bytes``, with the kernels: Triton 3.9 unloads one that nobody holds."""
+
+    def compile(self) -> Any:
+        """Return the kernel with records, or the plain one if that fails.
+
+        Raises what the compiler raises for the plain one.
+        """
+        try:
+            self._mode = self._mode_of_kernel()
+            kernel = self._compile_with_records(self._mode)
+            # It costs a parse of the module, too much for the launch path.
+            self._scope_ids = scope_names(str(self._step.workspace.override_path(self._dumped)), self._target)
+        except KprofError as error:
+            self.give_up(f"{error.what}; {error.hint}" if error.hint else error.what)
+            return self._plain()
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            self.give_up(fault_of(error))
+            return self._plain()
+        loading.around_load(kernel, self._load)
+        self._step.report.add_kernel(self._dumped.variant, self._name, "instrumented")
+        return kernel
+
+    def clean(self) -> Any:
+        """Return the kernel without records, loaded."""
+        if self._clean is None:
+            with self._step.lock, self._step.device.unaffected_by_graphs():
+                clean = self._plain()
+                clean._init_handles()
+                self._clean = clean
+        return self._clean
+
+    def with_smaller_buffer(self, ctas: int, max_bytes: int) -> RecordingBuild | None:
+        """Return a build whose buffer for this number of CTAs takes at most ``max_bytes``.
+
+        None: that would hold too few records.
+        """
+        rows = ctas * self._dumped.info.known_metadata.num_ctas
+        buffer_bytes = smaller_buffer_bytes(self._mode, rows, self._total_warps, max_bytes)
+        if buffer_bytes is None:
+            return None
+        if buffer_bytes not in self._smaller:
+            mode = replace(self._mode, buffer_bytes=buffer_bytes)
+            with self._step.lock, self._step.device.unaffected_by_graphs():
+                kernel = self._compile_with_records(mode)
+                kernel._init_handles()
+            variant = f"{self._dumped.variant}-{buffer_bytes}"
+            self._smaller[buffer_bytes] = self._build_of(kernel, variant, mode), kernel
+            self._step.report.add_kernel(
+                variant,
+                self._name,
+                "instrumented",
+                f"for {ctas} CTAs, each keeps {buffer_bytes} bytes of records instead of {self._mode.buffer_bytes}",
+            )
+        return self._smaller[buffer_bytes][0]
+
+    def give_up(self, reason: str) -> None:
+        """Report that launches go without records from now on."""
+        with self._step.report.guard("reporting a kernel"):
+            self._step.report.add_kernel(self._dumped.variant, self._name, "left alone", reason)
+
+    def _load(self, kernel: Any, load: loading.Load) -> None:
+        """Replace the launcher that Triton makes when it loads the kernel.
+
+        A kernel that the driver refuses becomes the clean one: the program, and Triton's caches, already hold this
+        object.
+        """
+        try:
+            self._load_with_records(kernel, load)
+        except Exception as error:
+            if is_of_signal_handler(error):
+                kernel._run = kernel.module = None
+                raise
+            self.give_up(f"it does not load with records: {first_line(error)}")
+            clean = self.clean()
+            vars(kernel).clear()
+            vars(kernel).update(vars(clean))
+            clean.module = None  # or Triton 3.9 unloads the module with this second owner of it
+            self._clean = kernel
+        except BaseException:
+            # Triton takes a kernel that has a launcher for loaded: with its own alone, records would have no buffer.
+            kernel._run = kernel.module = None
+            raise
+
+    def _load_with_records(self, kernel: Any, load: loading.Load) -> None:
+        load()
+        build = self._build_of(kernel, self._dumped.variant, self._mode)
+        self._require_same_residency(kernel, build.record)
+        max_bytes = min(self._step.session.max_bytes, MAX_LAUNCH_BYTES)
+        kernel._run = CapturingLauncher(build, self, self._step.captures, max_bytes)
+        clean_run = build.record.clean
+        # Programs decide by these, as Inductor does: they shall see what they see without us. What is launched with
+        # stands in the launcher and in ``packed_metadata``.
+        kernel.n_regs = clean_run.registers or kernel.n_regs
+        kernel.n_spills = kernel.n_spills if clean_run.local_words is None else clean_run.local_words
+        kernel.metadata = kernel.metadata._replace(shared=self._dumped.info.metadata["shared"])
+
+    def _require_same_residency(self, kernel: Any, record: KernelRecord) -> None:
+        """Raise ``KprofError`` if a kernel whose CTAs must all be on the device at once may have too many for that."""
+        before, after = record.clean.ctas_per_sm, record.ctas_per_sm
+        if getattr(kernel.metadata, "launch_cooperative_grid", False) and before and after and after < before:
+            raise KprofError(f"an SM holds {after} of its CTAs instead of {before}, and it is a cooperative launch")
+
+    @property
+    def _has_tags(self) -> bool:
+        return any(scope.tags for scope in self._scope_table.scopes)
+
+    @property
+    def _total_warps(self) -> int:
+        return int(self._dumped.info.metadata["num_warps"])
+
+    def _mode_of_kernel(self) -> Mode:
+        if self._step.session.mode.sched_stores and any(scope.ended_by_next for scope in self._scope_table.scopes):
+            raise KprofError(
+                "--sched-stores moves the store of a start to its end, and iterations have only one record",
+                hint="insert with --iter-records two",
+            )
+        self._step.session.mode.require_tags_kept(self._has_tags)
+        registers = self._step.workspace.clean_run(self._dumped.variant).registers
+        return mode_of_kernel(
+            self._step.session.mode,
+            self._dumped.info.metadata["shared"],
+            self._total_warps,
+            registers,
+            f"{self._target.backend}:{self._target.arch}",
+            self._scope_table.most_records,
+        )
+
+    def _compile_with_records(self, mode: Mode) -> Any:
+        """Have Triton compile the kernel's TTGIR with records in place of its own.
+
+        Raises ``KprofError`` if the compiler refuses, with its reason, and if there are no records in the result.
+        """
+        workspace, target = self._step.workspace, self._target
+        shared_bytes = _device_properties(target).get("max_shared_mem") or shared_bytes_of(target)
+        with _Effects() as effects, without_false_alarms() as messages:
+            folder = workspace.override_folder / self._dumped.variant
+            effects.enter_context(overriding(folder, _binaries_folder(workspace)))
+            effects.enter_context(instrumented(target, mode, shared_bytes))
+            if self._has_tags:
+                effects.enter_context(tag_values())
+            try:
+                kernel = self._plain()
+            except Exception as error:  # the compiler's errors have no common base
+                errors = errors_in(messages.take())
+                reason = errors[0].text if errors else f"{type(error).__name__}: {error}"
+                raise KprofError(f"Triton does not compile it with records: {reason}") from error
+        if not kernel.metadata.profile_scratch_size:
+            raise KprofError("Triton did not use the override: its records are not in the binary")
+        require_clock_reads(kernel, target)
+        return kernel
+
+    def _build_of(self, kernel: Any, variant: str, mode: Mode) -> RecordingBuild:
+        """Return the build of a kernel with records that is loaded."""
+        workspace, dumped, device = self._step.workspace, self._dumped, _device_properties(self._target)
+        clean_metadata = dumped.info.metadata
+        record = KernelRecord(
+            name=dumped.name,
+            scope_table=self._scope_table,
+            scope_ids=self._scope_ids,
+            layout=installed_version().buffer_layout,
+            mode=ModeRecord(*astuple(mode)),
+            sm_clock_hz=plausible_sm_clock_hz(1000 * device.get("sm_clock_rate", 0)),
+            sm_count=device.get("multiprocessor_count", 0),
+            l2_bytes=l2_bytes(),
+            dram_bytes_per_s=_dram_bytes_per_s(device),
+            metadata={**clean_metadata, **{name: getattr(kernel.metadata, name) for name in _CHANGED_BY_RECORDS}},
+            clean_metadata=clean_metadata,
+            clean=workspace.clean_run(dumped.variant),
+            **resources_of(kernel),
+        )
+        return RecordingBuild(
+            variant=variant,
+            variant_of_program=dumped.variant,
+            launch=kernel._run,
+            function=kernel.function,
+            packed_metadata=kernel.packed_metadata,
+            cta_bytes=record.cta_bytes,
+            overlaps=bool(getattr(kernel.metadata, "launch_pdl", False)),
+            ttgir=dumped.ttgir(),
+            sources=workspace.kernel_sources(dumped.variant),
+            record=record,
+            signature=dumped.info.signature,
+            argument_kinds=ArgumentKinds.of(dumped.info.signature),
+        )
+
+
+class _Effects(ExitStack):
+    """Changes that a compilation makes in the process, undone at its end.
+
+    A child that another thread forks meanwhile never comes to that end: there, they are undone at once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+        in_forked_child(self._undo_in_child)
+
+    def _undo_in_child(self) -> None:
+        if threading.get_ident() != self._thread:
+            self.close()
+
+
+def _binaries_folder(workspace: Workspace) -> Path:
+    """Return the folder for this process's binaries with records."""
+    return workspace.cache_folder("instrumented")
+
+
+def remove_binaries(workspace: Workspace) -> None:
+    """Remove what this process compiled with records. What a killed one left, the next run removes."""
+    shutil.rmtree(_binaries_folder(workspace), ignore_errors=True)
+
+
+def _gpu_target(info: DumpedKernelRecord) -> GPUTarget:
+    assert info.target is not None  # those of kernels that are being compiled are known
+    return target_of(info.target)
+
+
+def _device_properties(target: GPUTarget) -> dict[str, Any]:
+    """Return the driver's properties of the current device; nothing if the program compiles for another target."""
+    try:
+        if driver.active.get_current_target() != target:
+            return {}
+        device = driver.active.get_current_device()
+        return dict(driver.active.utils.get_device_properties(device))
+    except RuntimeError:  # no active driver: a machine without a GPU
+        return {}
+
+
+def _dram_bytes_per_s(device: dict[str, Any]) -> float:
+    """Compute the bandwidth of DRAM: two bits a cycle and line, the clock being in kHz; 0 if unknown."""
+    return float(2 * 1e3 * device.get("mem_clock_rate", 0) * device.get("mem_bus_width", 0) / 8)

@@ -1,0 +1,344 @@
+"""Checks a module that we have parsed with Triton: it is valid, both parsers see the same, and it lowers.
+
+Imports no Triton: that is done in the child process that compiles, and may not be installed.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.schema import Target
+from kprof_inject.errors import KprofError, Position
+from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
+from kprof_inject.select.calls import lowerable
+from kprof_inject.ttgir.dialect import EVENT, FUNCTION, MODULES, PARTITIONS, RECORD, RECORDS, WARP_SPECIALIZE, YIELD
+from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.strings import STRING
+
+_TARGET = re.compile(r'\bttg\.target"?\s*=\s*"([^"]*)"')
+_WARP_SIZE = re.compile(r'\bttg\.threads-per-warp"?\s*=\s*(\d+)')
+_KNOWN = re.compile(r"(?:(cuda):(\d+)|(hip):(gfx\w+))")
+
+# What Triton takes where the attribute is missing.
+_DEFAULT_WARP_SIZE = 32
+
+
+def module_target(module: Module) -> Target:
+    """Return the target that ``ttg.target`` and ``ttg.threads-per-warp`` name.
+
+    Raises ``KprofError`` for a file without a target, or with one that we cannot compile for.
+    """
+    root = module.operations[0]
+    if len(module.operations) != 1 or root.name not in MODULES:
+        raise KprofError(
+            "the functions of this file are in no module, so their target is unknown",
+            where=module.position(root.start),
+            hint="give the whole file as Triton writes it",
+        )
+    # The generic form has the attributes after the region.
+    attributes = f"{root.tail} {root.closing}"
+    found = _TARGET.search(attributes)
+    if found is None:
+        raise KprofError(
+            "the module does not name its target",
+            where=module.position(root.start),
+            hint='its attributes must name it: ttg.target = "cuda:90"',
+        )
+    known = _KNOWN.fullmatch(found[1])
+    if known is None:
+        raise KprofError(
+            f"the target {found[1]!r} is not one that kprof-inject can compile for",
+            where=module.position(root.start),
+            hint='it takes "cuda:90" and the like, and "hip:gfx942" and the like',
+        )
+    warp_size = _WARP_SIZE.search(attributes)
+    size: Any = int(warp_size[1]) if warp_size else _DEFAULT_WARP_SIZE  # Triton refuses one that no GPU has
+    if known[1]:
+        return Target("cuda", int(known[2]), size)
+    return Target("hip", known[4], size)
+
+
+class NestedName(NamedTuple):
+    """Operation of a module: its depth, its region of the parent, its block, and its name.
+
+    The lists of both parsers leave out what printing may leave out: the ``scf.yield`` of nothing, an empty region, and
+    the operation that holds the partitions of ``ttg.warp_specialize``.
+    """
+
+    depth: int
+    region: int
+    block: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    name: str
+    offset: int
+    regions: Sequence[Sequence[Sequence[_Node]]]
+
+
+def places_of_triton(module: Any) -> list[NestedName]:
+    """Return the operations of a module of Triton's, each before those inside it."""
+    blocks_of: dict[int, dict[int, list[_Node]]] = {}
+    root: list[_Node] = []
+
+    def visit(operation: Any) -> None:  # those inside an operation come before it
+        regions = [
+            list(blocks_of.get(operation.get_region(index).id(), {}).values())
+            for index in range(operation.get_num_regions())
+        ]
+        node = _Node(operation.get_name(), -1, regions)
+        block = operation.get_block()
+        if block is None:
+            root.append(node)
+        else:
+            siblings = blocks_of.setdefault(block.get_parent().id(), {}).setdefault(block.id(), [])
+            if node.name != YIELD or operation.get_num_operands():
+                siblings.append(node)
+
+    module.walk(visit)
+    return [place for place, _ in _places(root[0])]
+
+
+def disagreement(module: Module, triton: Sequence[NestedName]) -> KprofError | None:
+    """Return where our parse of a module of one root first differs from Triton's; None if they agree."""
+    (root,) = module.operations
+    before = root.start
+    for ours, theirs in zip_longest(_places(_node_of(root)), triton):
+        place, offset = ours or (None, before)
+        if place != theirs:
+            return KprofError(
+                f"kprof-inject reads {_words(place)} here, and Triton {_words(theirs)}",
+                where=module.position(offset),
+                hint="this is a bug in kprof-inject's grammar; please report it with this file",
+            )
+        before = offset
+    return None
+
+
+def _node_of(operation: Operation) -> _Node:
+    # The printer of scf.index_switch puts its default, which is the first region, after the cases.
+    regions = sorted(operation.regions, key=lambda region: region.clause != "default")
+    name = "module" if operation.name == "builtin.module" else operation.name
+    return _Node(name, operation.start, [_blocks_of(region) for region in regions])
+
+
+def _blocks_of(region: Region) -> list[list[_Node]]:
+    return [
+        [_node_of(child) for child in block.operations if child.name != YIELD or "%" in child.tail]
+        for block in region.blocks
+    ]
+
+
+def _places(root: _Node) -> Iterator[tuple[NestedName, int]]:
+    """Yield ``root`` and the operations below it, in the order of the text, with their offsets."""
+    waiting = [(NestedName(0, 0, 0, "module" if root.name == "builtin.module" else root.name), root)]
+    while waiting:
+        place, node = waiting.pop()
+        yield place, node.offset
+        inside = [
+            (NestedName(place.depth + 1, region_index, block_index, child.name), child)
+            for region_index, region in enumerate(_regions_of(node))
+            for block_index, block in enumerate(region)
+            for child in block
+        ]
+        waiting += reversed(inside)
+
+
+def _regions_of(node: _Node) -> list[Sequence[Sequence[_Node]]]:
+    regions = [region for region in node.regions if any(region)]
+    if node.name == WARP_SPECIALIZE and len(regions) == 2 and regions[1][0][0].name == PARTITIONS:
+        holder = regions[1][0][0]
+        return [regions[0], *(region for region in holder.regions if any(region))]
+    return regions
+
+
+def _words(place: NestedName | None) -> str:
+    if place is None:
+        return "nothing more"
+    return f"{place.name!r} (depth {place.depth}, region {place.region}, block {place.block})"
+
+
+_RECORD_NAME = re.compile(rf"\s*(start|end)\s+({STRING})")
+_LOCATION = re.compile(r" loc\(#[\w$.-]+\)$")
+# Triton adds this to an assembler's messages; its files are gone by then.
+_REPRODUCER = re.compile(r"\s*^Repro command: .*", re.MULTILINE | re.DOTALL)
+_INVALID_HINT = "it may come from another Triton version: check it with the one that wrote it"
+_REFUSED_HINT = "the module is valid; if another Triton version wrote it, check it with that one"
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleCheck:
+    """Result of checking one file. A number is None if a step before it failed; ``error`` says which and why."""
+
+    file: str
+    target: Target | None = None
+    functions: int | None = None
+    operations: int | None = None
+    records: int | None = None
+    clock_reads: int | None = None
+    binary_bytes: int | None = None
+    error: KprofError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON has it."""
+        return {
+            "file": self.file,
+            "target": self.target and str(self.target),
+            "functions": self.functions,
+            "operations": self.operations,
+            "records": self.records,
+            "clock_reads": self.clock_reads,
+            "binary_bytes": self.binary_bytes,
+            "error": self.error and self.error.what,
+            "where": self.error and self.error.where and str(self.error.where),
+        }
+
+
+def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float) -> ModuleCheck:
+    """Verify the module with Triton, compare the two parsers' operations, and lower it for its own target."""
+    names = [operation.name for operation in module.walk()]
+    check = ModuleCheck(
+        module.file,
+        functions=names.count(FUNCTION),
+        operations=len(names),
+        records=sum(map(names.count, RECORDS)),
+    )
+    deadline = time.monotonic() + time_limit_s
+    try:
+        target = module_target(module)
+        check = replace(check, target=target)
+        verify = Verify(_without_locations(module), module.file, target)
+        different = disagreement(module, compiler.ask(verify, deadline - time.monotonic()))
+        if different is not None:
+            raise different
+        _require_partners(module)
+        has_records = bool(check.records) or EVENT in names
+        text = lowerable(module) if has_records else module.text
+        lower = Lower(text, module.file, target, has_records)
+        size, clock_reads = compiler.ask(lower, deadline - time.monotonic())
+        return replace(check, binary_bytes=size, clock_reads=clock_reads)
+    except KprofError as error:
+        return replace(check, error=_placed(error, module))
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Task that returns the operations that Triton's parser finds in a text."""
+
+    text: str
+    file: str
+    target: Target
+
+    def run(self, written: Path) -> Sequence[NestedName]:
+        """Parse the text with Triton. Raises ``KprofError`` if it refuses."""
+        import triton
+
+        from kprof_inject.runtime.compiling.instrumentation import read_module, target_of
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "kernel.ttgir")
+            path.write_bytes(self.text.encode())
+            try:
+                module = read_module(str(path), target_of(self.target))
+            except RuntimeError as error:
+                raise _refusal(
+                    f"Triton {triton.__version__} rejects this file", error, _INVALID_HINT, self.file, written
+                ) from None
+            return places_of_triton(module)
+
+
+@dataclass(frozen=True, slots=True)
+class Lower:
+    """Task that returns the size of a text's machine code, and how many times it reads the clock."""
+
+    text: str
+    file: str
+    target: Target
+    has_records: bool
+
+    def run(self, written: Path) -> tuple[int, int]:
+        """Compile the text. Raises ``KprofError`` if the compiler refuses."""
+        import triton
+
+        from kprof_inject.runtime.compiling.instrumentation import lower, lower_without_records, target_of
+
+        target = target_of(self.target)
+        try:
+            if self.has_records:
+                lowered = lower(self.text, target, {}, Mode())
+            else:
+                lowered = lower_without_records(self.text, target, {})
+        except KprofError as error:
+            if error.__cause__ is None:  # it was not the compiler that refused
+                raise
+            raise _refusal(
+                f"Triton {triton.__version__} does not lower this module for {self.target}",
+                error.__cause__,
+                _REFUSED_HINT,
+                self.file,
+                written,
+            ) from None
+        return len(lowered.binary), lowered.clock_reads
+
+
+def _require_partners(module: Module) -> None:
+    """Raise for a record whose name has no start or no end: Triton compiles it, and it cannot be decoded."""
+    records = [
+        (found[1], found[2], operation.start)
+        for operation in module.walk()
+        if operation.name == RECORD and (found := _RECORD_NAME.match(operation.tail))
+    ]
+    edges = {(edge, name) for edge, name, _ in records}
+    for edge, name, offset in records:
+        partner = "end" if edge == "start" else "start"
+        if (partner, name) not in edges:
+            raise KprofError(
+                f"the record {name} has no {partner}",
+                where=module.position(offset),
+                hint="remove all records with 'kprof-inject strip', and insert them again",
+            )
+
+
+def _refusal(what: str, cause: BaseException, hint: str, file: str, written: Path) -> KprofError:
+    """Return an error with the compiler's own first error, if it wrote one, or else with what it raised."""
+    for message in errors_in(written.read_bytes()):
+        ours = Path(message.file).is_relative_to(written.parent)
+        where = Position(file if ours else message.file, message.line, message.column) if message.file else None
+        return KprofError(f"{what}: {message.text}", where=where, hint=hint)
+    return KprofError(f"{what}: {_REPRODUCER.sub('', str(cause))}", hint=hint)
+
+
+def _without_locations(module: Module) -> str:
+    """Return the text without locations, so that Triton's messages name the lines of the text itself.
+
+    Lines and columns stay.
+    """
+    pieces: list[str] = []
+    done = 0
+    for end in sorted(operation.end for operation in module.walk()):
+        start = max(module.line_start(end - 1), done)
+        last_line = module.text[start:end]
+        printed = last_line.rstrip()
+        pieces += [module.text[done:start], _LOCATION.sub("", printed), last_line[len(printed) :]]
+        done = end
+    return "".join([*pieces, module.text[done:]])
+
+
+def _placed(error: KprofError, module: Module) -> KprofError:
+    """Return the error with its line if it is in the module's file, and with the file's name if it is not."""
+    where = error.where
+    if where is None or where.file != module.file:
+        return KprofError(f"{module.file}: {error.what}", where=where, hint=error.hint)
+    lines = module.text.split("\n")
+    text = lines[where.line - 1].rstrip("\r") if where.line <= len(lines) else ""
+    return KprofError(error.what, where=replace(where, text=text), hint=error.hint)

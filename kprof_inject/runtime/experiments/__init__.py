@@ -1,0 +1,1 @@
+"""Causal experiments: builds of a kernel with delays, timed in turn with the kernel itself."""

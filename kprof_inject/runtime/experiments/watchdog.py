@@ -1,0 +1,70 @@
+"""Ends a process whose kernel does not return.
+
+A kernel that waits for others, and is slowed down, may wait forever, and only the end of its process stops it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kprof_inject.runtime.devices.device import Event
+from kprof_inject.runtime.faults import say
+
+_LOOKS_PER_S = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    event: Event
+    until_s: float
+    what: str
+
+
+class Watchdog:
+    """Waits for events, in a thread of its own.
+
+    If one does not happen in time, it calls ``give_up`` with the reason, and kills the process.
+    """
+
+    def __init__(self, give_up: Callable[[str], None]) -> None:
+        self._give_up = give_up
+        self._watched: list[_Watched] = []
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+
+    def watch(self, event: Event, seconds: float, what: str) -> None:
+        """Expect ``event`` to happen within ``seconds``; ``what`` is the kernel that it follows."""
+        self._watched.append(_Watched(event, time.monotonic() + seconds, what))
+        if self._thread is None or self._pid != os.getpid():  # a forked child has no such thread
+            self._pid = os.getpid()
+            self._thread = threading.Thread(target=self._look, name="kprof-watchdog", daemon=True)
+            self._thread.start()
+
+    def _look(self) -> None:
+        while True:
+            # Events of one stream happen in their order, and most are of one.
+            first = self._watched[0] if self._watched else None
+            if first is not None and _has_happened(first.event):
+                self._watched.pop(0)
+                continue
+            if first is not None and time.monotonic() > first.until_s:
+                self._end(first.what)
+            time.sleep(1 / _LOOKS_PER_S)
+
+    def _end(self, what: str) -> None:
+        reason = f"{what} did not return, so its process was ended"
+        self._give_up(reason)
+        say(reason)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _has_happened(event: Event) -> bool:
+    try:
+        return event.query()
+    except Exception:  # noqa: BLE001 (a device that failed comes back with that)
+        return True

@@ -1,0 +1,247 @@
+"""The thread that copies buffers from the device and writes them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from queue import Empty, SimpleQueue
+
+import msgspec
+
+from kprof_inject.capture.schema import ClockRecord, LaunchRecord
+from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.runtime.devices.device import Buffer, ClockReading, Device, NoDeviceMemory
+from kprof_inject.runtime.faults import fault_of, first_line
+from kprof_inject.runtime.launch.lock_free import AtomicCounts
+from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch
+from kprof_inject.runtime.process_report import ProcessReport
+
+_READ_EVERY_NS = 5_000_000_000
+
+
+class DeviceClocks:
+    """Saves readings of each device's timer, to follow how it and the host's clock drift apart.
+
+    The first is saved when a device is first seen, and another every few seconds. ``read_clock`` reads one device's.
+    """
+
+    def __init__(self, read_clock: Callable[[int], ClockReading | None], writer: CaptureWriter) -> None:
+        self._read_clock = read_clock
+        self._writer = writer
+        self._last_ns: dict[int, int] = {}
+
+    def keep_up(self, device: int) -> None:
+        """Read the device's timer if that is due."""
+        if time.time_ns() - self._last_ns.get(device, 0) >= _READ_EVERY_NS:
+            self.read(device)
+
+    def read(self, device: int) -> None:
+        """Read the device's timer, and save the reading."""
+        reading = self._read_clock(device)
+        self._last_ns[device] = time.time_ns()
+        if reading is not None:
+            self._writer.add_clock_reading(ClockRecord(device, **asdict(reading)))
+
+
+MAX_WAITING_BYTES = 1 << 30
+"""Maximum device memory that waits to be written; beyond it, launches are left out."""
+
+_KEEP_UP_EVERY_S = 1.0
+
+_NEVER_RAN = bytes(4)
+"""First bytes of a CTA that never ran, where others have a preamble."""
+
+_BEGUN_AT = slice(16, 24)
+"""Place of the time at which the first CTA began, in the layout "timed"."""
+
+
+class BufferCopier:
+    """Writes buffers in order, in bounded memory and bounded disk, and counts by reason what it leaves out.
+
+    With ``replaces``, only the newest launch of each variant stays: on disk, and in the queue too. The first failure of
+    the disk or of the device ends the capture: what comes after is counted, and the program goes on.
+
+    ``put`` takes no lock that its caller could be interrupted with: ``SimpleQueue.put`` is reentrant. ``keep_up`` is
+    called in the copier's thread about once a second. ``saved`` is how many launches were written so far, replaced ones
+    too.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        writer: CaptureWriter,
+        report: ProcessReport,
+        left_out: AtomicCounts,
+        max_bytes: int,
+        replaces: bool,
+        clocks: DeviceClocks,
+        keep_up: Callable[[int], None],
+    ) -> None:
+        self._device = device
+        self._writer = writer
+        self._report = report
+        self._left_out = left_out
+        self._max_bytes = max_bytes
+        self._replaces = replaces
+        self._clocks = clocks
+        self._keep_up = keep_up
+        self._kept_up_s = 0.0
+        self._queue: SimpleQueue[RecordedLaunch | None] = SimpleQueue()
+        # By their sizes. What is in the queue, and not here, was replaced by a newer launch.
+        self._waiting: dict[RecordedLaunch, int] = {}
+        self._newest: dict[str, RecordedLaunch] = {}
+        self._largest_bytes = 0
+        self._written: dict[str, LaunchRecord] = {}
+        self._begun_ns: dict[str, int] = {}
+        """When the launches in ``_written`` began on the device (0: not known)."""
+        self._written_bytes = 0
+        self.saved = 0
+        self._stopped = ""
+        self._waits_for_device = False
+        self._is_saving = False
+        self._last: Callable[[], None] = _nothing
+        self._thread = threading.Thread(target=self._work, name="kprof-inject-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, launch: RecordedLaunch) -> None:
+        """Take a launch to save it; returns at once."""
+        if threading.get_ident() == self._thread.ident:
+            self._save_or_stop(launch)
+            return
+        size_bytes = launch.size_bytes
+        if size_bytes > self._largest_bytes:
+            self._largest_bytes = size_bytes
+        # Whether a graph ran is known when its buffer is here: until then, it replaces nothing.
+        replaced = self._older_than(launch) if self._replaces and not launch.graph else None
+        if not self._has_room(size_bytes, replaced):
+            launch.is_taken = True
+            self._left_out.add("the disk was too slow")
+            return
+        self._waiting[launch] = size_bytes
+        if self._replaces and not launch.graph:
+            # Before it is in the queue: the copier's thread takes it out again.
+            self._newest[launch.build.variant_of_program] = launch
+        self._queue.put(launch)
+        if replaced is not None:
+            replaced.memory = None
+            self._waiting.pop(replaced, None)
+
+    def close(self, last: Callable[[], None], limit_s: float) -> bool:
+        """Write what is waiting, call ``last`` in the copier's thread, and end that.
+
+        Returns false if it takes longer than ``limit_s``. What ``last`` puts here is written at once, whatever waits.
+        """
+        self._last = last
+        self._queue.put(None)
+        if threading.get_ident() == self._thread.ident:
+            return False
+        self._thread.join(limit_s)
+        return not self._thread.is_alive()
+
+    def unfinished(self) -> tuple[int, str]:
+        """Return how many buffers are not written yet, and why."""
+        what = "device" if self._waits_for_device else "disk"
+        return len(self._waiting) + self._is_saving, f"the {what} did not finish in time"
+
+    @contextmanager
+    def waiting_for_device(self) -> Iterator[None]:
+        """Mark work of the copier's thread that waits for the device."""
+        self._waits_for_device = True
+        try:
+            yield
+        finally:
+            self._waits_for_device = False
+
+    def _older_than(self, launch: RecordedLaunch) -> RecordedLaunch | None:
+        """Return the launch in the queue that this one replaces."""
+        newest = self._newest.get(launch.build.variant_of_program)
+        return newest if newest is not None and newest.index < launch.index and newest in self._waiting else None
+
+    def _has_room(self, size_bytes: int, replaced: RecordedLaunch | None) -> bool:
+        if (len(self._waiting) + 1) * self._largest_bytes <= MAX_WAITING_BYTES:
+            return True  # without a sum: this is the launch path
+        waiting = self._waiting.copy()
+        waiting.pop(replaced, None)  # type: ignore[arg-type]
+        return not waiting or sum(waiting.values()) + size_bytes <= MAX_WAITING_BYTES
+
+    def _work(self) -> None:
+        while (launch := self._next()) is not None:
+            self._is_saving = True
+            self._waiting.pop(launch, None)
+            self._save_or_stop(launch)
+            variant = launch.build.variant_of_program
+            if self._newest.get(variant) is launch:
+                self._newest.pop(variant, None)  # it would keep the buffer's memory
+            del launch  # and so would this, until the next one comes
+            self._is_saving = False
+        with self._report.guard("saving the last launches"):
+            self._last()
+
+    def _next(self) -> RecordedLaunch | None:
+        while True:
+            if self.saved == 1 or time.monotonic() - self._kept_up_s >= _KEEP_UP_EVERY_S:
+                self._kept_up_s = time.monotonic()
+                with self._report.guard("saying what is saved"):
+                    self._keep_up(self.saved)
+            try:
+                return self._queue.get(timeout=_KEEP_UP_EVERY_S)
+            except Empty:
+                continue
+
+    def _save_or_stop(self, launch: RecordedLaunch) -> None:
+        memory = launch.memory
+        if memory is None:
+            return  # a newer launch took its place
+        launch.is_taken = True
+        if self._stopped:
+            self._left_out.add(self._stopped)
+            return
+        try:
+            self._save(launch, memory)
+        except OSError as error:
+            self._stopped = f"the disk failed: {error.strerror}"
+            self._left_out.add(self._stopped)
+        except NoDeviceMemory:
+            self._left_out.add("the host has no memory to copy them to")
+        except RuntimeError as error:  # torch's, and ours, for a failure of the device
+            self._stopped = f"the device failed: {first_line(error)}"
+            self._left_out.add(self._stopped)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+            self._stopped = fault_of(error)
+            self._left_out.add(self._stopped)
+
+    def _save(self, launch: RecordedLaunch, memory: Buffer) -> None:
+        replaced = self._written.get(launch.build.variant_of_program) if self._replaces else None
+        if replaced is not None and not launch.graph and not replaced.graph and launch.index <= replaced.index:
+            return  # it is saved, or a newer one is
+        if self._written_bytes + launch.size_bytes - (replaced.buffer_bytes if replaced else 0) > self._max_bytes:
+            self._left_out.add("the capture reached its size limit")
+            return
+        with self._report.guard("reading a device's clock"):
+            self._clocks.keep_up(launch.device)
+        with self.waiting_for_device():
+            data = self._device.fetch(memory, launch.size_bytes, launch.device, launch.done)
+        if launch.graph and data[: len(_NEVER_RAN)] == _NEVER_RAN:
+            self._left_out.add("captured into a CUDA graph that never ran")
+            return
+        build = launch.build
+        begun_ns = int.from_bytes(data[_BEGUN_AT], "little") if build.record.layout == "timed" else 0
+        if launch.graph and replaced is not None and begun_ns < self._begun_ns[build.variant_of_program]:
+            return  # another launch was the last
+        self._writer.add_kernel(build.variant, build.record, build.ttgir, build.sources)
+        record = launch.record()
+        name = self._writer.add_launch(record, data)
+        self._written[build.variant_of_program] = msgspec.structs.replace(record, file=name)
+        self._begun_ns[build.variant_of_program] = begun_ns
+        self.saved += 1
+        self._written_bytes += launch.size_bytes
+        if replaced is not None:
+            self._writer.drop_launch(replaced.file)
+            self._written_bytes -= replaced.buffer_bytes
+
+
+def _nothing() -> None:
+    pass

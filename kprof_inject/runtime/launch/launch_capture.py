@@ -1,0 +1,310 @@
+"""Saves the profile buffer of each kept launch without ever making the program wait for the device."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import triton
+
+from kprof_inject.capture.schema import ModeRecord, ProcessRecord, ReplayRecord, TimingRecord
+from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.launch.copier import BufferCopier, DeviceClocks
+from kprof_inject.runtime.launch.empty_launches import EmptyKernel
+from kprof_inject.runtime.launch.last_launches import LastLaunches
+from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches
+from kprof_inject.runtime.launch.launch_choice import parse_launches
+from kprof_inject.runtime.launch.lock_free import AtomicCounts, SetOnce
+from kprof_inject.runtime.launch.recorded_launch import Grid, LaunchBuffers, RecordedLaunch, RecordingBuild
+from kprof_inject.runtime.launch.timing import LaunchTimer
+from kprof_inject.runtime.process_events import in_forked_child
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
+from kprof_inject.version import __version__
+
+_MAX_ON_DEVICE = 4
+"""Limit of the buffers of last launches on the device, in multiples of the limit on disk: each is kept to the end."""
+_MAX_SECONDS_AT_END = 60.0
+"""Time that the end of a program may wait for the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Part of the capture that one process saves: its folder, and the thread that writes there."""
+
+    pid: int
+    folder: Path
+    writer: CaptureWriter
+    clocks: DeviceClocks
+    copier: BufferCopier
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplayResult:
+    """Times of one build's replay, or why there are none, in words that follow *because*."""
+
+    times: ReplayRecord | None
+    refusal: str = ""
+
+
+class LaunchReplays(Protocol):
+    """Measures builds by launching them again, at launches of the program's."""
+
+    def is_due(self, build: RecordingBuild, number: int) -> bool:
+        """Return whether this launch of a build is the one to measure it at."""
+
+    def measure(
+        self, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
+    ) -> None:
+        """Measure a build at the launch that is about to be made.
+
+        ``clean`` loads the kernel without records. ``arguments`` are all that a launcher takes after the metadata.
+        """
+
+    def result_of(self, variant: str) -> ReplayResult:
+        """Return what a build's replay measured; nothing if there was none."""
+
+    def report_graph_launches(self) -> None:
+        """Report the builds that were launched in graphs alone: a capture ends."""
+
+
+class LaunchCapture:
+    """One capture of this process: gives each launch its buffer, and has the kept ones copied and written.
+
+    Nothing that a launch does here takes a lock, so no exception, signal handler or fork can find one held.
+    """
+
+    def __init__(self, session: Session, report: ProcessReport, device: Device, replays: LaunchReplays) -> None:
+        self._session = session
+        self._report = report
+        self._device = device
+        self.replays = replays
+        self._filter = parse_launches(session.launches)
+        self._reset()
+        in_forked_child(self._begin_in_child)
+
+    def _begin_in_child(self) -> None:
+        """Forget the launches of the parent: a forked child has neither its devices nor its thread."""
+        self._reset()
+        self._report.forget_launches()
+
+    def _reset(self) -> None:
+        """Begin as a process that has launched nothing."""
+        self._left_out = AtomicCounts()
+        self._launches = AtomicCounts()
+        self._launched_before: dict[str, int] = {}
+        self._passed_over: set[tuple[str, int]] = set()
+        self._devices: set[int] = set()
+        self._timers: dict[str, LaunchTimer] = {}
+        self._part: SetOnce[_Part] = SetOnce()  # another thread, or a signal handler, may make one at the same time
+        self._has_ended = False
+        self._noted = (0, 0)
+        self._buffers = self._new_buffers()
+
+    def current(self) -> LaunchCapture | None:
+        """Return the capture that takes launches now: this one, until it is over."""
+        return None if self._has_ended else self
+
+    def number(self, build: RecordingBuild) -> int:
+        """Return the number of the launch that is about to be made."""
+        return self._launches.add(build.variant_of_program)
+
+    def pass_over(self, build: RecordingBuild, number: int) -> None:
+        """Note that a launch is made without records, or not at all."""
+        self._passed_over.add((build.variant_of_program, number))
+
+    def begin(
+        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
+    ) -> RecordedLaunch | None:
+        """Return a launch of a kernel with these arguments, which has its buffer; None if the capture is over by now.
+
+        Called in the launch path. Raises ``NoDeviceMemory``; it may then be called again for another build.
+        """
+        if self._has_ended:  # by another thread, since the launch was numbered
+            return None
+        if self._part.get() is None:
+            self._start()
+        device = self._device.current()
+        self._devices.add(device)
+        numbers = build.argument_kinds.numbers(arguments) if self._filter.keeps(number) else ()
+        is_graph = self._device.is_capturing()
+        launch = RecordedLaunch(build, number, grid, device, stream, time.time_ns(), is_graph, numbers)
+        self._buffers.lend(launch)
+        return launch
+
+    def timer(self, build: RecordingBuild) -> LaunchTimer:
+        """Return the timer of a build's launches; its times are saved at the end."""
+        timer = self._timers.get(build.variant)
+        if timer is None:
+            empty = EmptyKernel.like(build.record.known_metadata)
+            timer = self._timers.setdefault(build.variant, LaunchTimer(self._device, empty))
+        return timer
+
+    def finish(self) -> None:
+        """Save what is left, and say what was left out. The capture is over then.
+
+        Raises nothing of its own. What a signal handler raises meanwhile ends the wait, and goes on to the caller.
+        """
+        part = self._part.get()
+        if self._has_ended or (part is not None and part.pid != os.getpid()):
+            return
+        self._has_ended = True
+        if part is None:
+            return
+        is_saved = False
+        try:
+            is_saved = part.copier.close(functools.partial(self._save_rest, part), _MAX_SECONDS_AT_END)
+        finally:
+            if is_saved:
+                self._left_out.add_many("interrupted while they were launched", self._interrupted(part.copier.saved))
+            else:
+                # Without us, the program would end here whatever the device does.
+                waiting, reason = part.copier.unfinished()
+                self._left_out.add_many(reason, max(waiting + self._buffers.unsaved(), 1))
+            with self._report.guard("ending the capture"):
+                self._add_times(part.writer)
+                self.replays.report_graph_launches()
+                part.writer.finish(self._left_out.counts(), self._launches.counts())
+
+    def resume(self) -> None:
+        """Go on after ``finish``, as a process that did not end after all does.
+
+        What it launches from now on is written to a folder of its own, and the numbers of launches go on.
+        """
+        launches = self._launches
+        self._reset()
+        self._launches, self._launched_before = launches, launches.counts()
+
+    def _interrupted(self, saved: int) -> int:
+        """Return how many launches that were to be kept are neither saved, nor left out for another reason.
+
+        An exception (Ctrl-C, a time-out) ended them before it was known that they had been made.
+        """
+        if self._filter.replaces:
+            newest = self._buffers.newest()
+            return sum(
+                (variant, number) not in self._passed_over
+                for variant, launches in self._launches.counts().items()
+                for number in range(newest.get(variant, self._launched_before.get(variant, 0) - 1) + 1, launches)
+            )
+        to_keep = sum(
+            self._filter.kept_of(launches) - self._filter.kept_of(self._launched_before.get(variant, 0))
+            for variant, launches in self._launches.counts().items()
+        )
+        passed_over = sum(self._filter.keeps(number) for _, number in self._passed_over)
+        return max(to_keep - passed_over - saved - sum(self._left_out.counts().values()), 0)
+
+    def _add_times(self, writer: CaptureWriter) -> None:
+        for variant, timer in list(self._timers.items()):
+            try:
+                times_ns, empty_ns = timer.times_ns(), timer.empty_ns()
+            except RuntimeError:  # the device failed
+                return
+            replayed = self.replays.result_of(variant)
+            timing = TimingRecord(
+                tuple(times_ns), timer.not_timed or None, replayed.times, replayed.refusal or None, empty_ns
+            )
+            writer.add_times(variant, timing)
+
+    def _save_rest(self, part: _Part) -> None:
+        """Wait for the devices, and save what is still on them."""
+        try:
+            with self._device.unaffected_by_graphs(), part.copier.waiting_for_device():
+                for device in sorted(self._devices):
+                    self._device.synchronise(device)
+        except Exception as error:  # noqa: BLE001 (a failure of the device's is the program's affair)
+            self._left_out.add_many(f"the device failed: {first_line(error)}", self._buffers.unsaved())
+            return
+        self._buffers.save_rest()
+        for device in sorted(self._devices):
+            part.clocks.read(device)
+
+    def _new_buffers(self) -> LaunchBuffers:
+        session = self._session
+        if self._filter.replaces:
+            return LastLaunches(self._device, self._save, _MAX_ON_DEVICE * session.max_bytes)
+        return ChosenLaunches(
+            self._device, self._filter, session.max_launches, session.max_bytes, self._save, self._left_out
+        )
+
+    def _save(self, launch: RecordedLaunch) -> None:
+        if (part := self._part.get()) is not None:
+            part.copier.put(launch)
+
+    def _start(self) -> None:
+        """Begin to write. If two threads, or a launch and a signal handler's, do so at once, the first has it."""
+        folder = Path(self._session.capture, f"{os.getpid()}-{time.time_ns()}")
+        writer = CaptureWriter(folder, _process_info(self._session, self._device))
+        clocks = DeviceClocks(self._device.read_clock, writer)
+        copier = BufferCopier(
+            self._device,
+            writer,
+            self._report,
+            self._left_out,
+            self._session.max_bytes,
+            self._filter.replaces,
+            clocks,
+            self._note_progress,
+        )
+        part = _Part(os.getpid(), folder, writer, clocks, copier)
+        if self._part.set(part) is not part:
+            copier.close(_nothing, _MAX_SECONDS_AT_END)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _note_progress(self, saved: int) -> None:
+        """Have the report say what is lost if the process is killed from now on."""
+        progress = (sum(self._launches.counts().values()), saved)
+        if progress != self._noted:
+            self._noted = progress
+            self._report.note_launches(*progress)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _process_info(session: Session, device: Device) -> ProcessRecord:
+    rank = os.environ.get("RANK", "")
+    return ProcessRecord(
+        run=session.run,
+        made_by=session.made_by,
+        tool=__version__,
+        pid=os.getpid(),
+        rank=int(rank) if rank.isdigit() else None,
+        argv=tuple(sys.argv),
+        executable=sys.executable,
+        host=platform.node(),
+        boot_id=_boot_id(),
+        python=platform.python_version(),
+        torch=str(torch.__version__),  # a class of torch's own
+        triton=triton.__version__,
+        device_names=tuple(device.names()),
+        device_uuids=tuple(device.uuids()),
+        mode=ModeRecord(*astuple(session.mode)),
+        kernel=session.kernel,
+        launches=session.launches,
+        max_bytes=session.max_bytes,
+        max_launches=session.max_launches,
+    )
+
+
+def _boot_id() -> str:
+    """Return the identifier of this boot of Linux, empty if it cannot be read.
+
+    Processes that share it share a clock.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

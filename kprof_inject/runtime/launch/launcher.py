@@ -1,0 +1,201 @@
+"""Launches kernels with records: gives each launch its buffer, and hands it over once it is made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from kprof_inject.runtime.devices.device import NoDeviceMemory
+from kprof_inject.runtime.faults import fault_of, first_line
+from kprof_inject.runtime.launch import profile_allocator
+from kprof_inject.runtime.launch.arguments import NOT_THE_KERNELS
+from kprof_inject.runtime.launch.autotuning import is_benchmarking
+from kprof_inject.runtime.launch.launch_capture import LaunchCapture
+from kprof_inject.runtime.launch.loading import has_exit_hook
+from kprof_inject.runtime.launch.profile_allocator import present_launch
+from kprof_inject.runtime.launch.recorded_launch import Grid, RecordedLaunch, RecordingBuild
+from kprof_inject.runtime.process_events import is_of_signal_handler
+from kprof_inject.runtime.stack_room import FRAMES_OF_COMPILER, FRAMES_OF_LAUNCHER
+
+
+class Builds(Protocol):
+    """The other builds of a kernel, made when they are needed."""
+
+    def clean(self) -> Any:
+        """Return the kernel without records, loaded."""
+
+    def with_smaller_buffer(self, ctas: int, max_bytes: int) -> RecordingBuild | None:
+        """Return a build whose buffer for this number of CTAs takes at most ``max_bytes``.
+
+        None: that would hold too few records.
+        """
+
+    def give_up(self, reason: str) -> None:
+        """Report that launches go without records from now on."""
+
+
+class Captures(Protocol):
+    """Captures of this process, one after the other."""
+
+    def current(self) -> LaunchCapture | None:
+        """Return the capture that takes launches now; None if launches are not wanted."""
+
+
+class CapturingLauncher:
+    """Takes the place of the launcher that Triton made for a kernel with records.
+
+    It passes every launch on: with a buffer, or to the clean build if there is no buffer or an autotuner is comparing.
+    A failure of ours never reaches the program; one of the launch does.
+    """
+
+    def __init__(self, build: RecordingBuild, builds: Builds, captures: Captures, max_bytes: int) -> None:
+        self._first = build
+        self._build = build
+        self._builds = builds
+        self._captures = captures
+        self._max_bytes = max_bytes
+        self._given_up = False
+
+    def __call__(
+        self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
+    ) -> Any:
+        """Make a launch as Triton's launcher does, with records if possible."""
+        grid = (grid_x, grid_y, grid_z)
+        try:
+            return self._pass_on(grid, stream, function, metadata, *args)
+        except RecursionError:
+            # Without a hook after it, a launch that was made raises no such error.
+            if has_exit_hook(*args):
+                raise
+        # In this frame: another one could not set the limit back.
+        limit = sys.getrecursionlimit()
+        try:
+            sys.setrecursionlimit(limit + FRAMES_OF_COMPILER)
+            clean = self._builds.clean()
+            sys.setrecursionlimit(limit + FRAMES_OF_LAUNCHER)
+            return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
+        finally:
+            sys.setrecursionlimit(limit)
+
+    def _pass_on(self, grid: Grid, stream: int, function: Any, metadata: Any, *args: Any) -> Any:
+        profile_allocator.install()
+        if not grid[0] * grid[1] * grid[2]:
+            return self._first.launch(*grid, stream, function, metadata, *args)
+        begun = None if self._given_up or is_benchmarking() else self._begun(grid, stream, args)
+        if begun is None:
+            return self._launch_clean(grid, stream, *args)
+        capture, launch = begun
+        build = launch.build
+        if capture.replays.is_due(build, launch.index):
+            capture.replays.measure(build, self._builds.clean, grid, stream, args)
+        if build is not self._first:
+            function, metadata = build.function, build.packed_metadata
+        # A signal handler of the program's may launch in the middle of this.
+        outer = present_launch.buffer
+        try:
+            present_launch.buffer = launch.memory
+            timer = capture.timer(build)
+            start = None if timer.is_done else timer.begin(stream)
+            result = build.launch(*grid, stream, function, metadata, *args)
+        except RecursionError:
+            launch.owner.failed(launch)
+            capture.pass_over(build, launch.index)
+            raise
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            launch.owner.failed(launch)
+            capture.pass_over(build, launch.index)
+            # If it fails without records too, that is what the program is to see.
+            result = self._launch_clean(grid, stream, *args)
+            self._give_up(f"its launch fails with records: {first_line(error)}")
+            return result
+        finally:
+            present_launch.buffer = outer
+        try:
+            if start is not None:
+                timer.end(start, stream)
+            launch.owner.launched(launch)
+        except RecursionError:
+            pass  # made, and lost to the capture, which counts it
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            self._give_up(fault_of(error))
+        return result
+
+    def _launch_clean(self, grid: Grid, stream: int, *args: Any) -> Any:
+        clean = self._builds.clean()
+        return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
+
+    def _begun(self, grid: Grid, stream: int, args: Sequence[Any]) -> tuple[LaunchCapture, RecordedLaunch] | None:
+        """Return the launch with its buffer, and its capture; None if it is to go without records.
+
+        ``args`` are all that a launcher takes after the metadata.
+        """
+        # Another thread may end the capture at any moment: then the launch belongs to the next one.
+        while (capture := self._captures.current()) is not None:
+            number = capture.number(self._first)
+            try:
+                launch = self._with_buffer(capture, number, grid, stream, args[NOT_THE_KERNELS:])
+            except RecursionError:
+                capture.pass_over(self._first, number)
+                raise
+            except Exception as error:
+                if is_of_signal_handler(error):
+                    raise
+                capture.pass_over(self._first, number)
+                self._give_up(_reason_of(error))
+                return None
+            if launch is not None:
+                return capture, launch
+            capture.pass_over(self._first, number)
+        return None
+
+    def _with_buffer(
+        self, capture: LaunchCapture, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
+    ) -> RecordedLaunch | None:
+        """Begin a launch of a build for which there is room; None if the capture is over.
+
+        Raises ``_NoRoom`` if no build is small enough, and what fails.
+        """
+        ctas = grid[0] * grid[1] * grid[2]
+        while True:
+            build = self._build  # another thread may choose a smaller one meanwhile
+            size_bytes = ctas * build.cta_bytes
+            if size_bytes <= self._max_bytes:
+                try:
+                    return capture.begin(build, number, grid, stream, arguments)
+                except NoDeviceMemory:
+                    self._max_bytes = size_bytes // 2
+            smaller = self._builds.with_smaller_buffer(ctas, self._max_bytes)
+            if smaller is None or smaller is build:
+                raise _NoRoom(ctas, size_bytes, self._max_bytes)
+            self._build = smaller
+
+    def _give_up(self, reason: str) -> None:
+        self._given_up = True
+        self._builds.give_up(reason)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._first.launch, name)
+
+
+class _NoRoom(Exception):
+    """No build is small enough for a grid."""
+
+    def __init__(self, ctas: int, size_bytes: int, max_bytes: int) -> None:
+        super().__init__(
+            f"a grid of {ctas} CTAs needs a buffer of {size_bytes} bytes, there is room for {max_bytes}, and a "
+            "smaller one holds too few records for each CTA; raise --max-bytes, select less, or record fewer --warps"
+        )
+
+
+def _reason_of(error: Exception) -> str:
+    """Return why launches go without records from now on."""
+    if isinstance(error, _NoRoom):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"the capture cannot be written: {error.strerror}"
+    return fault_of(error)

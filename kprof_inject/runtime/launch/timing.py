@@ -1,0 +1,206 @@
+"""Times single launches by events, with records and without: the same method in ``dump`` and in ``run``.
+
+The stream is held until the host has queued both events and the launch between them. Without that, a short kernel's
+time is the host's, which is longer where we capture.
+
+A program that times itself by events would see the hold, and our events, in its own figures. Once it has recorded
+an event, its launches are not timed any more.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Sequence
+from statistics import median
+from types import ModuleType
+from typing import Any
+
+from kprof_inject.runtime.devices.device import Device, Event
+from kprof_inject.runtime.imports import after_import
+from kprof_inject.runtime.launch.autotuning import is_benchmarking
+from kprof_inject.runtime.launch.empty_launches import SAMPLES, EmptyKernel
+from kprof_inject.runtime.launch.loading import StandInLauncher, has_exit_hook
+from kprof_inject.runtime.process_events import is_of_signal_handler
+from kprof_inject.runtime.stack_room import FRAMES_OF_LAUNCHER, ONE_FRAME
+
+# The first launches load code and fill caches.
+_WARM_UP = 3
+_SAMPLES = 50
+# Mostly enough for the host to queue a launch and the event after it.
+_HOLD_NS = 100_000
+_MAX_HOLD_NS = 800_000
+
+TIMES_ITSELF = "the program times its launches with its own CUDA events, which ours would disturb"
+"""In words that follow *for*, as are the next."""
+
+_HOST_IS_SLOW = "the device had begun with each launch before the event behind it was queued"
+
+
+class _ProgramsEvents:
+    """Whether the program has recorded events that times can be read from.
+
+    An autotuner's do not count: the launches that it compares are not timed here.
+    """
+
+    were_recorded = False
+
+
+programs_events = _ProgramsEvents()
+
+
+def watch_programs_events() -> None:
+    """Notice when the program times itself. Called once, right after Triton was imported."""
+    after_import({"torch.cuda.streams": watch_events_of})
+
+
+def watch_events_of(module: ModuleType) -> None:
+    """Wrap the class of events in torch's module. Events that other libraries record are not noticed."""
+    event: Any = module.Event
+    make, record = event.__new__, event.record
+    # An event does not say whether it has a time, so the addresses of those that do are noted. No weak references:
+    # torch does not clear those to its events, and Python then ends with a segmentation fault (seen with torch 2.11).
+    with_time: set[int] = set()
+
+    @functools.wraps(make)
+    def make_and_note(cls: Any, enable_timing: bool = False, *args: Any, **kwargs: Any) -> Any:
+        with ONE_FRAME:
+            made = make(cls, enable_timing, *args, **kwargs)
+        (with_time.add if enable_timing else with_time.discard)(id(made))
+        return made
+
+    @functools.wraps(record)
+    def record_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not programs_events.were_recorded and id(self) in with_time and not is_benchmarking():
+            programs_events.were_recorded = True
+        with ONE_FRAME:
+            return record(self, *args, **kwargs)
+
+    event.__new__ = staticmethod(make_and_note)
+    event.record = record_and_note
+
+
+class LaunchTimer:
+    """Times some launches of one kernel: not the first ones, and none in a graph or in an autotuner's benchmark.
+
+    If the device fails, or the program times itself, no more are timed. After each of the first, an ``empty`` kernel is
+    timed in the same way.
+    """
+
+    def __init__(self, device: Device, empty: EmptyKernel) -> None:
+        self._device = device
+        self._empty = empty
+        self._empty_events: list[tuple[Event, Event]] = []
+        self._seen = 0
+        self._hold_ns = _HOLD_NS
+        self._events: list[tuple[Event, Event]] = []
+        self._times_itself = False
+
+    @property
+    def not_timed(self) -> str:
+        """Reason why launches were not timed that would have been."""
+        if self._times_itself:
+            return TIMES_ITSELF
+        return _HOST_IS_SLOW if self._hold_ns > _HOLD_NS and not self._events else ""
+
+    @property
+    def is_done(self) -> bool:
+        """True once there are enough samples: later launches need no timer."""
+        return self._seen >= _WARM_UP + _SAMPLES
+
+    def begin(self, stream: int) -> Event | None:
+        """Begin to time a launch that is about to be made. The result, if there is one, is for ``end``."""
+        if programs_events.were_recorded:
+            self._times_itself = True
+            self._stop()
+        is_timed = not self.is_done and self._seen >= _WARM_UP
+        self._seen += 1
+        return self._marked(stream) if is_timed else None
+
+    def _marked(self, stream: int) -> Event | None:
+        try:
+            if self._device.is_capturing():
+                return None
+            self._device.hold(stream, self._hold_ns)
+            return self._device.timing_mark(stream)
+        except RecursionError:
+            raise  # the program's stack is near its limit
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+            self._stop_for(error)
+            return None
+
+    def end(self, start: Event, stream: int) -> None:
+        """Note that the launch that ``start`` was made for is queued."""
+        try:
+            self._add(self._events, start, stream)
+            if len(self._empty_events) < SAMPLES and (begin := self._marked(stream)) is not None:
+                self._empty.launch(self._device, stream)
+                self._add(self._empty_events, begin, stream)
+        except RecursionError:
+            pass  # the program's stack is near its limit
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+            self._stop_for(error)
+
+    def _add(self, events: list[tuple[Event, Event]], start: Event, stream: int) -> None:
+        """Keep the two events, unless the device passed ``start`` already: then it may have waited for the host."""
+        end = self._device.timing_mark(stream)
+        if start.query():
+            self._hold_ns = min(2 * self._hold_ns, _MAX_HOLD_NS)
+        else:
+            events.append((start, end))
+
+    def _stop_for(self, error: Exception) -> None:
+        if is_of_signal_handler(error):
+            raise error
+        self._stop()
+
+    def _stop(self) -> None:
+        self._seen = _WARM_UP + _SAMPLES
+
+    def times_ns(self) -> list[float]:
+        """Return the times of the launches that have ended."""
+        return _times_ns(self._events)
+
+    def empty_ns(self) -> float | None:
+        """Return the time of the empty kernel; None if it was not timed."""
+        times_ns = _times_ns(self._empty_events)
+        return median(times_ns) if times_ns else None
+
+
+def _times_ns(events: Sequence[tuple[Event, Event]]) -> list[float]:
+    return [1e6 * start.elapsed_time(end) for start, end in events if end.query()]
+
+
+class TimingLauncher(StandInLauncher):
+    """Times some of the launches that it passes on, and steps aside."""
+
+    def __init__(self, kernel: Any, timer: LaunchTimer) -> None:
+        super().__init__(kernel)
+        self._timer = timer
+
+    def __call__(
+        self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
+    ) -> Any:
+        """Make a launch as Triton's launcher does, and time it if that is due."""
+        start = None
+        try:
+            if self._timer.is_done:
+                self._step_aside()
+            elif not is_benchmarking():
+                start = self._timer.begin(stream)
+            result = self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
+        except RecursionError:
+            # Without a hook after it, a launch that was made raises no such error.
+            if has_exit_hook(*args):
+                raise
+        else:
+            if start is not None:
+                self._timer.end(start, stream)
+            return result
+        # In this frame: another one could not set the limit back.
+        limit = sys.getrecursionlimit()
+        try:
+            sys.setrecursionlimit(limit + FRAMES_OF_LAUNCHER)
+            return self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
+        finally:
+            sys.setrecursionlimit(limit)

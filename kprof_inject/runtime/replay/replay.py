@@ -1,0 +1,214 @@
+"""Launches a kernel again to time it, without records and with them in turn, each from the memory that it began with.
+
+A single launch of each side shows nothing about a kernel. Here both sides run in one process, one right after the
+other, so that drift between processes, and from second to second, is the same in both.
+
+The program must not notice. So these launches work on copies of its memory, in memory that the driver lends us; they
+take no scratch memory from its allocator, keep none of its tensors, and wait for no stream but the launch's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kprof_inject.capture.schema import RelaunchRecord, ReplayRecord
+from kprof_inject.runtime.devices.device import Device, NoDeviceMemory
+from kprof_inject.runtime.launch import profile_allocator
+from kprof_inject.runtime.launch.empty_launches import EmptyKernel
+from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, PROCESS_SECONDS, ReplayChoice
+from kprof_inject.runtime.launch.recorded_launch import Grid, RecordingBuild
+from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
+from kprof_inject.runtime.replay.back_to_back import BackToBack, empty_ns, is_same_work
+from kprof_inject.runtime.replay.memory_copies import MemoryCopies, NotReplayable, copies_of
+from kprof_inject.runtime.replay.relaunch import Launchable, Relaunch
+
+_MAX_TIMES = 100
+_MIN_TIMES = 5
+"""``timeline.comparison`` makes no interval of fewer."""
+
+_WARM_UP = 2
+_MAX_NOT_HELD = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRelaunch(Relaunch):
+    """Launch that can be made again with records and without: ``clean`` loads the kernel without them."""
+
+    build: RecordingBuild
+    clean: Callable[[], Any]
+
+    @classmethod
+    def with_both(
+        cls, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
+    ) -> ComparedRelaunch:
+        """Return the relaunch of a launch that is about to be made. Raises ``NotReplayable``.
+
+        ``arguments`` are all that a launcher takes after the metadata.
+        """
+        relaunch = Relaunch.of(build.signature, grid, stream, arguments)
+        return cls(relaunch.grid, relaunch.stream, relaunch.arguments, relaunch.memory, build, clean)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Size of its records."""
+        return self.grid[0] * self.grid[1] * self.grid[2] * self.build.cta_bytes
+
+    def launch_clean(self) -> None:
+        """Launch the kernel without records."""
+        self.launch(self.clean())
+
+    def launch_with_records(self) -> None:
+        """Launch the kernel with records. This thread must be ``writing_to`` a buffer."""
+        build = self.build
+        self.launch(Launchable(build.launch, build.function, build.packed_metadata))
+
+
+class Replays:
+    """The replays of one process."""
+
+    def __init__(self, device: Device, choice: ReplayChoice) -> None:
+        self._device = device
+        self._choice = choice
+        self._seconds_left = PROCESS_SECONDS
+
+    def measure(self, relaunch: ComparedRelaunch) -> ReplayRecord:
+        """Time a launch without records and with them.
+
+        Raises ``NotReplayable`` if that must not be done or would take too long, and what a launch raises.
+        """
+        self._require_allowed(relaunch.build.record.scope_table.relaunch)
+        begun = time.monotonic()
+        device, stream = self._device, relaunch.stream
+        try:
+            relaunch.clean()  # compiled before memory is taken
+            with (
+                device.unaffected_by_graphs(),
+                copies_of(device, relaunch.memory, stream) as memory,
+                device.borrowed(relaunch.buffer_bytes, stream) as buffer,
+                profile_allocator.own_scratch(device),
+                profile_allocator.writing_to(buffer),
+            ):
+                now = time.monotonic()
+                deadline = now + min(KERNEL_SECONDS, self._seconds_left - (now - begun))
+                return self._measured(
+                    _RelaunchPairs(relaunch.on(memory), memory, BackToBack(device, stream, memory)), deadline
+                )
+        except NoDeviceMemory:
+            raise NotReplayable("the device has no room for its records next to the copied memory") from None
+        finally:
+            self._seconds_left -= time.monotonic() - begun
+
+    def _require_allowed(self, relaunch: RelaunchRecord | None) -> None:
+        """Raise ``NotReplayable`` unless a replay is safe, or only risky and the user asked for it."""
+        if relaunch is None:
+            raise NotReplayable("an older version planned its records; insert them again")
+        if relaunch.refusal:
+            raise NotReplayable(f"it {relaunch.refusal}")
+        if self._choice.times is not None:
+            return
+        if relaunch.waits:
+            raise NotReplayable(
+                "it polls memory and might hang; if it needs no other kernel to finish, --replay 50 times it"
+            )
+        if programs_events.were_recorded:
+            raise NotReplayable(f"{TIMES_ITSELF}; --replay 50 does it anyway")
+        if not self._device.has_own_memory:
+            raise NotReplayable("memory for it comes from torch here, which would count it; --replay 50 does it anyway")
+        if self._seconds_left <= 0:
+            raise NotReplayable(f"other kernels used up the {PROCESS_SECONDS:g} s of this process")
+
+    def _measured(self, pairing: _RelaunchPairs, deadline: float) -> ReplayRecord:
+        wanted = self._choice.times
+        for left in reversed(range(_WARM_UP)):
+            begun = time.monotonic()
+            pair = pairing.pair()
+            now = time.monotonic()
+            # The first pair also loads code: its time counts only if it uses up all that there is.
+            expected = 0.0 if left else _MIN_TIMES * (now - begun)
+            if wanted is None and now + expected > deadline:
+                raise NotReplayable(
+                    f"one launch without records and one with them take {now - begun:.1f} s, and "
+                    f"{max(deadline - now, 0.0):.1f} s are left for it; --replay {_MIN_TIMES} does it anyway"
+                )
+        if pairing.may_follow_each_other(pair):
+            pairing.timed.follow_each_other(min(pair))
+            pairing.pair()
+        pairs: list[Pair] = []
+        not_held = 0
+        while len(pairs) < (wanted or _MAX_TIMES):
+            if wanted is None and len(pairs) >= _MIN_TIMES and time.monotonic() > deadline:
+                break
+            # The second launch of a pair finds caches and clock as the first left them.
+            pair = pairing.swapped_pair() if len(pairs) % 2 else pairing.pair()
+            if pairing.timed.was_held:
+                pairs.append(pair)
+            elif (not_held := not_held + 1) > _MAX_NOT_HELD:
+                raise NotReplayable("the host was too slow to queue its launches before the device had begun with them")
+        clean_ns, with_records_ns = zip(*pairs, strict=True)
+        clean_empty_ns, with_records_empty_ns = pairing.empty_pair()
+        return ReplayRecord(
+            clean_ns=clean_ns,
+            with_records_ns=with_records_ns,
+            launches=pairing.timed.launches,
+            restored=pairing.timed.restores,
+            clean_empty_ns=clean_empty_ns,
+            with_records_empty_ns=with_records_empty_ns,
+        )
+
+
+Pair = tuple[float, float]
+"""Time of a launch without records and with them, in nanoseconds."""
+
+
+@dataclass(slots=True)
+class _RelaunchPairs:
+    """Launches a kernel without records and with them in turn."""
+
+    relaunch: ComparedRelaunch
+    memory: MemoryCopies
+    timed: BackToBack
+
+    def pair(self) -> Pair:
+        """Launch without records, then with them."""
+        clean_ns, with_records_ns = self._times((self.relaunch.launch_clean, self.relaunch.launch_with_records))
+        return clean_ns, with_records_ns
+
+    def swapped_pair(self) -> Pair:
+        """Launch with records, then without them."""
+        with_records_ns, clean_ns = self._times((self.relaunch.launch_with_records, self.relaunch.launch_clean))
+        return clean_ns, with_records_ns
+
+    def empty_pair(self) -> tuple[float | None, float | None]:
+        """Launch empty kernels with the threads and the shared memory of the two builds.
+
+        None: the host was too slow to measure one.
+        """
+        builds = (self.relaunch.clean().metadata, self.relaunch.build.record.known_metadata)
+        clean_ns, with_records_ns = (empty_ns(self.timed, EmptyKernel.like(metadata)) for metadata in builds)
+        return clean_ns, with_records_ns
+
+    def _times(self, launches: Sequence[Callable[[], None]]) -> list[float]:
+        return self.timed.times_ns(self.timed.queued(launches))
+
+    def may_follow_each_other(self, restored: Pair) -> bool:
+        """Return whether a launch does the same without refreshed copies of its memory.
+
+        It must leave the same bytes, and take as long as in ``restored``, a pair with refreshed copies. A kernel that
+        polls memory is not tried.
+        """
+        record = self.relaunch.build.record.scope_table.relaunch
+        if record is None or record.waits:
+            return False
+        first = self.memory.digest(self.relaunch.stream)
+        if first is None:
+            return False
+        self.timed.restores = False
+        try:
+            following = self.pair()
+        finally:
+            self.timed.restores = True
+        same = all(is_same_work(a, b) for a, b in zip(restored, following, strict=True))
+        return same and self.memory.digest(self.relaunch.stream) == first

@@ -1,0 +1,111 @@
+"""The thread that saves launches keeps no buffer longer than it must."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kprof_inject.runtime.devices.device import NoDeviceMemory
+from kprof_inject.runtime.launch.copier import BufferCopier
+from kprof_inject.runtime.launch.lock_free import AtomicCounts
+from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch
+from kprof_inject.runtime.process_report import ProcessReport
+
+BUILD: Any = SimpleNamespace(
+    variant="v", variant_of_program="v", cta_bytes=128, record=SimpleNamespace(layout="timed"), ttgir="", sources={}
+)
+
+
+class Memory:
+    """A buffer of the device."""
+
+    def data_ptr(self) -> int:
+        return 0
+
+
+class Setup:
+    """A copier that keeps the newest launch, with a device whose copies wait until ``fetched`` is set."""
+
+    def __init__(self, folder: Path) -> None:
+        self.written: list[int] = []
+        self.fetching, self.fetched = threading.Event(), threading.Event()
+        self.left_out = AtomicCounts()
+        self.errors: list[Exception] = []
+        device: Any = SimpleNamespace(fetch=self.fetch)
+        writer: Any = SimpleNamespace(
+            add_kernel=lambda *_: None, add_launch=self.add_launch, drop_launch=lambda name: None
+        )
+        clocks: Any = SimpleNamespace(keep_up=lambda device: None)
+        self.copier = BufferCopier(
+            device, writer, ProcessReport(str(folder)), self.left_out, 1 << 20, True, clocks, lambda saved: None
+        )
+
+    def fetch(self, memory: Memory, size_bytes: int, device: int, done: Any) -> memoryview:
+        self.fetching.set()
+        self.fetched.wait()
+        if self.errors:
+            raise self.errors.pop()
+        return memoryview(bytes(size_bytes))
+
+    def add_launch(self, launch: Any, data: memoryview) -> str:
+        self.written.append(launch.index)
+        return f"launch-{launch.index}.bin"
+
+    def put(self, index: int) -> weakref.ref[Memory]:
+        launch = RecordedLaunch(BUILD, index, (1, 1, 1), 0, 0, time.time_ns(), False)
+        launch.memory = Memory()
+        self.copier.put(launch)
+        return weakref.ref(launch.memory)
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Iterator[Setup]:
+    made = Setup(tmp_path)
+    yield made
+    made.fetched.set()
+    assert made.copier.close(lambda: None, 10)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_launch_that_is_saved_frees_its_buffer(setup: Setup) -> None:
+    setup.fetched.set()
+    memory = setup.put(0)
+    wait_for(lambda: memory() is None)
+    assert setup.written == [0]
+
+
+def test_a_launch_in_the_queue_frees_its_buffer_for_a_newer_one(setup: Setup) -> None:
+    setup.put(0)
+    setup.fetching.wait()
+    second, third = setup.put(1), setup.put(2)
+    assert second() is None and third() is not None
+    setup.fetched.set()
+    wait_for(lambda: third() is None)
+    assert setup.written == [0, 2]
+
+
+def test_a_launch_that_could_not_be_copied_may_be_put_again(setup: Setup) -> None:
+    """As the last launch of a process is, at its end."""
+    setup.errors.append(NoDeviceMemory("none"))
+    setup.fetched.set()
+    launch = RecordedLaunch(BUILD, 0, (1, 1, 1), 0, 0, time.time_ns(), False)
+    launch.memory = Memory()
+    setup.copier.put(launch)
+    wait_for(lambda: setup.left_out.counts() != {})
+    setup.copier.put(launch)
+    wait_for(lambda: setup.written == [0])
+    assert Counter(setup.left_out.counts()) == {"the host has no memory to copy them to": 1}

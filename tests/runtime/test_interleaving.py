@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import math
+from itertools import islice
+
+import pytest
+
+from kprof_inject.runtime.experiments.interleaving import DelayPairs, are_precise, rounds
+
+
+def test_each_round_has_all_in_an_order_of_its_own() -> None:
+    found = list(islice(rounds(10, "seed"), 50))
+    assert all(sorted(order) == list(range(10)) for order in found)
+    assert len({tuple(order) for order in found}) > 40
+    assert found == list(islice(rounds(10, "seed"), 50)) != list(islice(rounds(10, "other"), 50))
+
+
+def pairs_of(ratios: list[float]) -> DelayPairs:
+    pairs = DelayPairs()
+    for number, one in enumerate(ratios):
+        clean = 1000.0 + 50 * (number % 7)  # a clock that drifts
+        pairs.add(one * clean, clean - 20, clean + 20)
+    return pairs
+
+
+def test_the_error_is_that_of_ratios_and_not_of_times() -> None:
+    assert pairs_of([1.1] * 30).error == pytest.approx(0, abs=1e-12)
+    scattered = pairs_of([1.1 + 0.01 * ((7 * n) % 11 - 5) for n in range(100)])
+    assert 0.002 < scattered.error < 0.02
+
+
+def test_an_outlier_makes_no_difference() -> None:
+    assert pairs_of([1.0] * 99 + [50.0]).error == pytest.approx(0, abs=1e-12)
+
+
+def test_of_few_pairs_nothing_is_known() -> None:
+    assert math.isinf(pairs_of([1.0] * 11).error)
+    assert math.isinf(DelayPairs().error)
+
+
+def test_enough_when_the_shortest_delay_of_each_place_is_known() -> None:
+    pairs = [pairs_of([1.0 + 0.0001 * ((7 * n) % 60) for n in range(60)]) for _ in range(3)]
+    assert are_precise(pairs, [(0, 0, 0.0), (0, 100, 0.05), (0, 200, 0.1)], 0.05)
+    assert not are_precise(pairs, [(0, 0, 0.0), (0, 100, 0.005), (0, 200, 0.5)], 0.05)
+    assert not are_precise(pairs, [(0, 0, 0.0), (0, 100, 0.0), (0, 200, 0.0)], 0.05)
+    assert not are_precise([], [], 0.05)
