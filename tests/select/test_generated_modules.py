@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 
+import pytest
 from generated_modules import GeneratedModule, modules
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,8 @@ from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.style import USUAL_STYLE, Style
 from kprof_inject.ttgir.nodes import Block, Module, Operation
 from kprof_inject.ttgir.parser import parse
+
+pytestmark = pytest.mark.slow
 
 SELECTORS = [
     *("func", "func=x"),

@@ -9,6 +9,8 @@ from known_clocks import Counter, falling, run, steady, waves
 from kprof_inject.timeline.rate import fit_rate
 from kprof_inject.timeline.readings import Readings
 
+pytestmark = pytest.mark.slow
+
 THROTTLED = falling(1.98e9, 1.48e9, 2e6)
 
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from kprof_inject.timeline.clock import ClockFit, fit_clock
 from kprof_inject.timeline.readings import Readings
 
+pytestmark = pytest.mark.slow
+
 HZ = 1.7e9
 
 

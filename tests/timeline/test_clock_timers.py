@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from kprof_inject.capture.buffer_layouts import TimedLayout
 from kprof_inject.timeline.clock import ClockSource
 
+pytestmark = pytest.mark.slow
+
 STEPS_NS = [1, 10, 32, 1000, 1024]
 
 

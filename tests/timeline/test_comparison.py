@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from kprof_inject.timeline.comparison import CONFIDENCE, MIN_LAUNCHES, Change, change_between, noise_floor, t_quantile
 
+pytestmark = pytest.mark.slow
+
 Times = NDArray[np.float64]
 Random = np.random.Generator
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -23,11 +22,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from known_launches import KnownLaunch, scope_table, survivors
 from numpy.typing import NDArray
+from scratch import scratch_folder
 
 from kprof_inject.capture.buffer_layouts import TimedLayout
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.pairs import ScopeRules, pair_records
 from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+pytestmark = pytest.mark.slow
 
 Words = NDArray[np.uint32]
 
@@ -35,7 +37,7 @@ Words = NDArray[np.uint32]
 @contextmanager
 def saved(launch: KnownLaunch, data: bytes) -> Iterator[Timeline]:
     """The launch, decoded from other bytes than it wrote. A warning of numpy's is a failure."""
-    with TemporaryDirectory() as folder, warnings.catch_warnings():
+    with scratch_folder() as folder, warnings.catch_warnings():
         warnings.simplefilter("error")
         capture = launch.save(Path(folder), launch.words())
         capture.path.write_bytes(data)

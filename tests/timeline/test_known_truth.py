@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
+import pytest
 from generated_launches import launches
 from hypothesis import given, settings
 from known_launches import KnownLaunch, Survivors, survivors
 from numpy.typing import NDArray
+from scratch import scratch_folder
 
 from kprof_inject.timeline.timeline import decode_launch
+
+pytestmark = pytest.mark.slow
 
 
 def found_in(launch: KnownLaunch) -> Survivors:
     """What is decoded, by the counters that the launch was made with."""
-    with TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         timeline = decode_launch(launch.save(Path(folder), launch.words()))
         scopes, incomplete = timeline.scopes, timeline.incomplete
     shift = shifts(launch, scopes)

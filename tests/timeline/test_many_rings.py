@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
+import pytest
 from buffers import CLOCK_PERIOD, PREAMBLE, Scope, kernel_json, save_launches
 from numpy.typing import NDArray
+from scratch import scratch_folder
 
 from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.timeline import decode_launch
+
+pytestmark = pytest.mark.slow
 
 WARPS, SMS = 4, 132
 FUNC, LOOP, ITER = range(3)
@@ -62,7 +65,7 @@ def rings(ctas: int, slots: int) -> Iterator[Rings]:
     entries = words[:, RINGS_AT:].reshape(ctas, WARPS, slots, 2)
     np.put_along_axis(entries[..., 0], place % slots, (kinds | clock >> 32).astype("<u4"), axis=2)
     np.put_along_axis(entries[..., 1], place % slots, (clock & 0xFFFFFFFF).astype("<u4"), axis=2)
-    with TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         (launch,) = save_launches(Path(folder), kernel_json(SCOPES, words, WARPS), [words])
         del words, entries
         yield Rings(launch, iterations, cycles, written)

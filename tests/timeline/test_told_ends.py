@@ -20,6 +20,8 @@ from kprof_inject.timeline.readings import tally_launch
 from kprof_inject.timeline.records import record_decoder
 from kprof_inject.timeline.timeline import decode_launch
 
+pytestmark = pytest.mark.slow
+
 FUNC, LOOP, ITER, OP, INNER_LOOP, INNER = range(6)
 RULES = ScopeRules((-1, FUNC, LOOP, ITER, ITER, INNER_LOOP), (ITER, INNER))
 SCOPES = {scope: scope for scope in range(6)}

@@ -5,6 +5,8 @@ import pytest
 
 from kprof_inject.analysis.causal.response import DelayErrors, Response, response
 
+pytestmark = pytest.mark.slow
+
 DELAYS = np.array([0.0, 60, 180, 540, 1620])
 ERRORS = DelayErrors(offset=12.0, own=10.0)
 
