@@ -45,7 +45,8 @@ def browser_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
 
 def origin_line(capture: Capture, now_ns: int) -> str:
     """Which capture it is: its folder, its program and its age, and what made it if that was not to be read. Empty if
-    neither program nor age is known."""
+    neither program nor age is known.
+    """
     argv = next((process.info.argv for process in capture.processes if process.info.argv), ())
     captured_ns = max((launch.host_ns for launch in capture.launches), default=0)
     facts = [shlex.join(argv)] if argv else []
@@ -57,7 +58,8 @@ def origin_line(capture: Capture, now_ns: int) -> str:
 
 def loss_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
     """A line for each launch of which records or CTAs are missing; of very many, for the first alone. They tell of the
-    whole launch, also where a part of it was chosen."""
+    whole launch, also where a part of it was chosen.
+    """
     names = place_names(timeline.launch.place for timeline in timelines)
     lacking = [(timeline, missing) for timeline in timelines if (missing := list(_missing(timeline)))]
     for timeline, missing in lacking[:_MAX_LAUNCHES]:
@@ -85,7 +87,8 @@ def _missing(timeline: Timeline) -> Iterator[str]:
 
 def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
     """Nothing of launches of one process and device; else one line, and where devices could not be brought onto one
-    axis, one more for each axis."""
+    axis, one more for each axis.
+    """
     if not any(launch.place_name for launch in launches):
         return
     axes: dict[int, list[PlacedLaunch]] = {}

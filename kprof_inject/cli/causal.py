@@ -168,7 +168,8 @@ def command(
     """Delay each part of a kernel in turn, and show which parts affect its run time.
 
     With PROGRAM: dump it, run it with records, and run it with delays. With a dumped WORKSPACE and PROGRAM: skip the
-    dump. With only a WORKSPACE: show its last results."""
+    dump. With only a WORKSPACE: show its last results.
+    """
     wanted = parse_selectors(selectors)
     printed = _Printed(as_json, csv_path, html_path)
     filter_ = parse_launches(launches)
@@ -209,7 +210,8 @@ def _recorded(
     workspace: Workspace, choice: LaunchChoice, program: Sequence[str], program_input: ProgramInput
 ) -> tuple[Capture | None, int]:
     """The same places with records: how often each is executed, and what it takes; None where nothing was recorded. And
-    the program's exit code."""
+    the program's exit code.
+    """
     try:
         folder, exit_code = run(workspace, choice, Mode(), program, program_input, say, made_by="causal")
     except KprofError as error:

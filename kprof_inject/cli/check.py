@@ -39,7 +39,8 @@ _LONGEST_S = 86_400
 @click.pass_context
 def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, as_json: bool) -> None:
     """Have Triton verify each .ttgir FILE (- is stdin), or each kernel of a WORKSPACE as it will run, and lower it for
-    its own target. Needs no GPU."""
+    its own target. Needs no GPU.
+    """
     if math.isnan(time_limit_s):
         raise click.BadParameter("not a number", param_hint="--time-limit")
     if not is_installed("triton"):

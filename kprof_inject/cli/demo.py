@@ -71,7 +71,8 @@ RUNS = (
 @click.pass_context
 def command(ctx: click.Context, workspace: Path) -> None:
     """Profile a matmul, follow the advice, and compare. Without a GPU, torch or Triton: replay captures from an H100.
-    If Triton is installed, also compile the kernel with records."""
+    If Triton is installed, also compile the kernel with records.
+    """
     missing = missing_to_run()
     if not missing and has_gpu():
         for run in RUNS:
@@ -132,7 +133,8 @@ def _replay(workspace: Path, reason: str) -> None:
 
 def _keep(workspace: Workspace, kernel: Kernel) -> None:
     """Have the workspace hold the capture's kernel as if it had been dumped, for ``list`` and ``insert``. Its keys are
-    none of Triton's: a run would not find it."""
+    none of Triton's: a run would not find it.
+    """
     info = DumpedKernelRecord(
         name=kernel.name,
         override_key=kernel.variant,

@@ -94,7 +94,8 @@ def command(
     Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote. A single WORKSPACE compares its last two captures. Two .ttgir files are compared by
     what the compiler generated for each source line and, where Triton is installed, by the shared memory and registers
-    that they take; no option but --json is for them."""
+    that they take; no option but --json is for them.
+    """
     require_place_for(html_path)
     if other is None:
         place, other = _last_two(place)

@@ -23,7 +23,8 @@ _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold r
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
     """Check what is installed and what works, and say how to fix the rest. Exits with code 1 if something is missing or
-    broken."""
+    broken.
+    """
     findings = list(examine())
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=1))

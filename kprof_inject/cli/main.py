@@ -108,7 +108,8 @@ def root() -> None:
 def main() -> None:
     """Run the command line and end the process: 0 done, 1 failed, 2 usage, 130 interrupted.
 
-    An error that nobody foresaw is one line, and its details are in a file."""
+    An error that nobody foresaw is one line, and its details are in a file.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names in it may be anything; a terminal that cannot show a letter gets its number, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 class HarmlessSetting(click.Option):
     """An option that ``pyproject.toml`` may set for every command: none of its values names a file, runs code or takes
-    long."""
+    long.
+    """
 
 
 class ProgramSetting(click.Option):
     """An option that ``pyproject.toml`` may set only for a command that runs a program of the same project: the program
-    can do anything that the option can."""
+    can do anything that the option can.
+    """
 
 
 class NumberOrAuto(click.IntRange):
@@ -97,7 +99,8 @@ def place_argument(metavar: str) -> Callable[[Function], Function]:
 
 def require_place_for(*files: Path | None, workspace: Path | None = None) -> None:
     """Raise ``KprofError`` for a file to be written whose folder does not exist, before anything is done for it. That
-    of the ``workspace`` is made."""
+    of the ``workspace`` is made.
+    """
     for file in files:
         if file is None or str(file) == "-":
             continue
@@ -204,7 +207,8 @@ def json_option(function: Function) -> Function:
 
 class WorkspaceFirst(click.Command):
     """Takes ``[OPTIONS] WORKSPACE [OPTIONS] [--] PROGRAM``: click, which must stop at the program's first word, would
-    stop at the workspace."""
+    stop at the workspace.
+    """
 
     def names_workspace(self, words: list[str]) -> bool:
         """Whether the first of these words is a workspace, and not yet the program's."""

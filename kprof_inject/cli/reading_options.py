@@ -190,7 +190,8 @@ def layout_option(function: Function) -> Function:
 
 def trace_file(ctx: click.Context, path: Path, layout: str | None, hooks: Sequence[Hook] = ()) -> TraceFile:
     """The file to write a trace to. A ``layout`` of the settings is for drawings alone; one of the command line is for
-    this file. Raises ``KprofError`` if no format has its ending, or cannot have the layout or hooks."""
+    this file. Raises ``KprofError`` if no format has its ending, or cannot have the layout or hooks.
+    """
     is_setting = ctx.get_parameter_source("layout") is ParameterSource.DEFAULT_MAP
     fitting = None if is_setting and not isinstance(format_of(path), DrawingFormat) else layout
     return TraceFile.at(path, fitting, hooks)

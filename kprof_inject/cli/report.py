@@ -16,7 +16,7 @@ from kprof_inject.cli.console import say
 from kprof_inject.cli.options import HarmlessSetting, json_option, path_type, place_argument, require_place_for
 from kprof_inject.cli.printed_reports import print_json, print_report, print_whole_report, say_next
 from kprof_inject.cli.reading_options import buffer_options, launch_options, redact_option, scope_names_option
-from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture, passed_over
+from kprof_inject.pipeline.captures import decode_capture, experiments_at, last_profiled_capture, open_capture
 from kprof_inject.pipeline.reports import analyses
 from kprof_inject.quantities import size_text
 from kprof_inject.timeline.choice import Choice
@@ -50,12 +50,13 @@ def command(
     """Show what limits each launch, what to try, how far to trust the figures, and where a CTA's time goes.
 
     Reads a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
-    that numpy.save wrote."""
+    that numpy.save wrote.
+    """
     require_place_for(html_path)
     capture = open_capture(place, names_path, said, redact=redact)
     if origin := origin_line(capture, time.time_ns()):
         say(origin)
-    if (folder := passed_over(place, capture)) is not None:
+    if (folder := last_profiled_capture(place, capture)) is not None:
         say(f"what profile captured: kprof-inject report {quote(str(folder))}")
     experiments, captured = experiments_at(place), capture.launches
     if verbose or as_json or html_path is not None:

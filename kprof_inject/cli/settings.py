@@ -106,7 +106,8 @@ def _project_file(start: Path) -> Path | None:
     """Return the ``pyproject.toml`` of the project that the folder ``start`` belongs to.
 
     The project is the nearest folder that has one, but a project never extends above its repository, nor into a folder
-    of many projects: the home folder, the root, and what everybody can write to, such as ``/tmp``."""
+    of many projects: the home folder, the root, and what everybody can write to, such as ``/tmp``.
+    """
     for folder in (start, *start.parents):
         if folder != start and _has_many_projects(folder):
             return None
@@ -160,7 +161,8 @@ def _broken(name: str, text: str, message: str) -> KprofError:
 
 def _options(command: click.Command) -> dict[str, click.Option]:
     """The options that settings may give to a command, by their long names. All others are for the command line
-    alone."""
+    alone.
+    """
     return {
         word.removeprefix("--"): parameter
         for parameter in command.params

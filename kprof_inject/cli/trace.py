@@ -75,7 +75,8 @@ def command(
     """Decode a capture and write a trace, or a table of its scopes.
 
     Reads a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
-    that numpy.save wrote."""
+    that numpy.save wrote.
+    """
     require_place_for(output)
     beside = place.parent if place.is_file() else place
     hooks = [hook for file in hook_files for hook in read_hooks(file)]

