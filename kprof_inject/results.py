@@ -199,7 +199,7 @@ def read_buffer(
     fields = {"format": format, "names": _event_names(names), "kernel": kernel, "units": units, "unit_name": unit_name}
     description = described({field: _plain(value) for field, value in fields.items()})
     if isinstance(buffer, str | Path):
-        capture = open_capture(Path(buffer).absolute(), said=description)
+        capture = open_capture(Path(buffer).absolute(), description=description)
     else:
         capture = read_buffer_array(buffer, description)
     return Results(decode_capture(capture, lambda message: None))

@@ -42,7 +42,7 @@ def command(
     """Print what limits a launch as one line of JSON, for an agent that tunes kernels. Picks the kernel that takes
     the most time, and leaves out what matters least.
     """
-    capture = open_capture(place, names_path=names_path, said=said)
+    capture = open_capture(place, names_path=names_path, description=said)
     found = analyses(capture, experiments_at(place), say, choice)
     click.echo(explanation_text(explanation(found, _workspace(place)), budget))
 

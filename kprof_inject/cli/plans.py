@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kprof_inject.cli.console import print_error, say, say_table
-from kprof_inject.pipeline.insertion import KernelInsertion, empty_handed
+from kprof_inject.pipeline.insertion import KernelInsertion, unmatched_selectors
 from kprof_inject.quantities import counted
 from kprof_inject.select.plan import Plan, Scope, Selection, scope_table
 from kprof_inject.select.selectors import Selector
@@ -158,7 +158,7 @@ def say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector
             print_error(done.refusal)
         elif done.insertion is not None:
             say_plan(name, done.insertion.plan, whole=whole)
-    for error in empty_handed(selectors, [done.insertion for done in kernels if done.insertion is not None]):
+    for error in unmatched_selectors(selectors, [done.insertion for done in kernels if done.insertion is not None]):
         say(f"warning: {error.what}; {error.hint}")
 
 

@@ -16,7 +16,7 @@ from kprof_inject.cli.console import say
 from kprof_inject.cli.options import HarmlessSetting, json_option, path_type, place_argument, require_place_for
 from kprof_inject.cli.printed_reports import print_json, print_report, print_whole_report, say_next
 from kprof_inject.cli.reading_options import buffer_options, launch_options, redact_option, scope_names_option
-from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture, passed_over
+from kprof_inject.pipeline.captures import decode_capture, experiments_at, last_profiled_capture, open_capture
 from kprof_inject.pipeline.reports import analyses
 from kprof_inject.quantities import size_text
 from kprof_inject.timeline.choice import Choice
@@ -56,7 +56,7 @@ def command(
     capture = open_capture(place, names_path, said, redact=redact)
     if origin := origin_line(capture, time.time_ns()):
         say(origin)
-    if (folder := passed_over(place, capture)) is not None:
+    if (folder := last_profiled_capture(place, capture)) is not None:
         say(f"what profile captured: kprof-inject report {quote(str(folder))}")
     experiments, captured = experiments_at(place), capture.launches
     if verbose or as_json or html_path is not None:

@@ -1,4 +1,4 @@
-"""The steps, each from one plain value to the next: what the command line and the Python API call.
+"""The steps that the command line and the Python API call; each turns one plain value into the next.
 
-A step prints nothing. One that has something to say while it works is given ``say``.
+A step prints nothing. A step that reports progress takes ``say``.
 """

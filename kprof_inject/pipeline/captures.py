@@ -1,6 +1,6 @@
-"""The steps after a run: a capture is opened, its launches are decoded, and what they hold is written.
+"""The steps that read a capture: open it, and decode its launches.
 
-Launches are decoded and written beside each other, as far as there are cores and memory.
+Several processes decode and write launches in parallel, as far as there are cores and memory.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ T = TypeVar("T")
 
 _MAX_NUMBERS = 20
 
-# A report shows the median launch of each kernel and the ten slowest ones: of so many, a small part.
+# Launches per kernel from which a report decodes only those that it shows: the median and the ten slowest.
 _MANY_LAUNCHES = 64
 
-# Forks save less than they take where there is less to do than with such a buffer. A launch takes as long as so many
-# bytes, however small it is.
+# With smaller buffers in all, forks cost more time than they save. The fixed cost of each launch is counted as the
+# bytes that take as long to decode.
 _MIN_BYTES = 8 << 20
 _LAUNCH_BYTES = 1 << 19
 
-# Limits of what is decoded together: more would hardly be faster, and takes memory.
-_MAX_TOGETHER = 128
-_MAX_BYTES_TOGETHER = 2 << 20
+# Limits of a batch of launches that are decoded together: larger ones are hardly faster, and take memory.
+_MAX_BATCH_LAUNCHES = 128
+_MAX_BATCH_BYTES = 2 << 20
 
-# All processes together have room for three times the buffers and this. What each of them takes beside its launch's
-# buffer, and what is written of a scope at most, was measured with benchmarks/decoding.py.
+# All processes together may take three times the buffers and _ALLOWED_BYTES. The others are the memory of this process
+# and of a fork without its buffers, and the maximum written per scope; measured with benchmarks/decoding.py.
 _ALLOWED_BYTES = 100_000_000
-_OWN_BYTES = 40_000_000
+_PROCESS_BYTES = 40_000_000
 _FORK_BYTES = 28_000_000
 _SCOPE_BYTES = 240
 
@@ -61,25 +61,27 @@ _SCOPE_BYTES = 240
 def open_capture(
     place: Path,
     names_path: Path | None = None,
-    said: BufferDescription = NO_DESCRIPTION,
+    description: BufferDescription = NO_DESCRIPTION,
     *,
     redact: bool = False,
 ) -> Capture:
-    """A capture's folder; a workspace: then its last capture; a file with Proton's ``host_buffer``, for which
-    ``names_path`` may have the names of its scopes; or another profiler's buffer that NumPy saved, of which something
-    may be ``said``. ``redact`` makes it fit for others to see. Raises ``KprofError`` for anything else.
+    """Open a capture, the last capture of a workspace, or a buffer as a capture.
+
+    A buffer is a file with Proton's ``host_buffer``, whose scope names ``names_path`` may have, or a file of NumPy with
+    another profiler's buffer, which ``description`` may describe. ``redact`` removes what others should not see. Raises
+    ``KprofError`` for anything else.
     """
-    capture = _opened(place, names_path, said)
+    capture = _opened(place, names_path, description)
     return redacted(capture) if redact else capture
 
 
-def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Capture:
+def _opened(place: Path, names_path: Path | None, description: BufferDescription) -> Capture:
     if not (place.exists() or may_be_workspace(place)):
-        raise KprofError(f"{place} does not exist", hint=where_to_look(place, _is_read))
+        raise KprofError(f"{place} does not exist", hint=where_to_look(place, _is_readable))
     if is_saved_array(place):
         _refuse(names_path, place, "--scope-names is for a file with Proton's host_buffer", "use --names")
-        return read_saved_buffer(place, said)
-    if said != NO_DESCRIPTION:
+        return read_saved_buffer(place, description)
+    if description != NO_DESCRIPTION:
         _refuse(
             place,
             place,
@@ -105,26 +107,27 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
     return read_capture(place if is_capture(place) else Workspace.open(place).last_capture_folder())
 
 
-def _is_read(place: Path) -> bool:
+def _is_readable(place: Path) -> bool:
     if place.is_dir():
         return is_capture(place) or (is_workspace(place) and bool(Workspace(place).capture_folders()))
     return is_saved_array(place) or is_proton_buffer(place)
 
 
 def numbered_capture(place: Path) -> Path:
-    """A capture of the default workspace that was named by its number alone; any other place as it is. Raises
-    ``KprofError`` if there is no such capture.
+    """Return the default workspace's capture that a number names; return any other place as it is.
+
+    Raises ``KprofError`` if there is no capture of that number.
     """
     if not (str(place).isascii() and str(place).isdecimal()) or place.exists():
         return place
     if not is_workspace(DEFAULT_WORKSPACE):
-        hint = where_to_look(DEFAULT_WORKSPACE, _is_read)
+        hint = where_to_look(DEFAULT_WORKSPACE, _is_readable)
         raise KprofError(f"there is no capture {place}: {DEFAULT_WORKSPACE} does not exist", hint=hint)
     numbers = {int(folder.name): folder for folder in Workspace.open(DEFAULT_WORKSPACE).capture_folders()}
     if int(str(place)) in numbers:
         return numbers[int(str(place))]
-    there = listed([str(number) for number in numbers], _MAX_NUMBERS) or "none yet"
-    raise KprofError(f"{DEFAULT_WORKSPACE} has no capture {place}", hint=f"it has {there}")
+    existing = listed([str(number) for number in numbers], _MAX_NUMBERS) or "none yet"
+    raise KprofError(f"{DEFAULT_WORKSPACE} has no capture {place}", hint=f"it has {existing}")
 
 
 def _instead_of(place: Path) -> str:
@@ -136,14 +139,16 @@ def _instead_of(place: Path) -> str:
 
 
 def _refuse(given: object, place: Path, what: str, hint: str) -> None:
-    """Raises ``KprofError`` if something was ``given`` that is for other places."""
+    """Raise ``KprofError`` if an option for other kinds of places was ``given``."""
     if given is not None:
         raise KprofError(f"{what}, but {place} is not one", hint=hint, exit_code=2)
 
 
-def passed_over(place: Path, capture: Capture) -> Path | None:
-    """The last capture of a workspace that was made to be read, where its last one, ``capture``, was not. None if there
-    is none, or ``place`` is no workspace.
+def last_profiled_capture(place: Path, capture: Capture) -> Path | None:
+    """Return the folder of the workspace's last capture by ``run`` or ``profile`` if the last of all is another's.
+
+    ``capture`` is the last of all: a command such as ``causal`` may have made it for its own use. None if there is no
+    earlier one, or if ``place`` is not a workspace.
     """
     if not capture.made_by or not is_workspace(place):
         return None
@@ -155,7 +160,7 @@ def passed_over(place: Path, capture: Capture) -> Path | None:
 
 
 def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:
-    """The last of a workspace; none of anything else."""
+    """Return the last experiments of a workspace; none for any other place."""
     if not is_workspace(place):
         return ()
     folders = Workspace.open(place).experiment_folders()[-1:]
@@ -164,24 +169,26 @@ def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ReadLaunch:
-    """A launch whose buffer is sound."""
+    """A launch whose buffer is valid, and how to decode it."""
 
     launch: Launch
     duration_ns: int
-    """``launch_duration_ns``."""
+    """Duration as ``launch_duration_ns`` gives it."""
     decode: Callable[[], Timeline]
 
     @classmethod
     def decoded(cls, timeline: Timeline) -> ReadLaunch:
+        """Wrap a launch that is decoded already."""
         return cls(timeline.launch, launch_duration_ns(timeline), lambda: timeline)
 
 
 def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[Timeline]:
-    """Decode every launch that is chosen. One whose buffer is damaged is told of and passed over. Raises ``KprofError``
-    if none is left.
+    """Decode every chosen launch; report and skip those whose buffers are damaged.
+
+    Raises ``KprofError`` if none is left.
     """
     launches = choice.wanted(capture.launches)
-    timelines = _sound(decode_launches(launches, run_to_decode(launches)), capture, launches, say)
+    timelines = _valid(decode_launches(launches, run_to_decode(launches)), capture, launches, say)
     choice.require_ctas([timeline.ctas for timeline in timelines])
     if choice == EVERYTHING:
         return timelines
@@ -190,15 +197,16 @@ def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice 
 
 
 def read_launches(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[ReadLaunch]:
-    """Check the buffers of all launches that are chosen, to decode few of them. Says and raises what ``decode_capture``
-    does.
+    """Check the buffers of all chosen launches, without decoding each.
+
+    Reports and raises the same as ``decode_capture``.
     """
     launches = choice.wanted(capture.launches)
     kernels = {launch.kernel.folder for launch in launches}
-    # Which CTAs there are of an SM, only decoding tells.
+    # Only decoding shows which CTAs ran on an SM.
     if choice.names_ctas or len(launches) < _MANY_LAUNCHES * len(kernels):
         return [ReadLaunch.decoded(timeline) for timeline in decode_capture(capture, say, choice)]
-    return _sound((_read(launch, choice) for launch in launches), capture, launches, say)
+    return _valid((_read(launch, choice) for launch in launches), capture, launches, say)
 
 
 def _read(launch: Launch, choice: Choice) -> ReadLaunch | KprofError:
@@ -215,29 +223,29 @@ def _chosen(timeline: Timeline, choice: Choice) -> Timeline:
     return timeline if choice == EVERYTHING else timeline.chosen(choice)
 
 
-def _sound(
-    found: Iterable[T | KprofError], capture: Capture, launches: Sequence[Launch], say: Callable[[str], None]
+def _valid(
+    results: Iterable[T | KprofError], capture: Capture, launches: Sequence[Launch], say: Callable[[str], None]
 ) -> list[T]:
-    """Return what was ``found`` of the launches; say which are damaged, and what else the capture lacks."""
-    sound: list[T] = []
+    """Return the results without the errors; report damaged launches and whatever else the capture lacks."""
+    valid: list[T] = []
     failures: list[KprofError] = []
-    for one in found:
-        if isinstance(one, KprofError):
-            failures.append(one)
-            say(f"skipped a launch: {one.what}")
+    for result in results:
+        if isinstance(result, KprofError):
+            failures.append(result)
+            say(f"skipped a launch: {result.what}")
         else:
-            sound.append(one)
+            valid.append(result)
     for line in (*_missing(capture), *_damaged_texts(launches)):
         say(line)
-    if failures and not sound:
+    if failures and not valid:
         raise failures[0]
-    if not sound:
+    if not valid:
         raise KprofError(f"{capture.folder} contains no launches", hint=CAPTURE_AGAIN)
-    return sound
+    return valid
 
 
 def _missing(capture: Capture) -> Iterator[str]:
-    """What the program's processes could not save."""
+    """Yield a line for everything that the program's processes could not save."""
     for process in capture.processes:
         for reason, count in process.left_out.items():
             yield f"left out {counted(count, 'launch')} of process {process.pid}: {reason}"
@@ -249,7 +257,7 @@ def _missing(capture: Capture) -> Iterator[str]:
 
 
 def _damaged_texts(launches: Sequence[Launch]) -> Iterator[str]:
-    """Name the modules and sources that are not what was saved: reports leave out what they would have said of them."""
+    """Yield a line for each module or source that is damaged; reports leave out whatever needs it."""
     for kernel in {launch.kernel.folder: launch.kernel for launch in launches}.values():
         for saved, read in zip(kernel.checksums, (kernel.ttgir, kernel.sources), strict=True):
             if saved is not None:
@@ -260,45 +268,53 @@ def _damaged_texts(launches: Sequence[Launch]) -> Iterator[str]:
 
 
 def decode_launches(launches: Sequence[Launch], run: JobRunner = in_turn) -> Iterator[Timeline | KprofError]:
-    """The timeline of each launch, or what is wrong with its buffer. Launches that are decoded together are a job of
-    ``run``.
+    """Yield the timeline of each launch, or the error in its buffer.
+
+    A job of ``run`` decodes a batch of launches.
     """
-    decoded = run([partial(timelines_of, together) for together in _together(launches)])
-    for launch, found in zip(launches, decoded, strict=True):
-        yield found.with_launch(launch) if isinstance(found, Timeline) else found
+    decoded = run([partial(timelines_of, batch) for batch in _batches(launches)])
+    for launch, result in zip(launches, decoded, strict=True):
+        yield result.with_launch(launch) if isinstance(result, Timeline) else result
 
 
-def _together(launches: Sequence[Launch]) -> Iterator[list[Launch]]:
-    """Yield lots of launches in their order: several where their buffers are small."""
-    together: list[Launch] = []
+def _batches(launches: Sequence[Launch]) -> Iterator[list[Launch]]:
+    """Yield the launches in order, in batches that are larger the smaller their buffers are."""
+    batch: list[Launch] = []
     size = 0
     for launch in launches:
-        if together and (size + launch.buffer_bytes > _MAX_BYTES_TOGETHER or len(together) == _MAX_TOGETHER):
-            yield together
-            together, size = [], 0
-        together.append(launch)
+        if batch and (size + launch.buffer_bytes > _MAX_BATCH_BYTES or len(batch) == _MAX_BATCH_LAUNCHES):
+            yield batch
+            batch, size = [], 0
+        batch.append(launch)
         size += launch.buffer_bytes
-    if together:
-        yield together
+    if batch:
+        yield batch
 
 
 def run_to_decode(launches: Sequence[Launch]) -> JobRunner:
-    """How to decode these launches: in forks, if it is worth it."""
-    return _run(launches, 0, max((sum(one.buffer_bytes for one in some) for some in _together(launches)), default=0))
+    """Return the runner for jobs that decode these launches: forks, if that is faster."""
+    batch_bytes = [sum(launch.buffer_bytes for launch in batch) for batch in _batches(launches)]
+    return _job_runner(launches, 0, max(batch_bytes, default=0))
 
 
 def run_to_write(timelines: Sequence[Timeline]) -> JobRunner:
-    """How to write these launches. A fork has all that it writes of one in memory."""
+    """Return the runner for jobs that write these launches: forks, if that is faster.
+
+    A fork holds the whole output of a launch in memory.
+    """
     max_scopes = max((timeline.scope_count for timeline in timelines), default=0)
     launches = [timeline.launch for timeline in timelines]
-    most_bytes = max((launch.buffer_bytes for launch in launches), default=0)
-    return _run(launches, max_scopes * _SCOPE_BYTES, most_bytes)
+    max_bytes = max((launch.buffer_bytes for launch in launches), default=0)
+    return _job_runner(launches, max_scopes * _SCOPE_BYTES, max_bytes)
 
 
-def _run(launches: Sequence[Launch], given_bytes: int, read_bytes: int) -> JobRunner:
-    """``given_bytes`` is what a job gives at most, ``read_bytes`` what it has of buffers."""
+def _job_runner(launches: Sequence[Launch], result_bytes: int, read_bytes: int) -> JobRunner:
+    """Run jobs in as many forks as cores and memory allow, or in turn if the launches are small.
+
+    A job returns at most ``result_bytes`` and reads at most ``read_bytes`` of buffers.
+    """
     buffers = [launch.buffer_bytes for launch in launches]
     if sum(buffers) + len(launches) * _LAUNCH_BYTES < _MIN_BYTES:
         return in_turn
-    room = 3 * sum(buffers) + _ALLOWED_BYTES - _OWN_BYTES - given_bytes
-    return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + read_bytes + given_bytes))))
+    room = 3 * sum(buffers) + _ALLOWED_BYTES - _PROCESS_BYTES - result_bytes
+    return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + read_bytes + result_bytes))))

@@ -1,7 +1,4 @@
-"""The steps of ``causal``: plan delays, compile the builds with them, run the program, and read what came of it.
-
-They say where to delay and for how long.
-"""
+"""The steps of ``causal``: plan where to delay and for how long, compile, run the program, and read the results."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text, write_json, write_text
 from kprof_inject.pipeline.insertion import Insertion, KernelInsertion, views_in
-from kprof_inject.pipeline.programs import Say, nothing_happened, say_what_went_wrong
+from kprof_inject.pipeline.programs import Say, no_result_error, say_what_went_wrong
 from kprof_inject.quantities import counted
 from kprof_inject.rewrite import inserted
 from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
@@ -39,13 +36,15 @@ from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import Workspace, read_experiments
 
 MAX_PLACES = 64
-"""Each takes several builds, and its share of the time."""
+"""Maximum number of places in a kernel: each needs several builds, and its share of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class CausalChoice:
-    """What an experiment does: with which launch of each kernel whose name matches, for how many seconds at most, and
-    which warps of a CTA are delayed (none means all). ``partition`` is a glob: only places of such partitions.
+    """Choice of the kernels, launches and places of an experiment.
+
+    ``kernel`` and ``partition`` are globs; ``launches`` keeps one launch of each kernel; ``seconds`` is the time limit
+    per kernel; ``warps`` are the warps of a CTA to delay, all if empty.
     """
 
     launches: LaunchFilter
@@ -57,15 +56,15 @@ class CausalChoice:
 
 
 def default_selectors(workspace: Workspace) -> list[Selector]:
-    """Where to delay if nobody says: the parts of kernels, and what their sources mark."""
+    """Return the default places to delay: the parts of kernels, and the markers of their sources."""
     views = [view for view in views_in(workspace) if isinstance(view, ModuleView)]
     return parse_selectors(["parts", *(["marker"] if any(view.markers for view in views) else [])])
 
 
 def with_structure(selectors: Sequence[Selector]) -> list[Selector]:
-    """What is recorded: the places, and what a report needs to say what limits a kernel."""
-    more = [one for one in parse_selectors(["func", "loop"]) if one.text not in {mine.text for mine in selectors}]
-    return [*selectors, *more]
+    """Add the selectors of functions and loops, from which a report determines what limits a kernel."""
+    texts = {selector.text for selector in selectors}
+    return [*selectors, *(selector for selector in parse_selectors(["func", "loop"]) if selector.text not in texts)]
 
 
 def prepare(
@@ -76,20 +75,21 @@ def prepare(
     choice: CausalChoice,
     say: Say,
 ) -> None:
-    """Plan delays for each kernel that has places which ``selectors`` find, and compile what is not compiled yet.
-    ``capture`` is one of these kernels: how often a place is executed tells how long a delay must be. Raises
+    """Plan delays at the places that ``selectors`` match, and compile the builds that are not compiled yet.
+
+    ``capture`` has launches of these kernels; the length of a delay depends on how often its place is executed. Raises
     ``KprofError`` if there is nothing to delay.
     """
     texts = frozenset(selector.text for selector in selectors)
     workspace.clear_delays()
     planned = 0
-    launched = _launched(capture)
+    launched = _captured_variants(capture)
     for done in kernels:
         name, variant = done.kernel.name, done.kernel.variant
         if done.insertion is None or not fnmatchcase(name, choice.kernel):
             continue
         if name in launched and variant not in launched[name]:
-            continue  # an autotuner has tried it, and chosen another
+            continue  # an autotuner tried this variant, and chose another
         try:
             planned += _prepare_kernel(workspace, done, texts, capture, choice, say)
         except KprofError as error:
@@ -98,12 +98,12 @@ def prepare(
         raise KprofError("there is nothing to delay", hint="select places: --at parts, --at loop, --at 'op(tt.load)'")
 
 
-def _launched(capture: Capture | None) -> dict[str, set[str]]:
-    """The variants of each kernel that the program launches by itself."""
-    found: dict[str, set[str]] = {}
+def _captured_variants(capture: Capture | None) -> dict[str, set[str]]:
+    """Return the captured variants of each kernel, by the kernel's name."""
+    variants: dict[str, set[str]] = {}
     for launch in capture.launches if capture else ():
-        found.setdefault(launch.kernel.name, set()).add(launch.kernel.program_variant)
-    return found
+        variants.setdefault(launch.kernel.name, set()).add(launch.kernel.program_variant)
+    return variants
 
 
 def _prepare_kernel(
@@ -114,7 +114,7 @@ def _prepare_kernel(
     choice: CausalChoice,
     say: Say,
 ) -> int:
-    """Returns how many places there are."""
+    """Plan and compile the delays of one kernel, and return the number of its places."""
     kernel, insertion = done.kernel, done.insertion
     table = workspace.scope_table(kernel.variant)
     if insertion is None or table is None or kernel.info.target is None:
@@ -129,17 +129,17 @@ def _prepare_kernel(
     if len(places) > MAX_PLACES:
         raise KprofError(f"{len(places)} places are too many", hint=f"select at most {MAX_PLACES}")
     delays = _planned_delays(workspace, kernel.variant, ScopeTable.of(table), capture)
-    wanted = [(index, cycles, share) for index in places for cycles, share in delays[index]]
+    planned = [(index, cycles, share) for index in places for cycles, share in delays[index]]
     plain = Build(insertion.module.text, kernel.info)
     target = kernel.info.target
     builds = [
-        Build(_delayed(insertion, index, cycles, target, choice.warps), kernel.info) for index, cycles, _ in wanted
+        Build(_delayed(insertion, index, cycles, target, choice.warps), kernel.info) for index, cycles, _ in planned
     ]
     say(f"{kernel.name}: {counted(len(places), 'place')}, {counted(len(builds) + 1, 'build')} to compile")
     failure, *failures = compiled([plain, *builds], workspace.delayed_builds_folder)
     if failure is not None:
         raise failure
-    spins = sorted({cycles for _, cycles, _ in wanted})
+    spins = sorted({cycles for _, cycles, _ in planned})
     workspace.write_delays(
         kernel.variant,
         DelaysRecord(
@@ -152,7 +152,7 @@ def _prepare_kernel(
                     binary=None if error else build.name,
                     refusal=f"it does not compile: {error.what}" if error else "",
                 )
-                for (index, cycles, share), build, error in zip(wanted, builds, failures, strict=True)
+                for (index, cycles, share), build, error in zip(planned, builds, failures, strict=True)
             ),
             plain=plain.name,
             spin_kernel=spin_kernel(target, spins),
@@ -179,7 +179,7 @@ def _is_in_partition(table: ScopeTableRecord, index: int, glob: str) -> bool:
 def _planned_delays(
     workspace: Workspace, variant: str, table: ScopeTable, capture: Capture | None
 ) -> list[list[tuple[int, float]]]:
-    """For each scope, its delays and which part the kernel takes longer if nothing of one is hidden."""
+    """Return the delays of each scope in cycles, each with the kernel's relative slowdown if none of it is hidden."""
     timeline = recorded_launch(capture, variant)
     cycles: float | None = None
     counts = None
@@ -205,7 +205,7 @@ def _ran(launch: Launch) -> ExecutedKernel | None:
 
 
 def recorded_launch(capture: Capture | None, variant: str, grid: tuple[int, int, int] | None = None) -> Timeline | None:
-    """A recorded launch of this variant, with this grid if one is named; None if there is none that can be read."""
+    """Decode the last valid launch of this variant, with ``grid`` if it is given; return None if there is none."""
     for launch in reversed(capture.launches if capture else ()):
         if launch.kernel.program_variant == variant and grid in (None, launch.grid):
             try:
@@ -218,8 +218,9 @@ def recorded_launch(capture: Capture | None, variant: str, grid: tuple[int, int,
 def experiment(
     workspace: Workspace, choice: CausalChoice, program: Sequence[str], program_input: ProgramInput, say: Say
 ) -> tuple[Path, int]:
-    """Run the program with its kernels delayed. Returns the folder of what was found out, and the program's exit code.
-    Raises ``KprofError`` if nothing was.
+    """Run the program with its kernels delayed; return the folder with the results, and the program's exit code.
+
+    Raises ``KprofError`` if there are no results.
     """
     folder = workspace.new_experiment_folder()
     reports_folder = workspace.new_reports_folder("causal")
@@ -245,12 +246,12 @@ def experiment(
         say(f"{replay.kernel} was not replayed, because {replay.refusal}: its own launches are used in turn")
     say_what_went_wrong(reports, say)
     if not any(read_experiments(folder)):
-        raise nothing_happened("launched no kernel with delays", exit_code, reports, choice.kernel, program)
+        raise no_result_error("launched no kernel with delays", exit_code, reports, choice.kernel, program)
     return folder, exit_code
 
 
 def _complete(folder: Path, workspace: Workspace) -> None:
-    """Put beside what was found out what is needed to read it without the workspace."""
+    """Copy the TTGIR and sources of the kernels to the results, so that they can be read without the workspace."""
     for kernel_folder in folder.iterdir():
         variant = kernel_folder.name
         write_text(kernel_folder / TTGIR_FILE, workspace.kernel(variant).ttgir())
@@ -259,7 +260,7 @@ def _complete(folder: Path, workspace: Workspace) -> None:
 
 
 def slopes_in(folder: Path, capture: Capture | None, say: Callable[[str], None]) -> Iterator[KernelSlopes]:
-    """What was found out about each kernel. ``capture`` may have launches of these."""
+    """Yield the slopes of each kernel in an experiment; ``capture`` may have launches of these kernels with records."""
     for kernel_folder, found in read_experiments(folder):
         timeline = recorded_launch(capture, found.variant, found.grid)
         summary = summarise(timeline) if timeline else None

@@ -1,7 +1,7 @@
-"""A program under two settings, or more: each is profiled in a workspace of its own, all of them in turn.
+"""The steps of ``compare``: profile a program in turn under two or more settings, each in its own workspace.
 
-A side is another process with another interpreter, another Triton or another environment, so that it can differ in
-anything; what it captured is read like any other capture.
+A side runs in processes of its own, so that its interpreter, Triton and environment can differ. Its captures are read
+like any other.
 """
 
 from __future__ import annotations
@@ -29,23 +29,25 @@ Say = Callable[[str], None]
 
 _MAX_KERNELS = 3
 
-# Where the package lies: another interpreter need not have it installed.
+# The folder of the package, for interpreters that do not have it installed.
 _PACKAGE_ROOT = Path(__file__).parents[2]
 
 
 class SideFailed(Exception):
-    """A step of a side failed: whoever looks at stderr has been told why."""
+    """A step of a side failed; its own messages on stderr have the reason."""
 
     def __init__(self, side: str, exit_code: int) -> None:
+        """Keep the step's exit code, or 1 if a signal ended it."""
         super().__init__(f"{side} ended with exit code {exit_code}")
         self.exit_code = max(exit_code, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedSide:
-    """One setting. ``name`` is how it is called in what is said, and the name of its workspace; ``triton`` a folder
-    that has the package, as ``pip install --target`` makes it; ``environment`` and ``arguments`` go on top of the
-    program's own.
+    """A setting under which the program runs.
+
+    Messages call it ``name``. ``triton`` is a folder with the package, as ``pip install --target`` makes it;
+    ``environment`` and ``arguments`` are added to those of the program.
     """
 
     name: str
@@ -56,13 +58,13 @@ class ComparedSide:
     arguments: tuple[str, ...] = ()
 
     def variables(self) -> dict[str, str]:
-        """The environment that its processes get."""
+        """Return the environment of the side's processes."""
         variables = {**os.environ, **self.environment}
         paths = [self.triton, _PACKAGE_ROOT, *variables.get("PYTHONPATH", "").split(os.pathsep)]
         return {**variables, "PYTHONPATH": os.pathsep.join(str(path) for path in paths if path)}
 
     def captures(self) -> list[Path]:
-        """What was captured so far."""
+        """Return the folders of the side's captures so far, oldest first."""
         return Workspace.open(self.workspace).capture_folders() if is_workspace(self.workspace) else []
 
 
@@ -91,8 +93,10 @@ def require_usable(sides: Sequence[ComparedSide]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRounds:
-    """How often to capture each side, and what: ``selectors`` as ``insert`` takes them, ``kernel`` a glob, ``launches``
-    and ``buffer``, its options for the size of the buffer, as ``run`` takes them.
+    """Choice of how often to capture each side, and what to capture.
+
+    ``selectors`` are as in ``insert``, ``kernel`` is a glob, ``launches`` is as in ``run``, and ``buffer`` are options
+    of ``run`` for the size of the buffer.
     """
 
     count: int
@@ -103,7 +107,7 @@ class ComparedRounds:
     buffer: Sequence[str] = ()
 
     def steps(self, side: ComparedSide) -> list[list[str]]:
-        """The commands of one round. The program is timed without records in each, too."""
+        """Return the commands of one round; each round also times the program without records."""
         at = [word for selector in self.selectors for word in ("--at", selector)]
         return [
             ["dump", "-o", str(side.workspace), "--kernel", self.kernel, *self._program(side)],
@@ -112,7 +116,7 @@ class ComparedRounds:
         ]
 
     def recording(self, side: ComparedSide) -> list[str]:
-        """The command that captures what the others of a round have prepared."""
+        """Return the command of a round that captures; the others prepare for it."""
         options = ["--kernel", self.kernel, "--launches", self.launches, *self.buffer]
         return ["run", str(side.workspace), *options, *self._program(side)]
 
@@ -121,9 +125,10 @@ class ComparedRounds:
 
 
 def profile_in_turn(sides: Sequence[ComparedSide], rounds: ComparedRounds, say: Say) -> list[list[Timeline]]:
-    """Capture each side so often, one after the other, so that what the clock does falls on all of them. Where records
-    of the first round were lost, it is recorded once more, and all sides have room for all records from then on.
-    Returns the launches of each. Raises ``SideFailed`` if a side's program fails.
+    """Capture all sides in each round, so that clock changes affect all of them; return the launches of each side.
+
+    If the first round loses records, it is recorded again, and from then on all sides have buffers that keep all
+    records. Raises ``SideFailed`` if a side's program fails.
     """
     captures: list[list[Path]] = [[] for _ in sides]
     for number in range(rounds.count):
@@ -144,8 +149,9 @@ def profile_in_turn(sides: Sequence[ComparedSide], rounds: ComparedRounds, say: 
 
 
 def _larger_buffer(captures: Sequence[Path], say: Say) -> tuple[str, ...]:
-    """Options of ``run`` with which none of these had lost a record; none if none was lost, or if that takes too much
-    memory.
+    """Return the options of ``run`` with which none of these captures would have lost a record.
+
+    Empty if none was lost, or if a launch would need more than ``MAX_LAUNCH_BYTES``.
     """
     fit = fitted_buffer([launch for folder in captures for launch in read_capture(folder).launches], Mode())
     if fit is None:
@@ -160,7 +166,7 @@ def _larger_buffer(captures: Sequence[Path], say: Say) -> tuple[str, ...]:
 
 
 def _run(side: ComparedSide, words: Sequence[str]) -> None:
-    # The answer alone is for stdout: the program's own output goes where progress goes.
+    # stdout is for the comparison alone; the program's own output goes to stderr, like progress.
     command = [side.python, "-m", "kprof_inject", *words]
     variables = {**side.variables(), STEP_VARIABLE: "1"}
     code = subprocess.run(command, env=variables, stdout=sys.stderr, check=False).returncode
@@ -169,8 +175,9 @@ def _run(side: ComparedSide, words: Sequence[str]) -> None:
 
 
 def first_slower(count: int, is_slower: Callable[[int], bool]) -> int | None:
-    """Of sides 0 to ``count`` - 1 the first that is slower than side 0, by halving: as if all behind it were, too. None
-    if the last one is not.
+    """Return the first of ``count`` sides that is slower than side 0, by bisection; None if the last is not slower.
+
+    Assumes that every side after the first slower one is slower, too.
     """
     if count < 2 or not is_slower(count - 1):
         return None

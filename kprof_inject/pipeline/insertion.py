@@ -1,4 +1,4 @@
-"""The step that inserts records: from a text or a workspace to instrumented TTGIR."""
+"""The step that inserts records into a TTGIR text or the kernels of a workspace."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OPERATION = re.compile(r"op\(([\w.]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """One module, its plan (of no scopes if nothing matched), and its text with the records in it."""
+    """A module, its plan (without scopes if nothing matched), and its text with the records."""
 
     view: ModuleView
     plan: Plan
@@ -42,14 +42,15 @@ class Insertion:
 
     @property
     def module(self) -> Module:
+        """The module without records."""
         return self.view.module
 
 
 @dataclass(frozen=True, slots=True)
 class KernelInsertion:
-    """What became of one dumped kernel: its insertion, or why it was left alone.
+    """The insertion into one dumped kernel, or the reason why the kernel is left unchanged.
 
-    ``changed_sources`` are the files that no longer say what they said when the kernel was dumped.
+    ``changed_sources`` are the files that have changed since the dump.
     """
 
     kernel: DumpedKernel
@@ -59,12 +60,13 @@ class KernelInsertion:
 
 
 def sources_of(ttgir: str, snapshot: Mapping[str, str]) -> Sources:
-    """The sources that a module names: as the snapshot has them, and what it lacks (Triton's own library, a file that
-    was never dumped) from this machine, if it is there.
+    """Return the sources that a module names, from the snapshot if it has them, else from this machine if it does.
+
+    A snapshot lacks Triton's own library and files that were not dumped.
     """
     texts = dict(snapshot)
     for name in source_files(ttgir):
-        # A name that is not absolute says nothing of where its file is.
+        # A relative name does not identify a file: the folder that it starts from is unknown.
         text = source_text(Path(name)) if name not in texts and Path(name).is_absolute() else None
         if text is not None:
             texts[name] = text
@@ -72,12 +74,12 @@ def sources_of(ttgir: str, snapshot: Mapping[str, str]) -> Sources:
 
 
 def view_of(text: str, file: str, snapshot: Mapping[str, str]) -> ModuleView:
-    """One ``.ttgir`` text as selectors look at it. Raises ``KprofError``."""
+    """Parse a ``.ttgir`` text into the view that selectors use; raise ``KprofError`` if it is invalid."""
     return ModuleView(parse(text, file), sources_of(text, snapshot))
 
 
 def views_in(workspace: Workspace) -> Iterator[ModuleView | KprofError]:
-    """Every kernel of a workspace as selectors look at it, or why it cannot be read."""
+    """Yield the view that selectors use of each kernel in a workspace, or the reason why it cannot be read."""
     for kernel in workspace.kernels():
         try:
             yield view_of(kernel.ttgir(), str(kernel.ttgir_path), workspace.kernel_sources(kernel.variant))
@@ -86,7 +88,7 @@ def views_in(workspace: Workspace) -> Iterator[ModuleView | KprofError]:
 
 
 def changed_sources(snapshot: Mapping[str, str]) -> tuple[Path, ...]:
-    """The files that no longer say what they said when the kernel was dumped. One that is gone confuses nobody."""
+    """Return the files whose text differs from the snapshot. Missing files are ignored."""
     return tuple(Path(name) for name, text in snapshot.items() if source_text(Path(name)) not in (None, text))
 
 
@@ -100,17 +102,17 @@ def insert_module(view: ModuleView, selectors: Sequence[Selector], style: Style 
 def insert_kernels(
     workspace: Workspace, selectors: Sequence[Selector], style: Style = USUAL_STYLE
 ) -> list[KernelInsertion]:
-    """Plan every dumped kernel; nothing is written.
+    """Plan the records of every dumped kernel, without writing anything.
 
-    A kernel that cannot take records is left alone, and says why. Raises ``KprofError`` if no kernel can, or if none of
-    the selectors finds anything in any kernel; ``empty_handed`` tells of those that do not.
+    A kernel that cannot take records is left unchanged and gets a ``refusal``. Raises ``KprofError`` if no kernel can
+    take records, or if no selector matches in any kernel; ``unmatched_selectors`` reports the single ones.
     """
     insertions = [insert_kernel(workspace, kernel, selectors, style) for kernel in workspace.require_kernels()]
     done = [insertion.insertion for insertion in insertions if insertion.insertion is not None]
     if not done:
         raise insertions[0].refusal or KprofError("no kernel can take records")
     if not any(insertion.plan.scopes for insertion in done):
-        for error in empty_handed(selectors, done):
+        for error in unmatched_selectors(selectors, done):
             raise error
     return insertions
 
@@ -118,7 +120,7 @@ def insert_kernels(
 def insert_kernel(
     workspace: Workspace, kernel: DumpedKernel, selectors: Sequence[Selector], style: Style = USUAL_STYLE
 ) -> KernelInsertion:
-    """Plan one dumped kernel; nothing is written. One that cannot take records says why."""
+    """Plan the records of one dumped kernel, without writing anything; if it cannot take any, return the reason."""
     texts = workspace.kernel_sources(kernel.variant)
     changed = changed_sources(texts)
     try:
@@ -129,7 +131,7 @@ def insert_kernel(
 
 
 def write_insertions(workspace: Workspace, insertions: Sequence[KernelInsertion]) -> None:
-    """Forget earlier plans and write these, with their override folders."""
+    """Replace all plans in the workspace, and their override folders, by these."""
     workspace.clear_plans()
     for done in insertions:
         write_insertion(workspace, done)
@@ -140,15 +142,15 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
     if done.insertion is None or not done.insertion.plan.scopes:
         return
     text = done.insertion.text
-    if has_helpers(done.insertion.module):  # parsing once more costs as much as all the rest
+    if has_helpers(done.insertion.module):  # parsing again would double the time of this step
         text = lowerable(parse(text, str(done.kernel.ttgir_path)))
     bound = max_records(done.insertion.view, done.insertion.plan)
-    of_kernel = {"most_records": bound, "relaunch": msgspec.to_builtins(relaunch(done.insertion.module))}
-    workspace.write_plan(done.kernel, {**scope_table(done.insertion.plan), **of_kernel}, text)
+    kernel_facts = {"most_records": bound, "relaunch": msgspec.to_builtins(relaunch(done.insertion.module))}
+    workspace.write_plan(done.kernel, {**scope_table(done.insertion.plan), **kernel_facts}, text)
 
 
 def _planned(view: ModuleView, selectors: Sequence[Selector], style: Style) -> Insertion:
-    """One module's insertion. What the user selects may stand in another module; the defaults may not."""
+    """Plan one module. Raise if the default selectors match nothing; the user's may match in another module."""
     plan = make_plan(view, selectors, style)
     done = Insertion(view, plan, apply(view.module, plan))
     if not selectors and not plan.scopes:
@@ -157,13 +159,13 @@ def _planned(view: ModuleView, selectors: Sequence[Selector], style: Style) -> I
 
 
 def require_sites(selectors: Sequence[Selector], insertion: Insertion) -> None:
-    """Raise for the first selector that matches nothing in this module, and say what it could have meant."""
-    for error in empty_handed(selectors, [insertion]):
+    """Raise ``KprofError`` for the first selector that matches nothing in this module, with suggestions."""
+    for error in unmatched_selectors(selectors, [insertion]):
         raise error
 
 
-def empty_handed(selectors: Sequence[Selector], insertions: Sequence[Insertion]) -> Iterator[KprofError]:
-    """Of each selector that matches nothing in any of these modules: why, and what it could have meant."""
+def unmatched_selectors(selectors: Sequence[Selector], insertions: Sequence[Insertion]) -> Iterator[KprofError]:
+    """Yield an error with reason and suggestions for each selector that matches nothing in any of these modules."""
     for selector in selectors:
         found = [
             (insertion.view, selection.findings)
@@ -172,10 +174,10 @@ def empty_handed(selectors: Sequence[Selector], insertions: Sequence[Insertion])
             if selection.selector.text == selector.text
         ]
         if not any(findings.sites for _, findings in found):
-            yield _nothing_found(selector, found, insertions)
+            yield _no_match_error(selector, found, insertions)
 
 
-def _nothing_found(
+def _no_match_error(
     selector: Selector, found: Sequence[tuple[ModuleView, Found]], insertions: Sequence[Insertion]
 ) -> KprofError:
     for view, findings in found:
@@ -203,12 +205,12 @@ def _nothing_found(
 
 def _suggestions(site: str, known: Sequence[str], views: Sequence[ModuleView]) -> str:
     elsewhere = " (see 'kprof-inject list')" if len(known) > _MAX_CANDIDATES else ""
-    meant = _part_of_name_meant(site, views) or did_you_mean(site, known)
-    return f"{meant}you can select: {listed(known, _MAX_CANDIDATES)}{elsewhere}"
+    suggestion = _wildcard_suggestion(site, views) or did_you_mean(site, known)
+    return f"{suggestion}you can select: {listed(known, _MAX_CANDIDATES)}{elsewhere}"
 
 
-def _part_of_name_meant(site: str, views: Sequence[ModuleView]) -> str:
-    """A question for the operations whose names only contain what ``op(...)`` has; empty if there are none."""
+def _wildcard_suggestion(site: str, views: Sequence[ModuleView]) -> str:
+    """Suggest ``op(*NAME*)`` if operations contain the name in ``op(NAME)``; return an empty text if none does."""
     part = _OPERATION.fullmatch(site)
     if part is None:
         return ""

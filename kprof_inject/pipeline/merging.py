@@ -1,4 +1,4 @@
-"""The step that puts launches into traces of ``torch.profiler``: of which process each is, and what it has."""
+"""The step that merges launches into traces of ``torch.profiler``; it finds each launch's trace and device."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.version import __version__
 
-_MAX_SAID = 10
+_MAX_REFUSALS = 10
 _MAX_PIDS = 4
-# Of a buffer that was saved by itself; see ``Origin``.
+# Reason for a launch without a pid: its buffer was saved without a capture; see ``Origin``.
 _NO_PROCESS = "was saved by itself, and a buffer does not say which process it is from"
 _BY_TIME = "; by time alone, since no host calls are known"
 
 
 @dataclass(frozen=True, slots=True)
 class _OnDevice:
-    """The launches of one trace and device, and what was found of them. ``numbers`` are their places among all."""
+    """The launches of one trace and device, and how they match. ``numbers`` are their indices among all launches."""
 
     trace: TorchTrace
     device: int
@@ -43,21 +43,22 @@ class _OnDevice:
     matching: LaunchMatching
 
     def matched(self, names: Mapping[Any, str]) -> Iterator[MatchedLaunch]:
-        found = self.matching
-        for each in found.matches:
-            timeline = self.timelines[each.launch]
-            if found.clock is not None:
-                name = names[timeline.launch.place]
-                yield MatchedLaunch(timeline, name, self.bars[each.bar], each, found.clock, found.error_ns)
+        clock, error_ns = self.matching.clock, self.matching.error_ns
+        if clock is None:
+            return
+        for found in self.matching.matches:
+            timeline = self.timelines[found.launch]
+            name = names[timeline.launch.place]
+            yield MatchedLaunch(timeline, name, self.bars[found.bar], found, clock, error_ns)
 
     def line(self) -> str:
         where, clock = f"{self.trace.who}, device {self.device}", self.matching.clock
         if clock is None:
             return f"{where}: no launch matched"
         drift = f", with a drift of {clock.drift * 1e6:.1f} ppm" if clock.drift else ""
-        found = f"{len(self.matching.matches)} of {counted(len(self.timelines), 'launch')} matched"
-        alone = "" if any(each.by_call for each in self.matching.matches) else _BY_TIME
-        return f"{where}: {found}, within ± {time_text(self.matching.error_ns)}{drift}{alone}"
+        matched = f"{len(self.matching.matches)} of {counted(len(self.timelines), 'launch')} matched"
+        basis = "" if any(found.by_call for found in self.matching.matches) else _BY_TIME
+        return f"{where}: {matched}, within ± {time_text(self.matching.error_ns)}{drift}{basis}"
 
     def facts(self) -> dict[str, Any]:
         clock = self.matching.clock
@@ -74,7 +75,7 @@ class _OnDevice:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What was written."""
+    """A merged trace that was written, and the launches that are not in it."""
 
     path: Path
     size_bytes: int
@@ -85,7 +86,7 @@ class Merged:
     _without_launches: Sequence[TorchTrace]
 
     def lines(self) -> Iterator[str]:
-        """How well each device's launches were placed, what was left out, and what was written."""
+        """Yield how well each device's launches match, what was left out, and what was written."""
         for device in self._devices:
             yield device.line()
         yield from self.refusal_lines()
@@ -93,16 +94,17 @@ class Merged:
         yield f"wrote {self.path}: {into} with {counted(self.launches, 'launch')}, {size_text(self.size_bytes)}"
 
     def refusal_lines(self) -> Iterator[str]:
+        """Yield a line for each trace without launches and for the first launches that are in no trace."""
         for trace in self._without_launches:
             yield f"{trace.who}: the capture has no launch of its process, {_pids([trace])}"
-        for launch, reason in self.refused[:_MAX_SAID]:
+        for launch, reason in self.refused[:_MAX_REFUSALS]:
             yield f"not in the trace: {launch.kernel.name}, launch {launch.index}: it {reason}"
-        if more := max(len(self.refused) - _MAX_SAID, 0):
+        if more := max(len(self.refused) - _MAX_REFUSALS, 0):
             yield f"not in the trace: {counted(more, 'more launch')}; the file says why for each"
 
 
 def default_output(trace: Path) -> Path:
-    """``torch_trace.kprof.json.gz`` for ``torch_trace.json.gz``."""
+    """Return the path next to a trace, such as ``torch_trace.kprof.json.gz`` for ``torch_trace.json.gz``."""
     ending = _ending(trace)
     stem = trace.name[: len(trace.name) - len(ending)] if ending else trace.name
     return trace.with_name(f"{stem}.kprof{ending or '.json'}")
@@ -115,16 +117,19 @@ def merge_into(
     layout: str | None = None,
     hooks: Sequence[Hook] = (),
 ) -> Merged:
-    """Write the first trace, with the other ones and all launches of theirs in it. Raises ``KprofError`` if nothing can
-    be matched, if there is no trace, or if ``output`` is one of them. ``layout`` is one of ``LAYOUT_NAMES``, None the
-    usual one.
+    """Write one trace that contains all of ``paths`` and the launches that match them.
+
+    ``output`` is next to the first trace by default. ``layout`` is one of ``LAYOUT_NAMES``; None is the first of them.
+    Raises ``KprofError`` if no launch matches, if there is no trace, or if ``output`` is one of them.
     """
     if not paths:
         raise KprofError("there is no trace to merge the launches into", hint="name one, or one of each rank")
-    if twice := [path for at, path in enumerate(paths) if path.resolve() in {one.resolve() for one in paths[:at]}]:
-        raise KprofError(f"{twice[0]} is named twice", hint="name each trace once", exit_code=2)
+    resolved = [path.resolve() for path in paths]
+    for index, path in enumerate(paths):
+        if resolved[index] in resolved[:index]:
+            raise KprofError(f"{path} is named twice", hint="name each trace once", exit_code=2)
     target = output or default_output(paths[0])
-    _require_another(target, paths)
+    _require_writable(target, paths)
     traces = [read_torch_trace(path) for path in paths]
     _require_unix_time(traces)
     devices = list(_devices(traces, timelines))
@@ -133,28 +138,28 @@ def merge_into(
         raise _nothing_matched(traces, refused)
     names = place_names(timeline.launch.place for timeline in timelines)
     parts = [
-        TracePart(trace, [one for device in devices if device.trace is trace for one in device.matched(names)])
+        TracePart(trace, [launch for device in devices if device.trace is trace for launch in device.matched(names)])
         for trace in traces
     ]
     facts = {
         "version": __version__,
         "devices": [device.facts() for device in devices],
-        "not_matched": [_named(launch) | {"reason": reason} for launch, reason in refused],
+        "not_matched": [_launch_facts(launch) | {"reason": reason} for launch, reason in refused],
     }
     drawn = [launch.timeline for part in parts for launch in part.launches]
     chunks = merged_trace(parts, facts, LAYOUTS[layout or LAYOUT_NAMES[0]], run_to_write(drawn), hooks)
     try:
         size = write_chunks(target, gzipped(chunks) if _ending(target) == ".json.gz" else chunks)
     except BrokenPipeError:
-        raise  # whoever read it has enough
+        raise  # the reader closed the pipe
     except OSError as error:
         raise KprofError(f"cannot write {target}: {error.strerror}") from None
     without = [trace for trace in traces if not any(device.trace is trace for device in devices)]
     return Merged(target, size, len(traces), len(drawn), refused, devices, without)
 
 
-def _require_another(target: Path, paths: Sequence[Path]) -> None:
-    """Raises ``KprofError`` if the file cannot be a trace, or is one of those to be read."""
+def _require_writable(target: Path, paths: Sequence[Path]) -> None:
+    """Raise ``KprofError`` if the file cannot be a trace, or is one of the inputs."""
     if _ending(target) is None:
         raise KprofError(
             f"a merged trace cannot be named {target}",
@@ -179,43 +184,51 @@ def _require_unix_time(traces: Sequence[TorchTrace]) -> None:
 
 
 def _devices(traces: Sequence[TorchTrace], timelines: Sequence[Timeline]) -> Iterator[_OnDevice]:
-    """Each device of each trace on which there are launches. A launch that is in one trace is not looked for in the
-    next: a program may write several.
+    """Yield each device of each trace that has launches, with their matches.
+
+    A program may write several traces, so a launch that matches one trace is not matched with the next.
     """
     left = dict(enumerate(timelines))
     for trace in traces:
-        mine = {at: each for at, each in left.items() if _is_of(trace, each.launch.origin, traces, timelines)}
-        for device in sorted({each.launch.device for each in mine.values()}):
-            of_device = {at: each for at, each in mine.items() if each.launch.device == device}
-            numbers, launched = list(of_device), list(of_device.values())
+        candidates = {
+            index: timeline
+            for index, timeline in left.items()
+            if _is_from(trace, timeline.launch.origin, traces, timelines)
+        }
+        for device in sorted({timeline.launch.device for timeline in candidates.values()}):
+            on_device = {index: timeline for index, timeline in candidates.items() if timeline.launch.device == device}
+            numbers, launched = list(on_device), list(on_device.values())
             bars = [bar for bar in trace.bars if bar.device in (None, device)]
-            captured = [_captured(each, trace) for each in launched]
+            captured = [_captured(timeline, trace) for timeline in launched]
             matching = match(captured, bars, _prior(trace, launched))
-            refused = [_of_another_device(each, captured[each.launch], trace, device) for each in matching.refusals]
-            matching = replace(matching, refusals=tuple(refused))
+            refusals = [
+                _with_actual_devices(refusal, captured[refusal.launch], trace, device) for refusal in matching.refusals
+            ]
+            matching = replace(matching, refusals=tuple(refusals))
             yield _OnDevice(trace, device, numbers, launched, bars, matching)
-            for each in matching.matches:
-                del left[numbers[each.launch]]
+            for found in matching.matches:
+                del left[numbers[found.launch]]
 
 
-def _of_another_device(refusal: Refusal, launch: Captured, trace: TorchTrace, device: int) -> Refusal:
-    """With the devices that the trace has its kernel on, if that is none of its own."""
+def _with_actual_devices(refusal: Refusal, launch: Captured, trace: TorchTrace, device: int) -> Refusal:
+    """Name the devices on which the trace has the launch's kernel, if ``device`` is none of them."""
     devices = {bar.device for bar in trace.bars if bar.name in launch.names}
     if not devices or devices & {None, device}:
         return refusal
-    others = listed([f"device {each}" for each in sorted(each for each in devices if each is not None)], _MAX_PIDS)
+    known = sorted(number for number in devices if number is not None)
+    others = listed([f"device {number}" for number in known], _MAX_PIDS)
     return replace(refusal, reason=f"ran on device {device}, but the trace has kernels of its name only on {others}")
 
 
-def _is_of(trace: TorchTrace, origin: Origin, traces: Sequence[TorchTrace], timelines: Sequence[Timeline]) -> bool:
-    """Whether a trace is of this process, by its number and its rank, as far as it tells them."""
+def _is_from(trace: TorchTrace, origin: Origin, traces: Sequence[TorchTrace], timelines: Sequence[Timeline]) -> bool:
+    """Return whether a trace is from this process, by the pid and rank as far as the trace has them."""
     if trace.rank is not None and origin.rank is not None and trace.rank != origin.rank:
         return False
     if trace.host_pids:
         return origin.pid in trace.host_pids
-    of_rank = trace.rank is not None and trace.rank == origin.rank
-    alone = len(traces) == 1 and len({timeline.launch.origin.name for timeline in timelines}) == 1
-    return of_rank or alone
+    is_same_rank = trace.rank is not None and trace.rank == origin.rank
+    is_only_process = len(traces) == 1 and len({timeline.launch.origin.name for timeline in timelines}) == 1
+    return is_same_rank or is_only_process
 
 
 def _captured(timeline: Timeline, trace: TorchTrace) -> Captured:
@@ -225,33 +238,36 @@ def _captured(timeline: Timeline, trace: TorchTrace) -> Captured:
     wide = width * clusters if isinstance(clusters, int) else width
     warp_size = kernel.metadata.get("warp_size")
     return Captured(
-        # Triton's name of the compiled function, which may have more to it.
+        # Triton's name of the compiled function, which may be longer than the kernel's.
         frozenset({kernel.name, str(kernel.metadata.get("name", kernel.name))}),
         frozenset({launch.grid, (wide, *others)}),
         kernel.num_warps * warp_size if isinstance(warp_size, int) else None,
         launch.stream,
-        _ran(timeline),
-        _call(launch) if trace.is_unix_time else None,
+        _run_span(timeline),
+        _call_span(launch) if trace.is_unix_time else None,
     )
 
 
-def _ran(timeline: Timeline) -> Span | None:
-    """When the whole launch did, whatever part of it is drawn. None where nobody read the device's clock, too."""
+def _run_span(timeline: Timeline) -> Span | None:
+    """Return when the whole launch ran, whatever part of it is drawn.
+
+    None if no CTA ran, or if the device's clock was not read.
+    """
     ctas = timeline.ctas_that_ran
     if not ctas.size or timeline.clock.source == ClockSource.NOMINAL:
         return None
     begin_ns = int(ctas["init_ns"].min())
-    # A CTA that was stopped wrote no end.
+    # A CTA that was stopped has no end time.
     return Span(begin_ns, max(int(ctas["post_final_ns"].max()), begin_ns))
 
 
-def _call(launch: Launch) -> Span | None:
-    """The call of a launch in a graph is the one that was captured, long before."""
+def _call_span(launch: Launch) -> Span | None:
+    """Return when the host launched the kernel; None for a graph, whose call was captured long before it ran."""
     return None if launch.graph or launch.host_end_ns is None else Span(launch.host_ns, launch.host_end_ns)
 
 
 def _prior(trace: TorchTrace, timelines: Sequence[Timeline]) -> HostClock | None:
-    """What the capture knows of how the device's clock stands to Unix time."""
+    """Return the relation of the device's clock to Unix time that the capture's readings give; None if unknown."""
     if not trace.is_unix_time:
         return None
     readings = dict.fromkeys(
@@ -266,14 +282,16 @@ def _prior(trace: TorchTrace, timelines: Sequence[Timeline]) -> HostClock | None
 def _refused(
     devices: Sequence[_OnDevice], timelines: Sequence[Timeline], traces: Sequence[TorchTrace]
 ) -> list[tuple[Launch, str]]:
-    """The launches that are in no trace, and why."""
-    found = {device.numbers[each.launch] for device in devices for each in device.matching.matches}
-    reasons = {device.numbers[each.launch]: each.reason for device in devices for each in device.matching.refusals}
-    other = f"is from another process than the traces, which are from {_pids(traces)}"
+    """Return the launches that are in no trace, each with its reason."""
+    matched = {device.numbers[found.launch] for device in devices for found in device.matching.matches}
+    reasons = {
+        device.numbers[refusal.launch]: refusal.reason for device in devices for refusal in device.matching.refusals
+    }
+    other_process = f"is from another process than the traces, which are from {_pids(traces)}"
     return [
-        (launch, reasons.get(at, other if launch.origin.pid else _NO_PROCESS))
-        for at, launch in enumerate(timeline.launch for timeline in timelines)
-        if at not in found
+        (launch, reasons.get(index, other_process if launch.origin.pid else _NO_PROCESS))
+        for index, launch in enumerate(timeline.launch for timeline in timelines)
+        if index not in matched
     ]
 
 
@@ -281,7 +299,7 @@ def _pids(traces: Sequence[TorchTrace]) -> str:
     return listed([str(pid) for trace in traces for pid in sorted(trace.host_pids)], _MAX_PIDS) or "an unknown one"
 
 
-def _named(launch: Launch) -> dict[str, Any]:
+def _launch_facts(launch: Launch) -> dict[str, Any]:
     return {"kernel": launch.kernel.name, "launch": launch.index, "pid": launch.origin.pid, "device": launch.device}
 
 

@@ -1,6 +1,6 @@
-"""The steps that run the user's program: dump, run, and run once more with a buffer that fits.
+"""The steps that run the user's program: dump, run, and run again with a buffer that fits.
 
-They start the program and judge what it left. Neither Triton nor torch is imported: both are the program's affair.
+They start the program, and report what it saved or why it saved nothing. Only the program imports Triton and torch.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ Say = Callable[[str], None]
 
 _TORCH_TRACES = TORCH_TRACE.format(process="*")
 _EXCEPTION = 1
-"""The exit code of a Python program that an exception ended."""
+"""Exit code of Python after an uncaught exception."""
 _MAX_UNREACHED = 5
 _MAX_NAMES = 5
 
 
 def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program_input: ProgramInput, say: Say) -> int:
-    """Run the program and save its kernels, in place of earlier ones; returns its exit code. Raises ``KprofError`` if
-    there are none to save: the earlier ones stay.
+    """Run the program, replace the workspace's kernels by those of the program, and return its exit code.
+
+    Raises ``KprofError`` if the program compiled no kernel; the earlier kernels are kept then.
     """
     reports_folder = workspace.new_reports_folder("dump")
     session = Session("dump", str(workspace.folder.resolve()), str(reports_folder.resolve()), kernel=kernel_glob)
@@ -47,12 +48,12 @@ def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program
         reports = read_reports(reports_folder)
         kernels = workspace.kernels()
         if not kernels:
-            raise nothing_happened("compiled no kernel", exit_code, reports, kernel_glob, program)
+            raise no_result_error("compiled no kernel", exit_code, reports, kernel_glob, program)
     say(f"dumped {counted(len(kernels), 'kernel')} to {workspace.folder}")
-    apart = differing_facts(kernels)
+    differing = differing_facts(kernels)
     for dumped in kernels:
         target = dumped.info.target
-        facts = ({"target": str(target)} if target else {}) | apart[dumped.variant]
+        facts = ({"target": str(target)} if target else {}) | differing[dumped.variant]
         say(f"  {dumped.name} ({facts_in_words(facts)}) {dumped.ttgir_path}")
     say_what_went_wrong(reports, say)
     return exit_code
@@ -67,9 +68,10 @@ def run(
     say: Say,
     made_by: str = "",
 ) -> tuple[Path, int]:
-    """Rerun the program with the planned records, save its launches, and measure what a record costs. ``made_by`` is
-    the command that does this for its own ends. Returns the capture's folder and the program's exit code. Raises
-    ``KprofError`` if no launch was saved.
+    """Rerun the program with the planned records, save its launches, and measure what a record costs.
+
+    ``made_by`` is the command that captures for its own use, empty for ``run`` and ``profile``. Returns the capture's
+    folder and the program's exit code. Raises ``KprofError`` if no launch was saved.
     """
     folder = workspace.new_capture_folder()
     exit_code, reports = capture(workspace, folder, choice, mode, program, program_input, made_by)
@@ -99,8 +101,9 @@ def run_and_fit(
     program_input: ProgramInput,
     say: Say,
 ) -> tuple[Path, int]:
-    """As ``run``, and once more if records were lost, with a buffer that has room for them: the result is then that of
-    the second run.
+    """Do the same as ``run``, and repeat it with a larger buffer if records were lost.
+
+    Returns the result of the last run.
     """
     folder, exit_code = run(workspace, choice, mode, program, program_input, say)
     if exit_code in STOPPED:
@@ -124,9 +127,9 @@ def run_and_fit(
         return folder, exit_code
     say(f"rerunning with {options}, which has room for as many in every warp")
     folder, exit_code = run(workspace, choice, fit.mode, program, program_input, say)
-    still = fitted_buffer(read_capture(folder).launches, fit.mode)
-    if still is not None:
-        _say_losses(still.losses, say)
+    second_fit = fitted_buffer(read_capture(folder).launches, fit.mode)
+    if second_fit is not None:
+        _say_losses(second_fit.losses, say)
         say("records were lost again: the program differs between runs, or the buffer was made smaller")
     return folder, exit_code
 
@@ -140,8 +143,9 @@ def capture(
     program_input: ProgramInput,
     made_by: str = "",
 ) -> tuple[int, Reports]:
-    """Rerun the program with the planned records and save its launches into ``folder``. Returns the program's exit code
-    and what its processes reported. Raises ``KprofError`` if no launch was saved.
+    """Rerun the program with the planned records and save its launches into ``folder``.
+
+    Returns the program's exit code and the reports of its processes. Raises ``KprofError`` if no launch was saved.
     """
     mode.require_possible_on({kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target})
     reports_folder = workspace.new_reports_folder("run")
@@ -172,13 +176,14 @@ def capture(
 
 
 def torch_traces(capture_folder: Path) -> list[Path]:
-    """Those that the processes of a run wrote of themselves."""
+    """Return the traces of ``torch.profiler`` in a capture, one of each process that wrote one."""
     return sorted(capture_folder.glob(_TORCH_TRACES))
 
 
 def _hard_to_time(workspace: Workspace) -> list[str]:
-    """The variants of which single launches cannot tell how much longer they take with records: there were too few,
-    they were not timed, or they are too short to be compared between two processes.
+    """Return the variants whose launches do not show how much longer they take with records.
+
+    There were too few, they were not timed, or they are too short to be compared between two processes.
     """
     runs = ((kernel.variant, workspace.clean_run(kernel.variant)) for kernel in workspace.kernels())
     times_ns = ((variant, without_empty(run.times_ns, run.empty_launch_ns)) for variant, run in runs)
@@ -186,7 +191,7 @@ def _hard_to_time(workspace: Workspace) -> list[str]:
 
 
 def say_what_went_wrong(reports: Reports, say: Say) -> None:
-    """Faults of ours inside the program, which went on; and its Python processes that we are not in."""
+    """Report our errors inside the program, which continued, and the Python processes that we could not join."""
     for error in reports.errors:
         say(f"an internal error in kprof-inject, which the program did not notice: {error}")
     for command in reports.unreached[:_MAX_UNREACHED]:
@@ -196,10 +201,10 @@ def say_what_went_wrong(reports: Reports, say: Say) -> None:
 
 
 def _say_replays(reports: Reports, say: Say) -> None:
-    done = [replay for replay in reports.replays if not replay.refusal]
-    if done:
-        names = listed(list(dict.fromkeys(replay.kernel for replay in done)), _MAX_NAMES)
-        seconds = sum(replay.seconds for replay in done)
+    replayed = [replay for replay in reports.replays if not replay.refusal]
+    if replayed:
+        names = listed(list(dict.fromkeys(replay.kernel for replay in replayed)), _MAX_NAMES)
+        seconds = sum(replay.seconds for replay in replayed)
         say(f"replayed {names} to time the records, which took {seconds:.1f} s")
     for replay in dict.fromkeys(replay for replay in reports.replays if replay.refusal):
         say(f"{replay.kernel} was not replayed to time the records, because {replay.refusal}")
@@ -216,7 +221,7 @@ def _say_losses(losses: Iterable[Need], say: Say) -> None:
 def _nothing_saved(
     folder: Path, exit_code: int, reports: Reports, choice: LaunchChoice, program: Sequence[str]
 ) -> KprofError:
-    """Why a run came back without a launch."""
+    """Explain why a run saved no launch."""
     seen, left_out = seen_launches(folder), left_out_launches(folder)
     reasons = [f"{reason} ({count})" for reason, count in left_out.items()] or list(map(str, reports.unfinished))
     if reasons:
@@ -226,13 +231,13 @@ def _nothing_saved(
             f"none of the {seen} launches with records was kept: --launches {choice.launches.text}",
             hint="launches are counted from 0 for each variant of a kernel, not counting those of autotuners",
         )
-    return nothing_happened("launched no kernel with records", exit_code, reports, choice.kernel, program)
+    return no_result_error("launched no kernel with records", exit_code, reports, choice.kernel, program)
 
 
-def nothing_happened(
+def no_result_error(
     what: str, exit_code: int, reports: Reports, kernel_glob: str, program: Sequence[str]
 ) -> KprofError:
-    """The most telling reason why a step came back with nothing; the program's own failure comes first."""
+    """Explain why a step has no result, by the most specific reason; ``what`` says what the program did not do."""
     crashed = f" (it ended with exit code {exit_code})" if exit_code else ""
     code = exit_code or 1
     if reports.errors:
@@ -258,7 +263,7 @@ def nothing_happened(
             hint=f"check --kernel: there {'is' if len(others) == 1 else 'are'} {', '.join(others)}",
             exit_code=code,
         )
-    # Any other code but that of an exception is the program's own, and says that it got as far as it meant to.
+    # A program that chooses another exit code got as far as it meant to, so nothing is missing.
     is_missing_something = exit_code in (0, _EXCEPTION)
     if reports.gpu is False and is_missing_something:
         return KprofError(

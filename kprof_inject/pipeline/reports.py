@@ -1,4 +1,4 @@
-"""Analyses of a capture's launches. Of many launches, only those that are shown are decoded."""
+"""Analyses of a capture's launches; of many launches, only those that are shown are decoded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kprof_inject.timeline.choice import Choice
 def analyses(
     capture: Capture, experiments: Sequence[ExperimentRecord], say: Callable[[str], None], choice: Choice
 ) -> list[LaunchAnalysis]:
-    """Return the analysis of each launch that is chosen; its parts are computed when they are needed.
+    """Return the analysis of each chosen launch; its parts are computed when they are needed.
 
     Raises ``KprofError`` as ``decode_capture`` does.
     """

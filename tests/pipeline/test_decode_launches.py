@@ -28,7 +28,7 @@ TOGETHER = 2
 
 @pytest.fixture(autouse=True)
 def few_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_TOGETHER", TOGETHER)
+    monkeypatch.setattr(module, "_MAX_BATCH_LAUNCHES", TOGETHER)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_forks_decode_the_same(launches: Sequence[Launch]) -> None:
 
 
 def test_launches_together_are_as_each_alone(launches: Sequence[Launch], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_TOGETHER", COUNT)
+    monkeypatch.setattr(module, "_MAX_BATCH_LAUNCHES", COUNT)
     for launch, together in zip(launches, decoded(launches, 1), strict=True):
         alone = decode_launch(launch)
         assert np.array_equal(together.scopes, alone.scopes)

@@ -18,9 +18,9 @@ from kprof_inject.cli.plans import plan_json
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import (
     KernelInsertion,
-    empty_handed,
     insert_kernels,
     insert_module,
+    unmatched_selectors,
     view_of,
     write_insertions,
 )
@@ -230,7 +230,7 @@ def test_a_selector_that_finds_nothing_beside_one_that_does_is_left_out(tmp_path
 
     done = [kernel.insertion for kernel in kernels if kernel.insertion is not None]
     assert [len(insertion.plan.scopes) for insertion in done] == [0, 1]
-    (error,) = empty_handed(wanted, done)
+    (error,) = unmatched_selectors(wanted, done)
     check("pipeline/insertion", str(error), selector)
 
 
