@@ -7,6 +7,8 @@ import pytest
 from known_clocks import Fitted, Harm, Work, run, slowing, steady, waves
 from numpy.typing import NDArray
 
+pytestmark = pytest.mark.slow
+
 INIT, FINAL = 0, 1
 LAUNCHES = {
     "several waves": (400, 40, 1, 8e3),

@@ -203,6 +203,7 @@ def any_ctas(draw: st.DrawFn) -> list[Cta | None]:
     return draw(st.lists(any_cta, min_size=1, max_size=4))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(
     any_ctas(),

@@ -386,6 +386,7 @@ def test_a_wrong_count_does_not_spoil_the_other_warps(tmp_path: Path, count: int
     assert (scopes["end_ns"] >= scopes["start_ns"]).all()
 
 
+@pytest.mark.slow
 def test_one_flipped_bit_of_a_clock_turns_no_duration_negative(tmp_path: Path) -> None:
     words = buffer_words(CTAS, slots=8)
     (launch,) = save_launches(tmp_path, kernel_json(SCOPES, words, 2), [words])

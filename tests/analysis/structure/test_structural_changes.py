@@ -185,6 +185,7 @@ def report_of(a: Path, b: Path) -> Iterator[str]:
         yield f"  {change.text}{place}"
 
 
+@pytest.mark.slow
 def test_what_other_versions_made_of_the_fixtures() -> None:
     """Each line of the expected text was looked at in both modules; there are ten times as many pairs as lines."""
     paths = list(versions_of_each_kernel())
