@@ -143,7 +143,7 @@ def _constants(source: Any) -> dict[str, str]:
 
 
 def as_json(values: dict[str, Any]) -> dict[str, Any]:
-    """Convert values of Triton's for JSON: targets to their fields, and what JSON cannot express to text."""
+    """Convert Triton's values for JSON: targets to their fields, and what JSON cannot express to text."""
     return dict(json.loads(json.dumps(values, default=_plain)))
 
 

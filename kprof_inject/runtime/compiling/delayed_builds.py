@@ -101,7 +101,7 @@ def compiled(builds: Sequence[Build], folder: Path) -> Iterator[KprofError | Non
 def load(folder: Path, like: Any) -> Any:
     """Load the build in a folder onto the device. Raises any error of the driver.
 
-    The result is launched as ``like`` is, a loaded kernel of Triton's.
+    The result is launched as ``like`` is, a loaded Triton kernel.
     """
     from triton.compiler.compiler import CompiledKernel
 

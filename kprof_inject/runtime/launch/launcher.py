@@ -46,7 +46,7 @@ class CapturingLauncher:
     """Replacement for the launcher that Triton made for a kernel with records.
 
     It makes each launch with a buffer, or launches the clean build if there is no buffer or an autotuner is comparing.
-    The program never sees a failure of ours, but it does see a failure of the launch.
+    The program never sees our own failures, but it does see a failure of the launch.
     """
 
     def __init__(self, build: RecordingBuild, builds: Builds, captures: Captures, max_bytes: int) -> None:
