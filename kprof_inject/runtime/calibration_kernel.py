@@ -1,7 +1,7 @@
-"""A kernel that makes records, side by side and beside work: what they add to it is what a record costs.
+"""Launch a kernel with records next to each other and next to work, which shows what a record costs.
 
-Outside of loops the compiler knows each record's place in the ring, and so it does of every second in a loop, unless an
-odd number of records stands before that: hence the scope around ours.
+Outside of loops the compiler knows each record's place in the ring. In a loop it knows that of every second record,
+unless an odd number of records precedes the loop: hence the scope around the loops here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.devices.torch_device import devices_of_process
 
 NUM_WARPS = 4
-"""An SM has four schedulers: no warp waits for another one's turn."""
+"""An SM has four schedulers, so no warp waits for another to issue."""
 ROUNDS = 16
 CHAIN_LENGTH = 64
 _CTAS = 8
@@ -26,8 +26,11 @@ _HIP_CHAIN = tl.constexpr("v_mov_b32 $0, $1" + CHAIN_LENGTH * "\nv_fma_f32 $0, $
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _chain(value, BACKEND: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Multiply and add, each waiting for the one before. The compiler leaves it where it is; the assembler may let it
-    begin while the record before it is still being made, as it does with any work."""
+    """Multiply and add in a chain, each step waiting for the one before.
+
+    The compiler does not move it. The assembler may let it begin before the previous record is complete, as it does
+    with any work.
+    """
     if BACKEND == "hip":
         value = tl.inline_asm_elementwise(_HIP_CHAIN, "=&v,v", [value], dtype=tl.float32, is_pure=False, pack=1)
     else:
@@ -37,6 +40,7 @@ def _chain(value, BACKEND: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["rounds"])  # type: ignore[untyped-decorator]
 def calibration_kernel(rounds, BACKEND: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Make records outside of loops, in a loop without work, and in a loop with work."""
     # kprof: mark straight_0
     # kprof: mark straight_1
     # kprof: mark straight_2
@@ -66,14 +70,16 @@ def calibration_kernel(rounds, BACKEND: tl.constexpr):  # type: ignore[no-untype
         # kprof: mark work_2
         tl.debug_barrier()
     # kprof: end around
-    # Never so; but the assembler, which does not know, keeps the work.
+    # Never true, but the assembler cannot know that, and so keeps the work.
     if value < 0:
         tl.debug_barrier()
 
 
 def launch_on(device_name: str, device_uuid: str) -> None:
-    """Launch the kernel some times on the device with this name and UUID, or if there is none on any with this name, a
-    CTA on each of some SMs. Raises ``KprofError`` if this process sees no such device."""
+    """Launch the kernel some times on the device with this name and UUID, with one CTA on each of some SMs.
+
+    If no device has the UUID, any with the name is used. Raises ``KprofError`` if this process sees none.
+    """
     device = devices_of_process()
     index = _index_of(device_name, device_uuid, device.names(), device.uuids())
     backend = "hip" if torch.version.hip else "cuda"
@@ -83,11 +89,12 @@ def launch_on(device_name: str, device_uuid: str) -> None:
 
 
 def triton_version() -> str:
+    """Return the version of the imported Triton."""
     return str(triton.__version__)
 
 
 def _index_of(name: str, uuid: str, names: list[str], uuids: list[str]) -> int:
-    of_name = [index for index, other in enumerate(names) if other == name]
-    if not of_name:
+    indices = [index for index, device_name in enumerate(names) if device_name == name]
+    if not indices:
         raise KprofError(f"no {name} is visible", hint="CUDA_VISIBLE_DEVICES may hide it")
-    return next((index for index in of_name if uuids[index] == uuid), of_name[0])
+    return next((index for index in indices if uuids[index] == uuid), indices[0])

@@ -1,4 +1,4 @@
-"""The causal step inside the program: kernels that have delays planned are timed with each of them."""
+"""The causal step inside the program: time each kernel that has planned delays with each of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 
 
 def install(session: Session, report: ProcessReport) -> None:
-    """Install the causal step. Called once, right after Triton was imported."""
+    """Install the causal step. Called once, right after the import of Triton."""
     step = CausalStep(session, report, devices_of_process())
     loading.wrap_loading()
     autotuning.mark_benchmarks()
@@ -38,9 +38,10 @@ def install(session: Session, report: ProcessReport) -> None:
 
 
 class CausalStep:
-    """Makes the experiments with all kernels of this process that have delays planned."""
+    """Experiments with all kernels of this process that have planned delays."""
 
     def __init__(self, session: Session, report: ProcessReport, device: Device) -> None:
+        """Prepare for kernels of the session's workspace; no experiment has begun."""
         self._session = session
         self._report = report
         self._device = device
@@ -50,7 +51,7 @@ class CausalStep:
         self._pid = os.getpid()
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
-        """Compile a kernel, and have its experiment begin when it is loaded."""
+        """Compile a kernel, and begin its experiment when it is loaded."""
         kernel = with_room(original)(*args, **kwargs)
         with self._report.guard("looking up a kernel's delays"):
             variant = variant_of(self._workspace, original, args, kwargs)
@@ -60,8 +61,8 @@ class CausalStep:
         return kernel
 
     def finish(self) -> None:
-        """Save what is not saved yet. Never raises."""
-        if os.getpid() == self._pid:  # a forked child cannot ask its parent's devices
+        """Save the experiments that are not saved yet. Never raises."""
+        if os.getpid() == self._pid:  # a forked child cannot query its parent's devices
             for experiment in self._experiments.values():
                 with self._report.guard("saving an experiment"):
                     experiment.finish()
@@ -83,7 +84,7 @@ class CausalStep:
     def _load(self, experiment: KernelExperiment, kernel: Any, load: loading.Load) -> None:
         load()
         with self._report.guard("preparing an experiment"):
-            if not isinstance(kernel._run, ExperimentLauncher):  # an exception had cut off an earlier attempt
+            if not isinstance(kernel._run, ExperimentLauncher):  # set already if an exception ended an earlier attempt
                 kernel._run = ExperimentLauncher(kernel, experiment)
 
     def _give_up_all(self, reason: str) -> None:
@@ -92,7 +93,7 @@ class CausalStep:
 
 
 def _why_not(dumped: DumpedKernel) -> str:
-    """Return why a kernel with delays planned must run as it is; empty if it need not."""
+    """Return the reason why a kernel with planned delays must run as it is; empty if there is none."""
     if dumped.info.triton_version != triton.__version__:
         return f"Triton {dumped.info.triton_version} dumped it, but this is {triton.__version__}; dump again"
     return "an Inductor worker process compiled it; set compile_threads to 1" if is_compile_worker() else ""

@@ -1,8 +1,8 @@
-"""The processes that the program starts: a Python that would start without the hook is reached, or named.
+"""Watch the processes that the program starts, so that each Python among them starts with the hook or is reported.
 
-A program may give its children an environment of their own. In one that keeps our session, our folder is put first on
-PYTHONPATH again; nothing else changes. What cannot be reached without changing the program (no session in the
-environment; ``python -I``, ``-E``, ``-S``) is written down, so that no launch is missing silently.
+A program may give its children an environment of their own. If that keeps our session, our folder becomes the first on
+PYTHONPATH again; nothing else changes. A Python that we cannot reach without changing the program (no session in the
+environment; ``python -I``, ``-E``, ``-S``) is noted in a file, so that the user learns of missing launches.
 
 The start-up hook executes this file before the program's own code, so it imports only what every Python process has.
 """
@@ -20,38 +20,39 @@ if TYPE_CHECKING:
     Words = Sequence[bytes]
 
 UNREACHED_ENDING = ".unreached"
-"""Of files in the folder of the reports, with a line for each Python process that starts without us."""
+"""Suffix of files in the reports' folder, with a line for each Python process that starts without us."""
 
 _PYTHONPATH = b"PYTHONPATH"
 _MAX_BYTES_OF_COMMAND = 300
 
 
-class Starts:
-    """Looks at what this process starts, before it does."""
+class ProcessStarts:
+    """Watcher of the processes that this process starts."""
 
     def __init__(self, startup_folder: str, session_variable: str, reports_folder: str) -> None:
+        """Repair PYTHONPATH with ``startup_folder``, and note unreached processes in ``reports_folder``."""
         self._startup_folder = os.fsencode(startup_folder)
         self._session_variable = os.fsencode(session_variable)
         self._unreached_path = os.path.join(reports_folder, str(os.getpid()) + UNREACHED_ENDING)
 
     def watch_os(self) -> None:
-        """The functions that all others of ``os`` call."""
+        """Wrap the functions of ``os`` that all others call."""
         _prepare_calls(os, "system", self._before_system)
         _prepare_calls(os, "execv", self._before_execv)
         for name in ("execve", "posix_spawn", "posix_spawnp"):
             _prepare_calls(os, name, self._before_execve)
 
     def watch_subprocess(self, subprocess: "ModuleType") -> None:
-        """To be called once it was imported; ``multiprocessing`` imports it before it starts anything."""
+        """Wrap the imported ``subprocess``; ``multiprocessing`` imports it before it starts a process."""
         _prepare_calls(subprocess, "_fork_exec", self._before_fork_exec)
         _prepare_calls(sys.modules.get("_posixsubprocess"), "fork_exec", self._before_fork_exec)
 
     def _before_system(self, command: "Any") -> "tuple[Any, ...]":
-        self._inherited()
+        self._repair_inherited()
         return (command,)
 
     def _before_execv(self, path: "Any", words: "Sequence[Any]") -> "tuple[Any, ...]":
-        self._note([os.fsencode(path)], _as_bytes(words), self._inherited())
+        self._note([os.fsencode(path)], _as_bytes(words), self._repair_inherited())
         return path, words
 
     def _before_execve(
@@ -62,10 +63,10 @@ class Starts:
         self._note([os.fsencode(path)], _as_bytes(words), keeps_session)
         return path, words, environment if repaired is None else repaired
 
-    def _before_fork_exec(self, words: "Words", executables: "Words", *others: "Any") -> "tuple[Any, ...]":
-        close_fds, fds_to_keep, folder, variables, *rest = others
+    def _before_fork_exec(self, words: "Words", executables: "Words", *arguments: "Any") -> "tuple[Any, ...]":
+        close_fds, fds_to_keep, folder, variables, *rest = arguments
         if variables is None:
-            keeps_session = self._inherited()
+            keeps_session = self._repair_inherited()
         else:
             variables = list(variables)
             keeps_session, repaired = self._repaired(dict(entry.split(b"=", 1) for entry in variables))
@@ -74,28 +75,32 @@ class Starts:
         self._note(_as_bytes(executables), _as_bytes(words), keeps_session)
         return (words, executables, close_fds, fds_to_keep, folder, variables, *rest)
 
-    def _inherited(self) -> bool:
-        """Whether this process's environment keeps the session. If so, children get a PYTHONPATH with us; what the
-        program itself reads in ``os.environ`` stays as it set it."""
+    def _repair_inherited(self) -> bool:
+        """Return whether this process's environment keeps the session; if so, children get a PYTHONPATH with us.
+
+        ``os.environ``, which the program itself reads, does not change.
+        """
         keeps_session, repaired = self._repaired(os.environb)
         if repaired is not None:
             os.putenv(_PYTHONPATH, repaired[_PYTHONPATH])
         return keeps_session
 
     def _repaired(self, variables: "Mapping[bytes, bytes]") -> "tuple[bool, dict[bytes, bytes] | None]":
-        """Whether an environment keeps the session, and what it has to be instead, if anything. Our folder must be the
-        first: any before it may hold a ``sitecustomize`` that shadows ours."""
+        """Return whether an environment keeps the session, and the repaired environment, or None if it needs no repair.
+
+        Our folder must be the first: one before it may have a ``sitecustomize`` that shadows ours.
+        """
         if not variables.get(self._session_variable):
             return False, None
         separator = os.fsencode(os.pathsep)
         folders = variables.get(_PYTHONPATH, b"").split(separator)
         if folders[0] == self._startup_folder:
             return True, None
-        others = [folder for folder in folders if folder and folder != self._startup_folder]
-        return True, {**variables, _PYTHONPATH: separator.join([self._startup_folder, *others])}
+        other_folders = [folder for folder in folders if folder and folder != self._startup_folder]
+        return True, {**variables, _PYTHONPATH: separator.join([self._startup_folder, *other_folders])}
 
     def _note(self, executables: "Words", words: "Words", keeps_session: bool) -> None:
-        """Write down a Python that starts without us."""
+        """Append the command to the file of unreached processes if it starts a Python without us."""
         options = _python_options(executables, words)
         if options is None or (keeps_session and _imports_sitecustomize(options)):
             return
@@ -108,7 +113,7 @@ class Starts:
 
 
 def _prepare_calls(module: "Any", name: str, prepare: "Prepare") -> None:
-    """Have ``prepare`` look at the positional arguments of a function's calls first, and replace them."""
+    """Wrap a function so that each call first passes its positional arguments through ``prepare``."""
     original = getattr(module, name, None)
     if original is None:
         return
@@ -134,8 +139,10 @@ def _as_bytes(words: "Sequence[Any]") -> "list[bytes]":
 
 
 def _python_options(executables: "Words", words: "Words") -> "Words | None":
-    """The words after Python's own name in a command; None if it starts no Python. ``executables`` are the places where
-    the system will look for it."""
+    """Return the words after Python's own name in a command, or None if it does not start Python.
+
+    ``executables`` are the paths at which the system looks for the program.
+    """
     if os.path.basename(executables[0]).startswith((b"python", b"pypy")):
         return words[1:]
     for path in executables:
@@ -157,7 +164,10 @@ def _python_options(executables: "Words", words: "Words") -> "Words | None":
 
 
 def _imports_sitecustomize(options: "Words") -> bool:
-    """Whether Python does so with these options, by PYTHONPATH (https://docs.python.org/3/using/cmdline.html)."""
+    """Return whether Python imports ``sitecustomize`` from PYTHONPATH with these options.
+
+    Source: https://docs.python.org/3/using/cmdline.html
+    """
     rest = iter(options)
     for word in rest:
         if word == b"--check-hash-based-pycs":
@@ -171,7 +181,7 @@ def _imports_sitecustomize(options: "Words") -> bool:
                 return False
             if letter in "cm":
                 return True
-            if letter in "WX":  # the rest of the word is its argument, or else the next one
+            if letter in "WX":  # its argument is the rest of the word, or the next word if there is no rest
                 if place == len(word) - 1:
                     next(rest, None)
                 break

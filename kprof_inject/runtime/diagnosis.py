@@ -1,4 +1,4 @@
-"""All that ``doctor`` looks at: what this machine has, and what gets in the way of our start-up hook."""
+"""Checks of ``doctor``: what this machine has, and what prevents our start-up hook from working."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DRIVER_VERSION = Path("/sys/module/nvidia/version")
 _AMD_DRIVER = Path("/dev/kfd")
 
 _COMPILE_LIMIT_S = 120.0
-# Without layouts, so that it is right for every target.
+# It has no layouts, so it is valid for every target.
 _KERNEL = """\
 module attributes {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "{target}", \
 "ttg.threads-per-warp" = {warp_size} : i32}} {{
@@ -48,6 +48,7 @@ _ROOM_BYTES = 1 << 30
 
 
 def gpus() -> Iterator[CheckResult]:
+    """Check which GPUs torch sees."""
     try:
         cuda = import_module("torch").cuda
     except ImportError:
@@ -69,6 +70,7 @@ def _set(variables: list[str]) -> str:
 
 
 def driver() -> Iterator[CheckResult]:
+    """Check for a GPU driver, and its version."""
     try:
         library = ctypes.CDLL(_NVIDIA_DRIVER)
     except OSError as error:
@@ -85,11 +87,11 @@ def driver() -> Iterator[CheckResult]:
 
 
 def compiler() -> Iterator[CheckResult]:
-    """Compile a kernel with records, in a process of its own: what it dies of is then a row too."""
+    """Check that a kernel with records compiles, in a process of its own, so that a crash is reported too."""
     try:
         import_module("triton")
     except ImportError:
-        return  # said of Triton already
+        return  # the check of Triton reports it
     from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
     from kprof_inject.runtime.compiling.module_check import Lower
 
@@ -110,7 +112,7 @@ def compiler() -> Iterator[CheckResult]:
 
 
 def _present_target() -> Target | None:
-    """This machine's first GPU, if there is one."""
+    """Return the target of this machine's first GPU, or None if there is none."""
     try:
         if not import_module("torch").cuda.is_available():
             return None
@@ -121,6 +123,7 @@ def _present_target() -> Target | None:
 
 
 def current_folder() -> Iterator[CheckResult]:
+    """Check that the current folder is writable and has room for a capture."""
     here = Path.cwd()
     try:
         with tempfile.TemporaryFile(dir=here):
@@ -161,7 +164,7 @@ _OFF = ("", "0", "false", "off", "n", "no")
 
 
 def hook() -> Iterator[CheckResult]:
-    """Start a program as ``dump`` does, and see whether it reports."""
+    """Check that a program started as ``dump`` does it reports to us."""
     with tempfile.TemporaryDirectory(prefix="kprof-doctor-") as folder:
         workspace = Workspace(Path(folder, "workspace"))
         session = Session("dump", str(workspace.folder), str(workspace.new_reports_folder("dump")))
@@ -193,7 +196,7 @@ def hook() -> Iterator[CheckResult]:
 
 
 def environment() -> Iterator[CheckResult]:
-    """Variables that change what we do, or that we change for the program."""
+    """Check for variables that change what we do, or that we change for the program."""
     if _is_on("TRITON_INTERPRET"):
         yield CheckResult(
             "TRITON_INTERPRET", Status.PROBLEM, _value("TRITON_INTERPRET"), "no kernel is compiled at all; unset it"
@@ -238,12 +241,12 @@ _CHECKS: tuple[tuple[str, Check], ...] = (
 
 
 def examine() -> Iterator[CheckResult]:
-    """Look at everything. A check that fails in a way that nobody foresaw is a finding as well."""
+    """Run all checks. An unexpected failure of a check is a result as well."""
     for what, check in _CHECKS:
-        yield from _findings_of(what, check)
+        yield from _results(what, check)
 
 
-def _findings_of(what: str, check: Check) -> list[CheckResult]:
+def _results(what: str, check: Check) -> list[CheckResult]:
     try:
         return list(check())
     except Exception as error:  # noqa: BLE001 (a broken installation may fail in any way)

@@ -1,4 +1,4 @@
-"""The dump step inside the program: save every kernel's TTGIR as the compiler made it."""
+"""The dump step inside the program: save every kernel's TTGIR as the compiler made it, and time its launches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 
 
 def install(session: Session, report: ProcessReport) -> None:
-    """Install the dump step. Called once, right after Triton was imported."""
+    """Install the dump step. Called once, right after the import of Triton."""
     step = DumpStep(session, report)
     loading.wrap_loading()
     autotuning.mark_benchmarks()
@@ -43,16 +43,17 @@ def install(session: Session, report: ProcessReport) -> None:
 
 
 class DumpStep:
-    """Saves each kernel of this process, and how long it takes by itself."""
+    """Kernels of this process, saved with their times without records."""
 
     def __init__(self, session: Session, report: ProcessReport) -> None:
+        """Save to the session's workspace."""
         self._kernel_glob = session.kernel
         self._report = report
         self._workspace = Workspace(Path(session.workspace))
         self._timed: list[_TimedKernel] = []
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
-        """Compile a kernel, and save it."""
+        """Compile a kernel, and save it if its name matches ``--kernel``."""
         kernel = with_room(original)(*args, **kwargs)
         with self._report.guard("saving a kernel"):
             variant = variant_of(self._workspace, original, args, kwargs)
@@ -66,30 +67,30 @@ class DumpStep:
                 loading.around_load(kernel, functools.partial(self._load, variant.variant))
         return kernel
 
-    @property  # a cached one has a lock in Python 3.11, which a fork could find held
+    @property  # not cached: functools.cached_property has a lock in Python 3.11, which a fork could find held
     def _device(self) -> Device:
-        # A program that only compiles may well do without torch.
+        # Imported here, because a program that only compiles may not have torch.
         from kprof_inject.runtime.devices.torch_device import devices_of_process
 
         return devices_of_process()
 
     def finish(self) -> None:
         """Save the times. Never raises."""
-        # A forked child cannot ask its parent's devices.
+        # A forked child cannot query its parent's devices.
         for kernel in [kernel for kernel in self._timed if kernel.pid == os.getpid()]:
             with self._report.guard("timing a kernel"):
                 timer = kernel.timer
                 self._save_run(
                     kernel.variant, kernel.resources, timer.times_ns(), timer.not_timed, empty_ns=timer.empty_ns()
                 )
-        self._timed.clear()  # with their events, while there is a driver for sure
+        self._timed.clear()  # frees their events while the driver still exists
 
     def _load(self, variant: str, kernel: Any, load: loading.Load) -> None:
         load()
         with self._report.guard("timing a kernel"):
             timer = LaunchTimer(self._device, EmptyKernel.like(kernel.metadata))
             timed = _TimedKernel(variant, resources_of(kernel), timer, os.getpid())
-            if not isinstance(kernel._run, TimingLauncher):  # an exception had cut off an earlier attempt
+            if not isinstance(kernel._run, TimingLauncher):  # set already if an exception ended an earlier attempt
                 kernel._run = TimingLauncher(kernel, timed.timer)
             self._timed.append(timed)
             self._save_run(variant, timed.resources, [], "")
@@ -117,9 +118,9 @@ class _TimedKernel:
 
 
 def note_gpu(report: ProcessReport, pid: int) -> None:
-    """Report whether the program could have used a GPU, if process ``pid`` has loaded torch.
+    """Report whether the program could have used a GPU, if this is process ``pid`` and it has imported torch.
 
-    Its forked children have nothing to add.
+    Its forked children report nothing, as they would see the same.
     """
     torch = sys.modules.get("torch")
     if torch is not None and os.getpid() == pid:
@@ -129,16 +130,16 @@ def note_gpu(report: ProcessReport, pid: int) -> None:
 
 
 def save_kernel(workspace: Workspace, kernel: DumpedKernel, compiled: Any) -> None:
-    """Save what the compiler made of a kernel, with the sources that its locations name."""
+    """Save a compiled kernel, with the source files that its locations name."""
     ttgir, metadata = compiled.asm["ttgir"], as_json(compiled.metadata._asdict())
     info = msgspec.structs.replace(kernel.info, name=compiled.metadata.name, metadata=metadata)
     workspace.write_kernel(kernel.variant, info, ttgir, _sources(ttgir))
 
 
 def _sources(ttgir: str) -> dict[str, str]:
-    """Return the user's source files that the module's locations name, as they are now; not Triton's own library.
+    """Return the present text of the source files that the module's locations name, without Triton's own library.
 
-    A cell of a notebook is no file: Python's ``linecache`` has its text, as it had for Triton.
+    A notebook's cell is not a file; its text is in Python's ``linecache``, from which Triton had it.
     """
     library = Path(triton.__file__).parent
     users = [name for name in source_files(ttgir) if library not in Path(name).parents]

@@ -1,4 +1,4 @@
-"""How failures are told: each in a line, and on the program's stderr only where that can do no harm.
+"""Report failures, each in one line, and on the program's stderr only if that can do no harm.
 
 The start-up hook executes this file before the program's own code, so it imports only what every Python process has.
 """
@@ -9,20 +9,21 @@ import sys
 
 
 def fault_of(error: Exception) -> str:
-    """A failure that is ours, and that the program does not see."""
+    """Describe one of our own failures, which the program does not see."""
     return f"an internal error in kprof-inject: {type(error).__name__}: {first_line(error)}"
 
 
 def first_line(error: Exception) -> str:
-    """What an error says first: torch's go on with advice."""
+    """Return the first line of an error; torch's errors continue with advice."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def say(message: str) -> None:
-    """Tell the program's user something on stderr, from inside the program. Never raises.
+    """Print a message for the program's user on stderr, from inside the program. Never raises.
 
-    It is not said where there is no stderr to say it on: it is closed, full, or a pipe that nobody reads, or another
-    file has its descriptor by now."""
+    Nothing is printed if stderr is closed or full, is a pipe without a reader, or if its descriptor now belongs to
+    another file.
+    """
     stream = sys.stderr
     try:
         if stream is None or (_is_descriptor_2(stream) and _identity_of_2() != STDERR):
@@ -35,7 +36,7 @@ def say(message: str) -> None:
 
 
 def flush_stderr() -> None:
-    """Have what Python keeps back of its stderr written. Never raises."""
+    """Flush Python's buffer of stderr. Never raises."""
     try:
         with _NoBrokenPipe():
             sys.stderr.flush()
@@ -44,7 +45,7 @@ def flush_stderr() -> None:
 
 
 def write_stderr(data: bytes) -> None:
-    """Pass on to descriptor 2 what was meant for it. Never raises; what it does not take is lost."""
+    """Write bytes to descriptor 2. Never raises; bytes that cannot be written are lost."""
     try:
         with _NoBrokenPipe():
             while data:
@@ -56,7 +57,7 @@ def write_stderr(data: bytes) -> None:
 def _is_descriptor_2(stream: object) -> bool:
     try:
         return bool(stream.fileno() == 2)  # type: ignore[attr-defined]
-    except Exception:  # noqa: BLE001 (a stream of the program's own, in memory or anywhere)
+    except Exception:  # noqa: BLE001 (the program's own stream, of any kind)
         return False
 
 
@@ -69,11 +70,11 @@ def _identity_of_2() -> "tuple[int, int] | None":
 
 
 STDERR = _identity_of_2()
-"""The file that this process has as its stderr when this module is executed; None if it has none."""
+"""Identity of the file that is stderr when this module is executed; None if there is no stderr."""
 
 
 class _NoBrokenPipe:
-    """A pipe that nobody reads is an error for who writes, even if the program has it end the process by SIGPIPE."""
+    """Context in which writing to a pipe without a reader is an error, even if SIGPIPE would end the program."""
 
     def __enter__(self) -> None:
         self._before = _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGPIPE])

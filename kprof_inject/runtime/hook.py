@@ -1,4 +1,4 @@
-"""Puts the session's step into the program's compiler. The start-up hook calls it when the program imports Triton."""
+"""Install the session's step in the program's compiler. The start-up hook calls this on the import of Triton."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
 
 ENVIRONMENT = {
-    # A kernel that a worker process compiled arrives as a pickle: records would come without a launcher for them.
+    # A kernel compiled by a worker process arrives as a pickle, without a launcher for its records.
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
-    # Launches by a path that knows neither Triton's launcher nor its profile buffer.
+    # Inductor's static launcher uses neither Triton's launcher nor its profile buffer.
     "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0",
 }
-"""For the program: Inductor, torch's compiler, compiles in its own process, and launches through Triton."""
+"""Variables for the program that have Inductor compile in the program's own process, and launch through Triton."""
 
 INDUCTOR_AUTOTUNER = "torch._inductor.runtime.triton_heuristics"
-"""The module of Inductor's own autotuner."""
+"""Module of Inductor's own autotuner."""
 
 _WORKER = "torch._inductor.compile_worker"
 
 
 def packages_binaries() -> bool:
-    """True if Inductor hands binaries to C++ code, which launches them by itself."""
+    """Return whether Inductor passes binaries to C++ code, which launches them without Triton."""
     config = sys.modules.get("torch._inductor.config")
     return bool(getattr(config, "cpp_wrapper", False))
 
 
 def is_compile_worker() -> bool:
-    """True in a process that compiles kernels for another one (the program set its own number of them)."""
+    """Return whether this process compiles kernels for another one (the program set its number of workers itself)."""
     words = " ".join(sys.orig_argv).replace("/", ".")
     utilities = sys.modules.get(f"{_WORKER}.utils")
     return _WORKER in words or (utilities is not None and not utilities.in_toplevel_process())
 
 
-# By module: what begins a session, and what works on one. Triton up to 3.6 has no ``data``.
+# Functions that start a session, and those that need one, by module. Triton up to 3.6 has no ``data``.
 _STARTS = {"triton.profiler.profile": ("start",)}
 _ON_SESSIONS = {
     "triton.profiler.profile": ("activate", "deactivate", "finalize"),
@@ -49,21 +49,21 @@ _ON_SESSIONS = {
 }
 
 PROTON_MODULES = tuple(_ON_SESSIONS)
-"""The modules for ``withhold_sessions``."""
+"""Modules for ``withhold_sessions``."""
 
 
 def withhold_sessions(module: ModuleType) -> None:
-    """Turn the calls that begin a session of Proton's, or work on one, into calls that do nothing and return None.
+    """Replace the functions that start a Proton session, or need one, with functions that do nothing and return None.
 
     There is one Proton in a process. Its own command line treats a script's ``proton.start`` in the same way.
 
-    Call it right after the module was executed, before anyone copies a name out of it. Scopes and states need
-    nothing: without a session they do nothing by themselves.
+    Call this right after the module is executed, before other modules import names from it. Scopes and states are not
+    replaced: without a session they do nothing.
     """
-    for names, stand_in in ((_STARTS, _warning), (_ON_SESSIONS, _silent)):
+    for names, replacement in ((_STARTS, _warning), (_ON_SESSIONS, _silent)):
         for name in names.get(module.__name__, ()):
             if hasattr(module, name):
-                setattr(module, name, stand_in(getattr(module, name)))
+                setattr(module, name, replacement(getattr(module, name)))
 
 
 def _silent(original: Callable[..., Any]) -> Callable[..., None]:
@@ -92,22 +92,24 @@ _STEPS = {
     "run": "kprof_inject.runtime.run_step",
     "causal": "kprof_inject.runtime.causal_step",
 }
-"""The module of each step; its ``install(session, report)`` is called once Triton is imported."""
+"""Module of each step; its ``install(session, report)`` is called after the import of Triton."""
 
 
 def imported(module: ModuleType, stderr: Any) -> None:
-    """Do what has to be done now that the program has imported this module. Never raises. ``stderr`` is which file the
-    process began with as its stderr."""
+    """Install what belongs to a module that the program has just imported. Never raises.
+
+    ``stderr`` identifies the file that was the process's stderr at its start.
+    """
     faults.STDERR = stderr
     joined = _join()
     if joined is not None:
         session, report = joined
-        _DOING[module.__name__](module, session, report)
+        _ACTIONS[module.__name__](module, session, report)
 
 
 @functools.cache
 def _join() -> tuple[Session, ProcessReport] | None:
-    """Join the session that the environment named, once; None if it cannot be read, which is said."""
+    """Join the session that the environment names, once; print a message and return None if it cannot be read."""
     try:
         session = Session.from_environment()
         if session is None:
@@ -125,12 +127,12 @@ def _install_step(triton: ModuleType, session: Session, report: ProcessReport) -
     with report.guard("joining Triton"):
         report.triton_version = str(triton.__version__)
         report.write()
-        # Says what a Triton that we do not know lacks; the step would fail at the first such name.
+        # Raises an error that lists all names that this Triton lacks; the step would fail at the first one.
         importlib.import_module("kprof_inject.runtime.versions").installed_version()
         importlib.import_module(_STEPS[session.step]).install(session, report)
 
 
-def _tell_benchmarks(module: ModuleType, session: Session, report: ProcessReport) -> None:
+def _mark_benchmarks(module: ModuleType, session: Session, report: ProcessReport) -> None:
     with report.guard("joining Inductor"):
         autotuning = importlib.import_module("kprof_inject.runtime.launch.autotuning")
         autotuning.install_for_inductor(module)
@@ -142,9 +144,9 @@ def _withhold_sessions(module: ModuleType, session: Session, report: ProcessRepo
         withhold_sessions(module)
 
 
-_DOING = {
+_ACTIONS = {
     "triton": _install_step,
-    INDUCTOR_AUTOTUNER: _tell_benchmarks,
+    INDUCTOR_AUTOTUNER: _mark_benchmarks,
     **dict.fromkeys(PROTON_MODULES, _withhold_sessions),
 }
-"""What is done once a module was imported: ``startup/sitecustomize.py`` waits for these."""
+"""Actions after the import of a module; ``startup/sitecustomize.py`` waits for these modules."""

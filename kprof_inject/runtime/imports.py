@@ -1,7 +1,7 @@
-"""Calls back when a module is imported.
+"""Call a function after the import of a module.
 
 The start-up hook executes this file in every Python process of the program, before the program's own code. So it
-imports nothing at all, ``__future__`` included: what the program imports is the program's to decide.
+imports nothing but ``sys``, not even ``__future__``: only the program decides what it imports.
 """
 
 import sys
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 def after_import(callbacks: "Mapping[str, Callback]") -> None:
-    """Call each module's callback once, right after the module was executed; at once if it has been imported. A
-    callback must not raise."""
+    """Call each module's callback once, right after the module is executed, or at once if it is imported already.
+
+    A callback must not raise.
+    """
     finder = _AfterImport({name: callback for name, callback in callbacks.items() if name not in sys.modules})
     sys.meta_path.insert(0, finder)
     for name, callback in callbacks.items():
@@ -27,7 +29,7 @@ def after_import(callbacks: "Mapping[str, Callback]") -> None:
 
 
 class _AfterImport:
-    """Finds what the other finders find. Of a module that is waited for, it has the loader call back."""
+    """Finder that returns what the other finders find, but has the loader of an awaited module call back."""
 
     def __init__(self, waiting: "dict[str, Callback]") -> None:
         self.waiting = waiting
@@ -37,8 +39,8 @@ class _AfterImport:
     ) -> "ModuleSpec | None":
         if fullname not in self.waiting:
             return None
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:  # those before it have been asked
-            # Up to Python 3.11 there may be finders of the old kind, which cannot be followed.
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:  # the finders before this one found nothing
+            # Up to Python 3.11 there may be finders without ``find_spec``, whose loaders cannot call back.
             spec = finder.find_spec(fullname, path, target) if hasattr(finder, "find_spec") else None
             if spec is not None:
                 self._follow(spec)
@@ -46,19 +48,22 @@ class _AfterImport:
         return None
 
     def _follow(self, spec: "ModuleSpec") -> None:
-        """Who looks for a module may never import it, and shall see the spec and the loader that there are without us.
-        So the loader stays itself, and has an ``exec_module`` of its own until the module was executed."""
+        """Have the module's loader call back once it has executed the module.
+
+        Code that looks for a module may never import it, and must see the same spec and loader as without us. So the
+        loader stays the same object, with an ``exec_module`` attribute of its own until the module is executed.
+        """
         loader: Any = spec.loader
         if isinstance(loader, type) or not hasattr(loader, "__dict__") or not hasattr(loader, "exec_module"):
-            return  # of what is built into the interpreter, or a namespace: nothing that is waited for
+            return  # the loader of a built-in module or a namespace; no awaited module is one
         present = vars(loader).get("exec_module")
-        # One loader may stand for all that is in an archive.
+        # All modules of an archive may share a loader.
         if not isinstance(present, _CallBack) or present.waiting is not self.waiting:
             loader.exec_module = _CallBack(loader, self.waiting)
 
 
 class _CallBack:
-    """``exec_module`` of one loader, which has it itself again once a module was executed that is waited for."""
+    """Replacement of a loader's ``exec_module``, which removes itself when it executes an awaited module."""
 
     def __init__(self, loader: "Any", waiting: "dict[str, Callback]") -> None:
         self._loader = loader
@@ -69,14 +74,14 @@ class _CallBack:
         if module.__name__ not in self.waiting:
             self._exec_module(module)
             return
-        # The module may look at its loader while it is executed.
+        # Before the execution, because the module may look at its loader.
         vars(self._loader).pop("exec_module", None)
         self._exec_module(module)
         callback = self.waiting.pop(module.__name__, None)
         if callback is not None:
             callback(module)
 
-    # Loaders are equal if their attributes are, and specs if their loaders are.
+    # Loaders compare equal by their attributes, and specs by their loaders, so this attribute must compare equal too.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _CallBack)
 

@@ -1,4 +1,4 @@
-"""The Python packages that we need: are they there, and can we work with them?"""
+"""Check that the Python packages that we need are installed, and that we can work with them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from kprof_inject.version import __version__
 
 
 class Status(StrEnum):
-    """What ``doctor`` says of one thing.
+    """Result of a check of ``doctor``.
 
-    Without what is ``missing``, and beside a ``problem``, ``run`` or decoding do not work here."""
+    With a ``missing`` package or a ``problem``, ``run`` or decoding does not work here.
+    """
 
     OK = "ok"
     WARNING = "warning"
@@ -29,12 +30,13 @@ class Status(StrEnum):
 
     @property
     def is_fatal(self) -> bool:
+        """True if ``run`` or decoding does not work with this."""
         return self in (Status.MISSING, Status.PROBLEM)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One fact about one thing, and what to do about it if there is something to do."""
+    """A fact about the subject ``what``, and what to do about it, if anything."""
 
     what: str
     status: Status
@@ -43,10 +45,10 @@ class CheckResult:
 
 
 REQUIRED = {"click": (8, 1), "lark": (1, 2), "msgspec": (0, 19), "numpy": (1, 26), "rich": (13,)}
-"""What every command needs, and from which version on."""
+"""Minimum versions of the packages that every command needs."""
 
 TO_RUN = {"torch": (2, 7), "triton": (3, 5, 1)}
-"""The same for the commands that compile and run kernels: what the extra ``run`` brings."""
+"""Minimum versions of the packages for commands that compile and run kernels, which the extra ``run`` installs."""
 
 _OPTIONAL = {
     "viztracer": "view offline",
@@ -54,37 +56,39 @@ _OPTIONAL = {
     "pandas": "to_pandas",
     "llnl-hatchet": "proton-viewer shows .hatchet files",
 }
-"""What more there is with it."""
+"""Features that need each optional package."""
 
 _WITHOUT = "not needed to read captures and .ttgir files; programs that run with this Python need it"
 _GET_TORCH = "https://pytorch.org/get-started"
 
 
 def is_installed(name: str) -> bool:
-    """Whether this Python has the top-level package; it is not imported."""
+    """Return whether this Python has the top-level package, without importing it."""
     try:
         return find_spec(name) is not None
-    except (ModuleNotFoundError, ValueError):  # hidden by an import hook, or by a module that somebody made
+    except (ModuleNotFoundError, ValueError):  # an import hook hides it, or a module made by hand has no spec
         return False
 
 
 def missing_to_run() -> list[str]:
-    """Which of the packages ``TO_RUN`` this Python lacks."""
+    """Return the names in ``TO_RUN`` that this Python lacks."""
     return [name for name in TO_RUN if not is_installed(name)]
 
 
 def install_command(*names: str) -> str:
-    """What installs these of our packages, as recent as we need them."""
+    """Return the command that installs these packages in at least the versions that we need."""
     first = {**REQUIRED, **TO_RUN}
     return "pip install " + " ".join(f"'{name}>={'.'.join(map(str, first[name]))}'" for name in names)
 
 
 def python() -> Iterator[CheckResult]:
+    """Report the versions of Python and of kprof-inject."""
     yield CheckResult("Python", Status.OK, f"{platform.python_version()}, {sys.executable}")
     yield CheckResult("kprof-inject", Status.OK, f"{__version__}, {Path(__file__).parents[2]}")
 
 
 def required() -> Iterator[CheckResult]:
+    """Check the packages in ``REQUIRED``."""
     for name, first in REQUIRED.items():
         wanted = install_command(name)
         try:
@@ -97,6 +101,7 @@ def required() -> Iterator[CheckResult]:
 
 
 def optional() -> Iterator[CheckResult]:
+    """Report which optional packages are installed."""
     for name, use in _OPTIONAL.items():
         try:
             fact = version(name)
@@ -106,6 +111,7 @@ def optional() -> Iterator[CheckResult]:
 
 
 def triton() -> Iterator[CheckResult]:
+    """Check that Triton can be imported, and that its version is supported."""
     if not is_installed("triton"):
         yield CheckResult(
             "Triton", Status.WARNING, "not installed", f"{_WITHOUT}, and so does check: {install_command('triton')}"
@@ -128,12 +134,13 @@ def triton() -> Iterator[CheckResult]:
 
 
 def proton() -> Iterator[CheckResult]:
+    """Check that Triton was built with Proton."""
     try:
         import_module("triton")
     except ImportError:
-        return  # said of Triton already
+        return  # the check of Triton reports it
     try:
-        import_module("triton._C.libtriton").proton  # noqa: B018 (whether it is there is the question)
+        import_module("triton._C.libtriton").proton  # noqa: B018 (raises if it does not exist)
     except (ImportError, AttributeError) as error:
         advice = "install a wheel of Triton's from PyPI, or build it with TRITON_BUILD_PROTON=ON"
         yield CheckResult("Proton", Status.MISSING, f"not in this Triton: {error}", advice)
@@ -142,6 +149,7 @@ def proton() -> Iterator[CheckResult]:
 
 
 def torch() -> Iterator[CheckResult]:
+    """Check that torch can be imported, and whether it was built for GPUs."""
     if not is_installed("torch"):
         yield CheckResult("torch", Status.WARNING, "not installed", f"{_WITHOUT}: {_GET_TORCH}")
         return

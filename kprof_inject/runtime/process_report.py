@@ -1,4 +1,4 @@
-"""What each process of the program says of one step over it: a file, which is read when all is over."""
+"""Report files: each process of the program writes one during a step, and we read them all at its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kprof_inject.workspace import is_running
 
 @dataclass(frozen=True, slots=True)
 class AutotunerChoice:
-    """What an autotuner chose for the arguments that ``key`` stands for."""
+    """An autotuner's choice for the arguments that ``key`` represents."""
 
     kernel: str
     key: str
@@ -34,8 +34,10 @@ class AutotunerChoice:
 
 @dataclass(frozen=True, slots=True)
 class ReplayNote:
-    """A kernel that was launched again to be timed, which took ``seconds``; or was not, for a reason in words that
-    follow *because*."""
+    """A kernel that was launched again to time it, which took ``seconds``, or the reason why it was not.
+
+    ``refusal`` is that reason, in words that follow *because*; empty if the kernel was timed.
+    """
 
     kernel: str
     seconds: float
@@ -43,7 +45,7 @@ class ReplayNote:
 
 
 class _KernelRecord(Struct, frozen=True):
-    """See ``KernelState``; a report has it by the name of the variant."""
+    """``KernelState`` in a report, which stores it by the name of the variant."""
 
     name: str
     state: str
@@ -51,7 +53,7 @@ class _KernelRecord(Struct, frozen=True):
 
 
 class _ReportRecord(Struct, frozen=True, kw_only=True):
-    """The file of one process."""
+    """Content of one process's file."""
 
     pid: int
     argv: list[str]
@@ -67,11 +69,13 @@ class _ReportRecord(Struct, frozen=True, kw_only=True):
 
 
 class ProcessReport:
-    """What one process of the program says about itself: a small JSON file, rewritten as things happen.
+    """Report of one process of the program: a small JSON file, rewritten at each change.
 
-    Safe to use from several threads, and in a child made by ``fork``."""
+    It is safe to use from several threads, and in a child made by ``fork``.
+    """
 
     def __init__(self, folder: str) -> None:
+        """Prepare a report in ``folder``; ``write`` and each change write it."""
         self._folder = Path(folder)
         self._started_ns = time.time_ns()
         self._changes = 0
@@ -87,42 +91,46 @@ class ProcessReport:
         self._written_by = 0
 
     def add_kernel(self, variant: str, name: str, state: str, reason: str = "") -> None:
-        """``state`` is ``dumped``, ``passed over`` by ``--kernel``, ``instrumented``, ``left alone`` for a reason."""
+        """Set the state of a variant.
+
+        ``state`` is ``dumped``, ``passed over`` (by ``--kernel``), ``instrumented``, ``delayed``, or ``left alone``
+        with a reason.
+        """
         self._kernels[variant] = _KernelRecord(name, state, reason)
         self.write()
 
     def add_choice(self, kernel: str, key: str, config: str) -> None:
-        """What an autotuner chose for a kernel, for the arguments that ``key`` stands for."""
+        """Add an autotuner's choice for a kernel and the arguments that ``key`` represents."""
         self._choices.append(AutotunerChoice(kernel, key, config))
         self.write()
 
     def add_replay(self, kernel: str, seconds: float, refusal: str = "") -> None:
-        """A kernel was launched again to be timed, or was not, because ``refusal``."""
+        """Add a kernel that was launched again to time it, or was not because of ``refusal``."""
         self._replays.append(ReplayNote(kernel, seconds, refusal))
         self.write()
 
     def note_launches(self, launches: int, saved: int) -> None:
-        """How many launches with records were made so far, and how many of them were written to the disk."""
+        """Set how many launches with records were made so far, and how many of them are on disk."""
         self._launches, self._saved = launches, saved
         self.write()
 
     def forget_launches(self) -> None:
-        """Those were the parent's: this is a forked child."""
+        """Reset the counts of launches in a forked child, whose parent made them."""
         self._launches, self._saved = 0, 0
 
     def note_end(self) -> None:
-        """All that the process had to save is saved. A forked child that had nothing to say of itself says nothing."""
+        """Note that the process has saved everything. A forked child that has not written a report writes none."""
         self._has_ended = True
         if self._written_by == os.getpid():
             self.write()
 
     def note_resumed(self) -> None:
-        """It did not end after all."""
+        """Note that the process did not end after ``note_end``."""
         self._has_ended = False
         self.write()
 
     def guard(self, doing: str) -> AbstractContextManager[None, bool]:
-        """Keep a failure of ours from reaching the program; it is reported instead."""
+        """Return a context that reports our own failures instead of letting them reach the program."""
         return Guarded(functools.partial(self._add_error, doing))
 
     def _add_error(self, doing: str, error: Exception) -> None:
@@ -130,14 +138,14 @@ class ProcessReport:
         self.write()
 
     def write(self) -> None:
-        """Never raises: a full disk must not stop the program."""
+        """Write the file. Never raises, because a full disk must not stop the program."""
         self._changes += 1
         self._written_by = os.getpid()
         while True:
             changes = self._changes
             self._write_once()
             if self._changes == changes:
-                return  # else another thread knew more, and may have written before us
+                return  # else another thread changed the report, and may have written it before this write
 
     def _write_once(self) -> None:
         record = _ReportRecord(
@@ -163,7 +171,7 @@ class ProcessReport:
 
 @dataclass(frozen=True, slots=True)
 class KernelState:
-    """What became of one variant in one process."""
+    """State of one variant in one process; ``ProcessReport.add_kernel`` lists the states."""
 
     variant: str
     name: str
@@ -173,9 +181,10 @@ class KernelState:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedProcess:
-    """A process that launched with records, and did not say that it saved what it had.
+    """Process that launched with records, but did not report that it saved them all.
 
-    ``launches`` it had made when it last reported, and ``saved`` of them were on the disk."""
+    When it last reported, it had made ``launches`` launches, and ``saved`` of them were on disk.
+    """
 
     pid: int
     launches: int
@@ -183,6 +192,7 @@ class UnfinishedProcess:
     is_running: bool
 
     def __str__(self) -> str:
+        """Return a message for the user."""
         if self.is_running:
             return (
                 f"process {self.pid} is still running: {self.saved} of its launches with records are saved so far, and "
@@ -196,7 +206,11 @@ class UnfinishedProcess:
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """All processes of one step together. ``unreached`` are commands of Python processes that started without us."""
+    """Reports of all processes of one step.
+
+    ``joined`` is true if any process started with our hook. ``unreached`` has the commands of Python processes that
+    started without it.
+    """
 
     joined: bool
     unreached: tuple[str, ...]
@@ -210,9 +224,10 @@ class Reports:
 
 
 def read_reports(folder: Path) -> Reports:
-    """Merge what the processes wrote. ``gpu`` is None if none could tell.
+    """Merge the reports in a folder. ``gpu`` is None if no process could determine it.
 
-    One that never imported Triton has left an empty file, PID.joined, and no report."""
+    A process that never imported Triton leaves no report, only an empty file PID.joined.
+    """
     records = [
         decode(read_regular(path, MAX_TEXT_BYTES, folder), _ReportRecord, str(path), "run it again")
         for path in sorted(folder.glob("*.json"))

@@ -1,4 +1,4 @@
-"""Runs the user's program with the start-up hook in its environment, and gives each run of it the same stdin."""
+"""Run the user's program with the start-up hook in its environment, and give each run the same stdin."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.workspace_paths import is_workspace
 
 MAX_KEPT_BYTES = 1 << 30
-"""How much of a pipe is kept for the next run."""
+"""Maximum size of piped input that is kept for the next run."""
 
 _STDIN = 0
 _CHUNK_BYTES = 1 << 16
 
 
 class ProgramInput(Protocol):
-    """The stdin of one run after the other. Whether it is a terminal, a file, a pipe or closed is in each run what it
-    is without us."""
+    """The stdin of the program's runs, each of the same kind as without us: a terminal, a file, a pipe, or closed."""
 
     @property
     def refusal(self) -> str:
-        """Why the next run would not get what the first one got; empty if it will."""
+        """Reason why the next run would not get the same input as the first; empty if it will."""
 
-    def for_a_run(self) -> AbstractContextManager[int | None]:
-        """While a run lasts: the file descriptor that it has for stdin, or None for ours."""
+    def for_run(self) -> AbstractContextManager[int | None]:
+        """Return a context for one run, with its file descriptor for stdin, or None to inherit ours."""
 
 
 def own_input() -> ProgramInput:
-    """For a program that is run once: ours."""
+    """Return the input of a program that runs once: our own stdin."""
     return _OwnInput()
 
 
 def kept_input(folder: Path) -> ProgramInput:
-    """For a program that is run more than once.
+    """Return the input of a program that runs more than once.
 
-    A terminal, a device or a closed stdin is the same for each run, and a file is rewound. What comes by a pipe is
-    copied to disk on its way: the next run gets that first, and then what is still to come. What has to be
-    kept is kept in ``folder``, in a file without a name."""
+    A terminal, a device or a closed stdin is the same for each run, and a file is rewound. Piped input is copied to
+    disk as the program reads it: the next run gets the copy first, and then the rest of the pipe. The copy is in an
+    unnamed file in ``folder``.
+    """
     try:
         mode = os.fstat(_STDIN).st_mode
     except OSError:  # it is closed
@@ -76,7 +76,7 @@ class _OwnInput:
     refusal = ""
 
     @contextmanager
-    def for_a_run(self) -> Iterator[None]:
+    def for_run(self) -> Iterator[None]:
         yield
 
 
@@ -87,13 +87,13 @@ class _RewoundInput:
         self._offset = os.lseek(_STDIN, 0, os.SEEK_CUR)
 
     @contextmanager
-    def for_a_run(self) -> Iterator[None]:
+    def for_run(self) -> Iterator[None]:
         os.lseek(_STDIN, self._offset, os.SEEK_SET)
         yield
 
 
 class _CopiedInput:
-    """Each run has a pipe (or socket) of its own. A thread writes to it as long as there is room in it."""
+    """Piped input: each run has a pipe (or socket) of its own, and a thread writes to it while it has room."""
 
     def __init__(self, folder: Path, is_socket: bool) -> None:
         self.refusal = ""
@@ -104,7 +104,7 @@ class _CopiedInput:
         self._ended = False
 
     @contextmanager
-    def for_a_run(self) -> Iterator[int]:
+    def for_run(self) -> Iterator[int]:
         with ExitStack() as files:
             theirs, ours = self._connection()
             files.callback(os.close, theirs)
@@ -119,7 +119,7 @@ class _CopiedInput:
                 feeder.join()
 
     def _connection(self) -> tuple[int, int]:
-        """The program's end, and ours, which does not wait."""
+        """Return the program's end, and ours, which is non-blocking."""
         if self._is_socket:
             theirs, ours = (end.detach() for end in socket.socketpair())
         else:
@@ -128,7 +128,7 @@ class _CopiedInput:
         return theirs, ours
 
     def _feed(self, sink: int, stopped: int) -> None:
-        """Write to ``sink`` what was kept, then what comes, until there is no more, or the run is over."""
+        """Write the kept input to ``sink``, then new input, until the input or the run ends."""
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the main thread
         fed_bytes = 0
         data = memoryview(b"")
@@ -147,16 +147,16 @@ class _CopiedInput:
                     data = data[written:]
                 else:
                     data = memoryview(self._take())
-        except OSError:  # nobody reads any more
+        except OSError:  # the program has closed its end
             return
         finally:
             os.close(sink)
 
     def _take(self) -> bytes:
-        """The next of what comes, which is kept. Empty at its end."""
+        """Read and keep the next input; return nothing at its end."""
         try:
             data = os.read(_STDIN, _CHUNK_BYTES)
-        except BlockingIOError:  # somebody else has read it, too
+        except BlockingIOError:  # another reader of the same pipe was faster
             return b""
         except OSError:
             data = b""
@@ -167,7 +167,7 @@ class _CopiedInput:
 
     def _keep(self, data: bytes) -> None:
         if self._kept_bytes + len(data) > MAX_KEPT_BYTES:
-            self._keep_nothing(f"it read more than {MAX_KEPT_BYTES} bytes from stdin, which is too much to keep")
+            self._stop_keeping(f"it read more than {MAX_KEPT_BYTES} bytes from stdin, which is too much to keep")
             return
         try:
             if self._kept is None:
@@ -176,9 +176,9 @@ class _CopiedInput:
             self._kept.flush()
             self._kept_bytes += len(data)
         except OSError as error:
-            self._keep_nothing(f"its stdin could not be kept: {error.strerror}")
+            self._stop_keeping(f"its stdin could not be kept: {error.strerror}")
 
-    def _keep_nothing(self, refusal: str) -> None:
+    def _stop_keeping(self, refusal: str) -> None:
         self.refusal = refusal
         self._kept_bytes = 0
         if self._kept is not None:
@@ -187,7 +187,7 @@ class _CopiedInput:
 
 
 def _is_stopped(stopped: int, place: int, event: int) -> bool:
-    """Wait for ``event`` at ``place``; True if the run is over instead."""
+    """Wait for ``event`` on descriptor ``place``; return True if the run ends first."""
     waiting = select.poll()
     waiting.register(stopped, select.POLLIN)
     waiting.register(place, event)
@@ -197,19 +197,19 @@ def _is_stopped(stopped: int, place: int, event: int) -> bool:
 _STARTUP_FOLDER = Path(__file__).parent / "startup"
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
-"""Signals that we are sent to have the program ended."""
+"""Signals to us that ask to end the program, which we pass on to it."""
 
 STOPPED = frozenset(128 + number for number in (signal.SIGINT, *_PASSED_ON))
-"""Exit codes of a program that somebody stopped: it is not to be started again."""
+"""Exit codes of a program that a signal stopped: it must not be started again."""
 
 
 def is_run_by_us(command: Sequence[str]) -> bool:
-    """Whether it is a bare ``prog.py``: the interpreter is then ours, and not one that the user named."""
+    """Return whether the command is a bare ``prog.py``, which runs with our interpreter."""
     return command[0].endswith(".py")
 
 
 def require_startable(command: Sequence[str]) -> None:
-    """Raise ``KprofError`` for a program that is not there: before anything is done for it."""
+    """Raise ``KprofError`` for a program that does not exist, before any work is done for it."""
     program = command[0]
     if os.path.isdir(program):
         raise _cannot_start(command, os.strerror(errno.EACCES))
@@ -218,14 +218,14 @@ def require_startable(command: Sequence[str]) -> None:
 
 
 def _cannot_start(command: Sequence[str], reason: str | None) -> KprofError:
-    return KprofError(f"cannot start {command[0]}: {reason}", hint=_as_it_would_be_run(command))
+    return KprofError(f"cannot start {command[0]}: {reason}", hint=_start_hint(command))
 
 
 _USUAL_HINT = "put the program after --, as you would run it"
 
 
-def _as_it_would_be_run(command: Sequence[str]) -> str:
-    """What to write instead of a command that cannot be started."""
+def _start_hint(command: Sequence[str]) -> str:
+    """Return what to write instead of a command that cannot be started."""
     if is_workspace(Path(command[0])):
         return f"name the workspace before the program: -o {shlex.quote(command[0])} -- PROG"
     if re.match(r"\w+=", command[0]):
@@ -242,13 +242,13 @@ def _as_it_would_be_run(command: Sequence[str]) -> str:
 def run_program(command: Sequence[str], session: Session, cache: Path, program_input: ProgramInput) -> int:
     """Run the program to its end and return its exit code: 128 + N if signal N ended it, or stopped us meanwhile.
 
-    A bare ``prog.py`` is run with the current interpreter. Every path in its environment is absolute, since the program
+    A bare ``prog.py`` runs with the current interpreter. Every path in its environment is absolute, because the program
     may change its folder. Raises ``KprofError`` if it cannot be started.
     """
     session.write()
     argv = [sys.executable, *command] if is_run_by_us(command) else list(command)
     environment = program_environment(dict(os.environ), session.path, cache.resolve())
-    with program_input.for_a_run() as stdin, _passing_signals_on() as signals:
+    with program_input.for_run() as stdin, _passing_signals_on() as signals:
         try:
             process = subprocess.Popen(argv, env=environment, stdin=stdin)
         except OSError as error:
@@ -261,20 +261,24 @@ def run_program(command: Sequence[str], session: Session, cache: Path, program_i
 
 
 class _Signals:
-    """What we are sent while the program runs. Handlers are not inherited by the program: it begins with the signals
-    as they were for us, and those that our caller ignores (``nohup``) stay ignored."""
+    """Signals that we receive while the program runs.
+
+    The program does not inherit the handlers. It begins with the dispositions that we began with, and signals that our
+    caller ignores (``nohup``) stay ignored.
+    """
 
     def __init__(self) -> None:
         self.received: list[int] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     def pass_to(self, process: subprocess.Popen[bytes]) -> None:
-        """Have ``process`` get all of them, those too that have come."""
+        """Send all signals to ``process``, including those received already."""
         self._process = process
         for number in self.received:
             process.send_signal(number)
 
     def handle(self, number: int, _: FrameType | None) -> None:
+        """Receive a signal, as its handler."""
         self.received.append(number)
         if self._process is not None:
             self._process.send_signal(number)
@@ -283,7 +287,7 @@ class _Signals:
 @contextmanager
 def _passing_signals_on() -> Iterator[_Signals]:
     signals = _Signals()
-    # A terminal sends Ctrl-C to the program too: let it end by itself, and then go on.
+    # A terminal sends Ctrl-C to the program too: it ends by itself, and then we go on.
     handlers = {signal.SIGINT: _do_nothing, **dict.fromkeys(_PASSED_ON, signals.handle)}
     before = {number: signal.getsignal(number) for number in handlers}
     changed = {number: handler for number, handler in handlers.items() if before[number] != signal.SIG_IGN}
@@ -301,9 +305,9 @@ def _do_nothing(number: int, _: FrameType | None) -> None:
 
 
 def program_environment(inherited: dict[str, str], session_path: Path, cache: Path) -> dict[str, str]:
-    """The program's environment: the hook first on its path, and caches of our own.
+    """Return the program's environment: the hook is first on PYTHONPATH, and the caches are our own.
 
-    ``TRITON_HOME`` moves every default folder of Triton's away from the user's home.
+    ``TRITON_HOME`` moves all default folders of Triton out of the user's home.
     """
     paths = [str(_STARTUP_FOLDER), inherited.get("PYTHONPATH", "")]
     return {

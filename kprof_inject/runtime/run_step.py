@@ -1,6 +1,6 @@
-"""The run step inside the program: records the kernels that ``insert`` has planned.
+"""The run step inside the program: record the kernels that ``insert`` has planned.
 
-In a program that calls our Python API, it records kernels that are planned when they are compiled.
+In a program that calls our Python API, kernels are planned when they are compiled.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 
 
 def install(session: Session, report: ProcessReport) -> None:
-    """Install the run step. Called once, right after Triton was imported."""
+    """Install the run step. Called once, right after the import of Triton."""
     device = devices_of_process()
     replays = KernelReplays(device, session, report)
     capture = LaunchCapture(session, report, device, replays)
@@ -59,7 +59,7 @@ def install(session: Session, report: ProcessReport) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePlans:
-    """Plans that ``insert`` wrote into the session's workspace."""
+    """Plans that ``insert`` wrote to the session's workspace."""
 
     session: Session
     report: ProcessReport
@@ -79,7 +79,7 @@ class WorkspacePlans:
             self._leave_alone(variant, "an Inductor worker process compiled it; set compile_threads to 1")
             return None
         if Path(self.session.workspace) not in Path(knobs.cache.dir).absolute().parents:
-            plain()  # the program named its cache itself, and may look for what it finds there without us
+            plain()  # the program chose its own cache, and may expect there what Triton writes without us
         return kernel, scope_table
 
     def _leave_alone(self, variant: DumpedKernel, reason: str) -> None:
@@ -88,7 +88,7 @@ class WorkspacePlans:
 
 @dataclass(frozen=True, slots=True)
 class _TracedPlans:
-    """Starts the trace at the first of the ``plans``."""
+    """Plans of which the first starts the trace."""
 
     plans: Plans
     trace: TorchTracer
@@ -101,30 +101,31 @@ class _TracedPlans:
 
 
 Insert = Callable[[Workspace, DumpedKernel], None]
-"""Writes a dumped kernel's plan into the workspace, or raises ``KprofError``."""
+"""Function that writes a dumped kernel's plan to the workspace, or raises ``KprofError``."""
 
 
 class LiveCapture:
-    """Captures into the workspace, one after the other: the next begins when the one before was taken."""
+    """Captures to the workspace, one after another: taking one begins the next."""
 
     def __init__(self, session: Session, report: ProcessReport, device: Device) -> None:
+        """Begin the first capture."""
         self.enabled = True
         self._workspace = Workspace(Path(session.workspace))
         self._session = session
         self._report = report
         self._device = device
-        # For all captures together: a kernel is launched again once.
+        # One for all captures, because each kernel is launched again only once.
         self.replays = KernelReplays(device, session, report)
         self._folder, self._current = self._next()
 
     def current(self) -> LaunchCapture | None:
-        """Return the capture that takes launches now; None once this program is not recorded any more."""
+        """Return the capture that takes launches now, or None after the end of the recording."""
         return self._current.current() if self.enabled else None
 
     def take(self) -> Path:
-        """End the present capture, begin the next, and return the folder of the one that ended.
+        """End the present capture, begin the next, and return the ended capture's folder.
 
-        It exists if anything was launched. This waits for the device.
+        The folder exists if anything was launched. This waits for the device.
         """
         folder = self._folder
         self._current.finish()
@@ -133,7 +134,7 @@ class LiveCapture:
         return folder
 
     def close(self) -> None:
-        """Forget the capture that will not be taken."""
+        """End the recording, and drop the present capture, which will not be taken."""
         self.replays.close()
         self._workspace.forget_if_empty(self._folder)
 
@@ -145,7 +146,7 @@ class LiveCapture:
 
 @dataclass(frozen=True, slots=True)
 class _PlansMadeNow:
-    """Plans each kernel from what it compiles to."""
+    """Plans made from each kernel's TTGIR when it is compiled."""
 
     session: Session
     report: ProcessReport
@@ -179,7 +180,7 @@ def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[Li
         with fresh_jit_caches():
             yield capture
     finally:
-        # A kernel that the program keeps goes on without records.
+        # The program may keep recorded kernels, whose further launches are not captured.
         capture.enabled = False
         capture.close()
         unwrap()

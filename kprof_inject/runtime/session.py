@@ -1,4 +1,4 @@
-"""One step over one program: the settings that the command line passes to the program's processes."""
+"""Settings that the command line passes to the program's processes for one step."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, ReplayChoice
 
 SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 STEP_VARIABLE = "KPROF_INJECT_STEP"
-"""Set for a command that another one of ours runs as one of its steps: it suggests no next step to the user."""
+"""Set for a command that another command of ours runs as a step: it suggests no next step to the user."""
 
 TORCH_TRACE = "torch_trace.{process}.json.gz"
-"""Next to the reports: the trace of ``torch.profiler`` of a process, by its number."""
+"""File name of a process's ``torch.profiler`` trace, in the reports' folder; ``process`` is the process ID."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Settings that the command line passes to the processes of the program: one JSON file, named in the environment.
+    """Settings for the program's processes, in a JSON file that the environment names.
 
     ``step`` is ``dump``, ``run`` or ``causal``; ``kernel`` a glob; ``launches`` a launch specification; paths are
-    absolute. ``made_by`` is as ``ProcessRecord`` has it. ``torch_trace`` has each process trace itself with
+    absolute. ``made_by`` is that of ``ProcessRecord``. With ``torch_trace``, each process traces itself with
     ``torch.profiler``. ``experiment`` is the folder for the results of ``causal``, and ``seconds`` its time limit for
     each kernel.
     """
@@ -46,11 +46,11 @@ class Session:
     experiment: str = ""
     seconds: float = 0.0
     run: str = field(default_factory=lambda: os.urandom(8).hex())
-    """Identifies the run: what its processes save belongs together."""
+    """Identifier of the run, which all files of its processes share."""
 
     @property
     def path(self) -> Path:
-        """File that it is written to. The start-up hook leaves its marks next to it, before it can read it."""
+        """File of the session. The start-up hook leaves its marks next to it, before it can read the file."""
         return Path(self.reports, "session")
 
     def write(self) -> None:
@@ -59,9 +59,9 @@ class Session:
 
     @classmethod
     def from_environment(cls) -> Session | None:
-        """Return the session that this process belongs to, or None outside of any."""
+        """Return the session that this process belongs to, or None if there is none."""
         path = os.environ.get(SESSION_VARIABLE)
         if not path:
             return None
-        # Not msgspec's reader, which knows no path that is not UTF-8.
+        # Not msgspec's JSON reader, which rejects paths that are not UTF-8.
         return msgspec.convert(json.loads(Path(path).read_bytes()), cls)

@@ -1,6 +1,6 @@
-"""A trace of ``torch.profiler`` of the program's own process, from its first kernel with records to its end.
+"""Trace the program's process with ``torch.profiler``, from its first kernel with records to its end.
 
-There is one such profiler in a process. If the program starts its own, ours has ended by then.
+A process can have only one such profiler. If the program starts its own, ours ends before that.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from kprof_inject.runtime.session import TORCH_TRACE
 
 
 class TorchTracer:
-    """The trace of this process, for the folder of its reports. Nothing here raises."""
+    """Tracer of this process. No method raises."""
 
     def __init__(self, folder: Path, report: ProcessReport) -> None:
+        """Prepare to write the trace to ``folder``, that of the reports."""
         self._folder = folder
         self._report = report
         self._was_started = False
         self._profiler: Any = None
-        self._of: tuple[int, int] | None = None
+        self._started_by: tuple[int, int] | None = None
 
     def start(self) -> None:
-        """Start, if that has not been done yet."""
+        """Start the trace unless it was started before."""
         if self._was_started:
             return
         self._was_started = True
@@ -43,13 +44,13 @@ class TorchTracer:
                 return
             profiler = torch.profiler.profile(activities=torch.profiler.supported_activities())
             profiler.start()
-            self._profiler, self._of = profiler, _this_thread()
-            _before_each(torch.autograd.profiler.profile, self._make_way)
+            self._profiler, self._started_by = profiler, _this_thread()
+            _before_each(torch.autograd.profiler.profile, self._give_way)
 
     def finish(self) -> None:
-        """Stop, and write the trace. A forked child has nothing to write."""
+        """Stop, and write the trace. A forked child writes nothing."""
         profiler, self._profiler = self._profiler, None
-        if profiler is None or self._of != _this_thread():
+        if profiler is None or self._started_by != _this_thread():
             return
         with self._report.guard("writing the trace of torch.profiler"):
             profiler.stop()
@@ -58,7 +59,7 @@ class TorchTracer:
             profiler.export_chrome_trace(str(partial))
             partial.replace(path)
 
-    def _make_way(self) -> None:
+    def _give_way(self) -> None:
         if self._profiler is not None:
             say("the trace of torch.profiler ends here: the program starts its own profiler")
             self.finish()
@@ -69,7 +70,7 @@ def _this_thread() -> tuple[int, int]:
 
 
 def _before_each(kind: type[Any], call: Callable[[], None]) -> None:
-    """Have ``call()`` called before each object of this class is made. torch makes one for each of its profilers."""
+    """Call ``call()`` before each construction of the class. torch makes one object for each of its profilers."""
     original = kind.__init__
 
     def made(self: Any, *args: Any, **kwargs: Any) -> None:

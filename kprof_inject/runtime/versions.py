@@ -1,4 +1,4 @@
-"""What differs between the Triton versions that we support: one row for each kind."""
+"""Differences between the Triton versions that we support, one row for each kind."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _ALWAYS_NEEDED = (
     "triton._C.libtriton:proton.get_scope_id_names",
     "triton._C.libtriton:proton.load_dialects",
 )
-"""What we use of every Triton and its makers do not promise, as ``module:attributes``."""
+"""Names without a promise of stability that we use from every Triton, as ``module:attributes``."""
 
 
 def _exists(module: str, attributes: str) -> bool:
@@ -65,34 +65,34 @@ def _exists(module: str, attributes: str) -> bool:
 
 
 PassAdder = Callable[[Any], None]
-"""Adds passes to a pass manager of Triton's."""
+"""Function that adds passes to a Triton pass manager."""
 
 
 @dataclass(frozen=True, slots=True)
 class TritonVersion:
-    """One kind of Triton, from version ``first`` to the next row's."""
+    """A kind of Triton, from version ``first`` up to the next row's."""
 
     first: tuple[int, int]
     attach: Callable[[str, PassAdder, PassAdder], AbstractContextManager[None]]
     """``attach(backend, to_llvmir, to_llvm)`` puts our passes into the compiler of a backend (``nvidia`` or ``amd``)
     for as long as the context lasts."""
     buffer_layout: LayoutName
-    """Of the profile buffer: a name in ``capture.layouts``."""
+    """Layout of the profile buffer."""
     global_buffer_on: tuple[str, ...]
-    """The backends on which Proton can keep records in global memory; on others it keeps them in shared memory."""
+    """Backends on which Proton can keep records in global memory; on others it keeps them in shared memory."""
     to_llvmir_passes: tuple[str, ...]
-    """The passes of Proton's that ``to_llvmir`` ends with."""
+    """Proton's last passes in ``to_llvmir``."""
     to_llvm_passes: tuple[str, ...]
-    """The passes of Proton's that ``to_llvm`` begins with."""
+    """Proton's first passes in ``to_llvm``."""
     run_tag: tuple[str, ...]
-    """What a pass manager takes with the module that it runs on."""
+    """Arguments of a pass manager's ``run`` after the module."""
     needs: tuple[str, ...]
-    """What this kind must have beside ``_ALWAYS_NEEDED``."""
+    """Names that this kind needs in addition to ``_ALWAYS_NEEDED``."""
 
 
 @contextmanager
 def _attach_to_class(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) -> Iterator[None]:
-    """Triton up to 3.8 asks the attribute ``instrumentation`` of the backend's compiler class."""
+    """Add the passes by the attribute ``instrumentation`` of the backend's compiler class, for Triton up to 3.8."""
     from triton._C.libtriton import proton
     from triton.backends import backends
 
@@ -117,7 +117,7 @@ def _attach_to_class(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) -> 
 
 @contextmanager
 def _attach_to_registry(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) -> Iterator[None]:
-    """Triton 3.9 keeps one callback for each point and backend."""
+    """Add the passes by Triton 3.9's registry, which has one callback for each point and backend."""
     from triton import _instrumentation
     from triton._C.libtriton import proton
 
@@ -126,7 +126,7 @@ def _attach_to_registry(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) 
         "ttgpuir-to-llvmir": to_llvmir,
         "llvmir-to-llvm": to_llvm,
     }
-    # Someone else's instrumentation (a sanitizer's, Proton's own) would clash with ours: set it aside.
+    # Other instrumentation (a sanitizer's, Proton's own) would clash with ours, so it is removed meanwhile.
     before = {
         point: _instrumentation._callbacks.pop((point, backend))
         for point in callbacks
@@ -148,8 +148,11 @@ _OTHER_NAME = "kernel_under_another_name"
 
 @contextmanager
 def _attach_and_inline(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) -> Iterator[None]:
-    """Proton lowers modules of one function alone, and Triton 3.5, unlike later ones, inlines no helper by then. Its
-    Proton also takes no function for one that has two underscores in its name."""
+    """Add the passes for Triton 3.5, and inline helper functions before them.
+
+    Proton lowers only modules of one function, and Triton 3.5, unlike later ones, has not inlined helpers by then. Its
+    Proton also ignores functions with two underscores in their name, so such a kernel is renamed meanwhile.
+    """
     from triton._C.libtriton import ir
     from triton.backends import backends
 
@@ -188,8 +191,8 @@ _IN_REGISTRY = (
     "triton._instrumentation:unregister_instrumentation",
     "triton._instrumentation:_callbacks",
 )
-# Triton 3.8 moved this pass into the lowering that precedes it. That of 3.5 takes a module of one function alone, and
-# counts what later passes declare for printing, or for AMD's mathematics: so it comes before them.
+# Triton 3.8 made this pass part of the lowering before it. In 3.5, the pass accepts only a module of one function, and
+# would count the functions that later passes declare for printing or AMD's mathematics, so it comes before those.
 _SCRATCH_PASS = ("add_allocate_proton_global_scratch_buffer",)
 
 _TAG = ("kprof_inject",)
@@ -205,9 +208,9 @@ _VERSIONS = (
 
 
 def installed_version() -> TritonVersion:
-    """The row for the Triton that is imported; for one newer than all rows, the last.
+    """Return the row of the imported Triton; the last row if it is newer than all.
 
-    Raises ``KprofError`` for one older than the oldest row, or that lacks something that we need.
+    Raises ``KprofError`` if it is older than the first row, or lacks a name that we need.
     """
     row = _row_of(triton.__version__)
     if row is None:
@@ -225,7 +228,7 @@ def installed_version() -> TritonVersion:
 
 
 def inline_helpers(module: Any) -> None:
-    """Lower a module of Triton's until its helper functions are part of the kernel: Proton takes one function alone."""
+    """Lower a Triton module until its helper functions are inlined; Proton accepts only one function."""
     from triton._C.libtriton import ir, passes
 
     pass_manager = ir.pass_manager(module.context)
@@ -240,7 +243,7 @@ def _row_of(version: str) -> TritonVersion | None:
 
 
 def _missing_of(row: TritonVersion) -> tuple[str, ...]:
-    """The names that the row needs and the imported Triton does not have, dotted."""
+    """Return the dotted names that the row needs and the imported Triton lacks."""
     passes = tuple(f"triton._C.libtriton:proton.{name}" for name in (*row.to_llvmir_passes, *row.to_llvm_passes))
     names = (*_ALWAYS_NEEDED, *row.needs, *passes)
     return tuple(name.replace(":", ".") for name in names if not _exists(*name.split(":")))

@@ -38,7 +38,7 @@ def read_all(file: int) -> bytes:
 
 def a_run(kept: ProgramInput, read: Callable[[int], bytes] = read_all) -> bytes:
     """What a run of a program reads."""
-    with kept.for_a_run() as file:
+    with kept.for_run() as file:
         assert file is not None
         return read(file)
 
@@ -99,7 +99,7 @@ def test_more_than_pipes_hold_is_taken_only_as_it_is_read(given: Given) -> None:
 def test_a_program_that_closes_its_stdin_ends_as_it_does(given: Given) -> None:
     reads, writes = pipe_with(b"x" * 60_000)
     kept = given(reads)
-    with kept.for_a_run() as file:
+    with kept.for_run() as file:
         assert file is not None
         os.dup2(os.open(os.devnull, os.O_RDONLY), file)
         os.write(writes, b"y" * 60_000)
@@ -113,7 +113,7 @@ def test_a_file_is_read_from_where_we_got_it(given: Given, tmp_path: Path) -> No
     assert os.read(file, 2) == b"12"
     kept = given(file)
     for _ in range(2):
-        with kept.for_a_run() as other:
+        with kept.for_run() as other:
             assert (other, read_all(file)) == (None, b"3456")
 
 
@@ -122,14 +122,14 @@ def test_what_is_no_file_and_no_pipe_is_the_same_for_each_run(given: Given) -> N
     os.close(closed)
     terminal, _ = os.openpty()
     for file in (terminal, os.open(os.devnull, os.O_RDONLY), closed):
-        with given(file).for_a_run() as other:
+        with given(file).for_run() as other:
             assert other is None
 
 
 def test_a_run_sees_the_same_kind_of_file(given: Given) -> None:
     pair = socket.socketpair()
     for file, kind in ((os.pipe()[0], stat.S_ISFIFO), (pair[0].fileno(), stat.S_ISSOCK)):
-        with given(file).for_a_run() as other:
+        with given(file).for_run() as other:
             assert other is not None and kind(os.fstat(other).st_mode)
             assert os.get_blocking(other)
 

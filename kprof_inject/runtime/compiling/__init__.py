@@ -1,1 +1,1 @@
-"""Triton's compiler as we use it: in the program, and of TTGIR text in child processes."""
+"""Use Triton's compiler: inside the program, and for TTGIR text in child processes."""

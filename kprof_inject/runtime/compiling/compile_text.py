@@ -1,4 +1,4 @@
-"""Compiles the text of a module as the program compiled the source that it came from. Runs in a child process."""
+"""Compile a module's text as the program compiled the source that it came from. Runs in a child process."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _KEPT = (".json", ".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
 
 
 def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path) -> None:
-    """Compile a text for the kernel's target, with its options, and keep the results in ``folder``.
+    """Compile ``text`` for the kernel's target with its options, and write the results to ``folder``.
 
-    Raises ``KprofError`` if this Triton is not the one that dumped the kernel, and what the compiler raises.
+    Raises ``KprofError`` if another version of Triton dumped the kernel, and any exception of the compiler.
     """
     if kernel.triton_version != triton.__version__:
         raise KprofError(
@@ -46,29 +46,29 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path) -> None:
         for name, source in made.metadata_group.items():
             if Path(name).suffix in _KEPT and not name.endswith(".json"):
                 shutil.copyfile(source, folder / name)
-    # Stages before the module knew more, such as the layouts of descriptors.
+    # The dumped metadata has more, such as the layouts of descriptors, which stages before TTGIR set.
     metadata = {**kernel.metadata, **as_json(made.metadata._asdict())}
     (folder / f"{kernel.file_name}.json").write_text(json.dumps(metadata))
 
 
 @contextmanager
 def _environment_of(kernel: DumpedKernelRecord) -> Iterator[None]:
-    """Set the environment variables that the program's compiler used, and no others of their kind."""
-    ours = {name: os.environ.get(name) for name in (*environment(), *kernel.environment)}
-    for name in ours:
+    """Set the environment variables that the compiler depends on to the program's values, and unset all others."""
+    before = {name: os.environ.get(name) for name in (*environment(), *kernel.environment)}
+    for name in before:
         os.environ.pop(name, None)
     os.environ.update(kernel.environment)
     try:
         yield
     finally:
-        for name, value in ours.items():
+        for name, value in before.items():
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
 
 
 def _options(saved: dict[str, Any]) -> dict[str, Any]:
-    """Return options as Triton has them: with tuples, which JSON does not have."""
+    """Return saved options as Triton needs them: with tuples, which JSON turned into lists."""
     return {name: _with_tuples(value) for name, value in saved.items()}
 
 

@@ -1,4 +1,4 @@
-"""Triton's compiler: a function of ours around it, the variants that it makes of a kernel, and its caches."""
+"""Wrap Triton's compiler, name the variants that it makes of a kernel, and control its caches."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _MODULES = (triton.compiler.compiler, triton.compiler, triton)
 
 
 def with_room(compile: Compile) -> Compile:
-    """Return a compiler that takes a temporary cache where there is no room in the workspace's.
+    """Return a compiler that uses a temporary cache if the workspace's disk is full.
 
-    The program's own cache may be on another disk, which has room.
+    Without us the program would not fail: its own cache may be on another disk, which has room.
     """
 
     @functools.wraps(compile)
@@ -57,10 +57,10 @@ def with_room(compile: Compile) -> Compile:
 
 
 def wrap_compiler(around: Callable[[Compile, Any, Any], Any]) -> Callable[[], None]:
-    """Have ``around(original, args, kwargs)`` called for every compilation of this process; returns how to end that.
+    """Call ``around(original, args, kwargs)`` for every compilation of this process; return a function that ends that.
 
-    The just-in-time decorator takes the name from ``triton.compiler`` at each first launch, Inductor from
-    ``triton``: all of them call ours.
+    Triton's ``jit`` looks up ``compile`` in ``triton.compiler`` at each first launch, Inductor in ``triton``, so both
+    names are replaced.
     """
     original: Compile = triton.compiler.compiler.compile
 
@@ -68,7 +68,7 @@ def wrap_compiler(around: Callable[[Compile, Any, Any], Any]) -> Callable[[], No
 
     @functools.wraps(original)
     def compile(*args: Any, **kwargs: Any) -> Any:
-        # A kernel function that was launched meanwhile keeps this one for good.
+        # A kernel function that is launched meanwhile keeps a reference to this wrapper.
         around = state.get("around")
         with COMPILING:
             return around(original, args, kwargs) if around else original(*args, **kwargs)
@@ -85,17 +85,18 @@ def wrap_compiler(around: Callable[[Compile, Any, Any], Any]) -> Callable[[], No
 
 
 _UNSAFE = re.compile(r"[^\w.-]")
-# Triton cuts the names of its files here (compiler.py, "255 character limit").
+# Triton truncates its file names to this length (compiler.py, "255 character limit").
 _FILE_NAME_LENGTH = 150
 
 
 def variant_of(
     workspace: Workspace, compile_function: Callable[..., Any], args: Any, kwargs: Any
 ) -> DumpedKernel | None:
-    """Return the variant that this call compiles, with what is known before; None for a call that compiles an IR file.
+    """Return the variant that a call of the compiler makes, or None if the call compiles an IR file.
 
-    Triton keys its dump and override folders by the source hash, which leaves out ``num_warps``, ``num_stages`` and
-    every other compile option: two configurations of an autotuner share one key. A variant's name has them all.
+    Triton keys its dump and override folders by the source hash, which omits ``num_warps``, ``num_stages`` and every
+    other compile option, so that two configurations of an autotuner share a key. A variant's name includes a digest of
+    all options.
     """
     call = inspect.signature(compile_function).bind(*args, **kwargs).arguments
     source = call["src"]
@@ -121,19 +122,19 @@ def variant_of(
     return workspace.kernel_of(f"{_UNSAFE.sub('_', name)[:80]}-{digest}", info)
 
 
-# Torch's Inductor sets the first to an assembler of its own (compile_tasks.py, "_set_triton_ptxas_path"), whose version
-# the assembly names. Triton leaves them out of the key of a kernel.
+# Inductor sets the first to its own assembler (torch's compile_tasks.py, "_set_triton_ptxas_path"), whose version the
+# assembly names. Triton's cache key omits both.
 _ASSEMBLERS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables, as they are now, that a compiled kernel depends on."""
+    """Return the present environment variables that a compiled kernel depends on."""
     names = (*get_cache_invalidating_env_vars(), *_ASSEMBLERS)
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _constants(source: Any) -> dict[str, str]:
-    """Return the arguments that are constants as a whole; parts of a tuple are left out."""
+    """Return the values of constant arguments by name, without constants inside of tuples."""
     names = source.fn.arg_names if hasattr(source, "fn") else []
     constants = getattr(source, "constants", None) or {}
     return {
@@ -142,7 +143,7 @@ def _constants(source: Any) -> dict[str, str]:
 
 
 def as_json(values: dict[str, Any]) -> dict[str, Any]:
-    """Return values of Triton's as JSON has them: targets as their fields, and what JSON cannot express as text."""
+    """Convert Triton's values for JSON: targets to their fields, and what JSON cannot express to text."""
     return dict(json.loads(json.dumps(values, default=_plain)))
 
 
@@ -152,9 +153,9 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def overriding(override_folder: Path, cache_folder: Path) -> Iterator[None]:
-    """Have Triton replace the TTGIR of the next compilation by what is in ``override_folder``.
+    """Have Triton replace the TTGIR of the next compilation with the one in ``override_folder``.
 
-    The cache's key ignores the override, so the binary goes to ``cache_folder``, where no other compilation may look.
+    The cache's key ignores the override, so the binary goes to ``cache_folder``, which no other compilation may use.
     """
     compiler: Any = triton.compiler.compiler
     with _knobs_of_this_process(), knobs.compilation.scope(), knobs.cache.scope():
@@ -163,8 +164,8 @@ def overriding(override_folder: Path, cache_folder: Path) -> Iterator[None]:
         knobs.compilation.store_binary_only = False
         knobs.cache.override_dir = str(override_folder)
         knobs.cache.dir = str(cache_folder)
-        # Triton says on stdout that it overrides; the program's output is not ours to add to, and our report has it.
-        compiler.print = _say_nothing
+        # Triton prints on stdout that it overrides. We must not add to the program's output, and our report says it.
+        compiler.print = _print_nothing
         try:
             yield
         finally:
@@ -173,7 +174,7 @@ def overriding(override_folder: Path, cache_folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _knobs_of_this_process() -> Iterator[None]:
-    """Keep what is set of Triton's knobs out of the environment, which children of other threads inherit."""
+    """Keep changes of Triton's knobs out of the environment, which children of other threads inherit."""
     propagates, knobs.propagate_env = knobs.propagate_env, False
     try:
         yield
@@ -181,13 +182,13 @@ def _knobs_of_this_process() -> Iterator[None]:
         knobs.propagate_env = propagates
 
 
-def _say_nothing(*_: object, **__: object) -> None:
+def _print_nothing(*_: object, **__: object) -> None:
     pass
 
 
 @contextmanager
 def fresh_jit_caches() -> Iterator[None]:
-    """Each function that is launched in this context starts without compiled kernels, and has its own back after it."""
+    """Launch functions in this context without their compiled kernels, which they get back at its end."""
     run: Any = JITFunction.run
     set_aside: dict[int, tuple[Any, Any]] = {}
 

@@ -1,6 +1,6 @@
-"""A child process for Triton's compiler, and its messages on stderr, parsed.
+"""Run Triton's compiler in a child process, and parse its messages on stderr.
 
-On bad input the compiler may end the process, or never return.
+On bad input the compiler may end its process, or never return.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _FALSE_ALARM = re.compile(
 
 @dataclass(slots=True, weakref_slot=True)
 class HeldMessages:
-    """Output to stderr so far, kept in a file."""
+    """Output to stderr so far, held in a file."""
 
     _file: IO[bytes] | None
     _stderr: int = -1
 
     def take(self) -> bytes:
-        """Return all of it, which is not written to stderr any more."""
+        """Return the output, and drop it: it is not written to stderr."""
         if self._file is None:
             return b""
         self._file.seek(0)
@@ -50,31 +50,31 @@ class HeldMessages:
         self._file.truncate()
         return written
 
-    def let_go(self) -> None:
-        """Have a forked child write to stderr itself: its parent writes what it held back."""
+    def release_in_child(self) -> None:
+        """Restore stderr in a forked child, whose parent writes the held output."""
         os.dup2(self._stderr, 2)
 
 
 @contextmanager
 def without_false_alarms() -> Iterator[HeldMessages]:
-    """Hold back what is written to stderr, by this thread or another, and write it at the end without false alarms.
+    """Hold back what any thread writes to stderr, and write it at the end without false alarms.
 
     MLIR writes to the file descriptor itself, so replacing Python's ``sys.stderr`` would not help.
     """
     try:
         held = tempfile.TemporaryFile()  # noqa: SIM115 (only this may fail)
-    except OSError:  # a full disk: a false alarm is the lesser evil
+    except OSError:  # a full disk: false alarms do less harm than a failure
         yield HeldMessages(None)
         return
     with held:
         flush_stderr()
         try:
             stderr = os.dup(2)
-        except OSError:  # a program without a stderr: there is nothing to keep clean
+        except OSError:  # the program has no stderr
             yield HeldMessages(None)
             return
         messages = HeldMessages(held, stderr)
-        in_forked_child(messages.let_go)
+        in_forked_child(messages.release_in_child)
         os.dup2(held.fileno(), 2)
         try:
             yield messages
@@ -86,34 +86,34 @@ def without_false_alarms() -> Iterator[HeldMessages]:
 
 
 def drop_false_alarms(written: bytes) -> bytes:
-    """Return what the compiler wrote to stderr, without the false alarms and the excerpts that belong to them.
+    """Return what the compiler wrote to stderr, without false alarms and their excerpts.
 
-    Proton's check of scopes takes blocks one by one: the end of a scope in a second return block looks to it like an
-    end without a start, and so does the end of iterations after their loop. It prints that as an error and goes on;
-    the machine code is right (the entry gets an id of its own, and we match by name). A user would take it for a
+    Proton's check of scopes looks at one block at a time. It takes the end of a scope in a second return block for an
+    end without a start, and likewise the end of iterations after their loop. It prints an error and goes on; the
+    machine code is right (the record gets an id of its own, and we match by name). A user would take the message for a
     failure.
     """
     return _FALSE_ALARM.sub(b"", written)
 
 
-# MLIR writes ``loc("a.py":3:4): error: …``, also with nested locations, and with a handler ``a.py:3:4: error: …``.
+# MLIR writes ``loc("a.py":3:4): error: …``, also with nested locations, or ``a.py:3:4: error: …`` with a handler.
 _MESSAGE = re.compile(
     r"(?:loc\((?P<location>.*?)\)|(?P<file>[^\s\"].*?):(?P<line>\d+):(?P<column>\d+)|<unknown>:0): "
     r"(?P<severity>error|warning|remark|note): (?P<text>.*)"
 )
 _NAMED_PLACE = re.compile(POINT)
 
-# Lines of the module that MLIR prints after some messages, and the excerpt that follows others.
+# Lines that do not continue a message: of the module that MLIR prints after some messages, and of excerpts.
 _NO_MESSAGE = re.compile(r"\s|$|[#!{}]|module\b|\"")
 _MAX_MESSAGE_LINES = 4
 
-# Says only that a message came before it.
+# Says only that there was an earlier message.
 _FOLLOW_UP = "Failures have been detected while processing an MLIR pass pipeline"
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One diagnostic. ``file`` is empty where the compiler named no place."""
+    """Diagnostic of the compiler. ``file`` is empty if it named no location."""
 
     severity: str
     text: str
@@ -123,7 +123,7 @@ class Message:
 
 
 def errors_in(written: bytes) -> list[Message]:
-    """Return the errors among what the compiler wrote, without Proton's false alarms."""
+    """Return the errors in what the compiler wrote, without Proton's false alarms."""
     text = drop_false_alarms(written).decode(errors="replace")
     return [
         message
@@ -132,8 +132,8 @@ def errors_in(written: bytes) -> list[Message]:
     ]
 
 
-def last_words(written: bytes, lines: int = 5) -> list[str]:
-    """Return the last lines that were written, each once."""
+def last_lines(written: bytes, lines: int = 5) -> list[str]:
+    """Return the last distinct lines of an output."""
     text = written.decode(errors="replace")
     return list(dict.fromkeys(line.rstrip() for line in text.splitlines() if line.strip()))[-lines:]
 
@@ -168,37 +168,40 @@ class CompilerTask(Protocol):
     """Task for the child. It may have a ``target``."""
 
     def run(self, written: Path) -> Any:
-        """Do it. Raises ``KprofError`` if the compiler refuses.
+        """Do the task. Raises ``KprofError`` if the compiler refuses.
 
         ``written`` is the file that all output goes to, empty at first, in a folder for temporary files.
         """
 
 
 class CompilerProcess:
-    """Child process that does tasks.
+    """Child process for tasks.
 
-    It is started at the first task, and again after one that it did not survive, or for another target: in Triton 3.5
-    and 3.6, compiling for one target changes how the process compiles for the next. Use it as a context manager: at the
-    end the child is killed, with all that it had started.
+    The first task starts it. It is started again after a task that it did not survive, and for another target: in
+    Triton 3.5 and 3.6, compiling for one target changes how the process compiles for the next. Use it as a context
+    manager, which at its end kills the child and all processes that the child started.
     """
 
     def __init__(self) -> None:
+        """Make a temporary folder; the child is not started yet."""
         self._folder = tempfile.TemporaryDirectory(prefix="kprof-compiler-")
         self._written = Path(self._folder.name, "written")
         self._child: tuple[BaseProcess, Connection] | None = None
         self._target: object = None
 
     def __enter__(self) -> CompilerProcess:
+        """Return the object itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Kill the child, and remove the temporary folder."""
         self._stop()
         self._folder.cleanup()
 
     def ask(self, task: CompilerTask, time_limit_s: float) -> Any:
         """Run a task in the child, and return its result.
 
-        Raises the task's ``KprofError``, and one of its own if the child dies or takes longer than the limit.
+        Raises the task's ``KprofError``, or another one if the child dies or exceeds the limit.
         """
         target = getattr(task, "target", self._target)
         if target != self._target:
@@ -214,19 +217,19 @@ class CompilerProcess:
             reply = connection.recv()
         except (EOFError, ConnectionError):
             self._stop()
-            raise KprofError(_obituary(process.exitcode, self._written.read_bytes())) from None
+            raise KprofError(_death_message(process.exitcode, self._written.read_bytes())) from None
         if isinstance(reply, KprofError):
             raise reply
         return reply
 
     def _start(self) -> tuple[BaseProcess, Connection]:
-        # Not forked: the child must have none of our threads and locks.
+        # Not forked, because the child must not inherit our threads and locks.
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, str(self._written)), daemon=True)
         with _safe_path():
             process.start()
-        theirs.close()  # or its end would stay open when the child is gone
+        theirs.close()  # else this end would stay open after the child's death
         self._child = process, ours
         return self._child
 
@@ -236,7 +239,7 @@ class CompilerProcess:
         process, connection = self._child
         self._child = None
         connection.close()
-        # The child leads a group, unless it has barely begun, so that an assembler which it waits for ends with it.
+        # The child leads a process group (unless it has just begun), so that an assembler it waits for ends with it.
         if process.pid is not None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -250,9 +253,9 @@ _starting = threading.Lock()
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Have a Python that is started here import nothing from the current folder: it may be one that the user received.
+    """Keep a Python started in this context from importing from the current folder, which may come from a stranger.
 
-    ``multiprocessing`` starts it with ``-c``, and takes neither options nor an environment for it.
+    ``multiprocessing`` starts Python with ``-c``, and accepts neither options nor an environment for it.
     """
     with _starting:
         before = os.environ.get(_SAFE_PATH)
@@ -268,13 +271,13 @@ def _safe_path() -> Iterator[None]:
 
 def _serve(connection: Connection, written: str) -> None:
     """Do tasks in the child until the parent closes the connection."""
-    # Where the parent's stdout is closed, the connection may have its number.
+    # If the parent's stdout or stderr is closed, the connection may have its number.
     connection = Connection(fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
-    os.setsid()  # also keeps the terminal's Ctrl-C with the parent, which ends us
+    os.setsid()  # Ctrl-C of the terminal then reaches only the parent, which ends this process
     log = os.open(written, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    # The parent removes this folder, with what the compiler leaves there when it dies.
+    # The parent removes this folder, including what a dying compiler leaves there.
     tempfile.tempdir = os.environ["TMPDIR"] = str(Path(written).parent)
     while True:
         try:
@@ -289,20 +292,20 @@ def _answer(task: CompilerTask, written: Path) -> Any:
         return task.run(written)
     except KprofError as error:
         return error
-    except Exception as error:  # noqa: BLE001 (whatever it is, the other files are still to be seen)
+    except Exception as error:  # noqa: BLE001 (after any failure, the caller must get to the other files)
         return KprofError(
             f"{type(error).__name__}: {error}",
             hint="this is a bug in kprof-inject or in this version of Triton; please report it",
         )
     finally:
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None:  # as it is where the parent's is closed
+            if stream is not None:  # None if the parent's is closed
                 stream.flush()
 
 
-def _obituary(exit_code: int | None, written: bytes) -> str:
+def _death_message(exit_code: int | None, written: bytes) -> str:
     how = f"exit code {exit_code}"
     if exit_code is not None and exit_code < 0:
         with suppress(ValueError):
             how = f"signal {signal.Signals(-exit_code).name}"
-    return "\n".join([f"the compiler died ({how})", *(f"  {line}" for line in last_words(written))])
+    return "\n".join([f"the compiler died ({how})", *(f"  {line}" for line in last_lines(written))])

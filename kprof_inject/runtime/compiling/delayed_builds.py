@@ -1,7 +1,7 @@
-"""Kernels with delays: compiled ahead in child processes, several at a time, and loaded in the program.
+"""Compile kernels with delays ahead of time, in several child processes, and load them in the program.
 
-The text of a module is compiled. The result replaces the kernel that the program compiled from its source: it is
-launched by the same launcher, with the same arguments.
+They are compiled from the text of a module. In the program, such a build replaces the kernel that was compiled from
+source: the same launcher launches it with the same arguments.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, err
 
 _TIME_LIMIT_S = 600.0
 _MAX_PROCESSES = 16
-# Part of the name of a build: change it with the form of what is kept.
+# Part of each build's name: change it when the content of a build's folder changes.
 _FORM = "1"
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A module's text, to be compiled as the kernel was that it came from."""
+    """A module's text, to be compiled with the options of the kernel that it came from."""
 
     text: str
     kernel: DumpedKernelRecord
 
     @property
     def name(self) -> str:
-        """Name of the build, the same for all that make the same binary."""
+        """Name of the build; builds with the same binary have the same name."""
         kernel = self.kernel
         made_by = (kernel.triton_version, str(kernel.target), json.dumps([kernel.options, kernel.environment]))
         parts = (_FORM, *made_by, self.text)
@@ -49,7 +49,7 @@ class _CompileTask:
     folder: Path
 
     def run(self, written: Path) -> None:
-        # The parent is to do without Triton.
+        # Imported here, because the parent may not have Triton.
         from kprof_inject.runtime.compiling.compile_text import compile_text
 
         try:
@@ -57,14 +57,14 @@ class _CompileTask:
         except KprofError:
             raise
         except Exception as error:  # noqa: BLE001 (the compiler's errors have no common base)
-            said = errors_in(written.read_bytes())
-            raise KprofError(said[0].text if said else f"{type(error).__name__}: {error}") from None
+            errors = errors_in(written.read_bytes())
+            raise KprofError(errors[0].text if errors else f"{type(error).__name__}: {error}") from None
 
 
 def compiled(builds: Sequence[Build], folder: Path) -> Iterator[KprofError | None]:
-    """Compile each build into a folder of its name below ``folder``, unless that exists.
+    """Compile each build into the subfolder of ``folder`` with its name, unless that exists.
 
-    Yields for each build why it failed, or None. As many compile at a time as there are cores.
+    Yields an error for each build that failed, and None for the others. One process runs for each core.
     """
     wanted = {build.name: build for build in builds if not (folder / build.name).exists()}
     processes = [CompilerProcess() for _ in range(min(usable_cores(), len(wanted), _MAX_PROCESSES))]
@@ -99,9 +99,9 @@ def compiled(builds: Sequence[Build], folder: Path) -> Iterator[KprofError | Non
 
 
 def load(folder: Path, like: Any) -> Any:
-    """Load what was compiled into a folder onto the device. Raises what the driver raises.
+    """Load the build in a folder onto the device. Raises any error of the driver.
 
-    It is launched as ``like``, a loaded kernel of Triton's.
+    The result is launched as ``like`` is, a loaded Triton kernel.
     """
     from triton.compiler.compiler import CompiledKernel
 
@@ -112,6 +112,6 @@ def load(folder: Path, like: Any) -> Any:
 
 
 def assembly_in(folder: Path) -> str:
-    """Return the assembly of what was compiled into a folder."""
+    """Return the assembly of the build in a folder; empty if there is none."""
     paths = [path for path in folder.iterdir() if path.suffix in (".ptx", ".amdgcn")]
     return paths[0].read_text() if paths else ""

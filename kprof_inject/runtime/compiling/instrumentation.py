@@ -1,4 +1,4 @@
-"""Proton's lowering of records, switched on around one compilation, and of a TTGIR file without a GPU."""
+"""Enable Proton's lowering of records for one compilation, and lower TTGIR text without a GPU."""
 
 from __future__ import annotations
 
@@ -30,25 +30,26 @@ from kprof_inject.select.tags import CARRIER
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}
 _BUFFERS = {"shared": "SHARED", "global": "GLOBAL"}
 
-# Proton clips a size to what it would choose itself from this many bytes: none is clipped.
+# Proton limits a buffer's size to its own choice for this much shared memory: large enough to limit none.
 _ANY_SHARED_BYTES = 1 << 30
 
 
 def shared_bytes_of(target: GPUTarget) -> int:
-    """Return the shared memory that one CTA may use on this target, from tables."""
+    """Return the shared memory that one CTA may use on this target, from our tables."""
     return limits_of(f"{target.backend}:{target.arch}").cta_shared_bytes
 
 
 @contextmanager
 def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[None]:
-    """Lower ``proton.record`` in every compilation of this context; each has to be of a module with records.
+    """Lower ``proton.record`` in every compilation in this context, each of a module with records.
 
-    ``mode`` is the kernel's own (see ``mode_of_kernel``). If it leaves the size to Proton, that takes a share of what
-    the kernel leaves of ``shared_bytes``, the most that a CTA may use. The compiler's output on stderr may have false
-    alarms: see ``without_false_alarms``. Raises ``KprofError`` for a mode that Proton cannot lower for the target.
+    ``mode`` is the kernel's own (see ``mode_of_kernel``). If it does not set the buffer's size, Proton takes a share of
+    ``shared_bytes``, the maximum for a CTA, less what the kernel uses. The compiler's output on stderr may contain
+    false alarms: see ``without_false_alarms``. Raises ``KprofError`` for a mode that Proton cannot lower for the
+    target.
     """
     backend = _BACKENDS[target.backend]
-    version = installed_version()  # of a Triton that was built without Proton, this says so
+    version = installed_version()  # raises if this Triton was built without Proton
     if mode.buffer == "global" and backend not in version.global_buffer_on:
         raise KprofError(
             f"Triton {triton.__version__} cannot keep records in global memory on {backend.upper()}",
@@ -94,9 +95,9 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
 
 
 def scope_names(ttgir_path: str, target: GPUTarget) -> dict[int, str]:
-    """Return Proton's table of scope ids: the record name of each id. Two ids may have one name.
+    """Return Proton's table of scope ids: the record name of each id. Two ids may have the same name.
 
-    Proton gives the ids late in Triton's lowering: the module has no ``scf`` then, and its helpers are inlined.
+    Proton assigns the ids late in Triton's lowering, when ``scf`` is gone and helper functions are inlined.
     """
     module = read_module(ttgir_path, target)
     with without_false_alarms():
@@ -105,18 +106,21 @@ def scope_names(ttgir_path: str, target: GPUTarget) -> dict[int, str]:
 
 
 def read_module(ttgir_path: str, target: GPUTarget) -> Any:
-    """Parse and verify a file with Triton's own parser. Raises ``RuntimeError``, and the reason goes to stderr."""
+    """Parse and verify a file with Triton's own parser.
+
+    Raises ``RuntimeError`` if Triton rejects the file; MLIR prints the reason on stderr.
+    """
     context = ir.context()
     ir.load_dialects(context)
     backends[_BACKENDS[target.backend]].compiler(target).load_dialects(context)
     libtriton.proton.load_dialects(context)
     module = ir.parse_mlir_module(ttgir_path, context)
-    module.context = context  # the module must not outlive it
+    module.context = context  # keeps the context alive as long as the module
     return module
 
 
-# Each of these reads the cycle counter once: PTX ISA "Special Registers"; AMD CDNA3 ISA, section 6; for gfx1250, what
-# LLVM makes of ``llvm.readcyclecounter``.
+# Instructions that read the cycle counter once. Sources: PTX ISA, "Special Registers"; AMD CDNA3 ISA, section 6; for
+# gfx1250, LLVM's lowering of ``llvm.readcyclecounter``.
 _CLOCK_READ = {
     "cuda": re.compile(r"mov\.u32\s+%r\d+, %clock;"),
     "hip": re.compile(r"\bs_(?:memtime|get_shader_cycles_u64)\b"),
@@ -125,7 +129,7 @@ _ASSEMBLY = {"cuda": "ptx", "hip": "amdgcn"}
 
 
 def require_clock_reads(kernel: Any, target: GPUTarget) -> None:
-    """Raise ``KprofError`` if a kernel that was compiled with records never reads the clock."""
+    """Raise ``KprofError`` if a kernel compiled with records never reads the clock."""
     if not _clock_reads(kernel, target):
         raise KprofError(
             f"Triton {triton.__version__} lowers the records to no clock read for {target.backend}:{target.arch}",
@@ -144,8 +148,8 @@ _KERNEL = re.compile(r'"?tt\.func"?(?!\s+private\b)')
 class Lowered:
     """Result of the compiler.
 
-    ``assembly`` is PTX or AMDGCN, ``binary`` cubin or hsaco, ``clock_reads`` how many times the assembly reads the
-    cycle counter, ``metadata`` Triton's own (``profile_scratch_size``, ``shared``).
+    ``assembly`` is PTX or AMDGCN, ``binary`` a cubin or hsaco. ``clock_reads`` is the number of instructions that read
+    the cycle counter. ``metadata`` is Triton's (``profile_scratch_size``, ``shared`` and others).
     """
 
     assembly: str
@@ -155,14 +159,14 @@ class Lowered:
 
 
 def target_of(target: Target) -> GPUTarget:
-    """Return a target as Triton has it."""
+    """Convert a target to Triton's type."""
     return GPUTarget(target.backend, target.arch, target.warp_size)
 
 
 def lower(text: str, target: GPUTarget, options: dict[str, Any], mode: Mode) -> Lowered:
     """Compile TTGIR text with records for ``target``.
 
-    Raises ``KprofError`` if Triton or Proton refuse, as Proton does unless all helpers can be inlined (see
+    Raises ``KprofError`` if Triton or Proton refuses it. Proton does so unless all helper functions can be inlined (see
     ``lowerable``).
     """
     values = tag_values() if CARRIER in text else nullcontext()
@@ -173,12 +177,12 @@ def lower(text: str, target: GPUTarget, options: dict[str, Any], mode: Mode) -> 
 
 
 def lower_without_records(text: str, target: GPUTarget, options: dict[str, Any]) -> Lowered:
-    """Compile TTGIR text that has no records, as Triton does by itself. Raises ``KprofError`` if it refuses."""
+    """Compile TTGIR text without records. Raises ``KprofError`` if Triton refuses it."""
     return _lowered(_compiled(text, target, options), target)
 
 
 def _compiled(text: str, target: GPUTarget, options: dict[str, Any]) -> Any:
-    # Of a module without a kernel, Triton reads the signature of a function that is not there, and the process dies.
+    # In a module without a kernel, Triton reads the signature of a function that does not exist, and crashes.
     if not _KERNEL.search(text):
         raise KprofError("there is no public tt.func to lower", hint="give a .ttgir file as Triton writes it")
     with tempfile.TemporaryDirectory(prefix="kprof-lower-") as folder, knobs.cache.scope():

@@ -1,4 +1,4 @@
-"""The kernels of one process that have a plan: each is compiled with its records, and captured when it is launched."""
+"""Compile the planned kernels of one process with their records, and capture their launches."""
 
 from __future__ import annotations
 
@@ -51,22 +51,23 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 _CHANGED_BY_RECORDS = ("num_warps", "shared", "profile_scratch_size", "profile_scratch_align")
 
 Plan = tuple[DumpedKernel, ScopeTableRecord]
-"""A dumped kernel, and what the records mean that it is to get."""
+"""A dumped kernel, and the scopes of the records to insert."""
 
 
 class Plans(Protocol):
-    """Knows which kernels get records."""
+    """The plans of the kernels that get records."""
 
     def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
         """Return the plan of a variant, or None to leave it as it is. ``plain`` compiles it without records."""
 
 
 class RunStep:
-    """Compiles each planned kernel of this process with records; all else is compiled as it is."""
+    """Compiler that adds records to each planned kernel of this process, and leaves others as they are."""
 
     def __init__(
         self, session: Session, report: ProcessReport, device: Device, captures: Captures, plans: Plans
     ) -> None:
+        """Take the plans from ``plans``, and launch the kernels into ``captures``."""
         self.session = session
         self.report = report
         self.device = device
@@ -98,24 +99,25 @@ class RunStep:
 
 
 def _why_not(variant: DumpedKernel) -> str:
-    """Return why a kernel with a plan must go without records; empty if it need not."""
+    """Return the reason why a planned kernel must not get records; empty if there is none."""
     if variant.info.options.get("ir_override") or knobs.compilation.override:
         return "the program overrides its IR itself"
     return "Inductor packages it for C++" if packages_binaries() else ""
 
 
 class PlannedKernel:
-    """Kernel of this process that has a plan, and its builds.
+    """Planned kernel of this process, and its builds.
 
-    These are: with records, with records and a smaller buffer for large grids, and without records.
+    These are: with records, with records and smaller buffers for large grids, and without records.
     """
 
     def __init__(
         self, step: RunStep, variant: DumpedKernel, dumped: DumpedKernel, scope_table: ScopeTableRecord, plain: Compile
     ) -> None:
+        """Prepare to compile ``dumped`` with the records of ``scope_table``; ``plain`` compiles without records."""
         self._step = step
         self._dumped = dumped
-        self._name = variant.name  # the function's: what Triton compiles may bear another
+        self._name = variant.name  # the function's name; Triton's module may have another
         self._target = _gpu_target(variant.info)
         self._scope_table = scope_table
         self._plain = plain
@@ -123,17 +125,17 @@ class PlannedKernel:
         self._clean: Any = None
         self._scope_ids: dict[int, str] = {}
         self._smaller: dict[int, tuple[RecordingBuild, Any]] = {}
-        """By ``buffer_bytes``, with the kernels: Triton 3.9 unloads one that nobody holds."""
+        """Builds by ``buffer_bytes``, with their kernels: Triton 3.9 unloads a kernel without references."""
 
     def compile(self) -> Any:
-        """Return the kernel with records, or the plain one if that fails.
+        """Return the kernel with records, or the one without if that fails.
 
-        Raises what the compiler raises for the plain one.
+        Raises any error of compiling without records.
         """
         try:
             self._mode = self._mode_of_kernel()
             kernel = self._compile_with_records(self._mode)
-            # It costs a parse of the module, too much for the launch path.
+            # Computed here, because it parses the module, which takes too long for the launch path.
             self._scope_ids = scope_names(str(self._step.workspace.override_path(self._dumped)), self._target)
         except KprofError as error:
             self.give_up(f"{error.what}; {error.hint}" if error.hint else error.what)
@@ -157,9 +159,9 @@ class PlannedKernel:
         return self._clean
 
     def with_smaller_buffer(self, ctas: int, max_bytes: int) -> RecordingBuild | None:
-        """Return a build whose buffer for this number of CTAs takes at most ``max_bytes``.
+        """Return a build whose buffer for ``ctas`` CTAs takes at most ``max_bytes``.
 
-        None: that would hold too few records.
+        Returns None if so small a buffer would hold too few records.
         """
         rows = ctas * self._dumped.info.known_metadata.num_ctas
         buffer_bytes = smaller_buffer_bytes(self._mode, rows, self._total_warps, max_bytes)
@@ -181,15 +183,15 @@ class PlannedKernel:
         return self._smaller[buffer_bytes][0]
 
     def give_up(self, reason: str) -> None:
-        """Report that launches go without records from now on."""
+        """Report that this kernel is launched without records from now on."""
         with self._step.report.guard("reporting a kernel"):
             self._step.report.add_kernel(self._dumped.variant, self._name, "left alone", reason)
 
     def _load(self, kernel: Any, load: loading.Load) -> None:
-        """Replace the launcher that Triton makes when it loads the kernel.
+        """Load the kernel, and replace the launcher that Triton makes for it.
 
-        A kernel that the driver refuses becomes the clean one: the program, and Triton's caches, already hold this
-        object.
+        If the driver refuses the kernel, this object becomes the clean one, because the program and Triton's caches
+        already refer to it.
         """
         try:
             self._load_with_records(kernel, load)
@@ -201,10 +203,10 @@ class PlannedKernel:
             clean = self.clean()
             vars(kernel).clear()
             vars(kernel).update(vars(clean))
-            clean.module = None  # or Triton 3.9 unloads the module with this second owner of it
+            clean.module = None  # else Triton 3.9 unloads the module when this second owner is freed
             self._clean = kernel
         except BaseException:
-            # Triton takes a kernel that has a launcher for loaded: with its own alone, records would have no buffer.
+            # Triton takes a kernel with a launcher for loaded, and with Triton's launcher, records have no buffer.
             kernel._run = kernel.module = None
             raise
 
@@ -215,14 +217,14 @@ class PlannedKernel:
         max_bytes = min(self._step.session.max_bytes, MAX_LAUNCH_BYTES)
         kernel._run = CapturingLauncher(build, self, self._step.captures, max_bytes)
         clean_run = build.record.clean
-        # Programs decide by these, as Inductor does: they shall see what they see without us. What is launched with
-        # stands in the launcher and in ``packed_metadata``.
+        # Programs such as Inductor decide by these attributes, so they must see the values of the clean kernel. A
+        # launch does not use them: it reads the launcher and ``packed_metadata``.
         kernel.n_regs = clean_run.registers or kernel.n_regs
         kernel.n_spills = kernel.n_spills if clean_run.local_words is None else clean_run.local_words
         kernel.metadata = kernel.metadata._replace(shared=self._dumped.info.metadata["shared"])
 
     def _require_same_residency(self, kernel: Any, record: KernelRecord) -> None:
-        """Raise ``KprofError`` if a kernel whose CTAs must all be on the device at once may have too many for that."""
+        """Raise ``KprofError`` if records may prevent all CTAs of a cooperative launch from being resident at once."""
         before, after = record.clean.ctas_per_sm, record.ctas_per_sm
         if getattr(kernel.metadata, "launch_cooperative_grid", False) and before and after and after < before:
             raise KprofError(f"an SM holds {after} of its CTAs instead of {before}, and it is a cooperative launch")
@@ -255,7 +257,7 @@ class PlannedKernel:
     def _compile_with_records(self, mode: Mode) -> Any:
         """Have Triton compile the kernel's TTGIR with records in place of its own.
 
-        Raises ``KprofError`` if the compiler refuses, with its reason, and if there are no records in the result.
+        Raises ``KprofError`` with the compiler's reason if it refuses, and if the result has no records.
         """
         workspace, target = self._step.workspace, self._target
         shared_bytes = _device_properties(target).get("max_shared_mem") or shared_bytes_of(target)
@@ -277,7 +279,7 @@ class PlannedKernel:
         return kernel
 
     def _build_of(self, kernel: Any, variant: str, mode: Mode) -> RecordingBuild:
-        """Return the build of a kernel with records that is loaded."""
+        """Return the build of a loaded kernel with records."""
         workspace, dumped, device = self._step.workspace, self._dumped, _device_properties(self._target)
         clean_metadata = dumped.info.metadata
         record = KernelRecord(
@@ -313,9 +315,9 @@ class PlannedKernel:
 
 
 class _Effects(ExitStack):
-    """Changes that a compilation makes in the process, undone at its end.
+    """Changes of the process's state for one compilation, undone at its end.
 
-    A child that another thread forks meanwhile never comes to that end: there, they are undone at once.
+    A child that another thread forks meanwhile never reaches that end, so there they are undone at once.
     """
 
     def __init__(self) -> None:
@@ -329,31 +331,31 @@ class _Effects(ExitStack):
 
 
 def _binaries_folder(workspace: Workspace) -> Path:
-    """Return the folder for this process's binaries with records."""
+    """Return this process's folder for binaries with records."""
     return workspace.cache_folder("instrumented")
 
 
 def remove_binaries(workspace: Workspace) -> None:
-    """Remove what this process compiled with records. What a killed one left, the next run removes."""
+    """Remove the binaries that this process compiled with records. The next run removes those of killed processes."""
     shutil.rmtree(_binaries_folder(workspace), ignore_errors=True)
 
 
 def _gpu_target(info: DumpedKernelRecord) -> GPUTarget:
-    assert info.target is not None  # those of kernels that are being compiled are known
+    assert info.target is not None  # known for a kernel that is being compiled
     return target_of(info.target)
 
 
 def _device_properties(target: GPUTarget) -> dict[str, Any]:
-    """Return the driver's properties of the current device; nothing if the program compiles for another target."""
+    """Return the driver's properties of the current device; empty if the program compiles for another target."""
     try:
         if driver.active.get_current_target() != target:
             return {}
         device = driver.active.get_current_device()
         return dict(driver.active.utils.get_device_properties(device))
-    except RuntimeError:  # no active driver: a machine without a GPU
+    except RuntimeError:  # no active driver, as on a machine without a GPU
         return {}
 
 
 def _dram_bytes_per_s(device: dict[str, Any]) -> float:
-    """Compute the bandwidth of DRAM: two bits a cycle and line, the clock being in kHz; 0 if unknown."""
+    """Compute the bandwidth of DRAM: two bits per cycle and line, the clock being in kHz; 0 if unknown."""
     return float(2 * 1e3 * device.get("mem_clock_rate", 0) * device.get("mem_bus_width", 0) / 8)

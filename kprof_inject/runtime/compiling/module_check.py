@@ -1,6 +1,6 @@
-"""Checks a module that we have parsed with Triton: it is valid, both parsers see the same, and it lowers.
+"""Check a parsed module with Triton: it is valid, both parsers agree, and it compiles.
 
-Imports no Triton: that is done in the child process that compiles, and may not be installed.
+This module does not import Triton, which may not be installed; the child process that compiles does.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _TARGET = re.compile(r'\bttg\.target"?\s*=\s*"([^"]*)"')
 _WARP_SIZE = re.compile(r'\bttg\.threads-per-warp"?\s*=\s*(\d+)')
 _KNOWN = re.compile(r"(?:(cuda):(\d+)|(hip):(gfx\w+))")
 
-# What Triton takes where the attribute is missing.
+# Triton's default for a module without the attribute.
 _DEFAULT_WARP_SIZE = 32
 
 
 def module_target(module: Module) -> Target:
-    """Return the target that ``ttg.target`` and ``ttg.threads-per-warp`` name.
+    """Return the target that ``ttg.target`` and ``ttg.threads-per-warp`` specify.
 
     Raises ``KprofError`` for a file without a target, or with one that we cannot compile for.
     """
@@ -43,7 +43,7 @@ def module_target(module: Module) -> Target:
             where=module.position(root.start),
             hint="give the whole file as Triton writes it",
         )
-    # The generic form has the attributes after the region.
+    # In the generic form, the attributes follow the region.
     attributes = f"{root.tail} {root.closing}"
     found = _TARGET.search(attributes)
     if found is None:
@@ -60,16 +60,16 @@ def module_target(module: Module) -> Target:
             hint='it takes "cuda:90" and the like, and "hip:gfx942" and the like',
         )
     warp_size = _WARP_SIZE.search(attributes)
-    size: Any = int(warp_size[1]) if warp_size else _DEFAULT_WARP_SIZE  # Triton refuses one that no GPU has
+    size: Any = int(warp_size[1]) if warp_size else _DEFAULT_WARP_SIZE  # Triton refuses a size that no GPU has
     if known[1]:
         return Target("cuda", int(known[2]), size)
     return Target("hip", known[4], size)
 
 
 class NestedName(NamedTuple):
-    """Operation of a module: its depth, its region of the parent, its block, and its name.
+    """Operation of a module: its depth, its region in the parent, its block, and its name.
 
-    The lists of both parsers leave out what printing may leave out: the ``scf.yield`` of nothing, an empty region, and
+    The lists of both parsers omit what the printer may omit: an ``scf.yield`` without operands, an empty region, and
     the operation that holds the partitions of ``ttg.warp_specialize``.
     """
 
@@ -86,12 +86,12 @@ class _Node:
     regions: Sequence[Sequence[Sequence[_Node]]]
 
 
-def places_of_triton(module: Any) -> list[NestedName]:
-    """Return the operations of a module of Triton's, each before those inside it."""
+def triton_operations(module: Any) -> list[NestedName]:
+    """Return the operations of a Triton module, each before those inside it."""
     blocks_of: dict[int, dict[int, list[_Node]]] = {}
     root: list[_Node] = []
 
-    def visit(operation: Any) -> None:  # those inside an operation come before it
+    def visit(operation: Any) -> None:  # called for the operations inside of another before that one
         regions = [
             list(blocks_of.get(operation.get_region(index).id(), {}).values())
             for index in range(operation.get_num_regions())
@@ -106,18 +106,21 @@ def places_of_triton(module: Any) -> list[NestedName]:
                 siblings.append(node)
 
     module.walk(visit)
-    return [place for place, _ in _places(root[0])]
+    return [name for name, _ in _nested_names(root[0])]
 
 
 def disagreement(module: Module, triton: Sequence[NestedName]) -> KprofError | None:
-    """Return where our parse of a module of one root first differs from Triton's; None if they agree."""
+    """Return an error at the first operation in which our parse differs from Triton's; None if they agree.
+
+    The module has one root.
+    """
     (root,) = module.operations
     before = root.start
-    for ours, theirs in zip_longest(_places(_node_of(root)), triton):
-        place, offset = ours or (None, before)
-        if place != theirs:
+    for ours, theirs in zip_longest(_nested_names(_node_of(root)), triton):
+        name, offset = ours or (None, before)
+        if name != theirs:
             return KprofError(
-                f"kprof-inject reads {_words(place)} here, and Triton {_words(theirs)}",
+                f"kprof-inject reads {_description(name)} here, and Triton {_description(theirs)}",
                 where=module.position(offset),
                 hint="this is a bug in kprof-inject's grammar; please report it with this file",
             )
@@ -126,7 +129,7 @@ def disagreement(module: Module, triton: Sequence[NestedName]) -> KprofError | N
 
 
 def _node_of(operation: Operation) -> _Node:
-    # The printer of scf.index_switch puts its default, which is the first region, after the cases.
+    # The default region of scf.index_switch is the first one, but is printed after the cases.
     regions = sorted(operation.regions, key=lambda region: region.clause != "default")
     name = "module" if operation.name == "builtin.module" else operation.name
     return _Node(name, operation.start, [_blocks_of(region) for region in regions])
@@ -139,14 +142,14 @@ def _blocks_of(region: Region) -> list[list[_Node]]:
     ]
 
 
-def _places(root: _Node) -> Iterator[tuple[NestedName, int]]:
+def _nested_names(root: _Node) -> Iterator[tuple[NestedName, int]]:
     """Yield ``root`` and the operations below it, in the order of the text, with their offsets."""
     waiting = [(NestedName(0, 0, 0, "module" if root.name == "builtin.module" else root.name), root)]
     while waiting:
-        place, node = waiting.pop()
-        yield place, node.offset
+        name, node = waiting.pop()
+        yield name, node.offset
         inside = [
-            (NestedName(place.depth + 1, region_index, block_index, child.name), child)
+            (NestedName(name.depth + 1, region_index, block_index, child.name), child)
             for region_index, region in enumerate(_regions_of(node))
             for block_index, block in enumerate(region)
             for child in block
@@ -162,15 +165,15 @@ def _regions_of(node: _Node) -> list[Sequence[Sequence[_Node]]]:
     return regions
 
 
-def _words(place: NestedName | None) -> str:
-    if place is None:
+def _description(operation: NestedName | None) -> str:
+    if operation is None:
         return "nothing more"
-    return f"{place.name!r} (depth {place.depth}, region {place.region}, block {place.block})"
+    return f"{operation.name!r} (depth {operation.depth}, region {operation.region}, block {operation.block})"
 
 
 _RECORD_NAME = re.compile(rf"\s*(start|end)\s+({STRING})")
 _LOCATION = re.compile(r" loc\(#[\w$.-]+\)$")
-# Triton adds this to an assembler's messages; its files are gone by then.
+# Triton adds this command to an assembler's messages, but its files no longer exist.
 _REPRODUCER = re.compile(r"\s*^Repro command: .*", re.MULTILINE | re.DOTALL)
 _INVALID_HINT = "it may come from another Triton version: check it with the one that wrote it"
 _REFUSED_HINT = "the module is valid; if another Triton version wrote it, check it with that one"
@@ -178,7 +181,7 @@ _REFUSED_HINT = "the module is valid; if another Triton version wrote it, check 
 
 @dataclass(frozen=True, slots=True)
 class ModuleCheck:
-    """Result of checking one file. A number is None if a step before it failed; ``error`` says which and why."""
+    """Result of checking one file. Numbers are None from the step that failed on; ``error`` is its error."""
 
     file: str
     target: Target | None = None
@@ -190,7 +193,7 @@ class ModuleCheck:
     error: KprofError | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON has it."""
+        """Return the result for ``--json``."""
         return {
             "file": self.file,
             "target": self.target and str(self.target),
@@ -205,7 +208,7 @@ class ModuleCheck:
 
 
 def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float) -> ModuleCheck:
-    """Verify the module with Triton, compare the two parsers' operations, and lower it for its own target."""
+    """Verify the module with Triton, compare the two parsers' operations, and compile it for its own target."""
     names = [operation.name for operation in module.walk()]
     check = ModuleCheck(
         module.file,
@@ -240,7 +243,7 @@ class Verify:
     target: Target
 
     def run(self, written: Path) -> Sequence[NestedName]:
-        """Parse the text with Triton. Raises ``KprofError`` if it refuses."""
+        """Parse the text with Triton. Raises ``KprofError`` if Triton rejects it."""
         import triton
 
         from kprof_inject.runtime.compiling.instrumentation import read_module, target_of
@@ -254,12 +257,12 @@ class Verify:
                 raise _refusal(
                     f"Triton {triton.__version__} rejects this file", error, _INVALID_HINT, self.file, written
                 ) from None
-            return places_of_triton(module)
+            return triton_operations(module)
 
 
 @dataclass(frozen=True, slots=True)
 class Lower:
-    """Task that returns the size of a text's machine code, and how many times it reads the clock."""
+    """Task that returns the size of a text's machine code, and the number of its clock reads."""
 
     text: str
     file: str
@@ -279,7 +282,7 @@ class Lower:
             else:
                 lowered = lower_without_records(self.text, target, {})
         except KprofError as error:
-            if error.__cause__ is None:  # it was not the compiler that refused
+            if error.__cause__ is None:  # not an error of the compiler
                 raise
             raise _refusal(
                 f"Triton {triton.__version__} does not lower this module for {self.target}",
@@ -292,7 +295,7 @@ class Lower:
 
 
 def _require_partners(module: Module) -> None:
-    """Raise for a record whose name has no start or no end: Triton compiles it, and it cannot be decoded."""
+    """Raise ``KprofError`` for a record without a start or an end, which Triton compiles and we cannot decode."""
     records = [
         (found[1], found[2], operation.start)
         for operation in module.walk()
@@ -310,7 +313,7 @@ def _require_partners(module: Module) -> None:
 
 
 def _refusal(what: str, cause: BaseException, hint: str, file: str, written: Path) -> KprofError:
-    """Return an error with the compiler's own first error, if it wrote one, or else with what it raised."""
+    """Return an error with the first error that the compiler wrote, or with ``cause`` if it wrote none."""
     for message in errors_in(written.read_bytes()):
         ours = Path(message.file).is_relative_to(written.parent)
         where = Position(file if ours else message.file, message.line, message.column) if message.file else None
@@ -319,9 +322,9 @@ def _refusal(what: str, cause: BaseException, hint: str, file: str, written: Pat
 
 
 def _without_locations(module: Module) -> str:
-    """Return the text without locations, so that Triton's messages name the lines of the text itself.
+    """Return the text without locations, so that Triton's messages name lines of the text itself.
 
-    Lines and columns stay.
+    Line and column numbers do not change.
     """
     pieces: list[str] = []
     done = 0
@@ -335,7 +338,7 @@ def _without_locations(module: Module) -> str:
 
 
 def _placed(error: KprofError, module: Module) -> KprofError:
-    """Return the error with its line if it is in the module's file, and with the file's name if it is not."""
+    """Add the line of text to an error in the module's file, or the file's name to an error elsewhere."""
     where = error.where
     if where is None or where.file != module.file:
         return KprofError(f"{module.file}: {error.what}", where=where, hint=error.hint)

@@ -1,6 +1,6 @@
-"""Compiles a module for its own target, and returns the resources of its machine code. Needs no GPU.
+"""Compile a module for its own target, without a GPU, and return the resources of its machine code.
 
-Imports no Triton: that is done in the child process that compiles, and may not be installed.
+This module does not import Triton, which may not be installed; the child process that compiles does.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _SPILLED_VGPRS = re.compile(r"\.vgpr_spill_count:\s*(\d+)")
 
 
 def module_resources(module: Module, text: str) -> KernelResources | None:
-    """Return the resources of ``text``, which is ``module`` or made from it; None without Triton.
+    """Return the resources of ``text``, which is the text of ``module`` or made from it; None without Triton.
 
-    Without the vendor's tools, the registers are unknown. Raises ``KprofError`` if Triton refuses the module, or takes
-    too long.
+    Without the vendor's tools, the registers are unknown. Raises ``KprofError`` if Triton refuses the module or exceeds
+    the time limit.
     """
     if not is_installed("triton"):
         return None
-    # One process for each module: some versions of Triton keep what one target set.
+    # A process for each module: some versions of Triton keep settings of an earlier target.
     with CompilerProcess() as compiler:
         found: KernelResources = compiler.ask(MeasureResources(text, module_target(module)), TIME_LIMIT_S)
     return found
@@ -66,7 +66,7 @@ class MeasureResources:
 
 
 def _used_of_nvidia(cubin: bytes, kernel: str, ptx: str) -> tuple[int | None, int | None]:
-    """Return the registers and the words that are spilled, as NVIDIA's tool reads them from the machine code."""
+    """Return the registers and the spilled words of a thread, which cuobjdump reads from the machine code."""
     from triton import knobs
 
     from kprof_inject.runtime.devices.cuda_driver import spilled_words
@@ -77,7 +77,7 @@ def _used_of_nvidia(cubin: bytes, kernel: str, ptx: str) -> tuple[int | None, in
         try:
             command = [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name]
             printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        except (OSError, RuntimeError, subprocess.CalledProcessError):  # Triton may come without the tool
+        except (OSError, RuntimeError, subprocess.CalledProcessError):  # some builds of Triton lack the tool
             return None, None
     for name, registers, stack_bytes in _FUNCTION.findall(printed):
         if name == kernel:
@@ -86,6 +86,6 @@ def _used_of_nvidia(cubin: bytes, kernel: str, ptx: str) -> tuple[int | None, in
 
 
 def _used_of_amd(assembly: str) -> tuple[int | None, int | None]:
-    """Return the registers and the words that are spilled, as the assembly's metadata has them."""
+    """Return the registers and the spilled words of a thread from the assembly's metadata."""
     registers, spills = _VGPRS.search(assembly), _SPILLED_VGPRS.search(assembly)
     return registers and int(registers[1]), spills and int(spills[1])

@@ -1,8 +1,8 @@
-"""The values of tags in place of the counter: the last step before a module goes to LLVM.
+"""Replace counter values with the values of tags, as the last step before a module is translated to LLVM IR.
 
-Proton's lowering reads the counter for each record. A tag's records come right after their carrier (``select.tags``),
-and no lowering of Proton's or Triton's changes the order of operations with side effects: the reads that follow a
-carrier are those of its tag. Their users get the carrier's value instead. The reads stay, unused.
+Proton's lowering reads the counter for each record. A tag's records follow their carrier (``select.tags``), and no
+lowering of Proton or Triton reorders operations with side effects, so the reads after a carrier are those of its tag.
+Their users get the carrier's value instead. The reads remain, unused.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kprof_inject.capture.schema import RECORDS_OF_TAG
 from kprof_inject.errors import KprofError
 from kprof_inject.select.tags import CARRIER
 
-# By operation, the attribute that says what it is, and the reads of a record's counter: Proton's ReadCounterOp lowering
-# for NVIDIA (Triton 3.5 to 3.9), and for AMD (3.5 to 3.8; 3.9). NVIDIA's upper half is a read of its own, which stays:
-# a value has 32 bits.
+# For each operation, the attribute with its text, and the texts that read a record's counter. Source: Proton's lowering
+# of ReadCounterOp for NVIDIA (Triton 3.5 to 3.9), and for AMD (3.5 to 3.8; 3.9). NVIDIA's upper half is another read,
+# which remains, because a value has 32 bits.
 _ASSEMBLY, _INTRINSIC = "llvm.inline_asm", "llvm.call_intrinsic"
 _NAMED_BY = {_ASSEMBLY: "asm_string", _INTRINSIC: "intrin"}
 _READS = {
@@ -30,9 +30,9 @@ _READS = {
 
 @contextmanager
 def tag_values() -> Iterator[None]:
-    """Have every compilation of this context store the values of its tags.
+    """Store the values of tags in every compilation in this context.
 
-    It raises ``KprofError`` where the records of a tag are not found.
+    A compilation raises ``KprofError`` if it does not find the records of a tag.
     """
     before = llvm.to_module
 

@@ -1,0 +1,1 @@
+"""The devices of this process, by torch and by the CUDA driver."""

@@ -1,7 +1,7 @@
-"""The CUDA driver, by ctypes: what torch does not offer, and memory and events of our own.
+"""Call the CUDA driver by ctypes, for functions that torch lacks, and for memory and events of our own.
 
-torch's memory would show up in the program's own accounts of it, and where the program records CUDA graphs, torch takes
-what it does not know of for a mistake.
+The program would see torch's memory in its own accounts. And where the program captures CUDA graphs, torch treats
+allocations and events that it does not expect as errors.
 
 Source: CUDA Driver API reference, "Stream Management", "Graph Management", "Occupancy", "Memory Management" and "Event
 Management".
@@ -27,16 +27,16 @@ _NOT_READY = 600  # CUDA_ERROR_NOT_READY
 _BLOCKING_WITHOUT_TIME = 1 | 2  # CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING
 _WITH_TIME = 0  # CU_EVENT_DEFAULT
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
-_GREATEST_PRIORITY = -1000  # the driver takes the nearest that it has
+_HIGHEST_PRIORITY = -1000  # the driver uses the nearest priority that it has
 _SIZE_UNIT_BYTES = 1 << 16
-# Of the attributes of a pointer, what tells the device's own memory from the host's, other devices' and managed memory.
+# Attributes of a pointer that distinguish the device's own memory from the host's, other devices' and managed memory.
 _MEMORY_TYPE, _IS_MANAGED, _DEVICE_ORDINAL = 2, 8, 9  # CU_POINTER_ATTRIBUTE_*
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 
 
 @functools.cache
 def loaded_driver() -> ctypes.CDLL | None:
-    """The driver's functions, or None where there is no NVIDIA driver."""
+    """Return the driver's functions, or None if there is no NVIDIA driver."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -47,7 +47,8 @@ def loaded_driver() -> ctypes.CDLL | None:
 def relaxed_capture() -> Iterator[None]:
     """Let this thread allocate and wait while any thread captures a CUDA graph.
 
-    A thread without this breaks a capture that another one has begun in the (default) global mode."""
+    Without this, it would break a capture that another thread began in the (default) global mode.
+    """
     driver = loaded_driver()
     if driver is None:
         yield
@@ -62,7 +63,7 @@ def relaxed_capture() -> Iterator[None]:
 
 
 def ctas_per_sm(function: int, threads: int, shared_bytes: int) -> int | None:
-    """How many CTAs of a loaded kernel one SM holds at once; None if the driver does not tell."""
+    """Return how many CTAs of a loaded kernel an SM holds at once; None if the driver does not report it."""
     driver = loaded_driver()
     if driver is None:
         return None
@@ -77,7 +78,7 @@ _L2_CACHE_SIZE = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
 
 
 def l2_bytes() -> int:
-    """The size of the current device's L2; 0 if the driver does not tell."""
+    """Return the size of the current device's L2; 0 if the driver does not report it."""
     driver = loaded_driver()
     handle, size = ctypes.c_int(), ctypes.c_int()
     if driver is None or driver.cuCtxGetDevice(ctypes.byref(handle)):
@@ -86,15 +87,16 @@ def l2_bytes() -> int:
 
 
 class Driver:
-    """The driver's functions, as methods that raise ``RuntimeError`` where the driver reports a failure."""
+    """The driver's functions, called by name, with errors as exceptions."""
 
     def __init__(self, functions: Any) -> None:
+        """Use the functions of a loaded driver."""
         self.functions = functions
         self._contexts: dict[int, ctypes.c_void_p] = {}
 
     @contextmanager
     def context(self, device: int) -> Iterator[None]:
-        """Have this thread work in the device's primary context, which is torch's and Triton's, too."""
+        """Have this thread work in the device's primary context, which torch and Triton use too."""
         if device not in self._contexts:
             handle, context = ctypes.c_int(), ctypes.c_void_p()
             self.call("cuDeviceGet", ctypes.byref(handle), device)
@@ -107,6 +109,7 @@ class Driver:
             self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
     def call(self, name: str, *arguments: Any) -> None:
+        """Call a function. Raises ``NoDeviceMemory``, and ``RuntimeError`` for any other error of the driver."""
         status = getattr(self.functions, name)(*arguments)
         if status == _OUT_OF_MEMORY:
             raise NoDeviceMemory(f"{name}: out of memory")
@@ -114,17 +117,18 @@ class Driver:
             raise RuntimeError(f"{name} failed: CUDA driver error {status}")
 
 
-# A stack that the PTX asks for itself, such as the one in which Proton keeps the place of its next record.
+# A stack that the PTX declares, such as the one in which Proton keeps the index of its next record.
 _STACK = re.compile(r"\.local\s+\.align\s+\d+\s+\.b8\s+__local_depot\d+\[(\d+)\]")
-# What ptxas rounds a frame up to: seen on sm_90, where a stack of 4 bytes makes 8 of local memory.
+# ptxas rounds a frame up to a multiple of this: on sm_90, a stack of 4 bytes was seen to take 8 of local memory.
 _FRAME_UNIT_BYTES = 8
 
 
 def resources_of(kernel: Any) -> dict[str, Any]:
-    """Registers a thread, words that the assembler spilled, shared bytes a CTA, and CTAs that an SM holds at once (None
-    if unknown).
+    """Return a loaded kernel's registers and spilled words a thread, shared bytes a CTA, and CTAs an SM holds at once.
 
-    Triton takes all local memory for spills (``local_words``); what is a stack is taken off again."""
+    Unknown values are None. Triton reports all local memory as spills (``local_words``), so ``spills`` is that without
+    the stack.
+    """
     threads = kernel.metadata.num_warps * kernel.metadata.target.warp_size
     return {
         "registers": kernel.n_regs,
@@ -136,7 +140,7 @@ def resources_of(kernel: Any) -> dict[str, Any]:
 
 
 def spilled_words(local_words: int, ptx: str) -> int:
-    """Return how many words of a thread's local memory are no stack of the PTX."""
+    """Return the words of a thread's local memory that are not a stack of the PTX."""
     stack_bytes = sum(int(size) for size in _STACK.findall(ptx))
     stack_words = -(-stack_bytes // _FRAME_UNIT_BYTES) * _FRAME_UNIT_BYTES // 4
     return max(local_words - stack_words, 0)
@@ -146,6 +150,7 @@ class CudaEvent:
     """A point in a stream."""
 
     def __init__(self, driver: Driver, stream: int, flags: int) -> None:
+        """Record an event after all present work of ``stream``."""
         self._driver = driver
         self._handle = ctypes.c_void_p()
         driver.call("cuEventCreate", ctypes.byref(self._handle), flags)
@@ -153,16 +158,20 @@ class CudaEvent:
 
     @classmethod
     def to_wait_for(cls, driver: Driver, stream: int) -> CudaEvent:
+        """Record an event to wait for, which has no time."""
         return cls(driver, stream, _BLOCKING_WITHOUT_TIME)
 
     @classmethod
     def to_time(cls, driver: Driver, stream: int) -> CudaEvent:
+        """Record an event with a time."""
         return cls(driver, stream, _WITH_TIME)
 
     def synchronize(self) -> None:
+        """Wait until the event has happened."""
         self._driver.call("cuEventSynchronize", self._handle)
 
     def query(self) -> bool:
+        """Return whether the event has happened."""
         with relaxed_capture():  # another thread may be capturing
             status = self._driver.functions.cuEventQuery(self._handle)
         if status not in (0, _NOT_READY):
@@ -170,20 +179,21 @@ class CudaEvent:
         return bool(status == 0)
 
     def elapsed_time(self, end: CudaEvent) -> float:
-        """Milliseconds to a later event; both have happened."""
+        """Return the milliseconds to a later event; both have happened."""
         result = ctypes.c_float()
         self._driver.call("cuEventElapsedTime", ctypes.byref(result), self._handle, end._handle)
         return result.value
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        # What a device that failed says to this does not matter, and the end of the process frees all.
+        """Destroy the driver's event."""
+        # The status is ignored: a failed device has reported its error before. The end of the process frees all events.
         if not is_finalizing():
             self._driver.functions.cuEventDestroy_v2(self._handle)
 
 
 @dataclass(slots=True)
 class _Chunk:
-    """``used_bytes`` from its begin on may be other than zero."""
+    """Device memory whose first ``used_bytes`` may not be zero."""
 
     address: int
     size_bytes: int
@@ -191,36 +201,40 @@ class _Chunk:
 
 
 class CudaBuffer:
-    """A chunk of device memory; it goes back to its pool when nobody holds this object any more."""
+    """A chunk of device memory, which returns to its pool when this object is freed."""
 
     def __init__(self, chunk: _Chunk, free: list[_Chunk]) -> None:
+        """Lend ``chunk`` until it returns to ``free``."""
         self._chunk = chunk
         self._free = free
 
     def data_ptr(self) -> int:
+        """Return the address."""
         return self._chunk.address
 
     def note_zeroed(self, size_bytes: int) -> None:
-        """So many bytes from its begin on are zero again."""
+        """Note that the first ``size_bytes`` are zero again."""
         if size_bytes >= self._chunk.used_bytes:
             self._chunk.used_bytes = 0
 
     def __del__(self) -> None:
+        """Return the chunk to its pool."""
         self._free.append(self._chunk)
 
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """Memory that is given back by who lent it."""
+    """Memory on loan from ``CudaMemory.borrowed``, which takes it back."""
 
     address: int
 
     def data_ptr(self) -> int:
+        """Return the address."""
         return self.address
 
 
 class _PoolProperties(ctypes.Structure):
-    """CUmemPoolProps."""
+    """The driver's type ``CUmemPoolProps``."""
 
     _fields_ = (
         ("allocation_type", ctypes.c_int),
@@ -232,18 +246,22 @@ class _PoolProperties(ctypes.Structure):
 
     @classmethod
     def of_device(cls, device: int) -> _PoolProperties:
+        """Return the properties of a pool of one device's memory."""
         # CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_HANDLE_TYPE_NONE, CU_MEM_LOCATION_TYPE_DEVICE
         return cls(1, 0, 1, device)
 
 
 class CudaMemory:
-    """Keeps what it once took: to give memory back, the driver waits for the device. What is only borrowed comes from a
-    pool of our own, in the order of a stream: nothing but that stream waits for it.
+    """Device memory for buffers, which is kept for reuse, because the driver waits for the device to free memory.
 
-    What work on a stream has left is used again on that stream alone, where it is behind that work. What was fetched is
-    zero again: it goes to a launch without a word on the program's stream."""
+    Borrowed memory comes from a driver's pool of our own, in the order of a stream, and only that stream waits for it.
+
+    A chunk that work on a stream has used is used again only on that stream, where later work follows the earlier. A
+    chunk that was fetched is zero again, so the next launch needs no work on the program's stream to zero it.
+    """
 
     def __init__(self, driver: Driver) -> None:
+        """Begin without any memory."""
         self._driver = driver
         self._free: defaultdict[tuple[int, int], list[_Chunk]] = defaultdict(list)
         self._staging = (ctypes.c_void_p(), 0)
@@ -251,16 +269,19 @@ class CudaMemory:
         self._pools: dict[int, ctypes.c_void_p] = {}
 
     def zeros(self, size_bytes: int, device: int, stream: int) -> CudaBuffer:
+        """Return zeroed memory for work on ``stream``. Raises ``NoDeviceMemory``."""
         free = self._free[device, stream]
-        chunk = _taken_from(free, size_bytes) or self._new_chunk(size_bytes)
+        chunk = _take_chunk(free, size_bytes) or self._new_chunk(size_bytes)
         if chunk.used_bytes:
             self._zero(chunk.address, chunk.used_bytes, ctypes.c_void_p(stream))
         chunk.used_bytes = size_bytes
         return CudaBuffer(chunk, free)
 
     def zeros_now(self, size_bytes: int, device: int) -> CudaBuffer:
-        """The same for work on any stream, and in graphs, which may run at any time: it is zero when this returns, and
-        never serves anything else."""
+        """Return memory for work on any stream and in graphs, which may run at any time.
+
+        It is zero when this returns, and is not used again for another buffer. Raises ``NoDeviceMemory``.
+        """
         stream = self._stream(device)
         chunk = self._new_chunk(size_bytes)
         self._zero(chunk.address, size_bytes, stream)
@@ -269,16 +290,18 @@ class CudaMemory:
 
     @contextmanager
     def borrowed(self, size_bytes: int, device: int, stream: int) -> Iterator[Borrowed]:
-        """Memory, zero at first, for work on one stream. The driver has it back at the end, which waits for that
-        stream."""
-        pool, on, address = self._pool(device), ctypes.c_void_p(stream), ctypes.c_uint64()
-        self._driver.call("cuMemAllocFromPoolAsync", ctypes.byref(address), ctypes.c_size_t(size_bytes), pool, on)
+        """Lend zeroed memory for work on one stream.
+
+        The end of the context waits for the stream, and gives the memory back to the driver.
+        """
+        pool, handle, address = self._pool(device), ctypes.c_void_p(stream), ctypes.c_uint64()
+        self._driver.call("cuMemAllocFromPoolAsync", ctypes.byref(address), ctypes.c_size_t(size_bytes), pool, handle)
         try:
-            self._zero(address.value, size_bytes, on)
+            self._zero(address.value, size_bytes, handle)
             yield Borrowed(address.value)
         finally:
-            self._driver.call("cuMemFreeAsync", address, on)
-            self._driver.call("cuStreamSynchronize", on)
+            self._driver.call("cuMemFreeAsync", address, handle)
+            self._driver.call("cuStreamSynchronize", handle)
             self._driver.call("cuMemPoolTrimTo", pool, ctypes.c_size_t(0))
 
     def _pool(self, device: int) -> ctypes.c_void_p:
@@ -290,20 +313,20 @@ class CudaMemory:
         return self._pools[device]
 
     def is_local(self, address: int, device: int) -> bool:
-        """True if this is memory of the device, which neither the host nor another device has a share in."""
+        """Return whether an address is in memory of the device that no host or other device shares."""
         kind, is_managed, ordinal = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_int()
         for value, attribute in ((kind, _MEMORY_TYPE), (is_managed, _IS_MANAGED), (ordinal, _DEVICE_ORDINAL)):
             self._driver.call("cuPointerGetAttribute", ctypes.byref(value), attribute, ctypes.c_uint64(address))
         return kind.value == _DEVICE_MEMORY and not is_managed.value and ordinal.value == device
 
     def free_bytes(self) -> int:
-        """Of the current device."""
+        """Return the free memory of the current device."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self._driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value
 
     def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
-        """In the order of ``stream``. Either address may be that of host memory which the device can reach."""
+        """Copy in the order of ``stream``. Either address may be in host memory that the device can access."""
         self._driver.call(
             "cuMemcpyAsync",
             ctypes.c_uint64(to),
@@ -313,9 +336,12 @@ class CudaMemory:
         )
 
     def fetch(self, buffer: CudaBuffer, size_bytes: int, device: int) -> memoryview:
-        """The buffer's bytes, good until the next call. Nobody may write to it any more: it is zero then."""
-        staging, room = self._staging
-        if room < size_bytes:
+        """Return the buffer's bytes, which are valid until the next call, and zero the buffer.
+
+        No work may write to the buffer any more.
+        """
+        staging, staging_bytes = self._staging
+        if staging_bytes < size_bytes:
             if staging:
                 self._driver.call("cuMemFreeHost", staging)
             staging = ctypes.c_void_p()
@@ -341,8 +367,8 @@ class CudaMemory:
         self._driver.call("cuMemsetD8Async", ctypes.c_uint64(address), 0, ctypes.c_size_t(size_bytes), stream)
 
     def urgent_stream(self, device: int) -> ctypes.c_void_p:
-        """A stream of ours whose work goes before the program's."""
-        return self._stream(device, _GREATEST_PRIORITY)
+        """Return a stream of ours with a higher priority than the program's."""
+        return self._stream(device, _HIGHEST_PRIORITY)
 
     def _stream(self, device: int, priority: int = 0) -> ctypes.c_void_p:
         if (device, priority) not in self._streams:
@@ -352,10 +378,10 @@ class CudaMemory:
         return self._streams[device, priority]
 
 
-def _taken_from(free: list[_Chunk], size_bytes: int) -> _Chunk | None:
-    """The smallest chunk that is large enough, but not one of more than twice the size."""
-    most_bytes = max(2 * size_bytes, _SIZE_UNIT_BYTES)
-    fitting = [chunk for chunk in list(free) if size_bytes <= chunk.size_bytes <= most_bytes]
+def _take_chunk(free: list[_Chunk], size_bytes: int) -> _Chunk | None:
+    """Take the smallest chunk that is large enough, and at most twice as large as needed."""
+    max_bytes = max(2 * size_bytes, _SIZE_UNIT_BYTES)
+    fitting = [chunk for chunk in list(free) if size_bytes <= chunk.size_bytes <= max_bytes]
     for chunk in sorted(fitting, key=lambda chunk: chunk.size_bytes):
         try:
             free.remove(chunk)

@@ -1,5 +1,4 @@
-"""Kernels of our own on NVIDIA's devices: to read the device's timer and the rate of its SMs' clock, to keep a stream
-busy, to tell memory apart.
+"""Our own kernels for NVIDIA GPUs, which read timers and clocks, keep a stream busy, and digest memory.
 
 Source: CUDA Driver API reference, "Module Management" and "Execution Control".
 """
@@ -110,23 +109,25 @@ DONE:
 }
 """
 _WARP_THREADS = 32
-_ANY_MAY_TAKE_BYTES = 48 << 10  # CUDA C++ Programming Guide, "Dynamic shared memory": more needs the attribute
+# A kernel needs the attribute for more shared memory than this (CUDA C++ Programming Guide, "Dynamic shared memory").
+_MAX_DEFAULT_SHARED_BYTES = 48 << 10
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _PREFER_SHARED = 1  # CU_FUNC_CACHE_PREFER_SHARED
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 _DIGEST_CTAS, _DIGEST_THREADS = 1024, 256
 _TRIES = 50
-# A device that is busy keeps us waiting at each try.
+# Time limit of all tries together, because on a busy device each one waits.
 _MAX_NS = 20_000_000
 _WORD_BYTES = 8
-# The timer's step of 32 ns or 1 us, at both ends, is then no more than 2 % of it.
+# So long that the timer's step at both ends, 32 ns or 1 us each, is at most 2 % of it.
 _COUNTED_NS = 100_000
 
 
 class CudaKernels:
-    """Kernels of our own, loaded on each device at their first use. Every method works on the current device."""
+    """Our own kernels, loaded on each device at their first use. Every method works on the current device."""
 
     def __init__(self, driver: Driver, memory: CudaMemory) -> None:
+        """Begin without any loaded kernel; results go through ``memory``."""
         self._driver = driver
         self._memory = memory
         self._words: dict[int, CudaBuffer] = {}
@@ -135,22 +136,27 @@ class CudaKernels:
         self._functions: dict[tuple[int, bytes], ctypes.c_void_p] = {}
 
     def hold(self, device: int, stream: int, for_ns: int) -> None:
-        """Keep ``stream`` busy for so long."""
+        """Keep ``stream`` busy for at least ``for_ns``."""
         self._launch(self._function(device, b"hold"), ctypes.c_void_p(stream), ctypes.c_uint64(for_ns))
 
     def launch_empty(self, device: int, stream: int, threads: int, shared_bytes: int) -> None:
-        """Launch a CTA of a kernel that does nothing. As Triton does it, SMs are set up for more shared memory where a
-        kernel takes more than any may."""
+        """Launch a CTA of a kernel that does nothing.
+
+        For more shared memory than the default limit, the kernel gets the same attributes as Triton sets.
+        """
         function = self._function(device, b"empty")
-        if shared_bytes > self._empty_shared_bytes.get(device, _ANY_MAY_TAKE_BYTES):
+        if shared_bytes > self._empty_shared_bytes.get(device, _MAX_DEFAULT_SHARED_BYTES):
             self._driver.call("cuFuncSetCacheConfig", function, _PREFER_SHARED)
             self._driver.call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, shared_bytes)
             self._empty_shared_bytes[device] = shared_bytes
         self._launch(function, ctypes.c_void_p(stream), threads=threads, shared_bytes=shared_bytes)
 
     def digest(self, device: int, address: int, size_bytes: int, stream: int) -> int:
-        """The sum over all bytes of what each gives with its place, mixed as splitmix64 mixes (Steele, Lea, Flood:
-        "Fast splittable pseudorandom number generators", 2014)."""
+        """Return the sum over all bytes of a hash of each byte and its position.
+
+        The hash is the mixing function of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+        generators", 2014).
+        """
         with self._memory.borrowed(_WORD_BYTES, device, stream) as word:
             arguments = (ctypes.c_uint64(address), ctypes.c_uint64(size_bytes), ctypes.c_uint64(word.data_ptr()))
             function = self._function(device, b"digest")
@@ -158,7 +164,7 @@ class CudaKernels:
             return self._words_at(arguments[2], 1, stream)[0]
 
     def sm_clock_hz(self, device: int, stream: int) -> float:
-        """What the clock of an SM runs at, behind all work of ``stream`` so far; it waits for that."""
+        """Measure the frequency of an SM's clock after all present work of ``stream``, and wait for it."""
         if device not in self._counts:
             self._counts[device] = self._memory.zeros_now(2 * _WORD_BYTES, device)
         address = ctypes.c_uint64(self._counts[device].data_ptr())
@@ -168,7 +174,7 @@ class CudaKernels:
         return 1e9 * cycles / elapsed_ns
 
     def counted(self, device: int, ptx: str, words: int, stream: int) -> list[int]:
-        """What the only kernel of a text writes to its argument, run by one warp."""
+        """Run the only kernel of a PTX text with one warp, and return the 64-bit words that it writes."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self._driver.call("cuModuleLoadData", ctypes.byref(module), ptx.encode())
         try:
@@ -183,13 +189,13 @@ class CudaKernels:
     def _words_at(self, address: ctypes.c_uint64, words: int, stream: int) -> list[int]:
         self._driver.call("cuStreamSynchronize", ctypes.c_void_p(stream))
         found = (ctypes.c_uint64 * words)()
-        # Not by ``fetch``, which is for the thread that saves buffers.
+        # Not ``fetch``, which only the copier's thread may call.
         self._driver.call("cuMemcpyDtoH_v2", found, address, ctypes.c_size_t(ctypes.sizeof(found)))
         return list(found)
 
     def read_clock(self, device: int) -> ClockReading | None:
-        """Read the timer some times, and keep the reading that the host can bound best."""
-        return min(self._readings(device), key=lambda one: one.error_ns, default=None)
+        """Read the timer several times, and return the reading with the smallest error."""
+        return min(self._readings(device), key=lambda reading: reading.error_ns, default=None)
 
     def _readings(self, device: int) -> Iterator[ClockReading]:
         function = self._function(device, b"read_timer")

@@ -1,4 +1,4 @@
-"""What capturing needs of a device. Imports no torch: a program that only compiles may do without."""
+"""The interface to the devices of a process. It does not import torch, which a program that only compiles may lack."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 
 class NoDeviceMemory(Exception):
-    """The device has no room for a buffer."""
+    """Error that the device has no room for a buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """At host time ``host_ns`` ± ``error_ns`` (``time.time_ns``), the device's timer read ``device_ns``."""
+    """A reading ``device_ns`` of the device's timer at host time ``host_ns`` ± ``error_ns`` (``time.time_ns``)."""
 
     host_ns: int
     device_ns: int
@@ -21,101 +21,120 @@ class ClockReading:
 
 
 class Buffer(Protocol):
-    """Device memory of ours; it lives as long as the object."""
+    """Our own device memory, which lives as long as the object."""
 
-    def data_ptr(self) -> int: ...
+    def data_ptr(self) -> int:
+        """Return the address."""
 
 
 class Event(Protocol):
     """A point in a stream."""
 
-    def synchronize(self) -> None: ...
+    def synchronize(self) -> None:
+        """Wait until the event has happened."""
 
     def query(self) -> bool:
-        """True if it has happened."""
+        """Return whether the event has happened."""
 
-    def elapsed_time(self, end: Any) -> float: ...
+    def elapsed_time(self, end: Any) -> float:
+        """Return the milliseconds to a later event; both have happened."""
 
 
 class Device(Protocol):
-    """The devices of this process; what is not said otherwise is done on the current one. Streams are the handles that
-    Triton launches on."""
+    """The devices of this process.
 
-    def current(self) -> int: ...
+    Methods without a ``device`` work on the current one. Streams are the handles that Triton launches on.
+    """
 
-    def names(self) -> list[str]: ...
+    def current(self) -> int:
+        """Return the index of the current device."""
 
-    def uuids(self) -> list[str]: ...
+    def names(self) -> list[str]:
+        """Return the names of all devices."""
+
+    def uuids(self) -> list[str]:
+        """Return the UUIDs of all devices; an unknown one is empty."""
 
     def is_capturing(self) -> bool:
-        """True if the program is recording the current stream into a graph."""
+        """Return whether the program is capturing the current stream into a graph."""
 
-    def current_stream(self) -> int: ...
+    def current_stream(self) -> int:
+        """Return the current stream."""
 
     @property
     def has_own_memory(self) -> bool:
-        """True if its memory and events are none of torch's: a program does not see them in its own accounts."""
+        """True if memory and events do not come from torch, whose accounts the program sees."""
 
     def is_local(self, address: int) -> bool:
-        """True if this is memory of the current device, which neither the host nor another device has a share in."""
+        """Return whether an address is in memory of the current device that no host or other device shares."""
 
     def zeros(self, size_bytes: int, stream: int) -> Buffer:
-        """Zeroed memory for work on ``stream``. Raises ``NoDeviceMemory``."""
+        """Allocate zeroed memory for work on ``stream``. Raises ``NoDeviceMemory``."""
 
     def zeros_outside_graphs(self, size_bytes: int) -> Buffer:
-        """Memory that is zero once, now, and belongs to no graph that is being captured. Raises ``NoDeviceMemory``."""
+        """Allocate memory that is zeroed once, now, and belongs to no captured graph. Raises ``NoDeviceMemory``."""
 
     def mark(self, stream: int) -> Event:
-        """An event behind all work of ``stream`` so far, for other threads to wait for."""
+        """Record an event after all present work of ``stream``, for other threads to wait for."""
 
     def timing_mark(self, stream: int) -> Event:
-        """The same, for times between two of them."""
+        """Record an event after all present work of ``stream``, for ``elapsed_time``."""
 
     def hold(self, stream: int, for_ns: int) -> None:
-        """Keep ``stream`` busy for at least so long, until the host has queued what it wants to time."""
+        """Keep ``stream`` busy for at least ``for_ns``, in which the host can queue the work to be timed."""
 
     def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
         """Launch one CTA of an empty kernel, with this number of threads and this much shared memory."""
 
     def free_bytes(self) -> int:
-        """How much memory the device has left."""
+        """Return the free memory of the device."""
 
     def borrowed(self, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
-        """Memory, zero at first, for work on ``stream``. The device has it back at the end of the context, which waits
-        for that stream. Raises ``NoDeviceMemory`` when it is entered."""
+        """Lend zeroed memory for work on ``stream``.
+
+        The end of the context waits for the stream, and gives the memory back to the device. Entering the context
+        raises ``NoDeviceMemory``.
+        """
 
     def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
         """Copy between two addresses, in the order of ``stream``."""
 
     def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
-        """A number that differs, but for a chance of 2 to the -64, where the memory does, once all work of ``stream``
-        so far is done; None where it cannot be had."""
+        """Return a digest of memory after all present work of ``stream``; None if the device cannot compute it.
+
+        Different contents have the same digest with a probability of 2 to the -64.
+        """
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
-        """The buffer's bytes once ``done`` has happened; good until the next call. For one thread alone."""
+        """Wait for ``done``, and return the buffer's bytes, which are valid until the next call.
+
+        Only one thread may call this.
+        """
 
     def selected(self, device: int) -> AbstractContextManager[None]:
-        """A context in which this device is the current one."""
+        """Return a context in which this device is the current one."""
 
     def synchronise(self, device: int) -> None:
         """Wait for all work of one device."""
 
     def read_clock(self, device: int) -> ClockReading | None:
-        """Relate the timer that CTAs read to the host's clock; None where that is not possible."""
+        """Relate the timer that CTAs read to the host's clock; None if that is not possible."""
 
     def sm_clock_hz(self, stream: int) -> float | None:
-        """What the clock of its SMs runs at, once all work of ``stream`` so far is done; None where nothing tells."""
+        """Measure the frequency of the SMs' clock after all present work of ``stream``; None if it is unknown."""
 
     def counted(self, ptx: str, words: int, stream: int) -> list[int]:
-        """What the only kernel of a PTX text writes, run once by a single CTA behind all work of ``stream``: so many
-        words of 64 bits; none where the device takes no PTX."""
+        """Run the only kernel of a PTX text once, with one CTA, and return the 64-bit words that it writes.
+
+        It runs after all present work of ``stream``. The result is empty if the device does not accept PTX.
+        """
 
     def unaffected_by_graphs(self) -> AbstractContextManager[None]:
-        """What this thread allocates, loads or waits for inside neither joins nor breaks a graph being captured."""
+        """Return a context in which this thread's allocations, loads and waits do not affect a graph being captured."""
 
 
 def has_gpu() -> bool:
-    """True if torch is there and sees a device that Triton can launch on."""
+    """Return whether torch is installed and sees a device that Triton can launch on."""
     try:
         import torch
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""The devices of this process as torch has them, and NVIDIA's with memory and events from their driver."""
+"""The devices of this process: by torch, and NVIDIA's with memory and events from the driver."""
 
 from __future__ import annotations
 
@@ -21,78 +21,91 @@ from kprof_inject.runtime.devices.cuda_driver import (
 from kprof_inject.runtime.devices.cuda_kernels import CudaKernels
 from kprof_inject.runtime.devices.device import Buffer, ClockReading, Device, Event, NoDeviceMemory
 
-# Of GPUs of today, or above.
+# Above the clocks of present GPUs.
 _MAX_CYCLES_PER_NS = 2
 
 
 class TorchDevice:
-    """torch's devices, with torch's own memory and events. See ``Device``."""
+    """The devices with torch's own memory and events. See ``Device``."""
 
     def __init__(self) -> None:
+        """Begin without any memory."""
         self._staging = torch.empty(0, dtype=torch.uint8)
         self._streams: dict[int, torch.cuda.Stream] = {}
 
     def current(self) -> int:
+        """Return the index of the current device."""
         return torch.cuda.current_device()
 
     def names(self) -> list[str]:
+        """Return the names of all devices."""
         return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
 
     def uuids(self) -> list[str]:
-        properties = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
-        return [str(getattr(one, "uuid", "")) for one in properties]
+        """Return the UUIDs of all devices; empty if torch does not know them."""
+        all_properties = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+        return [str(getattr(properties, "uuid", "")) for properties in all_properties]
 
     def is_capturing(self) -> bool:
+        """Return whether the program is capturing the current stream into a graph."""
         return torch.cuda.is_current_stream_capturing()
 
     def current_stream(self) -> int:
+        """Return the current stream."""
         return int(torch.cuda.current_stream().cuda_stream)
 
     has_own_memory = False
 
     def is_local(self, address: int) -> bool:
+        """Return True: torch cannot tell."""
         return True
 
     def zeros(self, size_bytes: int, stream: int) -> Buffer:
-        # Of a CTA that never ran, or a warp that never recorded, nothing is written.
-        with _on(stream), _telling_of_memory():
+        """Allocate zeroed memory for work on ``stream``. Raises ``NoDeviceMemory``."""
+        # Zeroed, because CTAs that never ran and warps that never recorded write nothing.
+        with _on(stream), _raising_no_memory():
             return torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
 
     def zeros_outside_graphs(self, size_bytes: int) -> Buffer:
+        """Allocate memory that is zeroed once, now, and belongs to no captured graph. Raises ``NoDeviceMemory``."""
         stream = torch.cuda.Stream()
-        with relaxed_capture(), torch.cuda.stream(stream), _telling_of_memory():
+        with relaxed_capture(), torch.cuda.stream(stream), _raising_no_memory():
             buffer = torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
             stream.synchronize()
         return buffer
 
     def mark(self, stream: int) -> Event:
+        """Record an event after all present work of ``stream``, for other threads to wait for."""
         with _on(stream):
             event = torch.cuda.Event(blocking=True)
             event.record()
         return event
 
     def timing_mark(self, stream: int) -> Event:
+        """Record an event after all present work of ``stream``, for ``elapsed_time``."""
         with _on(stream):
             event = torch.cuda.Event(enable_timing=True)
-            # By the class below, where the program's events are not watched.
+            # The base class's method, because torch.cuda.Event's is wrapped to detect the program's events.
             torch._C._CudaEventBase.record(event, torch.cuda.current_stream())
         return event
 
     def hold(self, stream: int, for_ns: int) -> None:
+        """Keep ``stream`` busy for at least ``for_ns``."""
         with _on(stream):
             torch.cuda._sleep(_MAX_CYCLES_PER_NS * for_ns)
 
     def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
-        # torch has none of another shape.
+        """Launch torch's shortest kernel, which has threads and shared memory of its own."""
         with _on(stream):
             torch.cuda._sleep(0)
 
     def free_bytes(self) -> int:
+        """Return the free memory of the current device."""
         return int(torch.cuda.mem_get_info()[0])
 
     @contextmanager
     def _borrowed(self, size_bytes: int, stream: int) -> Iterator[Buffer]:
-        with _on(stream), _telling_of_memory():
+        with _on(stream), _raising_no_memory():
             buffer = torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
         try:
             yield buffer
@@ -100,17 +113,21 @@ class TorchDevice:
             self.mark(stream).synchronize()
 
     def borrowed(self, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
+        """Lend zeroed memory for work on ``stream``, for which the end of the context waits."""
         return self._borrowed(size_bytes, stream)
 
     def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
+        """Copy between two addresses, in the order of ``stream``."""
         with _on(stream):
             _memory_at(to, size_bytes).copy_(_memory_at(source, size_bytes))
 
     def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
+        """Return None: torch has no suitable kernel."""
         return None
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
-        # On the launch's stream, the program's next kernel would wait for the copy.
+        """Wait for ``done``, and return the buffer's bytes, which are valid until the next call."""
+        # On a stream of ours: on the launch's stream, the program's next kernel would wait for the copy.
         with relaxed_capture(), torch.cuda.device(device):
             if self._staging.numel() < size_bytes:
                 self._staging = _pinned(size_bytes, instead_of=self._staging)
@@ -125,29 +142,35 @@ class TorchDevice:
         return host.numpy().data
 
     def selected(self, device: int) -> AbstractContextManager[None]:
-        """A context in which this device is the current one."""
+        """Return a context in which this device is the current one."""
         return torch.cuda.device(device)
 
     def synchronise(self, device: int) -> None:
+        """Wait for all work of one device."""
         torch.cuda.synchronize(device)
 
     def read_clock(self, device: int) -> ClockReading | None:
+        """Return None: torch cannot read the timer."""
         return None
 
     def sm_clock_hz(self, stream: int) -> float | None:
+        """Return None: torch cannot measure the clock."""
         return None
 
     def counted(self, ptx: str, words: int, stream: int) -> list[int]:
+        """Return nothing: torch does not run PTX."""
         return []
 
     def unaffected_by_graphs(self) -> AbstractContextManager[None]:
+        """Return a context in which this thread's allocations, loads and waits do not affect a captured graph."""
         return relaxed_capture()
 
 
 def _pinned(size_bytes: int, instead_of: torch.Tensor) -> torch.Tensor:
-    """Host memory that the device can copy to by itself.
+    """Return pinned host memory, and unpin ``instead_of``.
 
-    It is not torch's own pinned memory: when torch frees that after a fault of the device, it ends the process."""
+    It is not torch's own pinned memory: when torch frees that after a fault of the device, it ends the process.
+    """
     runtime: Any = torch.cuda.cudart()
     if instead_of.numel():
         runtime.cudaHostUnregister(instead_of.data_ptr())
@@ -158,26 +181,27 @@ def _pinned(size_bytes: int, instead_of: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Interface:
-    """What torch makes a tensor of. Source: "CUDA Array Interface (Version 3)", which ROCm's torch has as well."""
+    """Memory that torch can wrap in a tensor. Source: "CUDA Array Interface (Version 3)", also in torch for ROCm."""
 
     __cuda_array_interface__: dict[str, Any]
 
 
 def _memory_at(address: int, size_bytes: int) -> torch.Tensor:
-    """Device memory as it stands there, as bytes."""
+    """Return the device memory at an address as a tensor of bytes, without copying it."""
     description = {"shape": (size_bytes,), "typestr": "|u1", "data": (address, False), "version": 3}
     return torch.as_tensor(_Interface(description), device="cuda")
 
 
 def _on(stream: int) -> Any:
-    """A context in which torch allocates and works on the launch's stream."""
+    """Return a context in which torch allocates and works on this stream."""
     if stream == torch.cuda.current_stream().cuda_stream:
         return torch.cuda.stream(None)  # does nothing
     return torch.cuda.stream(torch.cuda.ExternalStream(stream))
 
 
 @contextmanager
-def _telling_of_memory() -> Iterator[None]:
+def _raising_no_memory() -> Iterator[None]:
+    """Convert torch's error for full memory to ``NoDeviceMemory``."""
     try:
         yield
     except torch.cuda.OutOfMemoryError as error:
@@ -185,9 +209,10 @@ def _telling_of_memory() -> Iterator[None]:
 
 
 class CudaDevice(TorchDevice):
-    """NVIDIA's: torch says which, and our memory and events come from the driver. See ``Device``."""
+    """NVIDIA's devices, chosen by torch, with memory and events from the driver. See ``Device``."""
 
     def __init__(self, driver: Driver) -> None:
+        """Begin without any memory."""
         super().__init__()
         self._driver = driver
         self._memory = CudaMemory(driver)
@@ -196,56 +221,74 @@ class CudaDevice(TorchDevice):
     has_own_memory = True
 
     def is_local(self, address: int) -> bool:
+        """Return whether an address is in memory of the current device that no host or other device shares."""
         return self._memory.is_local(address, self.current())
 
     def zeros(self, size_bytes: int, stream: int) -> CudaBuffer:
+        """Return zeroed memory for work on ``stream``. Raises ``NoDeviceMemory``."""
         return self._memory.zeros(size_bytes, self.current(), stream)
 
     def zeros_outside_graphs(self, size_bytes: int) -> CudaBuffer:
+        """Return memory that is zeroed once, now, and belongs to no captured graph. Raises ``NoDeviceMemory``."""
         with relaxed_capture():
             return self._memory.zeros_now(size_bytes, self.current())
 
     def mark(self, stream: int) -> CudaEvent:
+        """Record an event after all present work of ``stream``, for other threads to wait for."""
         return CudaEvent.to_wait_for(self._driver, stream)
 
     def timing_mark(self, stream: int) -> CudaEvent:
+        """Record an event after all present work of ``stream``, for ``elapsed_time``."""
         return CudaEvent.to_time(self._driver, stream)
 
     def hold(self, stream: int, for_ns: int) -> None:
+        """Keep ``stream`` busy for at least ``for_ns``."""
         self._kernels.hold(self.current(), stream, for_ns)
 
     def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
+        """Launch one CTA of an empty kernel, with this number of threads and this much shared memory."""
         self._kernels.launch_empty(self.current(), stream, threads, shared_bytes)
 
     def free_bytes(self) -> int:
+        """Return the free memory of the current device."""
         return self._memory.free_bytes()
 
     def borrowed(self, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
+        """Lend zeroed memory for work on ``stream``, for which the end of the context waits."""
         return self._memory.borrowed(size_bytes, self.current(), stream)
 
     def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
+        """Copy between two addresses, in the order of ``stream``."""
         self._memory.copy(to, source, size_bytes, stream)
 
     def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
+        """Return a digest of memory after all present work of ``stream``."""
         return self._kernels.digest(self.current(), address, size_bytes, stream)
 
     def read_clock(self, device: int) -> ClockReading | None:
+        """Relate the timer that CTAs read to the host's clock."""
         with relaxed_capture(), self.selected(device):
             return self._kernels.read_clock(device)
 
     def sm_clock_hz(self, stream: int) -> float:
+        """Measure the frequency of the SMs' clock after all present work of ``stream``."""
         return self._kernels.sm_clock_hz(self.current(), stream)
 
     def counted(self, ptx: str, words: int, stream: int) -> list[int]:
+        """Run the only kernel of a PTX text once, with one CTA, and return the 64-bit words that it writes."""
         return self._kernels.counted(self.current(), ptx, words, stream)
 
     @contextmanager
     def selected(self, device: int) -> Iterator[None]:
-        """Of the driver, too: a thread that has not used a device yet has no context there."""
+        """Make this device the current one.
+
+        The driver's context is set too, because a thread that has not used the device yet has none.
+        """
         with torch.cuda.device(device), self._driver.context(device):
             yield
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
+        """Wait for ``done``, and return the buffer's bytes, which are valid until the next call."""
         with relaxed_capture(), self.selected(device):
             done.synchronize()
             return self._memory.fetch(buffer, size_bytes, device)
@@ -253,6 +296,9 @@ class CudaDevice(TorchDevice):
 
 @functools.cache
 def devices_of_process() -> Device:
-    """NVIDIA's by their driver, others by torch. One for all: what memory it once took, it uses again."""
+    """Return NVIDIA's devices by their driver, or other devices by torch.
+
+    All callers share the object, which keeps its memory for reuse.
+    """
     driver = loaded_driver() if torch.version.cuda is not None else None
     return CudaDevice(Driver(driver)) if driver is not None else TorchDevice()

@@ -1,4 +1,4 @@
-"""Replaces a kernel's launcher, and has the kernel's experiment take part in each launch of the program's."""
+"""Replace a kernel's launcher, so that each launch of the program goes through the kernel's experiment."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from kprof_inject.runtime.stack_room import COMPILING
 
 
 class ExperimentLauncher(StandInLauncher):
-    """Has an experiment choose the build of each launch, and steps aside when it is over.
+    """Launcher that has an experiment choose the build of each launch, and steps aside when that is over.
 
-    A failure of ours never reaches the program; one of the launch does.
+    The program never sees our own failures, but it does see a failure of the launch.
     """
 
     def __init__(self, kernel: Any, experiment: KernelExperiment) -> None:
+        """Stand in for the launcher of a loaded ``kernel``."""
         super().__init__(kernel)
         self._experiment = experiment
 
     def __call__(
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
     ) -> Any:
-        """Make a launch as Triton's launcher does, of the build that the experiment chooses."""
+        """Launch the build that the experiment chooses, as Triton's launcher does."""
         grid = (grid_x, grid_y, grid_z)
 
         def launch(build: Any) -> Any:

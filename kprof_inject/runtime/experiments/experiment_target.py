@@ -1,4 +1,4 @@
-"""The target of an experiment: a launch of the program's, and the builds that may replace its kernel."""
+"""The target of an experiment: a launch of the program, and the builds that may replace its kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kprof_inject.capture.schema import Resources
 from kprof_inject.runtime.compiling.delayed_builds import assembly_in, load
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launch.arguments import NOT_THE_KERNELS, ArgumentKinds
+from kprof_inject.runtime.launch.arguments import HOOK_ARGUMENTS, ArgumentKinds
 from kprof_inject.runtime.launch.recorded_launch import Grid
 from kprof_inject.runtime.replay.relaunch import Launchable
 
@@ -23,15 +23,14 @@ _DEBUG_SECTIONS = ".section\t.debug"
 
 
 class NoExperiment(Exception):
-    """There can be no experiment with a kernel; the text says why."""
+    """Error that an experiment with a kernel is impossible; its text is the reason."""
 
 
 class ExperimentTarget:
-    """Launch of the program's, and the builds that are launched in its place.
+    """A launch of the program, and the builds to launch instead of its kernel.
 
-    ``builds`` are in the order of the plan; None is one that is left out, and ``refusals`` says why. ``launch`` is the
-    launcher that the kernel has without us. Of the launch's arguments, only the numbers are kept: the program may free
-    the memory.
+    ``builds`` are in the order of the plan; None is a build that is left out for the reason in ``refusals``. Only the
+    numbers of the launch's arguments are kept, so that the program can free the memory.
     """
 
     def __init__(
@@ -44,11 +43,12 @@ class ExperimentTarget:
         kinds: ArgumentKinds,
         sm_count: int,
     ) -> None:
+        """Describe a launch of ``kernel``; ``launch`` is the launcher that the kernel has without us."""
         self.kernel = kernel
         self.launchable = Launchable(launch, kernel.function, kernel.packed_metadata)
         self.grid = grid
         self.stream = stream
-        self.arguments = kinds.numbers(args[NOT_THE_KERNELS:])
+        self.arguments = kinds.numbers(args[HOOK_ARGUMENTS:])
         self.clean = Resources(**resources_of(kernel))
         self.builds: list[Any] = []
         self.refusals: dict[int, str] = {}
@@ -57,13 +57,13 @@ class ExperimentTarget:
         self._sm_count = sm_count
 
     def is_like(self, grid: Grid, args: tuple[Any, ...]) -> bool:
-        """Return whether another launch does the same work, as far as its grid and its numbers show."""
+        """Return whether another launch has the same grid and numbers, and so probably does the same work."""
         return grid == self.grid and _numbers(args) == self._numbers
 
     def load(self, folder: Path, plan: DelaysRecord) -> None:
         """Load all builds of a plan.
 
-        Raises ``NoExperiment`` if the compiler makes another kernel of the module's text than of the source.
+        Raises ``NoExperiment`` if the module's text compiles to another kernel than the source.
         """
         if difference := _difference(_assembly_of(self.kernel), assembly_in(folder / plan.plain)):
             raise NoExperiment(f"its TTGIR alone compiles to a different kernel than the program runs ({difference})")
@@ -87,26 +87,26 @@ class ExperimentTarget:
         return loaded, ""
 
     def _fits(self, ctas_per_sm: int) -> bool:
-        """Return whether all CTAs run at once with this many on an SM: then more room changes nothing."""
+        """Return whether all CTAs run at once with this many on an SM, so that more room changes nothing."""
         return prod(self.grid) <= self._sm_count * ctas_per_sm
 
 
 def _numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(one for one in args[NOT_THE_KERNELS:] if isinstance(one, int | float))
+    return tuple(value for value in args[HOOK_ARGUMENTS:] if isinstance(value, int | float))
 
 
-def _difference(assembly: str, of_text: str) -> str:
-    """Return the first line of code in which two texts differ; empty if they are the same."""
-    for line, other in zip_longest(_code(assembly), _code(of_text), fillvalue=""):
-        if line != other:
-            return f"{line.strip()!r} against {other.strip()!r}"
+def _difference(a: str, b: str) -> str:
+    """Return the first lines of code in which two assembly texts differ; empty if they are the same."""
+    for a_line, b_line in zip_longest(_code(a), _code(b), fillvalue=""):
+        if a_line != b_line:
+            return f"{a_line.strip()!r} against {b_line.strip()!r}"
     return ""
 
 
 def _code(assembly: str) -> list[str]:
-    """Return the lines of code, without locations and without PTX's version.
+    """Return the lines of code, without locations and the version of PTX.
 
-    Inductor writes the source to another file in each process, and chooses another version in some.
+    Inductor writes the source to a different file in each process, and in some chooses a different version.
     """
     code, _, _ = assembly.partition(_DEBUG_SECTIONS)
     return [line for line in code.splitlines() if not line.lstrip().startswith(_NOT_CODE)]

@@ -1,6 +1,6 @@
-"""Times the program's own launches of a kernel: every second one has a delay.
+"""Time the program's own launches of a kernel, of which every second one gets a delay.
 
-It is for kernels that cannot be launched again.
+This is for kernels that cannot be launched again.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from kprof_inject.runtime.process_events import Guarded
 from kprof_inject.runtime.replay.back_to_back import MIN_HOLD_NS
 
 GiveUp = Callable[[str], None]
-"""Takes the reason why the experiment ends."""
+"""Function that ends the experiment, for the reason that is its argument."""
 
 
 @dataclass(slots=True)
 class InProgramTiming:
-    """Chooses builds for the program's own launches, and times these: every second one has a delay."""
+    """Timing of the program's own launches, of which every second one gets a build with a delay."""
 
     device: Device
     plan: DelaysRecord
     included: Sequence[int]
-    """Places of the builds that take part."""
+    """Indices in the plan of the builds that take part."""
     seed: str
     watchdog: Watchdog
     name: str
@@ -50,12 +50,13 @@ class InProgramTiming:
     _ended: Ended | None = None
 
     def __post_init__(self) -> None:
+        """Begin with the first round."""
         self.pairs = [DelayPairs() for _ in self.plan.builds]
         self._order = self._builds()
 
     def _builds(self) -> Iterator[int]:
-        """Yield the places of builds in the order in which they are launched."""
-        shares = [(one.scope, one.delay_cycles, one.whole_share) for one in self.plan.builds]
+        """Yield the indices of builds in the order in which to launch them."""
+        shares = [(build.scope, build.delay_cycles, build.whole_share) for build in self.plan.builds]
         for order in islice(rounds(len(self.included), self.seed), MAX_ROUNDS):
             self._collect()
             self._note_clock()
@@ -72,15 +73,15 @@ class InProgramTiming:
 
     @property
     def is_done(self) -> bool:
-        """True once it has taken its time, or the slopes are known."""
+        """True once the time is up, or the slopes are precise."""
         if self._ended is None and (not self.included or time.monotonic() > self._begun_s + self.seconds):
             self._ended = "time"
         return self._ended is not None
 
     def begin(self, stream: int, give_up: GiveUp) -> int | None:
-        """Return the place of the build for a launch that is about to be made; None for the kernel without a delay.
+        """Return the index of the build for a launch that is about to be made; None for the kernel without a delay.
 
-        If the device fails, ``give_up`` is called.
+        If the device fails, this calls ``give_up``.
         """
         with _giving_up(give_up):
             place = next(self._order, None) if self._marks and self._marks[-1][0] is None else None
@@ -90,7 +91,7 @@ class InProgramTiming:
         return None
 
     def end(self, stream: int, give_up: GiveUp) -> None:
-        """Note that the launch is queued."""
+        """Note that the launch is queued. If the device fails, this calls ``give_up``."""
         begun, self._begun = self._begun, None
         if begun is not None:
             with _giving_up(give_up):
@@ -99,7 +100,7 @@ class InProgramTiming:
                 self.watchdog.watch(end, MIN_WATCH_S, self.name)
 
     def _collect(self) -> None:
-        """Make pairs of launches that have ended; the last one without a delay stays, for the next pair."""
+        """Make pairs of launches that have ended, and keep the last one without a delay for the next pair."""
         ended = 0
         while ended + 2 < len(self._marks) and self._marks[ended + 2][2].query():
             before, (place, *delayed), after = self._marks[ended : ended + 3]
@@ -109,7 +110,7 @@ class InProgramTiming:
         del self._marks[:ended]
 
     def finish(self) -> ExperimentTimes:
-        """Return what was measured."""
+        """Return the times measured so far."""
         self._collect()
         return ExperimentTimes(self.pairs, self.clocks, 1, time.monotonic() - self._begun_s, self._ended or "program")
 

@@ -1,4 +1,4 @@
-"""The experiment with one kernel in one process: its builds with delays are loaded and timed, and the times saved."""
+"""The experiment with one kernel in one process: load its builds with delays, time them, and save the times."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from kprof_inject.workspace import DumpedKernel, Workspace, write_experiment
 class KernelExperiment:
     """Experiment with one kernel of this process.
 
-    It begins at the first launch that is kept, and is over when that returns, or later if the program's own launches
-    are timed.
+    It begins at the first launch that is kept, and ends when that returns, or later if the program's own launches are
+    timed.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class KernelExperiment:
         dumped: DumpedKernel,
         plan: DelaysRecord,
     ) -> None:
+        """Prepare the experiment that ``plan`` describes with the kernel ``dumped``."""
         self.is_over = False
         self._session = session
         self._report = report
@@ -72,9 +73,10 @@ class KernelExperiment:
     def before_launch(
         self, kernel: Any, launch: Callable[..., Any], grid: Grid, stream: int, args: tuple[Any, ...]
     ) -> ChosenBuild | None:
-        """Experiment with the launch that ``launch`` is about to make, if it is the one.
+        """Run the experiment before a launch of the program, if this is the launch to do it at.
 
-        Returns the build to launch, if the program's own launches are timed.
+        ``launch`` is the launcher that the kernel has without us. Returns the build to launch if the program's own
+        launches are timed.
         """
         try:
             if self._device.is_capturing():
@@ -83,7 +85,7 @@ class KernelExperiment:
             if self._timing is not None:
                 return self._chosen_build(grid, args)
             number, self._seen = self._seen, self._seen + 1
-            # Else another thread has begun it, or this launch is not kept.
+            # Otherwise another thread has begun the experiment, or this launch is not kept.
             if not self._thread and self._launches.keeps(number):
                 self._thread = threading.get_ident()
                 kinds = ArgumentKinds.of(self._dumped.info.signature)
@@ -97,13 +99,13 @@ class KernelExperiment:
         return None
 
     def give_up(self, reason: str) -> None:
-        """Report why there is no experiment, or no more of it."""
+        """End the experiment, and report the reason."""
         if not self.is_over:
             self.is_over = True
             self._report.add_kernel(self._dumped.variant, self._dumped.name, "left alone", reason)
 
     def finish(self) -> None:
-        """Save the times of the program's own launches; or report why there are none."""
+        """Save the times of the program's own launches, or report why there are none."""
         if self._was_captured and not self._thread:
             self.give_up("it was launched only in CUDA graphs; launch it once outside a graph")
         if self._timing is not None and self._target is not None and not self.is_over:
@@ -116,9 +118,9 @@ class KernelExperiment:
                 self.give_up("the program launched it too rarely")
 
     def _begin(self, target: ExperimentTarget, args: tuple[Any, ...]) -> None:
-        """Make the experiment now, or begin to time the program's launches.
+        """Run the experiment now, or begin to time the program's launches.
 
-        Raises ``NoExperiment``, and what a launch raises.
+        Raises ``NoExperiment``, and any error of a launch.
         """
         with self._device.unaffected_by_graphs():
             target.load(self._workspace.delayed_builds_folder, self._plan)
@@ -200,7 +202,7 @@ class KernelExperiment:
         self._report.add_kernel(self._dumped.variant, self._dumped.name, "delayed")
 
     def _spins(self, stream: int) -> tuple[SpinRecord, ...]:
-        """Measure how long delays take by themselves; nothing where that is not possible."""
+        """Measure how long delays take by themselves; return nothing if that is not possible."""
         plan = self._plan
         with self._report.guard("measuring what delays take"):
             counted = self._device.counted(plan.spin_kernel, len(plan.spin_cycles), stream) if plan.spin_kernel else []
@@ -210,9 +212,10 @@ class KernelExperiment:
 
 
 class ChosenBuild:
-    """The build for one launch of the program's."""
+    """The build for one launch of the program."""
 
     def __init__(self, experiment: KernelExperiment, timing: InProgramTiming, builds: Sequence[Any]) -> None:
+        """Choose among ``builds`` as ``timing`` does."""
         self._experiment = experiment
         self._timing = timing
         self._builds = builds
@@ -220,7 +223,7 @@ class ChosenBuild:
     def launch(self, stream: int, launch: Callable[[Any], Any]) -> Any:
         """Call ``launch`` with the build, or with None for the kernel without a delay.
 
-        The program gets the latter where a build fails.
+        If the launch of a build fails, the kernel without a delay is launched.
         """
         place = self._timing.begin(stream, self._experiment.give_up)
         if place is None:
@@ -238,13 +241,13 @@ class ChosenBuild:
 
 
 def _properties() -> dict[str, int]:
-    """Return the properties of the current device, as Triton names them."""
+    """Return Triton's properties of the current device."""
     found: dict[str, int] = driver.active.utils.get_device_properties(driver.active.get_current_device())
     return found
 
 
 def _rounded(times_ns: Sequence[float]) -> tuple[float, ...]:
-    """Return times to 0.1 ns; the timer's steps are many times longer."""
+    """Round times to 0.1 ns; the timer's steps are many times longer."""
     return tuple(round(ns, 1) for ns in times_ns)
 
 

@@ -1,6 +1,6 @@
-"""Ends a process whose kernel does not return.
+"""End a process whose kernel does not return.
 
-A kernel that waits for others, and is slowed down, may wait forever, and only the end of its process stops it.
+A kernel that waits for others may wait forever when a delay slows it down, and only the end of its process stops it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,10 @@ class _Watched:
 
 
 class Watchdog:
-    """Waits for events, in a thread of its own.
-
-    If one does not happen in time, it calls ``give_up`` with the reason, and kills the process.
-    """
+    """Thread that waits for events, and kills the process if one does not happen in time."""
 
     def __init__(self, give_up: Callable[[str], None]) -> None:
+        """Call ``give_up`` with the reason before killing the process."""
         self._give_up = give_up
         self._watched: list[_Watched] = []
         self._thread: threading.Thread | None = None
@@ -47,7 +45,7 @@ class Watchdog:
 
     def _look(self) -> None:
         while True:
-            # Events of one stream happen in their order, and most are of one.
+            # Looking at the first is enough: most events are of one stream, where they happen in order.
             first = self._watched[0] if self._watched else None
             if first is not None and _has_happened(first.event):
                 self._watched.pop(0)
@@ -66,5 +64,5 @@ class Watchdog:
 def _has_happened(event: Event) -> bool:
     try:
         return event.query()
-    except Exception:  # noqa: BLE001 (a device that failed comes back with that)
+    except Exception:  # noqa: BLE001 (the error of a failed device, on which the kernel has ended)
         return True

@@ -1,9 +1,9 @@
-"""A launch with records: the launcher that makes it, the buffer that it writes to, and the way of that to disk.
+"""Launches with records: the launcher, the buffers, and the thread that saves them.
 
-One object, ``RecordedLaunch``, goes through all of it::
+One object, ``RecordedLaunch``, passes through all parts::
 
     launcher ──number, begin──▶ launch_capture ──lend──▶ launch_buffers, last_launches
         └──launched──▶ the owner of its buffer ──put──▶ copier (a thread) ──LaunchRecord──▶ capture.writer
 
-Nothing that a launch does takes a lock (see ``lock_free``).
+No part of the launch path takes a lock (see ``lock_free``).
 """

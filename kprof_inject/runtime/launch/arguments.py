@@ -1,4 +1,4 @@
-"""The arguments of a launch as plain numbers: what a capture keeps of them, without the memory they point to."""
+"""Arguments of a launch as plain numbers, which a capture keeps without the memory that they point to."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 from kprof_inject.capture.schema import MAX_ARGUMENT
 
-NOT_THE_KERNELS = 3
-"""How many arguments a launcher of Triton's takes between the metadata and the kernel's own: what a profiler's hooks
-are called with, and the two hooks."""
+HOOK_ARGUMENTS = 3
+"""Arguments of Triton's launchers between the metadata and the kernel's own: the launch metadata for a profiler's
+hooks, and the two hooks."""
 
 Numbers = tuple[int | None, ...]
 _CONSTANT = "constexpr"
@@ -22,10 +22,11 @@ _INTEGER = re.compile(r"[iu]\d+$")
 
 @dataclass(frozen=True, slots=True)
 class ArgumentKinds:
-    """The types of a kernel's arguments: names, and tuples of them for the parts of tuples.
+    """Types of a kernel's arguments: names, and tuples of names for tuples.
 
-    ``numbers`` runs at each launch, so ``_places`` has the arguments to read where all are integers, floats and
-    tensors: their places among all arguments or among those that are no constants, and whether each is a tensor.
+    ``numbers`` runs at each launch. If all arguments are integers, floats and tensors, ``_places`` therefore lists the
+    arguments to read, by the number of arguments: their indices (among all, or without the constants), and whether each
+    is a tensor.
     """
 
     kinds: tuple[Any, ...]
@@ -33,27 +34,27 @@ class ArgumentKinds:
 
     @classmethod
     def of(cls, signature: Mapping[str, str]) -> ArgumentKinds:
-        """Return the kinds of a kernel's signature: types by the names of its arguments."""
+        """Parse a kernel's signature, which maps argument names to types."""
         kinds = tuple(ast.literal_eval(kind) if kind.startswith("(") else kind for kind in signature.values())
         if not all(isinstance(kind, str) and not kind.startswith("tensordesc") for kind in kinds):
             return cls(kinds, {})
         parameters = [kind for kind in kinds if kind != _CONSTANT]
         among_all = tuple((place, _is_tensor(kind)) for place, kind in enumerate(kinds) if kind != _CONSTANT)
-        # Inductor leaves the constants out.
+        # Inductor's launches omit the constants.
         return cls(kinds, {len(parameters): tuple(enumerate(map(_is_tensor, parameters))), len(kinds): among_all})
 
     def numbers(self, arguments: Sequence[Any]) -> Numbers:
         """Return the numbers of a launch, in the order of the compiled function's parameters.
 
-        An integer is itself, a tensor its address, a descriptor its address, shape and strides; all else is None.
-        Constants are no parameters. Empty if these are not the arguments of such a kernel.
+        An integer is itself, a tensor its address, a descriptor its address, shape and strides; anything else is None.
+        Constants are not parameters. The result is empty if ``arguments`` do not match the signature.
         """
         places = self._places.get(len(arguments))
         if places is not None:
             try:
                 return tuple([_number(arguments[place], is_tensor) for place, is_tensor in places])
             except AttributeError:
-                pass  # something that Triton takes for a tensor
+                pass  # not a tensor, although Triton takes it for one
         kinds = self.kinds
         if len(arguments) != len(kinds):
             kinds = tuple(kind for kind in kinds if kind != _CONSTANT)
@@ -63,7 +64,7 @@ class ArgumentKinds:
 
 
 def _is_tensor(kind: str) -> bool | None:
-    """Return None for what is neither a tensor nor an integer."""
+    """Return True for a tensor, False for an integer, None for any other type."""
     if kind.startswith("*"):
         return True
     return False if _INTEGER.match(kind) else None

@@ -1,4 +1,4 @@
-"""Distinguishes an autotuner's benchmarks from the program's own launches, and notes what it chose."""
+"""Distinguish an autotuner's benchmarks from the program's own launches, and report its choices."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _depth = _Depth()
 
 
 def is_benchmarking() -> bool:
-    """Return whether this thread launches kernels in order to compare configurations."""
+    """Return whether an autotuner is comparing configurations in this thread."""
     return _depth.value > 0
 
 
 def mark_benchmarks() -> None:
-    """Mark the benchmarks of Triton's autotuner. Called once, right after Triton was imported."""
+    """Mark the benchmarks of Triton's autotuner. Called once, right after the import of Triton."""
     Autotuner._bench = benchmarking(Autotuner._bench)
 
 
 def report_choices(report: ProcessReport) -> None:
-    """Have the report say what each autotuner of this process chose. Called once."""
+    """Add the choices of this process's Triton autotuners to the report. Called once."""
     run = Autotuner.run
 
     @functools.wraps(run)
@@ -50,7 +50,7 @@ def report_choices(report: ProcessReport) -> None:
 
 
 def install_for_inductor(module: Any) -> None:
-    """Mark the benchmarks of Inductor's autotuner, whose module ``triton_heuristics`` was just imported."""
+    """Mark the benchmarks of Inductor's autotuner. ``module`` is its ``triton_heuristics``, just imported."""
     tuner = module.CachingAutotuner
     tuner.bench = benchmarking(tuner.bench)
     run = tuner.run
@@ -64,14 +64,16 @@ def install_for_inductor(module: Any) -> None:
 
     tuner.run = run_or_benchmark
     benchmarkers = sys.modules.get("torch._inductor.runtime.benchmarking")
-    for benchmarker in [one for one in vars(benchmarkers).values() if isinstance(one, type)] if benchmarkers else []:
-        # Kernels of libraries are compared this way: events recorded meanwhile are not the program's own.
-        if callable(vars(benchmarker).get("benchmark_gpu")):
+    if benchmarkers is None:
+        return
+    for benchmarker in list(vars(benchmarkers).values()):
+        # Inductor compares library kernels with these: events recorded meanwhile are not the program's own.
+        if isinstance(benchmarker, type) and callable(vars(benchmarker).get("benchmark_gpu")):
             benchmarker.benchmark_gpu = benchmarking(benchmarker.benchmark_gpu)  # type: ignore[attr-defined]
 
 
 def report_inductors_choices(module: Any, report: ProcessReport) -> None:
-    """Have the report say what Inductor's autotuner chose. Called once."""
+    """Add the choices of Inductor's autotuner to the report. Called once."""
     tune = module.CachingAutotuner.autotune_to_one_config
 
     @functools.wraps(tune)
@@ -86,7 +88,7 @@ def report_inductors_choices(module: Any, report: ProcessReport) -> None:
 
 
 def benchmarking(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same function, during which launches are benchmarks."""
+    """Return the function, wrapped so that its launches count as benchmarks."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

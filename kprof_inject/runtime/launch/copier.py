@@ -1,4 +1,4 @@
-"""The thread that copies buffers from the device and writes them."""
+"""Copy buffers from the device and write them to disk, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ _READ_EVERY_NS = 5_000_000_000
 
 
 class DeviceClocks:
-    """Saves readings of each device's timer, to follow how it and the host's clock drift apart.
+    """Readings of each device's timer, which show how it drifts against the host's clock.
 
-    The first is saved when a device is first seen, and another every few seconds. ``read_clock`` reads one device's.
+    The first reading is saved when a device is first seen, and another every few seconds.
     """
 
     def __init__(self, read_clock: Callable[[int], ClockReading | None], writer: CaptureWriter) -> None:
+        """Save to ``writer`` what ``read_clock`` returns for a device."""
         self._read_clock = read_clock
         self._writer = writer
         self._last_ns: dict[int, int] = {}
 
     def keep_up(self, device: int) -> None:
-        """Read the device's timer if that is due."""
+        """Read the device's timer if the last reading is a few seconds old."""
         if time.time_ns() - self._last_ns.get(device, 0) >= _READ_EVERY_NS:
             self.read(device)
 
@@ -47,26 +48,25 @@ class DeviceClocks:
 
 
 MAX_WAITING_BYTES = 1 << 30
-"""Maximum device memory that waits to be written; beyond it, launches are left out."""
+"""Maximum device memory waiting to be written; launches beyond it are left out."""
 
 _KEEP_UP_EVERY_S = 1.0
 
 _NEVER_RAN = bytes(4)
-"""First bytes of a CTA that never ran, where others have a preamble."""
+"""First bytes of a CTA that never ran; a CTA that ran writes a preamble there."""
 
 _BEGUN_AT = slice(16, 24)
-"""Place of the time at which the first CTA began, in the layout "timed"."""
+"""Bytes that hold the start time of the first CTA, in the layout "timed"."""
 
 
 class BufferCopier:
-    """Writes buffers in order, in bounded memory and bounded disk, and counts by reason what it leaves out.
+    """Writer of buffers, in order, with bounded memory and disk; it counts the launches that it leaves out by reason.
 
-    With ``replaces``, only the newest launch of each variant stays: on disk, and in the queue too. The first failure of
-    the disk or of the device ends the capture: what comes after is counted, and the program goes on.
+    With ``replaces``, only the newest launch of each variant is kept, on disk and in the queue. The first failure of
+    the disk or the device ends the capture: later launches are counted, and the program goes on.
 
-    ``put`` takes no lock that its caller could be interrupted with: ``SimpleQueue.put`` is reentrant. ``keep_up`` is
-    called in the copier's thread about once a second. ``saved`` is how many launches were written so far, replaced ones
-    too.
+    ``put`` takes no lock that an interrupted caller could leave held: ``SimpleQueue.put`` is reentrant. The copier's
+    thread calls ``keep_up`` about once a second. ``saved`` counts the launches written so far, including replaced ones.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class BufferCopier:
         clocks: DeviceClocks,
         keep_up: Callable[[int], None],
     ) -> None:
+        """Start the thread."""
         self._device = device
         self._writer = writer
         self._report = report
@@ -90,13 +91,13 @@ class BufferCopier:
         self._keep_up = keep_up
         self._kept_up_s = 0.0
         self._queue: SimpleQueue[RecordedLaunch | None] = SimpleQueue()
-        # By their sizes. What is in the queue, and not here, was replaced by a newer launch.
+        # Launches and their sizes. A launch that is in the queue but not here was replaced by a newer one.
         self._waiting: dict[RecordedLaunch, int] = {}
         self._newest: dict[str, RecordedLaunch] = {}
         self._largest_bytes = 0
         self._written: dict[str, LaunchRecord] = {}
         self._begun_ns: dict[str, int] = {}
-        """When the launches in ``_written`` began on the device (0: not known)."""
+        """Start times of the launches in ``_written`` on the device; 0 if unknown."""
         self._written_bytes = 0
         self.saved = 0
         self._stopped = ""
@@ -107,14 +108,14 @@ class BufferCopier:
         self._thread.start()
 
     def put(self, launch: RecordedLaunch) -> None:
-        """Take a launch to save it; returns at once."""
+        """Queue a launch to be saved; return at once."""
         if threading.get_ident() == self._thread.ident:
             self._save_or_stop(launch)
             return
         size_bytes = launch.size_bytes
         if size_bytes > self._largest_bytes:
             self._largest_bytes = size_bytes
-        # Whether a graph ran is known when its buffer is here: until then, it replaces nothing.
+        # Only the buffer shows whether a graph ran, so a launch in a graph replaces nothing before it is copied.
         replaced = self._older_than(launch) if self._replaces and not launch.graph else None
         if not self._has_room(size_bytes, replaced):
             launch.is_taken = True
@@ -122,7 +123,7 @@ class BufferCopier:
             return
         self._waiting[launch] = size_bytes
         if self._replaces and not launch.graph:
-            # Before it is in the queue: the copier's thread takes it out again.
+            # Before it is queued: the copier's thread removes the entry again.
             self._newest[launch.build.variant_of_program] = launch
         self._queue.put(launch)
         if replaced is not None:
@@ -130,9 +131,10 @@ class BufferCopier:
             self._waiting.pop(replaced, None)
 
     def close(self, last: Callable[[], None], limit_s: float) -> bool:
-        """Write what is waiting, call ``last`` in the copier's thread, and end that.
+        """Write the waiting launches, call ``last`` in the copier's thread, and end the thread.
 
-        Returns false if it takes longer than ``limit_s``. What ``last`` puts here is written at once, whatever waits.
+        Returns false if this takes longer than ``limit_s``. Launches that ``last`` puts are written at once, ahead of
+        the queue.
         """
         self._last = last
         self._queue.put(None)
@@ -142,13 +144,13 @@ class BufferCopier:
         return not self._thread.is_alive()
 
     def unfinished(self) -> tuple[int, str]:
-        """Return how many buffers are not written yet, and why."""
+        """Return the number of buffers not written yet, and the reason."""
         what = "device" if self._waits_for_device else "disk"
         return len(self._waiting) + self._is_saving, f"the {what} did not finish in time"
 
     @contextmanager
     def waiting_for_device(self) -> Iterator[None]:
-        """Mark work of the copier's thread that waits for the device."""
+        """Note that the copier's thread waits for the device in this context."""
         self._waits_for_device = True
         try:
             yield
@@ -162,7 +164,7 @@ class BufferCopier:
 
     def _has_room(self, size_bytes: int, replaced: RecordedLaunch | None) -> bool:
         if (len(self._waiting) + 1) * self._largest_bytes <= MAX_WAITING_BYTES:
-            return True  # without a sum: this is the launch path
+            return True  # the usual case needs no sum: this is the launch path
         waiting = self._waiting.copy()
         waiting.pop(replaced, None)  # type: ignore[arg-type]
         return not waiting or sum(waiting.values()) + size_bytes <= MAX_WAITING_BYTES
@@ -174,8 +176,8 @@ class BufferCopier:
             self._save_or_stop(launch)
             variant = launch.build.variant_of_program
             if self._newest.get(variant) is launch:
-                self._newest.pop(variant, None)  # it would keep the buffer's memory
-            del launch  # and so would this, until the next one comes
+                self._newest.pop(variant, None)  # the reference would keep the buffer's memory
+            del launch  # as would this one until the next launch
             self._is_saving = False
         with self._report.guard("saving the last launches"):
             self._last()
@@ -194,7 +196,7 @@ class BufferCopier:
     def _save_or_stop(self, launch: RecordedLaunch) -> None:
         memory = launch.memory
         if memory is None:
-            return  # a newer launch took its place
+            return  # replaced by a newer launch
         launch.is_taken = True
         if self._stopped:
             self._left_out.add(self._stopped)
@@ -206,7 +208,7 @@ class BufferCopier:
             self._left_out.add(self._stopped)
         except NoDeviceMemory:
             self._left_out.add("the host has no memory to copy them to")
-        except RuntimeError as error:  # torch's, and ours, for a failure of the device
+        except RuntimeError as error:  # torch and cuda_driver report failures of the device with this
             self._stopped = f"the device failed: {first_line(error)}"
             self._left_out.add(self._stopped)
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
@@ -216,7 +218,7 @@ class BufferCopier:
     def _save(self, launch: RecordedLaunch, memory: Buffer) -> None:
         replaced = self._written.get(launch.build.variant_of_program) if self._replaces else None
         if replaced is not None and not launch.graph and not replaced.graph and launch.index <= replaced.index:
-            return  # it is saved, or a newer one is
+            return  # this launch or a newer one is saved
         if self._written_bytes + launch.size_bytes - (replaced.buffer_bytes if replaced else 0) > self._max_bytes:
             self._left_out.add("the capture reached its size limit")
             return
@@ -230,7 +232,7 @@ class BufferCopier:
         build = launch.build
         begun_ns = int.from_bytes(data[_BEGUN_AT], "little") if build.record.layout == "timed" else 0
         if launch.graph and replaced is not None and begun_ns < self._begun_ns[build.variant_of_program]:
-            return  # another launch was the last
+            return  # the saved launch began later
         self._writer.add_kernel(build.variant, build.record, build.ttgir, build.sources)
         record = launch.record()
         name = self._writer.add_launch(record, data)

@@ -1,8 +1,8 @@
-"""``--launches last``: a few buffers for each kernel and stream, which its launches write to in turn.
+"""Buffers for ``--launches last``: a few for each kernel and stream, which the launches use in turn.
 
-What the last launch wrote stays where it is while the next one is made. Then its buffer is free again, so a launch
-costs neither memory nor a copy. Nothing here takes a lock: a launch has its buffer to itself, whatever other threads or
-signal handlers launch meanwhile, and one that an exception ends takes its buffer along and leaves the others.
+The records of the last launch stay in its buffer until the next launch is made; then that buffer is free again. So a
+launch costs neither memory nor a copy. Nothing here takes a lock: each launch has a buffer to itself, whatever other
+threads or signal handlers launch meanwhile, and a launch that an exception ends loses only its own buffer.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from kprof_inject.runtime.launch.launch_buffers import OwnBuffers, hand_over
 from kprof_inject.runtime.launch.recorded_launch import BufferOwner, Grid, RecordedLaunch, Save
 
 _SAVE_EVERY_NS = 1_000_000_000
-"""How often a launch is saved though another may follow, for the case that the process is killed."""
+"""Interval at which a launch is saved although another may follow: the process may be killed."""
 
 
 class LastLaunches:
-    """Keeps the last launch of each variant, in buffers of ``max_bytes`` together.
+    """The last launch of each variant, in buffers of at most ``max_bytes`` in total.
 
-    It saves the first launch, and then one about once a second. In a CUDA graph, launches of different grids have
-    buffers of their own: which of the graphs is replayed last is not known before the end.
+    The first launch is saved, then one about every second. In CUDA graphs, each grid has a buffer of its own, because
+    only the end shows which graph was replayed last.
     """
 
     def __init__(self, device: Device, save: Save, max_bytes: int) -> None:
+        """Allocate buffers of ``device`` when launches need them, and pass those to save to ``save``."""
         self._device = device
         self._save = save
         self._room = _Room(max_bytes, self._held_bytes)
@@ -35,7 +36,7 @@ class LastLaunches:
         self._graph_buffers: dict[_GraphKey, _GraphBuffer] = {}
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Set the buffer of a launch and its owner. Raises ``NoDeviceMemory``."""
+        """Give a launch its buffer and owner. Raises ``NoDeviceMemory``."""
         build = launch.build
         if launch.graph:
             self._graph_buffer(launch).lend(launch)
@@ -45,8 +46,8 @@ class LastLaunches:
             key = (build.variant, launch.device, launch.stream)
             rotation = self._rotations.get(key)
             if rotation is None:
-                made = _Rotation(build.variant_of_program, self._device, self._save, self._room)
-                rotation = self._rotations.setdefault(key, made)
+                new = _Rotation(build.variant_of_program, self._device, self._save, self._room)
+                rotation = self._rotations.setdefault(key, new)
             rotation.lend(launch)
 
     def _graph_buffer(self, launch: RecordedLaunch) -> _GraphBuffer:
@@ -59,32 +60,35 @@ class LastLaunches:
         return shared
 
     def _held_bytes(self) -> int:
-        """Return the size of all buffers but those of launches that are being made.
+        """Return the size of all buffers except those of launches being made.
 
-        A launch that an exception cuts off takes its buffer along.
+        A launch that an exception ends loses its buffer.
         """
         in_graphs = sum(shared.size_bytes for shared in list(self._graph_buffers.values()))
         return in_graphs + sum(rotation.held_bytes() for rotation in list(self._rotations.values()))
 
     def save_rest(self) -> None:
-        """Save what is still in the buffers."""
+        """Save the launches that are still in the buffers."""
         self._own.save_rest()
         for rotation in list(self._rotations.values()):
             rotation.save_rest()
-        # After the others: the writer knows which of a graph and a launch was the last.
+        # Graphs come last: the writer compares their start times with those of the launches it has.
         for launch in self._last_in_graphs():
             with self._device.selected(launch.device):
                 hand_over(launch, self._device, self._save)
 
     def newest(self) -> dict[str, int]:
-        """Return the number of the last launch that was made and kept, of each variant of the program."""
+        """Return the number of the last launch made and kept, for each variant of the program."""
         found = [(rotation.variant, rotation.newest()) for rotation in list(self._rotations.values())]
         found += self._own.newest.copy().items()
         found += [(launch.build.variant_of_program, launch.index) for launch in self._last_in_graphs()]
-        return {variant: max(index for other, index in found if other == variant) for variant in dict(found)}
+        newest: dict[str, int] = {}
+        for variant, index in found:
+            newest[variant] = max(index, newest.get(variant, index))
+        return newest
 
     def unsaved(self) -> int:
-        """Return how many launches that are to be kept are still in the buffers alone."""
+        """Return the number of launches to keep that are not saved yet."""
         in_rotations = sum(map(_Rotation.unsaved, list(self._rotations.values())))
         return self._own.unsaved() + in_rotations + len(list(self._last_in_graphs()))
 
@@ -98,14 +102,14 @@ _GraphKey = tuple[str, int, int, Grid]
 
 
 class _Room:
-    """Limits how many bytes all buffers take; ``held_bytes`` returns what they do take."""
+    """Limit of the bytes that all buffers may take; ``held_bytes`` returns what they take now."""
 
     def __init__(self, max_bytes: int, held_bytes: Callable[[], int]) -> None:
         self._max_bytes = max_bytes
         self._held_bytes = held_bytes
 
     def take(self, size_bytes: int, make: Callable[[], Buffer]) -> Buffer:
-        """Make a buffer. Raises ``NoDeviceMemory`` if there is no room here or on the device."""
+        """Make a buffer. Raises ``NoDeviceMemory`` if it exceeds the limit or the device's memory."""
         left_bytes = self._max_bytes - self._held_bytes()
         if size_bytes > left_bytes:
             raise NoDeviceMemory(f"all buffers together would exceed the limit by {size_bytes - left_bytes}")
@@ -113,10 +117,9 @@ class _Room:
 
 
 class _Rotation(BufferOwner):
-    """The buffers of one kernel on one stream: those of the launches being made, that of the last one, and free ones.
+    """Buffers of one kernel on one stream: in use by launches being made, of the last launch, and free.
 
-    A launch that was made keeps its buffer here until a later launch takes it. ``variant`` is what the program
-    compiled.
+    A launch that was made keeps its buffer until a later launch takes it. ``variant`` is the program's, not a build's.
     """
 
     def __init__(self, variant: str, device: Device, save: Save, room: _Room) -> None:
@@ -124,7 +127,7 @@ class _Rotation(BufferOwner):
         self._device = device
         self._save = save
         self._room = room
-        # Appending and popping are one step each: two launches never get one buffer.
+        # Appending and popping are one step each: two launches never get the same buffer.
         self._free: deque[RecordedLaunch] = deque()
         self._last: deque[RecordedLaunch] = deque()
         self._newest = -1
@@ -132,16 +135,16 @@ class _Rotation(BufferOwner):
         self._has_room = True
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Set the buffer of a launch and its owner. Raises ``NoDeviceMemory``."""
-        launch.memory, launch.memory_bytes = _reused(self._free.pop, launch.size_bytes) or self._another(launch)
+        """Give a launch its buffer and owner. Raises ``NoDeviceMemory``."""
+        launch.memory, launch.memory_bytes = _reuse(self._free.pop, launch.size_bytes) or self._make_or_take(launch)
         launch.owner = self
 
     def launched(self, launch: RecordedLaunch) -> None:
-        """Make it the last launch, and save it if that is due."""
+        """Make this the last launch, and save it if the last saved one is a second old."""
         now_ns = launch.host_end_ns = time.time_ns()
         is_due = now_ns - self._saved_ns >= _SAVE_EVERY_NS and self._has_room
         if is_due:
-            launch.is_handed_over = True  # before others can see it
+            launch.is_handed_over = True  # before other threads can see the launch
             self._saved_ns = now_ns
         self._keep(launch)
         if launch.index > self._newest:
@@ -150,13 +153,14 @@ class _Rotation(BufferOwner):
             hand_over(launch, self._device, self._save)
 
     def failed(self, launch: RecordedLaunch) -> None:
-        """Free its buffer."""
+        """Free the launch's buffer."""
         self._free.append(launch)
 
     def save_rest(self) -> None:
         """Save the last launch.
 
-        What other threads launched at the same time may come with it, or what was saved: the writer keeps the newest.
+        It may save launches that other threads made at the same time, or one that is saved already: the writer keeps
+        the newest.
         """
         for launch in list(self._last):
             launch.is_handed_over = True
@@ -164,7 +168,7 @@ class _Rotation(BufferOwner):
                 hand_over(launch, self._device, self._save)
 
     def newest(self) -> int:
-        """Return the number of the last launch that was made; -1: none yet."""
+        """Return the number of the last launch made; -1 if there is none yet."""
         return max(self._newest, *(launch.index for launch in self._last.copy()), -1)
 
     def held_bytes(self) -> int:
@@ -172,18 +176,18 @@ class _Rotation(BufferOwner):
         return sum(launch.memory_bytes for launch in (*self._free.copy(), *self._last.copy()))
 
     def unsaved(self) -> int:
-        """Return 1 if the last launch is still to be saved, else 0."""
+        """Return 1 if the last launch is not saved yet, else 0."""
         return int(any(not launch.is_handed_over for launch in list(self._last)))
 
     def _keep(self, launch: RecordedLaunch) -> None:
-        """Make this the last launch unless there is a newer one; the other's buffer is free then."""
+        """Make this the last launch unless there is a newer one, and free the older one's buffer."""
         while True:
             self._last.append(launch)
             if len(self._last) < 2:
                 return
             try:
                 other = self._last.popleft()
-            except IndexError:  # other threads took them meanwhile, for want of room
+            except IndexError:  # other threads without room took them meanwhile
                 return
             if other is not launch and other.index < launch.index:
                 if not other.is_handed_over:
@@ -191,18 +195,18 @@ class _Rotation(BufferOwner):
                 return
             launch = other
 
-    def _another(self, launch: RecordedLaunch) -> _SizedBuffer:
-        """Make a buffer, or take that of the last launch where there is no room for one."""
+    def _make_or_take(self, launch: RecordedLaunch) -> _SizedBuffer:
+        """Make a buffer, or take the last launch's if there is no room for another."""
         size_bytes = launch.size_bytes
-        if not self._has_room and (reused := _reused(self._last.popleft, size_bytes)):
+        if not self._has_room and (reused := _reuse(self._last.popleft, size_bytes)):
             return reused
         try:
             return self._new(launch)
         except NoDeviceMemory:
             self._has_room = False
-            if reused := _reused(self._last.popleft, size_bytes, if_refused=self._save_early):
+            if reused := _reuse(self._last.popleft, size_bytes, if_refused=self._save_early):
                 return reused
-        return self._new(launch)  # a buffer that was too small may have made room by now
+        return self._new(launch)  # dropping a buffer that was too small may have made room
 
     def _new(self, launch: RecordedLaunch) -> _SizedBuffer:
         size_bytes = launch.size_bytes
@@ -216,10 +220,10 @@ class _Rotation(BufferOwner):
 _SizedBuffer = tuple[Buffer, int]
 
 
-def _reused(
+def _reuse(
     take: Callable[[], RecordedLaunch], size_bytes: int, if_refused: Callable[[RecordedLaunch], None] | None = None
 ) -> _SizedBuffer | None:
-    """Take the buffer of a former launch, if it is large enough and the copier does not read it."""
+    """Take the buffer of an earlier launch if it is large enough and the copier does not read it."""
     try:
         former = take()
     except IndexError:
@@ -232,7 +236,7 @@ def _reused(
 
 
 class _GraphBuffer(BufferOwner):
-    """The buffer of all launches of one grid in graphs, and the launch that was captured last."""
+    """Buffer that all launches of one grid in graphs share, and the launch captured last."""
 
     def __init__(self, memory: Buffer, size_bytes: int) -> None:
         self._memory = memory

@@ -1,10 +1,10 @@
-"""Buffers of launches, where it is known by the number of a launch whether it is kept.
+"""Buffers of launches that are chosen by number.
 
-A launch that is kept has a buffer of its own. Others write to a scratch buffer, which is not read.
+A chosen launch has a buffer of its own. All others write to a scratch buffer, which is never read.
 
-Nothing here takes a lock. Ctrl-C, or what a signal handler raises, may end a launch at any line, and a handler may
-launch in the middle of another launch: whatever they leave, the next launch gets its buffer, and at its end the process
-says how many launches were interrupted.
+Nothing here takes a lock. Ctrl-C, or an exception of a signal handler, may end a launch at any line, and a handler may
+launch in the middle of another launch. In whatever state they leave this, the next launch gets its buffer, and the
+process reports at its end how many launches were interrupted.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kprof_inject.runtime.launch.recorded_launch import BufferOwner, RecordedLau
 
 @dataclass(slots=True)
 class ScratchBuffers:
-    """A buffer for each device, for launches that are not read: they may overwrite each other."""
+    """A buffer for each device, which launches that are not read share and overwrite."""
 
     device: Device
     _buffers: dict[int, list[tuple[int, Buffer]]] = field(default_factory=dict)
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Set the buffer of a launch. Raises ``NoDeviceMemory``."""
-        # Smaller ones stay: a kernel in flight, or in a graph, may still write to them.
+        """Give a launch its buffer. Raises ``NoDeviceMemory``."""
+        # Smaller buffers are kept: a kernel in flight, or in a graph, may still write to them.
         buffers = self._buffers.setdefault(launch.device, [])
         if not buffers or buffers[-1][0] < launch.size_bytes:
             size = max(launch.size_bytes, 2 * buffers[-1][0] if buffers else 0)
@@ -39,19 +39,20 @@ class ScratchBuffers:
 
 
 class OwnBuffers(BufferOwner):
-    """A buffer for each launch alone, saved right after it.
+    """A buffer for each launch, saved right after it.
 
-    ``newest`` is the number of the last launch that was made, of each variant of the program.
+    ``newest`` has the number of the last launch made, for each variant of the program.
     """
 
     def __init__(self, device: Device, save: Save) -> None:
+        """Allocate buffers of ``device``, and pass launches that were made to ``save``."""
         self._device = device
         self._save = save
         self._open: dict[RecordedLaunch, None] = {}
         self.newest: dict[str, int] = {}
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Make the buffer of a launch. Raises ``NoDeviceMemory``."""
+        """Make a buffer for a launch. Raises ``NoDeviceMemory``."""
         launch.memory = self._device.zeros(launch.size_bytes, launch.stream)
         launch.memory_bytes = launch.size_bytes
         launch.owner = self
@@ -68,13 +69,13 @@ class OwnBuffers(BufferOwner):
         self._open.pop(launch, None)
 
     def save_rest(self) -> None:
-        """Save the launches that an exception kept from being saved after they had been made."""
+        """Save the launches that were made, but that an exception kept from being saved."""
         for launch in list(self._open):
             if launch.host_end_ns and not launch.is_taken:
                 self._hand_over(launch)
 
     def unsaved(self) -> int:
-        """Return how many of these there are."""
+        """Return the number of launches that ``save_rest`` would save."""
         return sum(launch.host_end_ns > 0 and not launch.is_taken for launch in list(self._open))
 
     def _hand_over(self, launch: RecordedLaunch) -> None:
@@ -85,7 +86,7 @@ class OwnBuffers(BufferOwner):
 
 
 def hand_over(launch: RecordedLaunch, device: Device, save: Save) -> None:
-    """Have a launch saved once what is queued on its stream so far has ended."""
+    """Have a launch saved when the work queued on its stream so far has ended."""
     launch.is_handed_over = True
     launch.done = device.mark(launch.stream)
     save(launch)
@@ -94,7 +95,7 @@ def hand_over(launch: RecordedLaunch, device: Device, save: Save) -> None:
 class _GraphLaunches(BufferOwner):
     """Launches in CUDA graphs, each with a buffer of its own.
 
-    All replays of a launch write to its buffer, so the records of the last one are there at the end.
+    All replays of a launch write to its buffer, which at the end holds the records of the last one.
     """
 
     def __init__(self, device: Device, save: Save, max_bytes: int) -> None:
@@ -105,15 +106,15 @@ class _GraphLaunches(BufferOwner):
         self._failed: set[RecordedLaunch] = set()
 
     def has_room(self, size_bytes: int) -> bool:
-        """Return whether there may be a buffer of this size."""
+        """Return whether a buffer of this size is within the limit."""
         return size_bytes <= self._max_bytes - sum(launch.memory_bytes for launch in self._launches)
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Make the buffer of a launch. Raises ``NoDeviceMemory``."""
+        """Make a buffer for a launch. Raises ``NoDeviceMemory``."""
         launch.memory = self._device.zeros_outside_graphs(launch.size_bytes)
         launch.memory_bytes = launch.size_bytes
         launch.owner = self
-        # From here on, and whatever becomes of the launch: a graph may have the buffer's address.
+        # Even if the launch fails from here on, a graph may have the buffer's address.
         self._launches.append(launch)
 
     def launched(self, launch: RecordedLaunch) -> None:
@@ -130,12 +131,12 @@ class _GraphLaunches(BufferOwner):
                     hand_over(launch, self._device, self._save)
 
     def unsaved(self) -> int:
-        """Return how many of these there are."""
+        """Return the number of launches that ``save_rest`` would save."""
         return sum(launch not in self._failed for launch in self._launches)
 
 
 class ChosenLaunches:
-    """Keeps the launches whose number the filter wants, at most ``max_launches`` of them (0: no limit)."""
+    """Buffers for the launches that a filter chooses by number, at most ``max_launches`` (0: no limit)."""
 
     def __init__(
         self,
@@ -146,6 +147,7 @@ class ChosenLaunches:
         save: Save,
         left_out: AtomicCounts,
     ) -> None:
+        """Pass launches to keep to ``save``, and count the others by reason in ``left_out``."""
         self._filter = launch_filter
         self._max_launches = max_launches
         self._left_out = left_out
@@ -155,7 +157,7 @@ class ChosenLaunches:
         self._kept: set[tuple[str, int]] = set()
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Set the buffer of a launch and its owner. Raises ``NoDeviceMemory``."""
+        """Give a launch its buffer and owner. Raises ``NoDeviceMemory``."""
         if not self._filter.keeps(launch.index):
             self._scratch.lend(launch)
         elif self._max_launches and len(self._kept) >= self._max_launches:
@@ -172,14 +174,14 @@ class ChosenLaunches:
         self._scratch.lend(launch)
 
     def save_rest(self) -> None:
-        """Save what is still in the buffers."""
+        """Save the launches that are still in the buffers."""
         self._own.save_rest()
         self._in_graphs.save_rest()
 
     def newest(self) -> dict[str, int]:
-        """Return the number of the last launch that was made and kept, of each variant of the program."""
+        """Return the number of the last launch made and kept, for each variant of the program."""
         return self._own.newest.copy()
 
     def unsaved(self) -> int:
-        """Return how many launches that are to be kept are still in the buffers alone."""
+        """Return the number of launches to keep that are not saved yet."""
         return self._own.unsaved() + self._in_graphs.unsaved()

@@ -1,4 +1,4 @@
-"""Saves the profile buffer of each kept launch without ever making the program wait for the device."""
+"""Save the profile buffer of each kept launch without making the program wait for the device."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from kprof_inject.runtime.session import Session
 from kprof_inject.version import __version__
 
 _MAX_ON_DEVICE = 4
-"""Limit of the buffers of last launches on the device, in multiples of the limit on disk: each is kept to the end."""
+"""Limit of the last launches' buffers on the device, as a multiple of that on disk: each buffer is kept to the end."""
 _MAX_SECONDS_AT_END = 60.0
-"""Time that the end of a program may wait for the device."""
+"""Maximum time that the end of a program waits for the device."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Part of the capture that one process saves: its folder, and the thread that writes there."""
+    """This process's part of the capture: its folder, and the thread that writes there."""
 
     pid: int
     folder: Path
@@ -52,40 +52,41 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayResult:
-    """Times of one build's replay, or why there are none, in words that follow *because*."""
+    """Times of one build's replay, or the reason why there are none, in words that follow *because*."""
 
     times: ReplayRecord | None
     refusal: str = ""
 
 
 class LaunchReplays(Protocol):
-    """Measures builds by launching them again, at launches of the program's."""
+    """Measurements of builds by extra launches, made at launches of the program."""
 
     def is_due(self, build: RecordingBuild, number: int) -> bool:
-        """Return whether this launch of a build is the one to measure it at."""
+        """Return whether to measure a build at this launch."""
 
     def measure(
         self, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
     ) -> None:
         """Measure a build at the launch that is about to be made.
 
-        ``clean`` loads the kernel without records. ``arguments`` are all that a launcher takes after the metadata.
+        ``clean`` loads the kernel without records. ``arguments`` are all arguments of a launcher after the metadata.
         """
 
     def result_of(self, variant: str) -> ReplayResult:
-        """Return what a build's replay measured; nothing if there was none."""
+        """Return the result of a build's replay, which is empty if there was none."""
 
     def report_graph_launches(self) -> None:
-        """Report the builds that were launched in graphs alone: a capture ends."""
+        """Report the builds that were launched only in graphs. Called at the end of a capture."""
 
 
 class LaunchCapture:
-    """One capture of this process: gives each launch its buffer, and has the kept ones copied and written.
+    """A capture of this process, which gives each launch a buffer, and has the kept launches copied and written.
 
-    Nothing that a launch does here takes a lock, so no exception, signal handler or fork can find one held.
+    No method that a launch calls takes a lock, so no exception, signal handler or fork can leave one held.
     """
 
     def __init__(self, session: Session, report: ProcessReport, device: Device, replays: LaunchReplays) -> None:
+        """Prepare to capture; the first launch creates the folder and the thread."""
         self._session = session
         self._report = report
         self._device = device
@@ -95,43 +96,43 @@ class LaunchCapture:
         in_forked_child(self._begin_in_child)
 
     def _begin_in_child(self) -> None:
-        """Forget the launches of the parent: a forked child has neither its devices nor its thread."""
+        """Forget the parent's launches: a forked child has neither its devices nor its thread."""
         self._reset()
         self._report.forget_launches()
 
     def _reset(self) -> None:
-        """Begin as a process that has launched nothing."""
+        """Return to the state before the first launch."""
         self._left_out = AtomicCounts()
         self._launches = AtomicCounts()
         self._launched_before: dict[str, int] = {}
         self._passed_over: set[tuple[str, int]] = set()
         self._devices: set[int] = set()
         self._timers: dict[str, LaunchTimer] = {}
-        self._part: SetOnce[_Part] = SetOnce()  # another thread, or a signal handler, may make one at the same time
+        self._part: SetOnce[_Part] = SetOnce()  # another thread or a signal handler may set it at the same time
         self._has_ended = False
         self._noted = (0, 0)
         self._buffers = self._new_buffers()
 
     def current(self) -> LaunchCapture | None:
-        """Return the capture that takes launches now: this one, until it is over."""
+        """Return the capture that takes launches now: this one, or None after its end."""
         return None if self._has_ended else self
 
     def number(self, build: RecordingBuild) -> int:
-        """Return the number of the launch that is about to be made."""
+        """Count a launch that is about to be made, and return its number."""
         return self._launches.add(build.variant_of_program)
 
     def pass_over(self, build: RecordingBuild, number: int) -> None:
-        """Note that a launch is made without records, or not at all."""
+        """Note that a launch is made without records, or not made."""
         self._passed_over.add((build.variant_of_program, number))
 
     def begin(
         self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
     ) -> RecordedLaunch | None:
-        """Return a launch of a kernel with these arguments, which has its buffer; None if the capture is over by now.
+        """Return a launch with a buffer, or None if the capture has ended.
 
-        Called in the launch path. Raises ``NoDeviceMemory``; it may then be called again for another build.
+        This is in the launch path. Raises ``NoDeviceMemory``; the caller may then try another build.
         """
-        if self._has_ended:  # by another thread, since the launch was numbered
+        if self._has_ended:  # another thread ended it after the launch was numbered
             return None
         if self._part.get() is None:
             self._start()
@@ -144,7 +145,7 @@ class LaunchCapture:
         return launch
 
     def timer(self, build: RecordingBuild) -> LaunchTimer:
-        """Return the timer of a build's launches; its times are saved at the end."""
+        """Return the timer of a build's launches, whose times are saved at the end."""
         timer = self._timers.get(build.variant)
         if timer is None:
             empty = EmptyKernel.like(build.record.known_metadata)
@@ -152,9 +153,9 @@ class LaunchCapture:
         return timer
 
     def finish(self) -> None:
-        """Save what is left, and say what was left out. The capture is over then.
+        """Save the remaining launches, record what was left out, and end the capture.
 
-        Raises nothing of its own. What a signal handler raises meanwhile ends the wait, and goes on to the caller.
+        Raises nothing of its own. An exception of a signal handler ends the wait and reaches the caller.
         """
         part = self._part.get()
         if self._has_ended or (part is not None and part.pid != os.getpid()):
@@ -169,7 +170,7 @@ class LaunchCapture:
             if is_saved:
                 self._left_out.add_many("interrupted while they were launched", self._interrupted(part.copier.saved))
             else:
-                # Without us, the program would end here whatever the device does.
+                # Without us, the program would end here in any case.
                 waiting, reason = part.copier.unfinished()
                 self._left_out.add_many(reason, max(waiting + self._buffers.unsaved(), 1))
             with self._report.guard("ending the capture"):
@@ -178,18 +179,18 @@ class LaunchCapture:
                 part.writer.finish(self._left_out.counts(), self._launches.counts())
 
     def resume(self) -> None:
-        """Go on after ``finish``, as a process that did not end after all does.
+        """Capture again after ``finish``, because the process did not end.
 
-        What it launches from now on is written to a folder of its own, and the numbers of launches go on.
+        Further launches go to a folder of their own; their numbers continue.
         """
         launches = self._launches
         self._reset()
         self._launches, self._launched_before = launches, launches.counts()
 
     def _interrupted(self, saved: int) -> int:
-        """Return how many launches that were to be kept are neither saved, nor left out for another reason.
+        """Return the number of launches to keep that are neither saved nor left out for another reason.
 
-        An exception (Ctrl-C, a time-out) ended them before it was known that they had been made.
+        An exception (Ctrl-C, a time-out) ended them before we could note that they had been made.
         """
         if self._filter.replaces:
             newest = self._buffers.newest()
@@ -218,12 +219,12 @@ class LaunchCapture:
             writer.add_times(variant, timing)
 
     def _save_rest(self, part: _Part) -> None:
-        """Wait for the devices, and save what is still on them."""
+        """Wait for the devices, and save the launches that are still on them."""
         try:
             with self._device.unaffected_by_graphs(), part.copier.waiting_for_device():
                 for device in sorted(self._devices):
                     self._device.synchronise(device)
-        except Exception as error:  # noqa: BLE001 (a failure of the device's is the program's affair)
+        except Exception as error:  # noqa: BLE001 (the program handles failures of its device)
             self._left_out.add_many(f"the device failed: {first_line(error)}", self._buffers.unsaved())
             return
         self._buffers.save_rest()
@@ -243,7 +244,10 @@ class LaunchCapture:
             part.copier.put(launch)
 
     def _start(self) -> None:
-        """Begin to write. If two threads, or a launch and a signal handler's, do so at once, the first has it."""
+        """Create the folder and start the copier.
+
+        If two threads do this at once, or a launch and one of a signal handler, the first wins.
+        """
         folder = Path(self._session.capture, f"{os.getpid()}-{time.time_ns()}")
         writer = CaptureWriter(folder, _process_info(self._session, self._device))
         clocks = DeviceClocks(self._device.read_clock, writer)
@@ -263,7 +267,7 @@ class LaunchCapture:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _note_progress(self, saved: int) -> None:
-        """Have the report say what is lost if the process is killed from now on."""
+        """Update the report's counts, which show what is lost if the process is killed."""
         progress = (sum(self._launches.counts().values()), saved)
         if progress != self._noted:
             self._noted = progress
@@ -287,7 +291,7 @@ def _process_info(session: Session, device: Device) -> ProcessRecord:
         host=platform.node(),
         boot_id=_boot_id(),
         python=platform.python_version(),
-        torch=str(torch.__version__),  # a class of torch's own
+        torch=str(torch.__version__),  # it is of a subclass of str
         triton=triton.__version__,
         device_names=tuple(device.names()),
         device_uuids=tuple(device.uuids()),
@@ -300,9 +304,9 @@ def _process_info(session: Session, device: Device) -> ProcessRecord:
 
 
 def _boot_id() -> str:
-    """Return the identifier of this boot of Linux, empty if it cannot be read.
+    """Return the identifier of this boot of Linux, or "" if it cannot be read.
 
-    Processes that share it share a clock.
+    Processes with the same identifier share a clock.
     """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,4 +1,4 @@
-"""The user's choice of launches: which are kept (``--launches``), and which kernels are replayed (``--replay``)."""
+"""The user's choice of the launches to keep (``--launches``) and the kernels to replay (``--replay``)."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from kprof_inject.errors import KprofError, Position
 
 
 class LaunchFilter(Protocol):
-    """Chooses launches by their numbers, counted from 0 for each variant."""
+    """A choice of launches by number, counted from 0 for each variant."""
 
     @property
     def text(self) -> str:
-        """What the user wrote."""
+        """The user's text."""
 
     @property
     def replaces(self) -> bool:
         """True if a kept launch replaces the one kept before."""
 
     def keeps(self, index: int) -> bool:
-        """Return whether a launch is kept."""
+        """Return whether to keep a launch."""
 
     def kept_of(self, launches: int) -> int:
-        """Return how many of this number of launches are kept in the end."""
+        """Return how many of the first ``launches`` launches are kept in the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastLaunch:
-    """``last``: every launch is kept until the next one replaces it."""
+    """``last``: each launch replaces the one before."""
 
     replaces: bool = True
     text: str = "last"
 
     def keeps(self, index: int) -> bool:
-        """Return whether a launch is kept."""
+        """Return whether to keep a launch."""
         return True
 
     def kept_of(self, launches: int) -> int:
-        """Return how many of this number of launches are kept in the end."""
+        """Return how many of the first ``launches`` launches are kept in the end."""
         return min(launches, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRange:
-    """Every ``step``-th launch of ``first <= index < stop``, beginning with ``first``; ``stop`` None means no end."""
+    """Every ``step``-th launch from ``first`` up to and without ``stop``; no end if ``stop`` is None."""
 
     text: str
     first: int
@@ -55,23 +55,23 @@ class LaunchRange:
     replaces: bool = False
 
     def keeps(self, index: int) -> bool:
-        """Return whether a launch is kept."""
+        """Return whether to keep a launch."""
         inside = self.first <= index and (self.stop is None or index < self.stop)
         return inside and (index - self.first) % self.step == 0
 
     def kept_of(self, launches: int) -> int:
-        """Return how many of this number of launches are kept in the end."""
+        """Return how many of the first ``launches`` launches are kept in the end."""
         stop = launches if self.stop is None else min(launches, self.stop)
         return len(range(self.first, stop, self.step))
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayChoice:
-    """Which kernels are launched again to be timed, with records and without in turn.
+    """The kernels to launch again to time them, with and without records in turn.
 
-    ``only`` are their variants, None all. ``times`` is how often each is timed both ways; None: as often as it takes,
-    within ``KERNEL_SECONDS`` for each and ``PROCESS_SECONDS`` for all of a process, and not where the program could
-    notice.
+    ``only`` has their variants; None means all. ``times`` is the number of timings each way. None leaves it to us: as
+    many as needed, within ``KERNEL_SECONDS`` for a kernel and ``PROCESS_SECONDS`` for a process, and only if the
+    program cannot notice.
     """
 
     only: tuple[str, ...] | None = None
@@ -79,11 +79,11 @@ class ReplayChoice:
 
     @classmethod
     def of(cls, times: int | None) -> ReplayChoice:
-        """Return the choice of all kernels, ``times`` times: 0 is none, and None leaves it to us."""
+        """Return the choice of all kernels, ``times`` times each; 0 means no kernels, None leaves it to us."""
         return cls(only=()) if times == 0 else cls(times=times)
 
     def among(self, variants: Iterable[str]) -> ReplayChoice:
-        """Return the choice of these variants, if the user left it to us."""
+        """Return the choice of these variants if the user left it to us, else ``self``."""
         return self if self.times is not None or self.only is not None else replace(self, only=tuple(variants))
 
 
@@ -98,9 +98,9 @@ PROCESS_SECONDS = 20.0
 class LaunchChoice:
     """Launches that one run keeps.
 
-    Of kernels whose names match ``kernel``, it keeps the launches that ``launches`` names, at most ``max_launches`` (0:
-    no limit) and ``max_bytes`` of buffers in each process. ``replays`` are made to time kernels; with ``torch_trace``,
-    each process traces itself with ``torch.profiler``.
+    They are the launches in ``launches`` of kernels whose names match the glob ``kernel``, at most ``max_launches`` (0:
+    no limit) and ``max_bytes`` of buffers in each process. ``replays`` chooses the kernels to time by replay. With
+    ``torch_trace``, each process also traces itself with ``torch.profiler``.
     """
 
     launches: LaunchFilter = LastLaunch()
@@ -117,7 +117,7 @@ _WORDS: dict[str, LaunchFilter] = {
     "all": LaunchRange("all", 0, None),
 }
 _PART = re.compile(r"(?:^|:)([^:]*)")
-# More digits than any program has launches.
+# No program makes 10^18 launches.
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _FORMS = "last, first, all, a number counted from 0, or a range such as 10:20 or 0:100:10"
 
@@ -125,8 +125,8 @@ _FORMS = "last, first, all, a number counted from 0, or a range such as 10:20 or
 def parse_launches(text: str) -> LaunchFilter:
     """Parse ``last``, ``first``, ``all``, ``N``, or a range ``A:B:STEP``.
 
-    A range is like a slice of Python's: any part may be left out. Raises ``KprofError`` for anything else, and for a
-    range of no launches.
+    A range is like a Python slice: any part may be omitted. Raises ``KprofError`` for any other text, and for an empty
+    range.
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -149,7 +149,7 @@ def parse_launches(text: str) -> LaunchFilter:
 
 
 def _number(text: str, offset: int, part: str) -> int | None:
-    """Parse one part of a range; None if it was left out."""
+    """Parse one part of a range; return None if it is empty."""
     if not part:
         return None
     if re.fullmatch(r"-[0-9]+", part):

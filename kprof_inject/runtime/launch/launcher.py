@@ -1,4 +1,4 @@
-"""Launches kernels with records: gives each launch its buffer, and hands it over once it is made."""
+"""Launch kernels with records: give each launch a buffer, and hand the launch over once it is made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from kprof_inject.runtime.devices.device import NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launch import profile_allocator
-from kprof_inject.runtime.launch.arguments import NOT_THE_KERNELS
+from kprof_inject.runtime.launch.arguments import HOOK_ARGUMENTS
 from kprof_inject.runtime.launch.autotuning import is_benchmarking
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.loading import has_exit_hook
@@ -20,36 +20,37 @@ from kprof_inject.runtime.stack_room import FRAMES_OF_COMPILER, FRAMES_OF_LAUNCH
 
 
 class Builds(Protocol):
-    """The other builds of a kernel, made when they are needed."""
+    """The other builds of a kernel, compiled when they are needed."""
 
     def clean(self) -> Any:
         """Return the kernel without records, loaded."""
 
     def with_smaller_buffer(self, ctas: int, max_bytes: int) -> RecordingBuild | None:
-        """Return a build whose buffer for this number of CTAs takes at most ``max_bytes``.
+        """Return a build whose buffer for ``ctas`` CTAs takes at most ``max_bytes``.
 
-        None: that would hold too few records.
+        Returns None if so small a buffer would hold too few records.
         """
 
     def give_up(self, reason: str) -> None:
-        """Report that launches go without records from now on."""
+        """Report that this kernel is launched without records from now on."""
 
 
 class Captures(Protocol):
-    """Captures of this process, one after the other."""
+    """Captures of this process, one after another."""
 
     def current(self) -> LaunchCapture | None:
-        """Return the capture that takes launches now; None if launches are not wanted."""
+        """Return the capture that takes launches now, or None if launches are not captured."""
 
 
 class CapturingLauncher:
-    """Takes the place of the launcher that Triton made for a kernel with records.
+    """Replacement for the launcher that Triton made for a kernel with records.
 
-    It passes every launch on: with a buffer, or to the clean build if there is no buffer or an autotuner is comparing.
-    A failure of ours never reaches the program; one of the launch does.
+    It makes each launch with a buffer, or launches the clean build if there is no buffer or an autotuner is comparing.
+    The program never sees our own failures, but it does see a failure of the launch.
     """
 
     def __init__(self, build: RecordingBuild, builds: Builds, captures: Captures, max_bytes: int) -> None:
+        """Launch ``build``, or another of ``builds`` if a grid needs a buffer of more than ``max_bytes``."""
         self._first = build
         self._build = build
         self._builds = builds
@@ -60,15 +61,15 @@ class CapturingLauncher:
     def __call__(
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
     ) -> Any:
-        """Make a launch as Triton's launcher does, with records if possible."""
+        """Launch as Triton's launcher does, with records if possible."""
         grid = (grid_x, grid_y, grid_z)
         try:
-            return self._pass_on(grid, stream, function, metadata, *args)
+            return self._launch(grid, stream, function, metadata, *args)
         except RecursionError:
-            # Without a hook after it, a launch that was made raises no such error.
+            # Without a hook after it, the error means that the launch was not made.
             if has_exit_hook(*args):
                 raise
-        # In this frame: another one could not set the limit back.
+        # In this frame, because a deeper one could not restore the limit.
         limit = sys.getrecursionlimit()
         try:
             sys.setrecursionlimit(limit + FRAMES_OF_COMPILER)
@@ -78,11 +79,11 @@ class CapturingLauncher:
         finally:
             sys.setrecursionlimit(limit)
 
-    def _pass_on(self, grid: Grid, stream: int, function: Any, metadata: Any, *args: Any) -> Any:
+    def _launch(self, grid: Grid, stream: int, function: Any, metadata: Any, *args: Any) -> Any:
         profile_allocator.install()
         if not grid[0] * grid[1] * grid[2]:
             return self._first.launch(*grid, stream, function, metadata, *args)
-        begun = None if self._given_up or is_benchmarking() else self._begun(grid, stream, args)
+        begun = None if self._given_up or is_benchmarking() else self._begin(grid, stream, args)
         if begun is None:
             return self._launch_clean(grid, stream, *args)
         capture, launch = begun
@@ -91,7 +92,7 @@ class CapturingLauncher:
             capture.replays.measure(build, self._builds.clean, grid, stream, args)
         if build is not self._first:
             function, metadata = build.function, build.packed_metadata
-        # A signal handler of the program's may launch in the middle of this.
+        # A signal handler of the program may launch in the middle of this.
         outer = present_launch.buffer
         try:
             present_launch.buffer = launch.memory
@@ -107,7 +108,7 @@ class CapturingLauncher:
                 raise
             launch.owner.failed(launch)
             capture.pass_over(build, launch.index)
-            # If it fails without records too, that is what the program is to see.
+            # If the launch fails without records too, the program sees that failure.
             result = self._launch_clean(grid, stream, *args)
             self._give_up(f"its launch fails with records: {first_line(error)}")
             return result
@@ -118,7 +119,7 @@ class CapturingLauncher:
                 timer.end(start, stream)
             launch.owner.launched(launch)
         except RecursionError:
-            pass  # made, and lost to the capture, which counts it
+            pass  # the launch was made; the capture counts it as interrupted
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
@@ -129,16 +130,16 @@ class CapturingLauncher:
         clean = self._builds.clean()
         return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
 
-    def _begun(self, grid: Grid, stream: int, args: Sequence[Any]) -> tuple[LaunchCapture, RecordedLaunch] | None:
-        """Return the launch with its buffer, and its capture; None if it is to go without records.
+    def _begin(self, grid: Grid, stream: int, args: Sequence[Any]) -> tuple[LaunchCapture, RecordedLaunch] | None:
+        """Return a launch with a buffer, and its capture; None to launch without records.
 
-        ``args`` are all that a launcher takes after the metadata.
+        ``args`` are all arguments of a launcher after the metadata.
         """
-        # Another thread may end the capture at any moment: then the launch belongs to the next one.
+        # If another thread ends the capture meanwhile, the launch belongs to the next one.
         while (capture := self._captures.current()) is not None:
             number = capture.number(self._first)
             try:
-                launch = self._with_buffer(capture, number, grid, stream, args[NOT_THE_KERNELS:])
+                launch = self._with_buffer(capture, number, grid, stream, args[HOOK_ARGUMENTS:])
             except RecursionError:
                 capture.pass_over(self._first, number)
                 raise
@@ -146,7 +147,7 @@ class CapturingLauncher:
                 if is_of_signal_handler(error):
                     raise
                 capture.pass_over(self._first, number)
-                self._give_up(_reason_of(error))
+                self._give_up(_reason(error))
                 return None
             if launch is not None:
                 return capture, launch
@@ -156,13 +157,13 @@ class CapturingLauncher:
     def _with_buffer(
         self, capture: LaunchCapture, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
     ) -> RecordedLaunch | None:
-        """Begin a launch of a build for which there is room; None if the capture is over.
+        """Begin a launch of a build whose buffer fits; return None if the capture has ended.
 
-        Raises ``_NoRoom`` if no build is small enough, and what fails.
+        Raises ``_NoRoom`` if no build is small enough, and any error of compiling or capturing.
         """
         ctas = grid[0] * grid[1] * grid[2]
         while True:
-            build = self._build  # another thread may choose a smaller one meanwhile
+            build = self._build  # read once: another thread may choose a smaller one
             size_bytes = ctas * build.cta_bytes
             if size_bytes <= self._max_bytes:
                 try:
@@ -179,11 +180,12 @@ class CapturingLauncher:
         self._builds.give_up(reason)
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of Triton's launcher."""
         return getattr(self._first.launch, name)
 
 
 class _NoRoom(Exception):
-    """No build is small enough for a grid."""
+    """Error that no build has a small enough buffer for a grid."""
 
     def __init__(self, ctas: int, size_bytes: int, max_bytes: int) -> None:
         super().__init__(
@@ -192,8 +194,8 @@ class _NoRoom(Exception):
         )
 
 
-def _reason_of(error: Exception) -> str:
-    """Return why launches go without records from now on."""
+def _reason(error: Exception) -> str:
+    """Return the reason for launching without records from now on."""
     if isinstance(error, _NoRoom):
         return str(error)
     if isinstance(error, OSError):

@@ -1,4 +1,4 @@
-"""Takes part when Triton loads a kernel, and replaces the launcher that it makes."""
+"""Wrap Triton's loading of kernels, to replace the launchers that it makes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from kprof_inject.runtime.stack_room import COMPILING
 
 Load = Callable[[], None]
 
-_lock = threading.RLock()  # a forked child has one of its own
+_lock = threading.RLock()  # a forked child replaces it
 _around: weakref.WeakKeyDictionary[Any, Callable[[Any, Load], None]] = weakref.WeakKeyDictionary()
 
 
 def wrap_loading() -> None:
-    """Wrap the method by which Triton loads a compiled kernel onto the device, which it does at its first launch.
+    """Wrap the method with which Triton loads a compiled kernel onto the device at its first launch.
 
-    Called once, right after Triton was imported. It is wrapped in the class, not in the object: Inductor pickles
-    kernels with all that they hold.
+    Called once, right after the import of Triton. The class's method is wrapped, not the object's, because Inductor
+    pickles kernels with all their attributes.
     """
     original = CompiledKernel._init_handles
 
@@ -32,7 +32,7 @@ def wrap_loading() -> None:
         if kernel not in _around:
             original(kernel)
             return
-        # Another thread may launch the kernel meanwhile: it comes here too, and waits until all is in place.
+        # Another thread that launches the kernel meanwhile comes here too, and waits until the launcher is replaced.
         with _lock:
             around = _around.get(kernel)
             if around is None:
@@ -53,20 +53,21 @@ os.register_at_fork(after_in_child=_begin_in_child)
 
 
 def around_load(kernel: Any, call: Callable[[Any, Load], None]) -> None:
-    """Have ``call(kernel, load)`` called instead of ``load()`` when this kernel is loaded.
+    """Arrange that loading this kernel calls ``call(kernel, load)`` instead of ``load()``.
 
-    ``call`` must not hold the kernel: one that is never launched is freed when the program drops it.
+    ``call`` must not refer to the kernel: one that is never launched would then never be freed.
     """
     _around[kernel] = call
 
 
 class StandInLauncher:
-    """Takes the place of the launcher that Triton made for a kernel, until it steps aside.
+    """Replacement for the launcher that Triton made for a kernel, until it steps aside.
 
     All other attributes are the launcher's.
     """
 
     def __init__(self, kernel: Any) -> None:
+        """Stand in for the present launcher of a loaded ``kernel``."""
         self._kernel = weakref.ref(kernel)
         self._launch = kernel._run
 
@@ -76,9 +77,10 @@ class StandInLauncher:
             kernel._run = self._launch
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of Triton's launcher."""
         return getattr(self._launch, name)
 
 
 def has_exit_hook(launch_metadata: Any, enter_hook: Any, exit_hook: Any, *arguments: Any) -> bool:
-    """Return whether a profiler's hook follows a launch with these arguments, all that come after the metadata."""
+    """Return whether a profiler's hook runs after a launch, given its arguments after the metadata."""
     return bool(getattr(exit_hook, "calls", exit_hook))  # Triton's chain of hooks may be empty

@@ -1,11 +1,11 @@
 """Values that launches share between threads without a lock.
 
-Nothing that a launch does may take a lock. A signal handler may launch in the middle of another launch, and would wait
-for a lock that its own thread holds. Ctrl-C, or what a handler raises, may end a launch between any two bytecodes, and
-a forked child lacks the threads of its parent: either leaves a lock held for good.
+A launch must not take a lock. A signal handler may launch in the middle of another launch, and would wait for a lock
+that its own thread holds. Ctrl-C, or an exception of a handler, may end a launch between any two bytecodes, and a
+forked child lacks its parent's threads: either would leave a lock held forever.
 
-Instead, each step that changes something here is one call of a built-in type that runs no Python code: other threads
-and handlers run before it or after it.
+Instead, each change is one call of a built-in type that runs no Python code, so that other threads and handlers run
+before it or after it.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-_MAX_COUNT = sys.maxsize  # more than any process counts: 292 years of one every nanosecond
+_MAX_COUNT = sys.maxsize  # no process reaches it: at one count per nanosecond, it takes 292 years
 
 
 class AtomicCounter:
     """Counter that loses no increment, where ``+= 1`` would: it reads, adds and writes in three steps."""
 
     def __init__(self) -> None:
-        # An iterator over a range takes its next number in one step, and its length hint is how many are left.
+        """Begin at 0."""
+        # An iterator over a range advances in one step, and its length hint is the count of numbers left.
         self._numbers = iter(range(_MAX_COUNT))
 
     def add(self) -> int:
-        """Count one more, and return how many there were before it."""
+        """Increment, and return the value before it."""
         return next(self._numbers)
 
     @property
     def value(self) -> int:
-        """How many were counted so far."""
+        """The present value."""
         return _MAX_COUNT - operator.length_hint(self._numbers)
 
 
@@ -40,23 +41,24 @@ class AtomicCounts:
     """Counters by name."""
 
     def __init__(self) -> None:
+        """Begin with all counters at 0."""
         self._counters: dict[str, AtomicCounter] = {}
 
     def add(self, name: str) -> int:
-        """Count one more, and return how many there were before it."""
+        """Increment a counter, and return its value before."""
         counter = self._counters.get(name)
         if counter is None:
-            # If another thread has made one meanwhile, that one counts.
+            # If another thread made the counter meanwhile, ``setdefault`` returns that one.
             counter = self._counters.setdefault(name, AtomicCounter())
         return counter.add()
 
     def add_many(self, name: str, number: int) -> None:
-        """Count ``number`` more."""
+        """Increment a counter ``number`` times."""
         for _ in range(number):
             self.add(name)
 
     def counts(self) -> dict[str, int]:
-        """Return how many were counted so far."""
+        """Return the values of all counters."""
         return {name: counter.value for name, counter in self._counters.copy().items()}
 
 
@@ -64,13 +66,14 @@ class SetOnce(Generic[T]):
     """Value that is set once: if several threads or signal handlers set it, the first wins."""
 
     def __init__(self) -> None:
+        """Begin without a value."""
         self._values: list[T] = []
 
     def set(self, value: T) -> T:
-        """Set the value unless it is set, and return the one that counts."""
-        self._values.append(value)  # one step; whatever is appended later comes after the first
+        """Set the value unless it is set, and return the value that is set."""
+        self._values.append(value)  # one step, and the first value stays first
         return self._values[0]
 
     def get(self) -> T | None:
-        """Return the value, None before it is set."""
+        """Return the value, or None if it is not set."""
         return self._values[0] if self._values else None

@@ -1,6 +1,6 @@
-"""Gives Triton the memory that a launch needs besides its arguments.
+"""Allocate the memory that a launch needs besides its arguments.
 
-That is the profile buffer of each launch with records, and scratch memory for launches of ours, which the program's own
+This is the profile buffer of each launch with records, and scratch memory for our own launches, which the program's
 allocator must not see.
 """
 
@@ -21,11 +21,11 @@ class _PresentLaunch(threading.local):
 
 
 present_launch = _PresentLaunch()
-"""Has the buffer of this thread's present launch."""
+"""Holds the buffer of this thread's present launch."""
 
 
 def install() -> None:
-    """Set our allocator. Triton has one for each context, so this is called at each launch."""
+    """Set our allocator of profile buffers. Triton has one for each context, so this is called at each launch."""
     _allocation._profile_allocator.set(_allocate)
 
 
@@ -36,7 +36,7 @@ def _allocate(size: int, alignment: int, stream: int | None) -> Buffer:
 
 @contextmanager
 def writing_to(buffer: Buffer) -> Iterator[None]:
-    """Have launches of this thread write their records to a buffer.
+    """Direct the records of this thread's launches to a buffer.
 
     A signal handler may launch in the middle of this.
     """
@@ -49,10 +49,10 @@ def writing_to(buffer: Buffer) -> Iterator[None]:
 
 @contextmanager
 def own_scratch(device: Device) -> Iterator[None]:
-    """Give launches in this context scratch memory of ours, which tensor descriptors made on the device need.
+    """Give launches in this context our own scratch memory, which tensor descriptors made on the device need.
 
-    They do not call the function of ``triton.set_allocator``. They follow each other on one stream, so that one buffer
-    is enough.
+    Triton then does not call the function that the program passed to ``triton.set_allocator``. The launches follow each
+    other on one stream, so one buffer of each size is enough.
     """
     buffers: dict[int, Buffer] = {}
 

@@ -1,4 +1,4 @@
-"""One launch with records, on its way from the launcher to the disk."""
+"""Launches with records, on the way from the launcher to disk."""
 
 from __future__ import annotations
 
@@ -15,95 +15,94 @@ Grid = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class RecordingBuild:
-    """One build of a kernel with records, once it is loaded: how to launch it, and what a capture says of it.
+    """A loaded build of a kernel with records: what a launch needs, and what the capture saves.
 
-    It does not hold Triton's kernel: a launch that waits to be saved holds this, and would keep code on the device that
-    the program has dropped. ``KernelRecord`` alone would not do: it has neither what a launch needs nor the texts.
+    It does not refer to Triton's kernel: a launch waiting to be saved refers to this build, and would keep code on the
+    device that the program has dropped. ``KernelRecord`` is no substitute: it lacks the launcher and the texts.
     """
 
     variant: str
-    """Names this build in the capture."""
+    """Name of this build in the capture."""
     variant_of_program: str
-    """What the program compiled: builds for large grids differ in the size of their rings alone, and launches are
+    """Name of the program's variant. Its builds for large grids differ only in the size of their rings, so launches are
     counted and chosen for all of them together."""
     launch: Callable[..., Any]
-    """The launcher that Triton made, which takes ``function`` and ``packed_metadata`` of the same kernel."""
+    """Launcher that Triton made; it takes ``function`` and ``packed_metadata`` of the same kernel."""
     function: Any
     packed_metadata: Any
     cta_bytes: int
-    """The buffer's size for each CTA."""
+    """Size of the buffer for each CTA."""
     overlaps: bool
-    """True if a launch may begin before the one before it ended (programmatic dependent launch)."""
+    """True if a launch may begin before the previous one has ended (programmatic dependent launch)."""
     ttgir: str
     sources: dict[str, str]
     record: KernelRecord
     signature: dict[str, str]
-    """The types of its arguments, by their names."""
+    """Types of the kernel's arguments, by name."""
     argument_kinds: ArgumentKinds
-    """The same, to read those of a launch by."""
+    """The signature, parsed for reading a launch's arguments."""
 
 
 class BufferOwner:
-    """Lends buffers to launches. This one owns none: it is for launches that are not read.
+    """Owner of the buffers lent to launches. This base class is for launches that are not read, and does nothing.
 
-    ``launched`` or ``failed`` is called once, right after the launch; neither if an exception that is no failure of the
-    launch comes between.
+    The launcher calls ``launched`` or ``failed`` once, right after the launch; it calls neither if an exception comes
+    that is not a failure of the launch.
     """
 
     def launched(self, launch: RecordedLaunch) -> None:
         """Note that a launch was made."""
 
     def failed(self, launch: RecordedLaunch) -> None:
-        """Note that a launch was not made."""
+        """Note that a launch failed."""
 
 
 NO_OWNER = BufferOwner()
 
 
-@dataclass(
-    slots=True, eq=False
-)  # not frozen: it is made in the launch path, and takes three times as long to make then
+# Not frozen, because a frozen dataclass takes three times as long to create, and this is in the launch path.
+@dataclass(slots=True, eq=False)
 class RecordedLaunch:
-    """Launch with records: what is known of it, and the buffer that it writes to.
+    """Launch with records, and the buffer that it writes to.
 
-    The launcher fills in the first part, the owner of the buffer the second, and the copier's thread saves it. Then it
-    is a ``LaunchRecord``, which outlives the buffer.
+    The launcher sets the first group of fields, and the owner of the buffer sets the second. The copier's thread saves
+    the launch as a ``LaunchRecord``, which outlives the buffer.
     """
 
     build: RecordingBuild
     index: int
-    """Counts the launches of the variant in this process."""
+    """Number of the launch among the variant's in this process."""
     grid: Grid
     device: int
     stream: int
     host_ns: int
-    """When it was begun."""
+    """Time at which the launch began."""
     graph: bool
-    """True if it was captured into a CUDA graph."""
+    """True if the launch was captured into a CUDA graph."""
     arguments: Numbers = ()
-    """``ArgumentKinds`` has what each is; none for a launch that is not read."""
+    """Arguments as ``ArgumentKinds.numbers`` returns them; empty for a launch that is not read."""
     host_end_ns: int = 0
-    """When it had been made; 0: not yet."""
+    """Time at which the launch was made; 0 before."""
 
     owner: BufferOwner = NO_OWNER
     memory: Buffer | None = None
-    """The buffer; None before it is lent, and once it is given up for that of a newer launch."""
+    """The buffer; None before it is lent, and after a newer launch has replaced this one."""
     memory_bytes: int = 0
-    """The buffer's size, at least ``size_bytes``."""
+    """Size of the buffer, at least ``size_bytes``."""
     done: Event | None = None
-    """Event after the launch in its stream: then its records are in the buffer."""
+    """Event after the launch in its stream; once it has happened, the records are in the buffer."""
     is_handed_over: bool = False
-    """True if the copier may read the buffer: no other launch writes to it any more."""
+    """True if the copier may read the buffer, so no other launch may write to it."""
     is_taken: bool = False
-    """True once the copier's thread has it."""
+    """True once the copier's thread has taken the launch."""
 
     @property
     def size_bytes(self) -> int:
-        """Size of its records."""
+        """Size of the launch's records."""
         return self.grid[0] * self.grid[1] * self.grid[2] * self.build.cta_bytes
 
     def record(self) -> LaunchRecord:
-        """Return what a capture says of it; the writer adds what it knows of the buffer: its file and its checksum."""
+        """Return the capture's record of the launch, to which the writer adds the buffer's file and checksum."""
         return LaunchRecord(
             variant=self.build.variant,
             index=self.index,
@@ -120,20 +119,20 @@ class RecordedLaunch:
 
 
 Save = Callable[[RecordedLaunch], None]
-"""Takes a launch whose ``done`` is set."""
+"""Function that saves a launch whose ``done`` is set."""
 
 
 class LaunchBuffers(Protocol):
-    """Gives each launch its buffer."""
+    """Buffers for the launches of a capture."""
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Set the buffer of a launch and its owner. Raises ``NoDeviceMemory``; then nothing has changed."""
+        """Give a launch its buffer and owner. Raises ``NoDeviceMemory``; then nothing has changed."""
 
     def save_rest(self) -> None:
-        """Save what is still in the buffers. Called once, when the devices have ended their work."""
+        """Save the launches that are still in the buffers. Called once, after the devices have ended their work."""
 
     def unsaved(self) -> int:
-        """Return how many launches that are to be kept are still in the buffers alone."""
+        """Return the number of launches to keep that are not saved yet."""
 
     def newest(self) -> dict[str, int]:
-        """Return the number of the last launch that was made and kept, of each variant of the program."""
+        """Return the number of the last launch made and kept, for each variant of the program."""

@@ -1,10 +1,10 @@
-"""Times single launches by events, with records and without: the same method in ``dump`` and in ``run``.
+"""Time single launches with events, by the same method without records (``dump``) and with them (``run``).
 
-The stream is held until the host has queued both events and the launch between them. Without that, a short kernel's
-time is the host's, which is longer where we capture.
+The stream is held until the host has queued both events and the launch between them. Otherwise a short kernel's time
+would be the host's, which is longer while we capture.
 
-A program that times itself by events would see the hold, and our events, in its own figures. Once it has recorded
-an event, its launches are not timed any more.
+A program that times itself with events would see the hold and our events in its own figures. So its launches are no
+longer timed after it has recorded an event.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from kprof_inject.runtime.launch.loading import StandInLauncher, has_exit_hook
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.stack_room import FRAMES_OF_LAUNCHER, ONE_FRAME
 
-# The first launches load code and fill caches.
+# Launches not timed, because they load code and fill caches.
 _WARM_UP = 3
 _SAMPLES = 50
-# Mostly enough for the host to queue a launch and the event after it.
+# Usually enough time for the host to queue a launch and the event after it.
 _HOLD_NS = 100_000
 _MAX_HOLD_NS = 800_000
 
 TIMES_ITSELF = "the program times its launches with its own CUDA events, which ours would disturb"
-"""In words that follow *for*, as are the next."""
+"""Reason for having no times, in words that follow *for*, as is ``_HOST_IS_SLOW``."""
 
 _HOST_IS_SLOW = "the device had begun with each launch before the event behind it was queued"
 
 
 class _ProgramsEvents:
-    """Whether the program has recorded events that times can be read from.
+    """State of the program's own timing: ``were_recorded`` is true once it has recorded an event with a time.
 
-    An autotuner's do not count: the launches that it compares are not timed here.
+    An autotuner's events do not count, because the launches that it compares are not timed here.
     """
 
     were_recorded = False
@@ -50,16 +50,16 @@ programs_events = _ProgramsEvents()
 
 
 def watch_programs_events() -> None:
-    """Notice when the program times itself. Called once, right after Triton was imported."""
+    """Detect that the program times itself. Called once, right after the import of Triton."""
     after_import({"torch.cuda.streams": watch_events_of})
 
 
 def watch_events_of(module: ModuleType) -> None:
-    """Wrap the class of events in torch's module. Events that other libraries record are not noticed."""
+    """Wrap the class of events in torch's module. Events that other libraries record are not detected."""
     event: Any = module.Event
     make, record = event.__new__, event.record
-    # An event does not say whether it has a time, so the addresses of those that do are noted. No weak references:
-    # torch does not clear those to its events, and Python then ends with a segmentation fault (seen with torch 2.11).
+    # An event does not show whether it has a time, so the addresses of those that do are kept. They are not weak
+    # references: torch does not clear those to its events, and Python then crashes at its end (seen with torch 2.11).
     with_time: set[int] = set()
 
     @functools.wraps(make)
@@ -81,13 +81,14 @@ def watch_events_of(module: ModuleType) -> None:
 
 
 class LaunchTimer:
-    """Times some launches of one kernel: not the first ones, and none in a graph or in an autotuner's benchmark.
+    """Timer of some launches of one kernel: not the first ones, and none in a graph or an autotuner's benchmark.
 
-    If the device fails, or the program times itself, no more are timed. After each of the first, an ``empty`` kernel is
-    timed in the same way.
+    It stops if the device fails or the program times itself. After each of the first timed launches, it times the
+    ``empty`` kernel in the same way.
     """
 
     def __init__(self, device: Device, empty: EmptyKernel) -> None:
+        """Begin without any times."""
         self._device = device
         self._empty = empty
         self._empty_events: list[tuple[Event, Event]] = []
@@ -98,26 +99,26 @@ class LaunchTimer:
 
     @property
     def not_timed(self) -> str:
-        """Reason why launches were not timed that would have been."""
+        """Reason why launches were not timed that should have been; empty if there is none."""
         if self._times_itself:
             return TIMES_ITSELF
         return _HOST_IS_SLOW if self._hold_ns > _HOLD_NS and not self._events else ""
 
     @property
     def is_done(self) -> bool:
-        """True once there are enough samples: later launches need no timer."""
+        """True once there are enough samples; later launches need no timer."""
         return self._seen >= _WARM_UP + _SAMPLES
 
     def begin(self, stream: int) -> Event | None:
-        """Begin to time a launch that is about to be made. The result, if there is one, is for ``end``."""
+        """Begin to time a launch that is about to be made; return the event for ``end``, or None not to time it."""
         if programs_events.were_recorded:
             self._times_itself = True
             self._stop()
         is_timed = not self.is_done and self._seen >= _WARM_UP
         self._seen += 1
-        return self._marked(stream) if is_timed else None
+        return self._hold_and_mark(stream) if is_timed else None
 
-    def _marked(self, stream: int) -> Event | None:
+    def _hold_and_mark(self, stream: int) -> Event | None:
         try:
             if self._device.is_capturing():
                 return None
@@ -130,10 +131,13 @@ class LaunchTimer:
             return None
 
     def end(self, start: Event, stream: int) -> None:
-        """Note that the launch that ``start`` was made for is queued."""
+        """End the timing of a launch that is queued; ``start`` is the event that ``begin`` returned."""
         try:
             self._add(self._events, start, stream)
-            if len(self._empty_events) < SAMPLES and (begin := self._marked(stream)) is not None:
+            if len(self._empty_events) >= SAMPLES:
+                return
+            begin = self._hold_and_mark(stream)
+            if begin is not None:
                 self._empty.launch(self._device, stream)
                 self._add(self._empty_events, begin, stream)
         except RecursionError:
@@ -142,7 +146,7 @@ class LaunchTimer:
             self._stop_for(error)
 
     def _add(self, events: list[tuple[Event, Event]], start: Event, stream: int) -> None:
-        """Keep the two events, unless the device passed ``start`` already: then it may have waited for the host."""
+        """Keep the two events unless the device has passed ``start`` already: it may have waited for the host."""
         end = self._device.timing_mark(stream)
         if start.query():
             self._hold_ns = min(2 * self._hold_ns, _MAX_HOLD_NS)
@@ -158,11 +162,11 @@ class LaunchTimer:
         self._seen = _WARM_UP + _SAMPLES
 
     def times_ns(self) -> list[float]:
-        """Return the times of the launches that have ended."""
+        """Return the times of the timed launches that have ended."""
         return _times_ns(self._events)
 
     def empty_ns(self) -> float | None:
-        """Return the time of the empty kernel; None if it was not timed."""
+        """Return the median time of the empty kernel; None if it was not timed."""
         times_ns = _times_ns(self._empty_events)
         return median(times_ns) if times_ns else None
 
@@ -172,16 +176,17 @@ def _times_ns(events: Sequence[tuple[Event, Event]]) -> list[float]:
 
 
 class TimingLauncher(StandInLauncher):
-    """Times some of the launches that it passes on, and steps aside."""
+    """Launcher that times some launches, then steps aside."""
 
     def __init__(self, kernel: Any, timer: LaunchTimer) -> None:
+        """Stand in for the launcher of a loaded ``kernel``."""
         super().__init__(kernel)
         self._timer = timer
 
     def __call__(
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
     ) -> Any:
-        """Make a launch as Triton's launcher does, and time it if that is due."""
+        """Launch as Triton's launcher does, and time the launch if samples are missing."""
         start = None
         try:
             if self._timer.is_done:
@@ -190,14 +195,14 @@ class TimingLauncher(StandInLauncher):
                 start = self._timer.begin(stream)
             result = self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
         except RecursionError:
-            # Without a hook after it, a launch that was made raises no such error.
+            # Without a hook after it, the error means that the launch was not made.
             if has_exit_hook(*args):
                 raise
         else:
             if start is not None:
                 self._timer.end(start, stream)
             return result
-        # In this frame: another one could not set the limit back.
+        # In this frame, because a deeper one could not restore the limit.
         limit = sys.getrecursionlimit()
         try:
             sys.setrecursionlimit(limit + FRAMES_OF_LAUNCHER)

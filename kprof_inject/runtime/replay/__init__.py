@@ -1,1 +1,1 @@
-"""Launches that we make of the program's kernels, on copies of their memory, to time them."""
+"""Launch the program's kernels again, on copies of their memory, to time them."""

@@ -1,4 +1,4 @@
-"""Times launches that follow each other on a stream: each by itself, or some of them back to back."""
+"""Time launches that follow each other on a stream, one at a time or some back to back."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.launch.empty_launches import SAMPLES, EmptyKernel
 from kprof_inject.runtime.replay.memory_copies import MemoryCopies
 
-# What the device does between two events takes some microseconds, and is in the time of a single launch. Launches that
-# are timed together share it.
+# The time of a single launch includes some microseconds of work that the device does between two events. Launches timed
+# together share this overhead.
 _MIN_BATCH_NS = 200_000
 _MAX_IN_BATCH = 20
 
-# How much longer than it took before the host may take to queue as many.
+# The host may take this much longer to queue the same number of launches than it took before.
 _HOST_MARGIN = 2.0
 MIN_HOLD_NS = 50_000
 _MAX_HOLD_NS = 20_000_000
 _TRIES = 4
 
-# A launch that finds its work done takes less time than one that does it.
+# Maximum ratio of two times for the same work: a launch that finds its work done takes less time than one that does it.
 _SAME_WORK = 1.5
 
 Marks = tuple[Event, Event]
-"""Events before and after what is timed."""
+"""Events before and after the timed launches."""
 
 
 @dataclass(slots=True)
 class BackToBack:
-    """Times launches on a stream: ``launches`` of each kind follow each other without a pause.
+    """Timer of launches on a stream, in which ``launches`` of each kind follow each other without a pause.
 
-    With ``restores``, the copies of the kernel's memory are refreshed before.
+    With ``restores``, the copies of the kernel's memory are refreshed before each kind.
     """
 
     device: Device
@@ -43,7 +43,7 @@ class BackToBack:
     launches: int = 1
     restores: bool = True
     was_held: bool = True
-    """False if the device began with what was queued last before all of it was queued: its times may be the host's."""
+    """False if the device began with the last batch before all of it was queued: its times may then be the host's."""
     _queue_ns: int = 0
 
     def marked(self, launch: Callable[[], None]) -> Marks:
@@ -56,10 +56,10 @@ class BackToBack:
         return start, self.device.timing_mark(self.stream)
 
     def queued(self, launches: Sequence[Callable[[], None]]) -> list[Marks]:
-        """Queue launches of each kind, one after the other.
+        """Queue launches of each kind, one kind after another.
 
-        The stream is held until the host has queued them all. If that takes too long, they are queued again, up to
-        ``_TRIES`` times.
+        The stream is held until the host has queued them all. If that takes too long, they are queued again, at most
+        ``_TRIES`` times in total.
         """
         for _ in range(_TRIES):
             marks = self._queued_once(launches)
@@ -77,7 +77,7 @@ class BackToBack:
         return marks
 
     def times_ns(self, marks: Sequence[Marks]) -> list[float]:
-        """Return the time of a launch of each kind, once they have ended."""
+        """Wait for the launches to end, and return the time of one launch of each kind."""
         for _, end in marks:
             end.synchronize()
         return [1e6 * start.elapsed_time(end) / self.launches for start, end in marks]
@@ -94,9 +94,9 @@ def is_same_work(a_ns: float, b_ns: float) -> bool:
 
 
 def empty_ns(timed: BackToBack, kernel: EmptyKernel) -> float | None:
-    """Return the time of an empty kernel's launch, timed as other launches are. Waits for it.
+    """Return the time of an empty kernel's launch, timed as other launches are, after waiting for it.
 
-    None: the host was too slow to measure it.
+    Returns None if the host was too slow to measure it.
     """
     launches: Sequence[Callable[[], None]] = [lambda: kernel.launch(timed.device, timed.stream)] * SAMPLES
     alike = replace(timed, restores=False)

@@ -1,4 +1,4 @@
-"""Makes a launch of the program's again: with the same arguments, of any build of its kernel."""
+"""Repeat a launch of the program, with the same arguments and any build of its kernel."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from kprof_inject.runtime.launch.arguments import NOT_THE_KERNELS
+from kprof_inject.runtime.launch.arguments import HOOK_ARGUMENTS
 from kprof_inject.runtime.launch.recorded_launch import Grid
 from kprof_inject.runtime.replay.memory_copies import MemoryCopies, MemoryRange, memory_of, relocated
 
-# Triton's launchers take what a profiler's hooks are called with, and the hooks: no profiler is to see these launches.
-_HOOKS = (None,) * NOT_THE_KERNELS
+# Triton's launchers take a profiler's hooks and their argument. No profiler must see these launches.
+_HOOKS = (None,) * HOOK_ARGUMENTS
 
 
 @dataclass(frozen=True, slots=True)
 class Launchable:
-    """Kernel of Triton's with another launcher than its own."""
+    """A Triton kernel with another launcher than its own."""
 
     run: Callable[..., Any]
     function: Any
@@ -25,10 +25,10 @@ class Launchable:
 
 @dataclass(frozen=True, slots=True)
 class Relaunch:
-    """Launch of the program's that can be made again.
+    """A launch of the program that can be repeated.
 
-    ``arguments`` are the kernel's own, with addresses in place of tensors: nothing here keeps memory of the program's.
-    ``memory`` is what they point to.
+    ``arguments`` are the kernel's own, with addresses instead of tensors, so that they do not keep the program's
+    memory. ``memory`` is the memory that they point to.
     """
 
     grid: Grid
@@ -40,10 +40,10 @@ class Relaunch:
     def of(cls, signature: Mapping[str, str], grid: Grid, stream: int, arguments: tuple[Any, ...]) -> Relaunch:
         """Return the relaunch of a launch that is about to be made. Raises ``NotReplayable``.
 
-        ``signature`` has the types of the kernel's arguments; ``arguments`` are all that a launcher takes after the
+        ``signature`` has the types of the kernel's arguments; ``arguments`` are all arguments of a launcher after the
         metadata.
         """
-        own = arguments[NOT_THE_KERNELS:]
+        own = arguments[HOOK_ARGUMENTS:]
         return Relaunch(grid, stream, relocated(own, lambda address: address), memory_of(own, signature))
 
     def on(self, copies: MemoryCopies) -> Self:
@@ -51,5 +51,5 @@ class Relaunch:
         return replace(self, arguments=relocated(self.arguments, copies.moved))
 
     def launch(self, kernel: Any) -> None:
-        """Launch a loaded kernel of Triton's, or a ``Launchable``. This thread must lend it scratch memory."""
+        """Launch a loaded Triton kernel, or a ``Launchable``. Call this within ``own_scratch``."""
         kernel.run(*self.grid, self.stream, kernel.function, kernel.packed_metadata, *_HOOKS, *self.arguments)

@@ -1,7 +1,7 @@
-"""Launches a kernel again to time it, without records and with them in turn, each from the memory that it began with.
+"""Launch a kernel again to time it, without and with records in turn, each from the same initial memory.
 
-A single launch of each side shows nothing about a kernel. Here both sides run in one process, one right after the
-other, so that drift between processes, and from second to second, is the same in both.
+A single launch of each side does not show a kernel's time. Here both sides run in one process, one right after the
+other, so that drift between processes, and from second to second, affects both equally.
 
 The program must not notice. So these launches work on copies of its memory, in memory that the driver lends us; they
 take no scratch memory from its allocator, keep none of its tensors, and wait for no stream but the launch's own.
@@ -27,7 +27,7 @@ from kprof_inject.runtime.replay.relaunch import Launchable, Relaunch
 
 _MAX_TIMES = 100
 _MIN_TIMES = 5
-"""``timeline.comparison`` makes no interval of fewer."""
+"""``timeline.comparison`` needs this many for an interval."""
 
 _WARM_UP = 2
 _MAX_NOT_HELD = 20
@@ -35,7 +35,7 @@ _MAX_NOT_HELD = 20
 
 @dataclass(frozen=True, slots=True)
 class ComparedRelaunch(Relaunch):
-    """Launch that can be made again with records and without: ``clean`` loads the kernel without them."""
+    """A launch that can be repeated with records and without; ``clean`` loads the kernel without them."""
 
     build: RecordingBuild
     clean: Callable[[], Any]
@@ -46,14 +46,14 @@ class ComparedRelaunch(Relaunch):
     ) -> ComparedRelaunch:
         """Return the relaunch of a launch that is about to be made. Raises ``NotReplayable``.
 
-        ``arguments`` are all that a launcher takes after the metadata.
+        ``arguments`` are all arguments of a launcher after the metadata.
         """
         relaunch = Relaunch.of(build.signature, grid, stream, arguments)
         return cls(relaunch.grid, relaunch.stream, relaunch.arguments, relaunch.memory, build, clean)
 
     @property
     def buffer_bytes(self) -> int:
-        """Size of its records."""
+        """Size of the launch's records."""
         return self.grid[0] * self.grid[1] * self.grid[2] * self.build.cta_bytes
 
     def launch_clean(self) -> None:
@@ -67,9 +67,10 @@ class ComparedRelaunch(Relaunch):
 
 
 class Replays:
-    """The replays of one process."""
+    """The replays of one process, within its time limit."""
 
     def __init__(self, device: Device, choice: ReplayChoice) -> None:
+        """Begin with the whole time limit left."""
         self._device = device
         self._choice = choice
         self._seconds_left = PROCESS_SECONDS
@@ -77,13 +78,13 @@ class Replays:
     def measure(self, relaunch: ComparedRelaunch) -> ReplayRecord:
         """Time a launch without records and with them.
 
-        Raises ``NotReplayable`` if that must not be done or would take too long, and what a launch raises.
+        Raises ``NotReplayable`` if that is not allowed or would take too long, and any error of a launch.
         """
         self._require_allowed(relaunch.build.record.scope_table.relaunch)
         begun = time.monotonic()
         device, stream = self._device, relaunch.stream
         try:
-            relaunch.clean()  # compiled before memory is taken
+            relaunch.clean()  # compiles the kernel before memory is taken
             with (
                 device.unaffected_by_graphs(),
                 copies_of(device, relaunch.memory, stream) as memory,
@@ -126,7 +127,7 @@ class Replays:
             begun = time.monotonic()
             pair = pairing.pair()
             now = time.monotonic()
-            # The first pair also loads code: its time counts only if it uses up all that there is.
+            # The first pair also loads code, so its time counts only if it exceeds the limit by itself.
             expected = 0.0 if left else _MIN_TIMES * (now - begun)
             if wanted is None and now + expected > deadline:
                 raise NotReplayable(
@@ -141,7 +142,7 @@ class Replays:
         while len(pairs) < (wanted or _MAX_TIMES):
             if wanted is None and len(pairs) >= _MIN_TIMES and time.monotonic() > deadline:
                 break
-            # The second launch of a pair finds caches and clock as the first left them.
+            # The order alternates, because the second launch of a pair finds caches and clock as the first left them.
             pair = pairing.swapped_pair() if len(pairs) % 2 else pairing.pair()
             if pairing.timed.was_held:
                 pairs.append(pair)
@@ -165,7 +166,7 @@ Pair = tuple[float, float]
 
 @dataclass(slots=True)
 class _RelaunchPairs:
-    """Launches a kernel without records and with them in turn."""
+    """Pairs of launches of a kernel, without records and with them."""
 
     relaunch: ComparedRelaunch
     memory: MemoryCopies
@@ -184,7 +185,7 @@ class _RelaunchPairs:
     def empty_pair(self) -> tuple[float | None, float | None]:
         """Launch empty kernels with the threads and the shared memory of the two builds.
 
-        None: the host was too slow to measure one.
+        A time is None if the host was too slow to measure it.
         """
         builds = (self.relaunch.clean().metadata, self.relaunch.build.record.known_metadata)
         clean_ns, with_records_ns = (empty_ns(self.timed, EmptyKernel.like(metadata)) for metadata in builds)
@@ -194,9 +195,9 @@ class _RelaunchPairs:
         return self.timed.times_ns(self.timed.queued(launches))
 
     def may_follow_each_other(self, restored: Pair) -> bool:
-        """Return whether a launch does the same without refreshed copies of its memory.
+        """Return whether launches do the same work without refreshed copies of their memory.
 
-        It must leave the same bytes, and take as long as in ``restored``, a pair with refreshed copies. A kernel that
+        They must leave the same bytes, and take as long as in ``restored``, a pair with refreshed copies. A kernel that
         polls memory is not tried.
         """
         record = self.relaunch.build.record.scope_table.relaunch

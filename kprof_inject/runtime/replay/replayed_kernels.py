@@ -1,6 +1,6 @@
-"""Which kernels of a process are launched again to be timed, when that is done, and the results.
+"""Choose the kernels to replay and the launches at which to do it, and keep the results.
 
-A launch that is captured into a CUDA graph runs later, with what its memory holds then, and is not launched again.
+A launch that is captured into a CUDA graph is not replayed: it runs later, with other contents of its memory.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ _IN_GRAPHS = "it was launched only in CUDA graphs; launch it once outside a grap
 
 
 class KernelReplays:
-    """Measures each build once, at its first launch that is kept.
+    """Measurements of builds by replay, once for each, at its first launch that is kept.
 
-    Nothing of this reaches the program, except what a signal handler raises meanwhile.
+    No error reaches the program, except one that a signal handler raises.
     """
 
     def __init__(self, device: Device, session: Session, report: ProcessReport) -> None:
+        """Take the choice of kernels and launches from ``session``."""
         choice = session.replays
         self._device = device
         self._report = report
-        # A set: each launch looks here.
+        # A set, because each launch looks here.
         self._only = None if choice.only is None else frozenset(choice.only)
         self._launches = parse_launches(session.launches)
         self._replays = Replays(device, choice)
@@ -43,7 +44,7 @@ class KernelReplays:
         self._is_over = False
 
     def is_due(self, build: RecordingBuild, number: int) -> bool:
-        """Return whether this launch of a build is the one to measure it at."""
+        """Return whether to measure a build at this launch."""
         return (
             build.variant not in self._done
             and not self._is_over
@@ -56,11 +57,11 @@ class KernelReplays:
         self._is_over = True
 
     def result_of(self, variant: str) -> ReplayResult:
-        """Return what a build's replay measured; nothing if there was none."""
+        """Return the result of a build's replay, which is empty if there was none."""
         return self._done.get(variant) or self._in_graphs.get(variant) or ReplayResult(None)
 
     def report_graph_launches(self) -> None:
-        """Report the builds that were launched in graphs alone: a capture ends."""
+        """Report the builds that were launched only in graphs. Called at the end of a capture."""
         for variant, name in self._unreported.items():
             if variant not in self._done:
                 self._report.add_replay(name, 0.0, _IN_GRAPHS)
@@ -71,7 +72,7 @@ class KernelReplays:
     ) -> None:
         """Measure a build at the launch that is about to be made.
 
-        ``clean`` loads the kernel without records. ``arguments`` are all that a launcher takes after the metadata.
+        ``clean`` loads the kernel without records. ``arguments`` are all arguments of a launcher after the metadata.
         """
         try:
             if self._device.is_capturing():
@@ -80,7 +81,7 @@ class KernelReplays:
                 return
             pending = ReplayResult(None, "it was interrupted")
             if self._done.setdefault(build.variant, pending) is not pending:
-                return  # it is done, or another thread measures it
+                return  # it is measured, or another thread is measuring it
             begun = time.monotonic()
             relaunch = ComparedRelaunch.with_both(build, clean, grid, stream, arguments)
             self._done[build.variant] = ReplayResult(self._replays.measure(relaunch))

@@ -1,9 +1,9 @@
-"""Runs at the start of every Python process of the program, because this folder is first on PYTHONPATH.
+"""Hook at the start of every Python process of the program, because this folder is first on PYTHONPATH.
 
-It runs the ``sitecustomize`` that it shadows, leaves a mark that the process joined, and waits for Triton: all else of
-ours is imported with it. Nothing is imported here but what each Python process has imported by now. So a process
-starts as fast as without us, and a ``token.py`` of the program's own is what ``import token`` gives. It must never stop
-the program.
+It runs the ``sitecustomize`` that it shadows, leaves a mark that the process joined, and waits for the import of
+Triton, with which the rest of our code is imported. It imports only what each Python process has imported by now. So a
+process starts as fast as without us, and ``import token`` still finds the program's own ``token.py``. It must never
+stop the program.
 """
 
 import _frozen_importlib
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-# The names that stand in ``runtime.session`` and ``runtime.hook``: to ask these would be to import them.
+# Copies of names in ``runtime.session`` and ``runtime.hook``, which must not be imported yet.
 _SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 _AWAITED = (
     "triton",
@@ -37,30 +37,30 @@ def _run_shadowed() -> None:
         spec.loader.exec_module(module)
 
 
-def _unlisted(spec: "Any") -> "Any":
-    """A module that gets no place in ``sys.modules``."""
+def _load_unlisted(spec: "Any") -> "Any":
+    """Load a module without adding it to ``sys.modules``."""
     module = _frozen_importlib.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def _ours(name: str) -> "Any":
-    """A module of the runtime's that imports nothing of ours."""
+def _load_runtime(name: str) -> "Any":
+    """Load a module of ``kprof_inject.runtime`` that imports no other module of ours."""
     path = os.path.join(os.path.dirname(_HERE), name + ".py")
-    return _unlisted(_frozen_importlib_external.spec_from_file_location("kprof_inject.runtime." + name, path))
+    return _load_unlisted(_frozen_importlib_external.spec_from_file_location("kprof_inject.runtime." + name, path))
 
 
 def _call_at_exit(function: "Callable[[], None]") -> None:
-    """Register ``function`` before the program registers any: it is called after them."""
-    _unlisted(_frozen_importlib.BuiltinImporter.find_spec("atexit")).register(function)
+    """Register ``function`` before the program registers any, so that it is called after them."""
+    _load_unlisted(_frozen_importlib.BuiltinImporter.find_spec("atexit")).register(function)
 
 
 class _Process:
-    """This process, in the session that the file at ``session_path`` tells of."""
+    """This process, as part of the session in the file ``session_path``."""
 
     def __init__(self, session_path: str) -> None:
         self._folder = os.path.dirname(session_path)
-        self._faults = _ours("faults")
+        self._faults = _load_runtime("faults")
         self._refused = False
 
     def join(self) -> None:
@@ -68,16 +68,16 @@ class _Process:
             self._leave_mark()
         except OSError as error:
             self._faults.say(f"cannot report: {error}")
-        starts = _ours("children").Starts(_HERE, _SESSION_VARIABLE, self._folder)
+        starts = _load_runtime("children").ProcessStarts(_HERE, _SESSION_VARIABLE, self._folder)
         starts.watch_os()
         callbacks = dict.fromkeys(_AWAITED, self._imported)
         callbacks["subprocess"] = starts.watch_subprocess
-        _ours("imports").after_import(callbacks)
+        _load_runtime("imports").after_import(callbacks)
         if sys.version_info >= (3, 11):  # noqa: UP036 (the program may start an older one, whose atexit needs its place)
             _call_at_exit(self._end)
 
     def _leave_mark(self) -> None:
-        """``session.read_reports`` looks for it."""
+        """Create an empty file, by which ``read_reports`` knows that the process joined."""
         path = os.path.join(self._folder, f"{os.getpid()}.joined")
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o666))
 
@@ -100,6 +100,6 @@ class _Process:
 
 try:
     _run_shadowed()
-finally:  # a fault of the shadowed one is Python's to report, as it is without us
+finally:  # Python reports an error of the shadowed one, as it does without us
     if os.environ.get(_SESSION_VARIABLE):
         _Process(os.environ[_SESSION_VARIABLE]).join()
