@@ -1,4 +1,4 @@
-"""The options that ``KPROF_INJECT`` may have: those of ``profile`` that make sense in one run."""
+"""The options in ``KPROF_INJECT``: those of ``profile`` that apply to a single run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kprof_inject.select.style import Style
 
 @dataclass(frozen=True, slots=True)
 class AutostartOptions:
-    """What to record of a process, and where to keep it: ``workspace`` may be relative."""
+    """Choice of what to record in a process, and the workspace to save it in, which may be a relative path."""
 
     workspace: Path
     selectors: Sequence[Selector]
@@ -44,7 +44,10 @@ def _command(
 
 
 def read_options(text: str, name: str) -> AutostartOptions:
-    """Of words as a shell splits them. Raises ``KprofError`` if they cannot be read; ``name`` is what they stand in."""
+    """Parse options in a text that is split like a shell's words; ``name`` is the variable that contains it.
+
+    Raises ``KprofError`` if the options are invalid.
+    """
     hint = f"{name}='--at loop -o FOLDER', or 1"
     try:
         options: AutostartOptions = _command.main(shlex.split(text), prog_name=name, standalone_mode=False)

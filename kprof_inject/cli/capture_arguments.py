@@ -1,4 +1,4 @@
-"""What commands say of a capture: the trace that was written of it, and what it lacks."""
+"""Lines that commands print about a capture: its trace, its origin, and its losses."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kprof_inject.timeline.timeline import Timeline
 _MAX_LAUNCHES = 20
 _SECOND_NS = 1_000_000_000
 _MAX_NAMES = 4
-# A page has 2 GB in most browsers: perfetto.dev/docs/visualization/large-traces. Perfetto's engine took 0.5 GB for a
-# million scopes, in either format.
+# Most browsers limit a page to 2 GB (perfetto.dev/docs/visualization/large-traces); in either format, Perfetto's engine
+# took 0.5 GB for a million scopes.
 _MAX_IN_BROWSER = 3_000_000
 
 
 def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
-    """Write the file and say how to read it."""
+    """Write the trace, and print its size and how to open it."""
     size = trace.write(timelines, run_to_write(timelines))
     scopes = sum(timeline.scope_count for timeline in timelines)
     say(f"wrote {trace.path}: {counted(len(timelines), 'launch')}, {counted(scopes, 'scope')}, {size_text(size)}")
@@ -37,28 +37,30 @@ def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
 
 
 def browser_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
-    """That a browser cannot show a trace with all of their scopes, if that is so."""
+    """Yield a warning if a trace with all scopes of these launches is too large for a browser."""
     if sum(timeline.scope_count for timeline in timelines) > _MAX_IN_BROWSER:
         yield "too large for most browsers, which stop at about 4 million scopes: write a part of it with"
         yield "  kprof-inject trace and --kernel, --launch, --sm, --cta, --warp or --scope"
 
 
 def origin_line(capture: Capture, now_ns: int) -> str:
-    """Which capture it is: its folder, its program and its age, and what made it if that was not to be read. Empty if
-    neither program nor age is known.
+    """Return the folder, program and age of a capture, and the command that made it if that was for its own use.
+
+    Empty if neither program nor age is known.
     """
     argv = next((process.info.argv for process in capture.processes if process.info.argv), ())
     captured_ns = max((launch.host_ns for launch in capture.launches), default=0)
     facts = [shlex.join(argv)] if argv else []
     if captured_ns:
-        by = f" by {capture.made_by}" if capture.made_by else ""
-        facts.append(f"captured {age_text((now_ns - captured_ns) / _SECOND_NS)}{by}")
+        maker = f" by {capture.made_by}" if capture.made_by else ""
+        facts.append(f"captured {age_text((now_ns - captured_ns) / _SECOND_NS)}{maker}")
     return f"{capture.folder}: {', '.join(facts)}" if facts else ""
 
 
 def loss_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
-    """A line for each launch of which records or CTAs are missing; of very many, for the first alone. They tell of the
-    whole launch, also where a part of it was chosen.
+    """Yield a line for each of the first launches that lack records or CTAs, and the number of the others.
+
+    The figures are of the whole launch, even if only a part of it is chosen.
     """
     names = place_names(timeline.launch.place for timeline in timelines)
     lacking = [(timeline, missing) for timeline in timelines if (missing := list(_missing(timeline)))]
@@ -86,8 +88,9 @@ def _missing(timeline: Timeline) -> Iterator[str]:
 
 
 def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
-    """Nothing of launches of one process and device; else one line, and where devices could not be brought onto one
-    axis, one more for each axis.
+    """Yield how exactly launches of several processes or devices are aligned, with a line for each of several axes.
+
+    Nothing if all launches are from one process and device.
     """
     if not any(launch.place_name for launch in launches):
         return
@@ -95,12 +98,12 @@ def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
     for launch in launches:
         axes.setdefault(launch.clock.axis.number, []).append(launch)
     if len(axes) == 1:
-        yield f"{_crowd(launches)} on one axis, {_error(launches[0])}"
+        yield f"{_origins(launches)} on one axis, {_error(launches[0])}"
         yield from _doubts(launches)
         return
     yield (
-        f"{_crowd(launches)} on {len(axes)} axes. Each starts at its own zero: the time between launches on different "
-        "axes is unknown"
+        f"{_origins(launches)} on {len(axes)} axes. Each starts at its own zero: the time between launches on "
+        "different axes is unknown"
     )
     for members in axes.values():
         names = list(dict.fromkeys(launch.place_name for launch in members))
@@ -110,7 +113,7 @@ def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
         yield from _doubts(members)
 
 
-def _crowd(launches: Sequence[PlacedLaunch]) -> str:
+def _origins(launches: Sequence[PlacedLaunch]) -> str:
     places = {launch.timeline.launch.place for launch in launches}
     processes = {(place.host, place.rank, place.pid) for place in places}
     if len(processes) == 1:
@@ -129,8 +132,8 @@ def _error(launch: PlacedLaunch) -> str:
 
 
 def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
-    """What the error of an axis does not say, or why it is so large."""
-    # Their clock is an assumption, and they may have waited on the device for longer than any error here.
+    """Yield what the error of an axis does not include, and why it is large."""
+    # Their clock rate is assumed, and they may have waited on the device for longer than any error here.
     shown = [launch.timeline for launch in launches if launch.timeline.scope_count]
     if untimed := sum(timeline.clock.source == ClockSource.NOMINAL for timeline in shown):
         without = f"{counted(untimed, 'launch')} without timer readings"

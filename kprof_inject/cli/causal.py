@@ -27,7 +27,7 @@ from kprof_inject.cli.options import (
     require_place_for,
     workspace_option,
 )
-from kprof_inject.cli.plans import say_in_short
+from kprof_inject.cli.plans import say_kernels_briefly
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture, experiments_at
 from kprof_inject.pipeline.causal_runs import (
@@ -52,14 +52,14 @@ from kprof_inject.workspace_paths import workspace_argument
 
 @dataclass(frozen=True, slots=True)
 class _Printed:
-    """How results leave."""
+    """Outputs of the results: a table or JSON on stdout, and files."""
 
     as_json: bool
     csv_path: Path | None
     html_path: Path | None
 
     def write(self, workspace: Workspace, folder: Path, capture: Capture | None) -> None:
-        """What an experiment found out: ``folder`` has it, and ``capture`` the same kernels with records."""
+        """Write the results in ``folder``; ``capture`` has launches of the same kernels with records."""
         slopes = list(slopes_in(folder, capture, say))
         if self.html_path is not None:
             self._write_page(self.html_path, workspace, capture)
@@ -194,7 +194,7 @@ def command(
         wanted = wanted or default_selectors(opened)
         kernels = insert_kernels(opened, with_structure(wanted))
         write_insertions(opened, kernels)
-        say_in_short(workspace, kernels, wanted)
+        say_kernels_briefly(workspace, kernels, wanted)
         recorded = LaunchChoice(filter_, kernel, replays=NO_REPLAYS)
         capture, exit_code = _recorded(opened, recorded, program, program_input)
         if exit_code in STOPPED:
@@ -209,8 +209,9 @@ def command(
 def _recorded(
     workspace: Workspace, choice: LaunchChoice, program: Sequence[str], program_input: ProgramInput
 ) -> tuple[Capture | None, int]:
-    """The same places with records: how often each is executed, and what it takes; None where nothing was recorded. And
-    the program's exit code.
+    """Run the program with records at the same places; return the capture and the program's exit code.
+
+    The capture shows how often each place is executed, and its duration. None if nothing was recorded.
     """
     try:
         folder, exit_code = run(workspace, choice, Mode(), program, program_input, say, made_by="causal")

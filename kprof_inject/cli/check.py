@@ -20,7 +20,7 @@ from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, may_be_workspace
 
-_LONGEST_S = 86_400
+_MAX_TIME_LIMIT_S = 86_400
 
 
 @click.command("check")
@@ -29,7 +29,7 @@ _LONGEST_S = 86_400
     "--time-limit",
     "time_limit_s",
     cls=HarmlessSetting,
-    type=click.FloatRange(min=0, min_open=True, max=_LONGEST_S),
+    type=click.FloatRange(min=0, min_open=True, max=_MAX_TIME_LIMIT_S),
     default=300,
     show_default=True,
     metavar="SECONDS",
@@ -60,7 +60,7 @@ def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, a
 
 
 def _files_at(place: Path) -> Iterator[Path]:
-    """Of a workspace the kernels with their records, or as they were dumped where none are planned."""
+    """Yield a file itself; for a workspace, each kernel with its records, or as dumped if no records are planned."""
     if not may_be_workspace(place):
         yield place
         return
@@ -79,7 +79,7 @@ def _check(file: Path, compiler: CompilerProcess, time_limit_s: float) -> Module
 
 
 def _layouts(checks: Sequence[ModuleCheck]) -> list[list[Column]]:
-    """Where there is less room, without the figures that a reader can do without."""
+    """Return the columns for a wide terminal, then fewer columns for narrower ones."""
     file = Column("file", [check.file for check in checks], name=True)
     target = Column("target", [str(check.target or "-") for check in checks], left=True)
     functions, operations, records, clock_reads, binary_bytes = (

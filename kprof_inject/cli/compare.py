@@ -188,7 +188,10 @@ class _Compared(NamedTuple):
 
 
 def _around_slower(sides: Sequence[ComparedSide], runs: ComparedRounds) -> _Compared:
-    """The first side that is slower than the first of all, and the one before it; the first and the last if none is."""
+    """Find the first side that is slower than the first, and compare it with the side before it.
+
+    If no side is slower, return the comparison of the first and the last.
+    """
     first = sides[0]
     with_first: dict[int, _Compared] = {}
 
@@ -236,6 +239,7 @@ _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def variables_of(texts: Sequence[str]) -> dict[str, str]:
+    """Parse ``NAME=VALUE`` texts; raise ``KprofError`` for a text that is not one."""
     pairs = [text.partition("=") for text in texts]
     for (name, separator, _), text in zip(pairs, texts, strict=True):
         if not separator or not _VARIABLE.fullmatch(name):
@@ -248,7 +252,7 @@ def variables_of(texts: Sequence[str]) -> dict[str, str]:
 
 
 def values_of(text: str | None) -> tuple[tuple[str, str], ...]:
-    """The name with each of its values."""
+    """Parse ``NAME=V1,V2,...`` to a pair of name and value for each value; raise ``KprofError`` if it is not one."""
     if text is None:
         return ()
     name, _, values = text.partition("=")
@@ -266,7 +270,7 @@ def values_of(text: str | None) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class ComparedSettings:
-    """What the sides differ in, as the options say it. ``variables`` and ``arguments`` are of all sides but A."""
+    """Differences between the sides, from the options. ``variables`` and ``arguments`` are for all sides but A."""
 
     pythons: Sequence[str]
     tritons: Sequence[Path]
@@ -275,24 +279,27 @@ class ComparedSettings:
     values: Sequence[tuple[str, str]]
 
     def sides(self, folder: Path, *, bisect: bool) -> list[ComparedSide]:
-        """A and B, or, to be bisected, all that were named, in their order."""
-        most = max(len(self.pythons), len(self.tritons), len(self.values), 2)
+        """Return A and B, or for ``bisect`` all sides, in the order of the options.
+
+        Raises a usage error if the options do not match each other.
+        """
+        count = max(len(self.pythons), len(self.tritons), len(self.values), 2)
         if not (self.pythons or self.tritons or self.variables or self.arguments or self.values):
             raise click.UsageError("A and B are the same: give --python, --triton, --env, --arg or --values")
         several = {"--python": self.pythons, "--triton": self.tritons, "--values": self.values}
         for option, given in several.items():
-            if 1 < len(given) != most:
-                raise click.UsageError(f"{option} has {len(given)} values for {most} sides")
+            if 1 < len(given) != count:
+                raise click.UsageError(f"{option} has {len(given)} values for {count} sides")
         if self.values and self.values[0][0] in self.variables:
             raise click.UsageError(f"--env and --values both set {self.values[0][0]}")
-        if most > 2 and not bisect:
-            raise click.UsageError(f"there are {most} settings: give --bisect to find the first that is slower")
-        if bisect and most < 3:
+        if count > 2 and not bisect:
+            raise click.UsageError(f"there are {count} settings: give --bisect to find the first that is slower")
+        if bisect and count < 3:
             raise click.UsageError("--bisect needs at least three --python or --triton, or three --values")
-        return [self._side(folder, number, most) for number in range(most)]
+        return [self._side(folder, number, count) for number in range(count)]
 
-    def _side(self, folder: Path, number: int, most: int) -> ComparedSide:
-        python, triton = _of_side(self.pythons, number, most), _of_side(self.tritons, number, most)
+    def _side(self, folder: Path, number: int, count: int) -> ComparedSide:
+        python, triton = _setting_of(self.pythons, number, count), _setting_of(self.tritons, number, count)
         variables, arguments = (dict(self.variables), self.arguments) if number else ({}, ())
         value = self.values[number] if self.values else None
         if value and value[0].startswith("-"):
@@ -300,15 +307,16 @@ class ComparedSettings:
         elif value:
             variables[value[0]] = value[1]
         letter = ascii_uppercase[number] if number < len(ascii_uppercase) else f"side {number + 1}"
-        told = ", ".join(str(one) for one in (python, triton, value and "=".join(value)) if one)
-        name = f"{letter} ({told})" if told else letter
+        parts = (python, triton, value and "=".join(value))
+        settings = ", ".join(str(part) for part in parts if part)
+        name = f"{letter} ({settings})" if settings else letter
         return ComparedSide(
             name, folder / letter, python or sys.executable, triton and triton.absolute(), variables, arguments
         )
 
 
-def _of_side(settings: Sequence[_Setting], number: int, most: int) -> _Setting | None:
-    """One setting alone is the last side's; else each has its own."""
+def _setting_of(settings: Sequence[_Setting], number: int, count: int) -> _Setting | None:
+    """Return the setting of a side: a single one is the last side's, else each side has its own."""
     if len(settings) == 1:
-        return settings[0] if number == most - 1 else None
+        return settings[0] if number == count - 1 else None
     return settings[number] if number < len(settings) else None

@@ -1,7 +1,7 @@
 """The terminal: messages on stderr, results on stdout, and ``-`` for stdin.
 
-Messages and tables may hold any text of a capture, a module or a program. Here they leave, so here it is seen to that
-none of it reaches the terminal as a command.
+Messages and tables may contain any text of a capture, a module or a program. All output passes here, so this module
+makes sure that none of it is a command to the terminal.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from kprof_inject.ttgir.nodes import Module
 
 INTERRUPTED = 130
-"""The exit code of a program that Ctrl-C ended, and of ours then."""
+"""Exit code after Ctrl-C, of the program and of ours."""
 
-# Wider than any table: what is piped is read by programs, and must not be cut.
+# Wider than any table: programs read piped output, so no line may be cut.
 _PIPE_WIDTH = 2000
 _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def say(message: str) -> None:
-    """A line of progress. A stderr that is full or closed keeps nothing from being done."""
+    """Print a line of progress to stderr; ignore a stderr that is full or closed."""
     with suppress(OSError):
         click.echo(printable_lines(f"kprof-inject: {message}"), err=True)
 
 
 def say_next_step(message: str) -> None:
-    """The same of what to do next, where the user is to do it."""
+    """Print the next step, unless another command of ours runs this one and continues by itself."""
     if not is_a_step():
         say(f"next: {message}")
 
 
 def is_a_step() -> bool:
-    """Whether another command of ours runs this one, and says itself what to do next."""
-    from kprof_inject.runtime.session import STEP_VARIABLE  # with it comes msgspec, which the help does without
+    """Return whether another command of ours runs this one; it prints the next step itself."""
+    from kprof_inject.runtime.session import STEP_VARIABLE  # imports msgspec, which would slow down the help
 
     return _is_within or STEP_VARIABLE in os.environ
 
@@ -57,7 +57,7 @@ _is_within = False
 
 @contextmanager
 def as_a_step() -> Iterator[None]:
-    """Run another command in this process, as one of the steps of this one."""
+    """Run another command in this process as a step of this one."""
     global _is_within
     _is_within = True
     try:
@@ -67,12 +67,13 @@ def as_a_step() -> Iterator[None]:
 
 
 def print_error(error: KprofError) -> None:
+    """Print an error to stderr, with its place and hint."""
     with suppress(OSError):
         click.echo(printable_lines(error.render()), err=True)
 
 
 def print_usage_error(error: click.UsageError) -> None:
-    """Print an error of click's as one of ours. Where a command is missing, click's message is the help."""
+    """Print an error of click as one of ours; if the command is missing, print the help, which is click's message."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         with suppress(OSError):
             click.echo(error.format_message(), err=True)
@@ -82,12 +83,12 @@ def print_usage_error(error: click.UsageError) -> None:
 
 
 def table_console() -> Console:
-    """Where tables are printed: stdout, where what is piped is never folded."""
+    """Return a console for tables on stdout, which are never folded in a pipe."""
     return _console(stderr=False)
 
 
 def say_table(table: Table) -> None:
-    """A table among the messages."""
+    """Print a table to stderr, like a message."""
     with suppress(OSError):
         _console(stderr=True).print(table)
 
@@ -98,7 +99,7 @@ def _console(*, stderr: bool) -> Console:
     from rich.segment import Segment
 
     def same_width(text: str) -> str:
-        # Columns are as wide as rich takes their cells to be, and to rich most of these characters have no width.
+        # Columns have the widths that rich computes, and rich takes most of these characters to have no width.
         return "".join(
             character if character.isprintable() or character == "\n" else " " * cell_len(character)
             for character in text
@@ -107,21 +108,21 @@ def _console(*, stderr: bool) -> Console:
     class PrintableConsole(Console):
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
             for segment in super().render(renderable, options):
-                as_it_is = segment.control or segment.text.isprintable()
-                yield segment if as_it_is else segment._replace(text=same_width(segment.text))
+                is_printable = segment.control or segment.text.isprintable()
+                yield segment if is_printable else segment._replace(text=same_width(segment.text))
 
-    # A name in brackets is no style, nor one between colons a picture.
+    # Names may contain brackets and colons, which are neither rich's styles nor its emoji.
     width = _table_width(sys.stderr if stderr else sys.stdout)
     return PrintableConsole(stderr=stderr, width=width, markup=False, emoji=False)
 
 
 def _table_width(stream: TextIO) -> int | None:
-    """None is the terminal's own. Colours may be wanted in a pipe, and it is one all the same."""
+    """Return None for a terminal, which has its own width; a pipe is wide even if colours are forced on."""
     return None if stream is not None and stream.isatty() else _PIPE_WIDTH
 
 
 def diff_of(module: Module, instrumented: str) -> Iterator[str]:
-    """The lines of a unified diff from a module's text to its instrumented one."""
+    """Return the lines of a unified diff from a module's text to its instrumented text."""
     import difflib
 
     lines = module.text.split("\n"), instrumented.split("\n")
@@ -129,7 +130,7 @@ def diff_of(module: Module, instrumented: str) -> Iterator[str]:
 
 
 def print_diff(module: Module, instrumented: str) -> None:
-    """A unified diff on stdout, coloured on a terminal."""
+    """Print a unified diff on stdout, coloured on a terminal."""
     for line in diff_of(module, instrumented):
         shown = printable_lines(line)
         click.secho(
@@ -138,14 +139,17 @@ def print_diff(module: Module, instrumented: str) -> None:
 
 
 def _colour() -> bool | None:
-    """What https://no-color.org and its counterpart ask for; None leaves it to whether stdout is a terminal."""
+    """Return whether to print colours, by NO_COLOR (https://no-color.org) and FORCE_COLOR.
+
+    None if neither is set: click then prints colours only on a terminal.
+    """
     if os.environ.get("NO_COLOR"):
         return False
     return True if os.environ.get("FORCE_COLOR") else None
 
 
 def write_result(output: Path | None, text: str) -> None:
-    """A file's text where the user wants it: in a file, or on stdout (``-``, or none named) as its very bytes."""
+    """Write a text to a file, or byte for byte to stdout if ``output`` is ``-`` or None."""
     if output is not None and str(output) != "-":
         write_text(output, text)
         return
@@ -156,7 +160,10 @@ def write_result(output: Path | None, text: str) -> None:
 
 
 def read_input(file: Path) -> tuple[str, str]:
-    """The text of a file that was named on the command line, where ``-`` is stdin, and what to call it."""
+    """Return the text and the name of a file from the command line, where ``-`` is stdin.
+
+    Raises ``KprofError`` if it cannot be read.
+    """
     if str(file) == "-":
         if sys.stdin is None:
             raise KprofError("stdin is closed", hint="name a file instead of -")

@@ -33,7 +33,7 @@ from kprof_inject.workspace_paths import DEMO_WORKSPACE
 
 _PACKAGE = Path(__file__).parents[1]
 _CAPTURES = _PACKAGE / "demo" / "captures"
-# In an installed package the example lies beside the captures, in a checkout where its readers look for it.
+# An installed package has the example next to the captures, a checkout in the folder of all examples.
 _EXAMPLES = (_PACKAGE / "demo" / "matmul.py", _PACKAGE.parent / "examples" / "matmul.py")
 
 SELECTORS = ("func", "loop", "iter", "op(*wait*)")
@@ -41,7 +41,7 @@ SELECTORS = ("func", "loop", "iter", "op(*wait*)")
 
 @dataclass(frozen=True, slots=True)
 class DemoRun:
-    """The example with these arguments; its capture is shipped under this name."""
+    """A run of the example with some arguments; ``name`` is the folder of its shipped capture."""
 
     name: str
     arguments: tuple[str, ...]
@@ -49,6 +49,7 @@ class DemoRun:
 
     @property
     def program(self) -> tuple[str, ...]:
+        """The command line that runs the example."""
         return (str(_example()), "--repeat", "30", *self.arguments)
 
 
@@ -70,14 +71,16 @@ RUNS = (
 )
 @click.pass_context
 def command(ctx: click.Context, workspace: Path) -> None:
-    """Profile a matmul, follow the advice, and compare. Without a GPU, torch or Triton: replay captures from an H100.
-    If Triton is installed, also compile the kernel with records.
+    """Profile a matmul, follow the advice, and compare.
+
+    Without a GPU, torch or Triton: replay captures from an H100. If Triton is installed, also compile the kernel with
+    records.
     """
     missing = missing_to_run()
     if not missing and has_gpu():
         for run in RUNS:
             click.echo(run.title)
-            # What to do next is said once, after the last one.
+            # Only the last run prints the next step.
             with nullcontext() if run is RUNS[-1] else as_a_step():
                 _profile(ctx, workspace, run)
             click.echo()
@@ -122,18 +125,19 @@ def _replay(workspace: Path, reason: str) -> None:
         click.echo(run.title)
         print_report(reports)
         click.echo()
-    # Of two profiles, a workspace has what the last one dumped.
+    # As after two profiles, the workspace has the kernel of the last one.
     kernel = capture.launches[0].kernel
-    _keep(opened, kernel)
+    _write_kernel(opened, kernel)
     if is_installed("triton"):
-        _prove_that_it_lowers(kernel)
+        _compile_with_records(kernel)
     write_and_say(TraceFile.at(opened.folder / "trace.json"), timelines)
     say_next(workspace, reports)
 
 
-def _keep(workspace: Workspace, kernel: Kernel) -> None:
-    """Have the workspace hold the capture's kernel as if it had been dumped, for ``list`` and ``insert``. Its keys are
-    none of Triton's: a run would not find it.
+def _write_kernel(workspace: Workspace, kernel: Kernel) -> None:
+    """Write the capture's kernel to the workspace as if it had been dumped, for ``list`` and ``insert``.
+
+    Its keys differ from Triton's, so a run would not find it.
     """
     info = DumpedKernelRecord(
         name=kernel.name,
@@ -147,20 +151,20 @@ def _keep(workspace: Workspace, kernel: Kernel) -> None:
     workspace.write_kernel(kernel.variant, info, kernel.ttgir(), kernel.sources())
 
 
-def _prove_that_it_lowers(kernel: Kernel) -> None:
-    """Insert into the capture's own module, compile it for the GPU that it ran on, and say what came out."""
+def _compile_with_records(kernel: Kernel) -> None:
+    """Insert records into the capture's module, compile it for the GPU that it ran on, and print the result."""
     from kprof_inject.runtime.compiling.instrumentation import lower, target_of
 
     target = Target(**kernel.metadata["target"])
-    done = insert_module(view_of(kernel.ttgir(), "matmul.ttgir", kernel.sources()), parse_selectors(SELECTORS))
+    insertion = insert_module(view_of(kernel.ttgir(), "matmul.ttgir", kernel.sources()), parse_selectors(SELECTORS))
     lowered = lower(
-        done.text,
+        insertion.text,
         target_of(target),
         {"num_warps": kernel.num_warps},
         kernel.mode,
     )
     say(
-        f"inserted {len(done.plan.records)} records into {kernel.name} and compiled it for "
+        f"inserted {len(insertion.plan.records)} records into {kernel.name} and compiled it for "
         f"{target}: {len(lowered.binary)} bytes of machine code, "
         f"{lowered.clock_reads} clock reads"
     )

@@ -44,8 +44,8 @@ from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, workspace_option
 
 _SIDES = ("A", "B")
-_OF_MODULES = ("place", "other", "as_json")
-"""What two .ttgir files are compared by; all other options are for captures."""
+_MODULE_PARAMETERS = ("place", "other", "as_json")
+"""The parameters that apply to two .ttgir files; all other options are for captures."""
 _MORE = "Another capture of {side}, such as one of another process, to show the variation. Repeatable."
 
 
@@ -85,7 +85,7 @@ def command(
     with_source: bool,
     choice: Choice,
     names_path: Path | None,
-    said: BufferDescription,
+    description: BufferDescription,
     redact: bool,
     as_json: bool,
 ) -> None:
@@ -100,12 +100,12 @@ def command(
     if other is None:
         place, other = _last_two(place)
     if is_module(place) and is_module(other):
-        _require_no_others(ctx, _OF_MODULES)
+        _require_only(ctx, _MODULE_PARAMETERS)
         _print_changes(place, other, as_json)
         return
     limit = None if limit_text is None else parse_limit(limit_text)
     sides = dict(zip(_SIDES, ((place, *more_a), (other, *more_b)), strict=True))
-    captures = {side: _captures(side, places, names_path, said, redact) for side, places in sides.items()}
+    captures = {side: _captures(side, places, names_path, description, redact) for side, places in sides.items()}
     _say_origins(captures)
     diff = diff_captures(
         *(_timelines(found, choice) for found in captures.values()),
@@ -122,20 +122,20 @@ def command(
         if with_source:
             print_sources(diff, table_console())
         if limit is None:
-            read = " ".join([quote(str(other)), *_reading_options(names_path, said)])
+            read = " ".join([quote(str(other)), *_reading_options(names_path, description)])
             page = "; as a page: diff --html FILE" if html_path is None else ""
             say(f"where B's time goes: kprof-inject report {read}{page}")
     if limit is not None and _crosses(diff, limit, choice):
         ctx.exit(1)
 
 
-def _require_no_others(ctx: click.Context, taken: Collection[str]) -> None:
-    """Raises a usage error that names the options of captures that were given for modules."""
+def _require_only(ctx: click.Context, allowed: Collection[str]) -> None:
+    """Raise a usage error that names the given options that are not ``allowed``."""
     others = [
         option.opts[0]
         for option in ctx.command.params
         if option.name is not None
-        and option.name not in taken
+        and option.name not in allowed
         and ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
     ]
     if others:
@@ -154,7 +154,7 @@ def _print_changes(a: Path, b: Path, as_json: bool) -> None:
 
 
 def _build_of(path: Path) -> KernelResources | None:
-    """Compile a file, without its records. None if it cannot be compiled here."""
+    """Compile a file without its records, and return its resources; None if it cannot be compiled here."""
     module = parse(read_text(path), str(path))
     try:
         return module_resources(module, strip(module))
@@ -163,13 +163,13 @@ def _build_of(path: Path) -> KernelResources | None:
         return None
 
 
-def _reading_options(names_path: Path | None, said: BufferDescription) -> Iterator[str]:
-    """The options that another command needs to read the same places."""
+def _reading_options(names_path: Path | None, description: BufferDescription) -> Iterator[str]:
+    """Return the options that another command needs to read the same places."""
     given = {
         "--scope-names": names_path,
-        "--buffer-format": said.format,
-        "--names": ",".join(said.names if isinstance(said.names, list) else ()),
-        "--buffer-units": said.units,
+        "--buffer-format": description.format,
+        "--names": ",".join(description.names if isinstance(description.names, list) else ()),
+        "--buffer-units": description.units,
     }
     return (f"{option} {quote(str(value))}" for option, value in given.items() if value)
 
@@ -190,12 +190,12 @@ def _last_two(place: Path) -> tuple[Path, Path]:
 
 
 def _captures(
-    side: str, places: tuple[Path, ...], names_path: Path | None, said: BufferDescription, redact: bool
+    side: str, places: tuple[Path, ...], names_path: Path | None, description: BufferDescription, redact: bool
 ) -> list[Capture]:
-    """What ``places`` are, each once: a capture that is given twice shows nothing of what captures differ by."""
+    """Open each of ``places`` once: the same capture twice does not show how captures vary."""
     found: dict[Path, Capture] = {}
     for place in places:
-        capture = open_capture(place, names_path, said, redact=redact)
+        capture = open_capture(place, names_path, description, redact=redact)
         if found.setdefault(capture.folder.resolve(), capture) is not capture:
             say(f"skipped {place}: {side} already has this capture")
     return list(found.values())
@@ -211,7 +211,7 @@ def _say_origins(captures: dict[str, list[Capture]]) -> None:
 
 
 def _timelines(captures: list[Capture], choice: Choice) -> list[Timeline]:
-    # Which scopes are compared is decided once both sides are known: what is theirs in B may be called otherwise in A.
+    # diff_captures filters the scopes: it needs both sides, because B's scopes may have other names in A.
     wanted = replace(choice, scopes=())
     return [timeline for capture in captures for timeline in decode_capture(capture, say, wanted)]
 

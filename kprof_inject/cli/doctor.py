@@ -22,8 +22,9 @@ _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold r
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """Check what is installed and what works, and say how to fix the rest. Exits with code 1 if something is missing or
-    broken.
+    """Check what is installed and what works, and say how to fix the rest.
+
+    Exits with code 1 if something is missing or broken.
     """
     findings = list(examine())
     if as_json:
@@ -36,7 +37,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 
 def _next(findings: Sequence[CheckResult]) -> str:
-    # Those that are there have numbers.
+    # A GPU that exists has a number in its name; only the line without a GPU is called "GPU".
     if any(finding.what == "GPU" for finding in findings):
         return "next: kprof-inject demo, which replays a capture where there is no GPU"
     return "next: kprof-inject profile -- PROG; an example first: kprof-inject demo"

@@ -37,16 +37,17 @@ def command(
     budget: int,
     choice: Choice,
     names_path: Path | None,
-    said: BufferDescription,
+    description: BufferDescription,
 ) -> None:
-    """Print what limits a launch as one line of JSON, for an agent that tunes kernels. Picks the kernel that takes
-    the most time, and leaves out what matters least.
+    """Print what limits a launch as one line of JSON, for an agent that tunes kernels.
+
+    Picks the kernel that takes the most time, and leaves out what matters least.
     """
-    capture = open_capture(place, names_path=names_path, description=said)
+    capture = open_capture(place, names_path=names_path, description=description)
     found = analyses(capture, experiments_at(place), say, choice)
     click.echo(explanation_text(explanation(found, _workspace(place)), budget))
 
 
 def _workspace(place: Path) -> str:
-    """What to go on in: empty for the default one, and where no workspace is named."""
+    """Return the workspace for the next commands: empty if it is the default one, or if ``place`` is not one."""
     return str(place) if place != DEFAULT_WORKSPACE and is_workspace(place) else ""

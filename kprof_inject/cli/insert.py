@@ -22,8 +22,8 @@ from kprof_inject.workspace import Workspace, saved_sources
 from kprof_inject.workspace_lock import held
 from kprof_inject.workspace_paths import may_be_workspace, workspace_argument
 
-# The kinds of sites that come from the text of a source file.
-_MARKED = frozenset({ScopeKind.MARKER, ScopeKind.INSTANT})
+# The kinds of sites that markers in a source file define.
+_MARKER_KINDS = frozenset({ScopeKind.MARKER, ScopeKind.INSTANT})
 
 
 @click.command("insert")
@@ -78,7 +78,7 @@ def command(
         if writes:
             write_result(output, done[0].text)
         say_changes(changed_sources(snapshot))
-        if not snapshot and any(scope.site.kind in _MARKED for scope in done[0].plan.scopes):
+        if not snapshot and any(scope.site.kind in _MARKER_KINDS for scope in done[0].plan.scopes):
             say("no sources were dumped with this file; markers come from the current source")
         say_plan(done[0].plan.kernel, done[0].plan)
     if as_diff:

@@ -25,23 +25,28 @@ from kprof_inject.workspace_paths import may_be_workspace, workspace_argument
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """One kernel. ``dumped`` is None for a file from elsewhere; ``apart`` tells it from others of its name."""
+    """A kernel and what can be selected in it.
+
+    ``dumped`` is None for a file that is not in a workspace. ``differing`` are the facts in which the kernel differs
+    from others of its name.
+    """
 
     kernel: str
     file: str
     candidates: Sequence[Candidate]
     dumped: DumpedKernel | None = None
-    apart: Mapping[str, str] = field(default_factory=dict)
+    differing: Mapping[str, str] = field(default_factory=dict)
 
 
 def heading(outline: Outline) -> str:
-    if outline.apart:
-        return f"{outline.kernel} ({facts_in_words(outline.apart)}) {outline.file}"
+    """Return the kernel's name and file, with the facts in which it differs from others of its name."""
+    if outline.differing:
+        return f"{outline.kernel} ({facts_in_words(outline.differing)}) {outline.file}"
     return f"{outline.kernel} ({outline.file})"
 
 
 def outline_table(candidates: Sequence[Candidate]) -> Table:
-    """One row for each thing to select."""
+    """Return a table with a row for each candidate."""
     table = Table(box=None, pad_edge=True)
     for heading in ("selector", "what", "source"):
         table.add_column(heading, overflow="fold")
@@ -57,7 +62,7 @@ def outline_table(candidates: Sequence[Candidate]) -> Table:
 
 
 def outline_json(outline: Outline) -> dict[str, Any]:
-    """A kernel as JSON values; ``options`` are all that it was compiled with."""
+    """Return a kernel as JSON values; ``options`` are all options that it was compiled with."""
     info = outline.dumped.info if outline.dumped else None
     return {
         "kernel": outline.kernel,
@@ -92,31 +97,31 @@ def command(ctx: click.Context, place: Path, as_json: bool) -> None:
     for error in errors:
         print_error(error)
     if as_json:
-        click.echo(json.dumps([outline_json(one) for one in outlines], indent=1))
+        click.echo(json.dumps([outline_json(outline) for outline in outlines], indent=1))
     else:
         console = table_console()
-        for one in outlines:
-            console.print(Text(heading(one), "bold"), soft_wrap=True)
-            console.print(outline_table(one.candidates))
+        for kernel in outlines:
+            console.print(Text(heading(kernel), "bold"), soft_wrap=True)
+            console.print(outline_table(kernel.candidates))
         if may_be_workspace(place) and outlines:
             say(f"next: kprof-inject insert{workspace_argument(place)} --at SELECTOR")
     ctx.exit(1 if errors else 0)
 
 
 def _outlines(place: Path) -> tuple[list[Outline], list[KprofError]]:
-    """What is in each kernel, and why others cannot be read."""
+    """Return an outline of each kernel, and an error for each that cannot be read."""
     if not may_be_workspace(place):
         text, name = read_input(place)
-        alone = view_of(text, name, saved_sources(place))
-        return [Outline(alone.kernel, alone.module.file, outline(alone))], []
+        single = view_of(text, name, saved_sources(place))
+        return [Outline(single.kernel, single.module.file, outline(single))], []
     workspace = Workspace.open(place)
     kernels = workspace.require_kernels()
-    apart = differing_facts(kernels)
+    differing = differing_facts(kernels)
     outlines: list[Outline] = []
     errors: list[KprofError] = []
     for kernel, view in zip(kernels, views_in(workspace), strict=True):
         if isinstance(view, KprofError):
             errors.append(view)
         else:
-            outlines.append(Outline(view.kernel, view.module.file, outline(view), kernel, apart[kernel.variant]))
+            outlines.append(Outline(view.kernel, view.module.file, outline(view), kernel, differing[kernel.variant]))
     return outlines, errors

@@ -1,4 +1,4 @@
-"""The command line's root: one file for each command, loaded when it is asked for."""
+"""The root of the command line; each command is a file that is imported when the command is used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kprof_inject.cli.console import INTERRUPTED, print_error, print_usage_error
 from kprof_inject.errors import KprofError, did_you_mean, printable
 from kprof_inject.version import __version__
 
-# The help text of the list stands here, so that listing loads no command.
+# The short help of all commands is here, so that the list of commands imports none of them.
 _GROUPS = {
     "Find out what limits a kernel": {
         "profile": "Run a program and report what limits its kernels: all steps at once.",
@@ -52,21 +52,22 @@ Each command has its own help: kprof-inject report --help
 """
 
 
-# What a report of a fault says the versions of.
-_NEEDED = ("triton", "torch", "numpy", "lark", "msgspec", "click", "rich", "pyarrow", "viztracer")
+# Packages whose versions are in the report of an internal error.
+_REPORTED_PACKAGES = ("triton", "torch", "numpy", "lark", "msgspec", "click", "rich", "pyarrow", "viztracer")
 
 
 class LazyGroup(click.Group):
-    """Loads a command's module when the command is used."""
+    """Group that imports a command's module when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
         return _COMMANDS
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import a command; return None if there is none of this name."""
         if name not in _COMMANDS:
             return None
-        # Importing makes no garbage. To look for some all the same, and once more at the end of the process, is an
-        # eighth of the time that a small report takes.
+        # Imports make no garbage, but looking for it now and at exit takes an eighth of the time of a small report.
         gc.disable()
         try:
             command: click.Command = importlib.import_module(f"kprof_inject.cli.{name}").command
@@ -78,23 +79,28 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Import the command that ``args`` start with, and apply its settings.
+
+        Raises a usage error with a suggestion if there is none.
+        """
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            raise click.UsageError(f"No such command {args[0]!r}. {_meant(args[0])}".strip(), ctx)
+            raise click.UsageError(f"No such command {args[0]!r}. {_suggestion(args[0])}".strip(), ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None and not ctx.resilient_parsing:
-            # With the options comes numpy, which the help of the whole program does without.
+            # The options import numpy, which would slow down the help of the whole program.
             from kprof_inject.cli.settings import apply_settings
 
             apply_settings(ctx, name, command, rest)
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands, in groups."""
         for title, commands in _GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl(list(commands.items()), col_max=8)
 
 
-def _meant(word: str) -> str:
+def _suggestion(word: str) -> str:
     question = did_you_mean(word, _COMMANDS)
     return question[:1].upper() + question[1:]
 
@@ -106,15 +112,15 @@ def root() -> None:
 
 
 def main() -> None:
-    """Run the command line and end the process: 0 done, 1 failed, 2 usage, 130 interrupted.
+    """Run the command line and exit: 0 done, 1 failed, 2 usage error, 130 interrupted.
 
-    An error that nobody foresaw is one line, and its details are in a file.
+    An internal error is reported in one line; its details are in a file.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names in it may be anything; a terminal that cannot show a letter gets its number, as on stderr.
+        # Output may contain any name; a letter that the encoding lacks is escaped, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        # Outside of standalone mode, click returns the code that a command gave to ``ctx.exit``.
+        # With standalone_mode=False, click returns the code that a command passed to ``ctx.exit``.
         sys.exit(root.main(standalone_mode=False, prog_name="kprof-inject"))
     except click.UsageError as error:
         print_usage_error(error)
@@ -129,19 +135,19 @@ def main() -> None:
             place = f" {error.filename}" if error.filename else ""
             print_error(KprofError(f"cannot use{place}: {error.strerror}"))
         else:
-            _say_fault(error)
+            _report_internal_error(error)
         sys.exit(1)
 
 
-def _say_fault(error: Exception) -> None:
-    """One line about an error that nobody foresaw. Its details go into a file; where none can be, to stderr."""
+def _report_internal_error(error: Exception) -> None:
+    """Report an internal error in one line; write its details to a file, or to stderr if that fails."""
     import tempfile
     import traceback
 
     what = printable(type(error).__name__ + ": ".join(["", *str(error).splitlines()[:1]]))
     details = "".join(traceback.format_exception(error))
     try:
-        # Not in the workspace: it may be what is wrong. Nobody else can read it.
+        # Not in the workspace, which may be the cause. Other users cannot read the file.
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", errors="backslashreplace", prefix="kprof-inject-", suffix=".txt", delete=False
         ) as file:
@@ -158,5 +164,5 @@ def _versions() -> str:
     from importlib.metadata import distributions
 
     installed = {found.name: found.version for found in distributions() if found.name}
-    mine = "".join(f"{name} {installed[name]}\n" for name in _NEEDED if name in installed)
-    return f"kprof-inject {__version__}\nPython {sys.version}\n{platform.platform()}\n{mine}"
+    versions = "".join(f"{name} {installed[name]}\n" for name in _REPORTED_PACKAGES if name in installed)
+    return f"kprof-inject {__version__}\nPython {sys.version}\n{platform.platform()}\n{versions}"

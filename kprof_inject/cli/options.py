@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share, and commands whose first word may be a workspace."""
+"""Options and arguments that several commands share, and command classes that take a workspace before a program."""
 
 from __future__ import annotations
 
@@ -21,41 +21,44 @@ if TYPE_CHECKING:
 
 
 class HarmlessSetting(click.Option):
-    """An option that ``pyproject.toml`` may set for every command: none of its values names a file, runs code or takes
-    long.
+    """An option that ``pyproject.toml`` may set for every command.
+
+    None of its values names a file, runs code or takes long.
     """
 
 
 class ProgramSetting(click.Option):
-    """An option that ``pyproject.toml`` may set only for a command that runs a program of the same project: the program
-    can do anything that the option can.
+    """An option that ``pyproject.toml`` may set only for a command that runs a program of the same project.
+
+    The program can do anything that the option can.
     """
 
 
 class NumberOrAuto(click.IntRange):
-    """A number, or ``auto``, which is 0."""
+    """Parameter type of a number or ``auto``, which becomes 0."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number, or 0 for ``auto``."""
         return 0 if value == "auto" else super().convert(value, param, ctx)
 
 
 def complete_selectors(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Selectors of every kernel in the workspace (or file) on the command line; nothing where there is none."""
-    return offered(_selectors_of, ctx, incomplete)
+    """Complete a selector from every kernel in the workspace or file on the command line."""
+    return completions(_selectors_of, ctx, incomplete)
 
 
-def offered(texts_of: Callable[[Path], list[str]], ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Of the texts of what the command line names, those that go on as the word to be completed."""
+def completions(texts_of: Callable[[Path], list[str]], ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Return the texts of the place on the command line that start with ``incomplete``; none if it cannot be read."""
     from click.shell_completion import CompletionItem
 
-    # Click assigns no argument while an option's value is missing: it has its default still.
+    # While an option's value is incomplete, click has not parsed the arguments, and they have their defaults.
     words = ctx.args[:1] if "place" in ctx.params else []
     place = next(iter(words), None) or ctx.params.get("place") or ctx.params.get("workspace") or DEFAULT_WORKSPACE
     try:
         found = texts_of(Path(place))
     except (KprofError, OSError):
         found = []
-    # The shell prints what it is offered, and takes each line for an offer.
+    # The shell prints completions, and takes each line for one of them.
     return [CompletionItem(text) for text in found if text.startswith(incomplete) and text.isprintable()]
 
 
@@ -75,16 +78,19 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def path_type() -> click.Path:
+    """Return the parameter type of a path."""
     return click.Path(path_type=Path)
 
 
 class CapturePath(click.Path):
-    """A place that may be a capture: of the default workspace, its number is enough."""
+    """Parameter type of a place; a number is a capture in the default workspace."""
 
     def __init__(self) -> None:
+        """Convert to ``Path``."""
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, or the capture that a number names, except while completing."""
         from kprof_inject.pipeline.captures import numbered_capture
 
         place = super().convert(value, param, ctx)
@@ -92,14 +98,15 @@ class CapturePath(click.Path):
 
 
 def place_argument(metavar: str) -> Callable[[Function], Function]:
-    """What to read, ``place``: the default workspace if nothing is named."""
+    """Add the argument ``place``, which is the default workspace if it is left out."""
     kind = CapturePath() if "CAPTURE" in metavar else path_type()
     return click.argument("place", metavar=f"[{metavar}]", type=kind, default=DEFAULT_WORKSPACE, required=False)
 
 
 def require_place_for(*files: Path | None, workspace: Path | None = None) -> None:
-    """Raise ``KprofError`` for a file to be written whose folder does not exist, before anything is done for it. That
-    of the ``workspace`` is made.
+    """Raise ``KprofError`` if a file could not be written because its folder does not exist.
+
+    Commands call this before they do any work. The folder of ``workspace`` will be created.
     """
     for file in files:
         if file is None or str(file) == "-":
@@ -116,10 +123,11 @@ def require_place_for(*files: Path | None, workspace: Path | None = None) -> Non
 
 
 PROGRAM_SETTINGS = {"allow_interspersed_args": False}
-"""Everything after the first word that is no option belongs to the program."""
+"""Settings with which click passes everything after the first argument on to the program."""
 
 
 def program_argument(function: Function) -> Function:
+    """Add the argument ``program``, a command line that must not be empty."""
     return click.argument("program", nargs=-1, metavar="PROGRAM...", type=click.UNPROCESSED, callback=_require_program)(
         function
     )
@@ -134,6 +142,7 @@ def _require_program(ctx: click.Context, parameter: click.Parameter, program: tu
 
 
 def workspace_option(function: Function) -> Function:
+    """Add ``-o``, the ``workspace``."""
     return click.option(
         "-o",
         "--output",
@@ -147,6 +156,7 @@ def workspace_option(function: Function) -> Function:
 
 
 def kernel_option(function: Function) -> Function:
+    """Add ``--kernel``, a glob; the default matches all kernels."""
     return click.option(
         "--kernel",
         cls=HarmlessSetting,
@@ -157,6 +167,7 @@ def kernel_option(function: Function) -> Function:
 
 
 def at_option(function: Function) -> Function:
+    """Add ``--at``; the command gets the texts as ``selectors``."""
     return click.option(
         "--at",
         "selectors",
@@ -171,8 +182,9 @@ def at_option(function: Function) -> Function:
 
 
 class _TagOption(click.Option):
-    """``--tag``, which has no value of its own: it becomes part of the selector before it. Click tells a command the
-    values of each option, and not how those of two options follow each other, so that it is done while they are read.
+    """The option ``--tag``, whose value is appended to the selector before it.
+
+    Click does not keep the order of values of different options, so the value is appended during parsing.
     """
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
@@ -189,7 +201,7 @@ def _add_to_last_selector(ctx: click.Context, tag: str, state: Any) -> None:
 
 
 def tag_option(function: Function) -> Function:
-    """For a command with ``at_option``, whose selectors then have their tags."""
+    """Add ``--tag`` to a command with ``at_option``; the selectors then contain their tags."""
     return click.option(
         OPTION,
         "tag",
@@ -202,19 +214,22 @@ def tag_option(function: Function) -> Function:
 
 
 def json_option(function: Function) -> Function:
+    """Add ``--json``, as ``as_json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")(function)
 
 
 class WorkspaceFirst(click.Command):
-    """Takes ``[OPTIONS] WORKSPACE [OPTIONS] [--] PROGRAM``: click, which must stop at the program's first word, would
-    stop at the workspace.
+    """Command that takes ``[OPTIONS] WORKSPACE [OPTIONS] [--] PROGRAM``.
+
+    Click must stop parsing options at the program's first word, and would stop at the workspace.
     """
 
     def names_workspace(self, words: list[str]) -> bool:
-        """Whether the first of these words is a workspace, and not yet the program's."""
+        """Return whether the first of these words is a workspace rather than the program's first word."""
         raise NotImplementedError
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Move the options after the workspace before it, and parse the result."""
         before, words = self._split(ctx, args)
         if words and self.names_workspace(words):
             after, program = self._split(ctx, words[1:])
@@ -224,36 +239,39 @@ class WorkspaceFirst(click.Command):
         return super().parse_args(ctx, args)
 
     def without_workspace(self, program: list[str]) -> list[str]:
-        """The words to read where no workspace is named."""
+        """Return the arguments to parse if no workspace is named."""
         return program
 
     def _split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str]]:
-        """The options that ``args`` begins with, and the rest, without a ``--`` between them."""
-        options_alone = click.Command(None, params=[p for p in self.params if isinstance(p, click.Option)])
-        _, rest, _ = options_alone.make_parser(ctx).parse_args(list(args))
+        """Split ``args`` into its leading options and the rest, without a ``--`` between them."""
+        options_only = click.Command(None, params=[p for p in self.params if isinstance(p, click.Option)])
+        _, rest, _ = options_only.make_parser(ctx).parse_args(list(args))
         options = args[: len(args) - len(rest)]
         return (options[:-1] if options[-1:] == ["--"] else options), rest
 
 
 def names_a_workspace(word: str) -> bool:
-    """The default one's name means nothing else, even where it is missing."""
+    """Return whether a word is a workspace; the default workspace's name always is, even if it does not exist."""
     return is_workspace(Path(word)) or Path(word) == DEFAULT_WORKSPACE
 
 
 class WorkspaceOrProgram(WorkspaceFirst):
-    """The workspace may be left out: its command takes care of that."""
+    """Command whose workspace may be left out; the command itself tells it from the program."""
 
     def names_workspace(self, words: list[str]) -> bool:
+        """Return whether the first word is a workspace."""
         return names_a_workspace(words[0])
 
 
 class WorkspaceOrDefault(WorkspaceFirst):
-    """Without a workspace, the default one is meant. What can be run is a program, and so is a word by itself."""
+    """Command that uses the default workspace if none is named."""
 
     def names_workspace(self, words: list[str]) -> bool:
+        """Return whether the first word is a workspace; a single word, a file or a command is a program otherwise."""
         first, *others = words
         is_program = Path(first).is_file() or shutil.which(first) or not others
         return names_a_workspace(first) or not is_program
 
     def without_workspace(self, program: list[str]) -> list[str]:
+        """Put the default workspace before the program."""
         return [str(DEFAULT_WORKSPACE), *program]

@@ -1,4 +1,4 @@
-"""What commands print of plans: which scopes they have, where these stand, and what selectors did not reach."""
+"""Output of plans: the scopes, their places, and what selectors did not cover."""
 
 from __future__ import annotations
 
@@ -20,40 +20,41 @@ from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.workspace_paths import workspace_argument
 
-# A table of more would scroll away what comes before it, and be scrolled away by what comes after.
+# A longer table would scroll the messages before it away.
 _MAX_SCOPES = 20
 
 
 def plan_table(plan: Plan) -> Table:
-    """One row for each scope, indented by nesting; each partition's scopes stand together. What no scope has, has no
-    column.
+    """Return a table with a row for each scope, indented by nesting and grouped by partition.
+
+    A column that would be empty is left out.
     """
     table = Table(box=None, pad_edge=True)
-    partitioned = bool(plan.partitions)
-    tagged = any(scope.tags for scope in plan.scopes)
-    with_others = any(scope.site.other_operations for scope in plan.scopes)
-    crossing = any(scope.crosses for scope in plan.scopes)
-    for heading in ("scope", *(["partition"] if partitioned else []), "selector", "source", "block"):
+    has_partitions = bool(plan.partitions)
+    has_tags = any(scope.tags for scope in plan.scopes)
+    has_foreign = any(scope.site.other_operations for scope in plan.scopes)
+    has_crossing = any(scope.crosses for scope in plan.scopes)
+    for heading in ("scope", *(["partition"] if has_partitions else []), "selector", "source", "block"):
         table.add_column(heading, overflow="fold")
     table.add_column("operations", justify="right", no_wrap=True)
-    if with_others:
+    if has_foreign:
         table.add_column("foreign ops", justify="right", no_wrap=True)
-    if crossing:
+    if has_crossing:
         table.add_column("crosses", overflow="fold")
-    if tagged:
+    if has_tags:
         table.add_column("tags", overflow="fold")
-    for scope in sorted(plan.scopes, key=_partition_order) if partitioned else plan.scopes:
+    for scope in sorted(plan.scopes, key=_partition_order) if has_partitions else plan.scopes:
         site = scope.site
         table.add_row(
             Text("  " * _depth(plan, scope) + scope.record),
-            *([_partition(plan, scope)] if partitioned else []),
+            *([_partition(plan, scope)] if has_partitions else []),
             Text(scope.selector),
             Text(_lines(site.source, site.called_from)),
             site.block,
             str(site.operations or ""),
-            *([str(site.other_operations or "")] if with_others else []),
-            *([Text(", ".join(plan.scopes[index].record for index in scope.crosses))] if crossing else []),
-            *([Text(", ".join(f"{tag.name} = {tag.value.name}" for tag in scope.tags))] if tagged else []),
+            *([str(site.other_operations or "")] if has_foreign else []),
+            *([Text(", ".join(plan.scopes[index].record for index in scope.crosses))] if has_crossing else []),
+            *([Text(", ".join(f"{tag.name} = {tag.value.name}" for tag in scope.tags))] if has_tags else []),
         )
     return table
 
@@ -70,7 +71,7 @@ def _partition(plan: Plan, scope: Scope) -> str:
 
 
 def plan_notes(plan: Plan) -> Iterator[str]:
-    """One line for each selector, with what it covers and what not, and for whatever a reader should beware of."""
+    """Yield a line for each selector, with what it covers and what not, and lines about inlined and crossing scopes."""
     for selection in plan.selections:
         yield _coverage(selection)
         for dropped in selection.findings.dropped:
@@ -82,7 +83,10 @@ def plan_notes(plan: Plan) -> Iterator[str]:
 
 
 def plan_json(module: Module, plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values: the scope table, and for each selector what it found. ``line`` is that in the TTGIR."""
+    """Return the plan as JSON values: the scope table, and the result of each selector.
+
+    ``line`` is the line in the TTGIR.
+    """
     return {
         **scope_table(plan),
         "file": module.file,
@@ -111,9 +115,9 @@ def _lines_of(module: Module, selection: Selection) -> list[int]:
 def _coverage(selection: Selection) -> str:
     sites = len(selection.findings.sites)
     covered = f"{_covered(selection)} of {_found(selection)} operations covered"
-    said = f"{selection.selector.text}: {counted(sites, 'site')}, {covered}"
+    coverage = f"{selection.selector.text}: {counted(sites, 'site')}, {covered}"
     reasons = Counter(missed.reason for missed in selection.findings.missed)
-    return said + "".join(f"; not covered: {count} ({reason})" for reason, count in reasons.most_common())
+    return coverage + "".join(f"; not covered: {count} ({reason})" for reason, count in reasons.most_common())
 
 
 def _covered(selection: Selection) -> int:
@@ -138,17 +142,20 @@ def _lines(source: SourcePoint | None, called_from: tuple[SourcePoint, ...]) -> 
     return f"{PurePath(source.file).name}:{source.line}" + "".join(f" < {call.line}" for call in called_from)
 
 
-def say_in_short(workspace: Path, kernels: Sequence[KernelInsertion], selectors: Sequence[Selector]) -> None:
-    """As ``say_kernels``, for commands that have more to say: of many scopes, only how many there are."""
+def say_kernels_briefly(workspace: Path, kernels: Sequence[KernelInsertion], selectors: Sequence[Selector]) -> None:
+    """Print the plans like ``say_kernels``, but only counts if there are many scopes."""
     planned = sum(len(done.insertion.plan.scopes) for done in kernels if done.insertion is not None)
-    say_kernels(kernels, selectors, whole=planned <= _MAX_SCOPES)
+    say_kernels(kernels, selectors, with_scopes=planned <= _MAX_SCOPES)
     if planned > _MAX_SCOPES:
         command = f"kprof-inject insert{workspace_argument(workspace)} --dry-run"
         say(f"where these {planned} scopes stand: {command}, with the same --at")
 
 
-def say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector], *, whole: bool = True) -> None:
-    """Without the ``whole`` of each plan, only how many scopes it has."""
+def say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector], *, with_scopes: bool = True) -> None:
+    """Print the plan of each kernel, or why it has none, and a warning for each selector that matches nothing.
+
+    ``with_scopes`` also prints the scopes and notes of each plan.
+    """
     say_changes(path for kernel in kernels for path in kernel.changed_sources)
     names = [done.kernel.name for done in kernels]
     for done in kernels:
@@ -157,19 +164,21 @@ def say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector
             say(f"{name}: left alone")
             print_error(done.refusal)
         elif done.insertion is not None:
-            say_plan(name, done.insertion.plan, whole=whole)
+            say_plan(name, done.insertion.plan, with_scopes=with_scopes)
     for error in unmatched_selectors(selectors, [done.insertion for done in kernels if done.insertion is not None]):
         say(f"warning: {error.what}; {error.hint}")
 
 
 def say_changes(changed: Iterable[Path]) -> None:
+    """Print a line for each source that has changed since the dump."""
     for path in dict.fromkeys(changed):
         say(f"{path} has changed since the dump; lines and markers are those of the dump")
 
 
-def say_plan(name: str, plan: Plan, *, whole: bool = True) -> None:
+def say_plan(name: str, plan: Plan, *, with_scopes: bool = True) -> None:
+    """Print the number of scopes and records of a plan, and its scopes and notes if ``with_scopes``."""
     say(f"{name}: {counted(len(plan.scopes), 'scope')}, {counted(len(plan.records), 'record')}")
-    if not whole:
+    if not with_scopes:
         return
     if plan.scopes:
         say_table(plan_table(plan))

@@ -1,4 +1,7 @@
-"""Reports on stdout. It loads all that judges a launch, which commands that only write files do without."""
+"""Reports on stdout.
+
+This module imports the whole analysis; commands that only write files do not import it.
+"""
 
 from __future__ import annotations
 
@@ -19,27 +22,28 @@ from kprof_inject.workspace_paths import is_workspace, workspace_argument, works
 
 
 def print_json(reports: Sequence[LaunchAnalysis]) -> None:
-    """The launches in their order, each with what its kernel is in the program."""
+    """Print the launches in order as JSON, each with the overview of its kernel in the program."""
     kernels = {kernel.name: kernel.to_json() for kernel in overview(reports)}
-    before = "["
+    separator = "["
     for report in reports:
         launch = {**report.to_json(), "program": kernels[report.launch.kernel.name]}
-        click.echo(before + indent(f"\n{json.dumps(launch, indent=1)}", " "), nl=False)
-        before = ","
+        click.echo(separator + indent(f"\n{json.dumps(launch, indent=1)}", " "), nl=False)
+        separator = ","
     click.echo("\n]")
 
 
 def print_report(reports: Sequence[LaunchAnalysis]) -> None:
-    """What a reader must know first; tables are never cut when they are piped."""
+    """Print the summary that a reader needs first; tables are never cut in a pipe."""
     print_answers(reports, table_console())
 
 
 def print_whole_report(reports: Sequence[LaunchAnalysis]) -> None:
+    """Print all details of each launch."""
     print_all(reports, table_console())
 
 
 def say_next(place: Path, reports: Sequence[LaunchAnalysis]) -> None:
-    """How to go on from a report of this place."""
+    """Print the next commands after a report of this place."""
     if is_a_step():
         return
     if any(report.launch.recorded is not None for report in reports):
@@ -51,13 +55,13 @@ def say_next(place: Path, reports: Sequence[LaunchAnalysis]) -> None:
         say(f"one kernel: kprof-inject report{where} --kernel {quote(kernels[0].name)}")
     say(f"more: kprof-inject report{where} -v, or --html FILE; timeline: kprof-inject view{where}")
     if len(kernels) == 1:
-        of_workspace = is_workspace(place)
-        changed = f"; what changed: kprof-inject diff{where}" if of_workspace and _has_two(place) else ""
+        in_workspace = is_workspace(place)
+        diff = f"; what changed: kprof-inject diff{where}" if in_workspace and _has_two_captures(place) else ""
         glob = glob_of(kernels[0], reports)
-        of_kernel = f" --kernel {quote(glob)}" if glob else ""
-        option = workspace_option(place) if of_workspace else ""
-        say(f"what matters: kprof-inject causal{option}{of_kernel} -- PROG{changed}")
+        kernel = f" --kernel {quote(glob)}" if glob else ""
+        option = workspace_option(place) if in_workspace else ""
+        say(f"what matters: kprof-inject causal{option}{kernel} -- PROG{diff}")
 
 
-def _has_two(workspace: Path) -> bool:
+def _has_two_captures(workspace: Path) -> bool:
     return len(Workspace(workspace).capture_folders()) > 1

@@ -27,7 +27,7 @@ from kprof_inject.cli.options import (
     tag_option,
     workspace_option,
 )
-from kprof_inject.cli.plans import say_in_short
+from kprof_inject.cli.plans import say_kernels_briefly
 from kprof_inject.cli.printed_reports import print_json, print_report, say_next
 from kprof_inject.cli.reading_options import layout_option, trace_file, trace_option
 from kprof_inject.cli.recording_options import capture_options, style_options
@@ -78,7 +78,7 @@ def command(
     program: tuple[str, ...],
 ) -> None:
     """Run PROGRAM twice (once to dump, once with records) and show what limits its kernels."""
-    # Whatever can be wrong with the options is found before the program runs.
+    # Check all options before the program runs.
     require_place_for(trace_path, workspace=workspace)
     trace = trace_file(ctx, trace_path or workspace / "trace.json", layout)
     wanted = parse_selectors(selectors)
@@ -95,7 +95,7 @@ def command(
                 ctx.exit(dump_exit_code)
             kernels = insert_kernels(opened, wanted, style.for_mode(mode))
             write_insertions(opened, kernels)
-            say_in_short(workspace, kernels, wanted)
+            say_kernels_briefly(workspace, kernels, wanted)
             if program_input.refusal:
                 raise KprofError(
                     f"cannot rerun the program: {program_input.refusal}",
@@ -105,9 +105,9 @@ def command(
             recording = replace(choice, torch_trace=torch_profiler)
             capture_folder, exit_code = step(opened, recording, mode, program, program_input, say)
         except KprofError:
-            _say_what_is_left(opened)
+            _say_earlier_capture(opened)
             raise
-        if exit_code in STOPPED and exit_code != INTERRUPTED:  # who sent it does not wait for long
+        if exit_code in STOPPED and exit_code != INTERRUPTED:  # a scheduler that stopped it does not wait for long
             say(f"{_how_stopped(exit_code)}: continuing with trace and report")
             ctx.exit(exit_code)
         timelines = decode_capture(read_capture(capture_folder), say)
@@ -134,8 +134,8 @@ def _merge(capture_folder: Path, timelines: Sequence[Timeline], output: Path, la
         say(line)
 
 
-def _say_what_is_left(workspace: Workspace) -> None:
-    """Nothing was captured: whoever goes on with ``report`` all the same should know what that shows."""
+def _say_earlier_capture(workspace: Workspace) -> None:
+    """Report which earlier capture ``report`` shows, since nothing was captured."""
     with suppress(KprofError):
         earlier = read_capture(workspace.last_capture_folder())
         origin = origin_line(earlier, time.time_ns()) or earlier.folder

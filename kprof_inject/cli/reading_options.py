@@ -1,4 +1,4 @@
-"""Options of the commands that read captures: which part of one, what a buffer does not tell, and how to show it."""
+"""Options of the commands that read captures: the part to show, the description of a buffer, and the output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from kprof_inject.capture.foreign.profilers import PROFILERS
 from kprof_inject.capture.foreign_buffer import BufferDescription, parse_names
 from kprof_inject.capture.redaction import LEFT_OUT, STAYS
-from kprof_inject.cli.options import Function, HarmlessSetting, ProgramSetting, kernel_option, offered, path_type
+from kprof_inject.cli.options import Function, HarmlessSetting, ProgramSetting, completions, kernel_option, path_type
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.formats import ENDINGS, DrawingFormat, TraceFile, format_of
 from kprof_inject.export.hooks import Hook
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
     _OfNumbers = click.ParamType[NumberSet]
 else:
-    # Older versions of Click have it without a parameter.
+    # In older versions of Click, ParamType is not generic.
     _OfNumbers = click.ParamType
 
 
 class Numbers(_OfNumbers):
-    """A ``NumberSet``, from what the user writes or from a single number."""
+    """Parameter type of a ``NumberSet``, from its text or a single number."""
 
     name = "numbers"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> NumberSet:
-        """Raises ``KprofError`` that points into the value."""
+        """Parse the value; raise ``KprofError`` with the position of a mistake in it."""
         if isinstance(value, NumberSet):
             return value
         return NumberSet.parse(str(value), param.opts[0] if param else self.name)
 
 
 def complete_scopes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of scopes of every kernel in the capture on the command line; nothing where there is none."""
-    return offered(_scopes_of, ctx, incomplete)
+    """Complete the name of a scope from every kernel in the capture on the command line."""
+    return completions(_scopes_of, ctx, incomplete)
 
 
 def _scopes_of(place: Path) -> list[str]:
@@ -53,6 +53,7 @@ def _scopes_of(place: Path) -> list[str]:
 
 
 def trace_option(function: Function) -> Function:
+    """Add ``--trace``, as ``trace_path``."""
     return click.option(
         "--trace",
         "trace_path",
@@ -69,11 +70,11 @@ _NUMBERS = {
     "ctas": ("--cta", "CTAs, by number"),
     "warps": ("--warp", "warps of each CTA, by number"),
 }
-"""By their names in ``Choice``: the option, and what its numbers are."""
+"""The option for each set of numbers in ``Choice``, and what the numbers are."""
 
 
 def choice_options(function: Function) -> Function:
-    """Which part of a capture to show. The command gets them as one ``choice``."""
+    """Add the options that choose a part of a capture; the command gets them as one ``choice``."""
 
     @functools.wraps(function)
     def with_choice(*args: Any, kernel: str, scopes: tuple[str, ...], **others: Any) -> Any:
@@ -96,7 +97,7 @@ def choice_options(function: Function) -> Function:
 
 
 def launch_options(function: Function) -> Function:
-    """Which kernels and launches to show. The command gets them as one ``choice``."""
+    """Add the options that choose kernels and launches; the command gets them as one ``choice``."""
 
     @functools.wraps(function)
     def with_choice(*args: Any, kernel: str, launches: NumberSet | None, **others: Any) -> Any:
@@ -114,6 +115,7 @@ def _number_option(name: str) -> Callable[[Any], Any]:
 
 
 def scope_names_option(function: Function) -> Function:
+    """Add ``--scope-names``, as ``names_path``."""
     return click.option(
         "--scope-names",
         "names_path",
@@ -124,15 +126,15 @@ def scope_names_option(function: Function) -> Function:
 
 
 def buffer_options(function: Function) -> Function:
-    """What another profiler's buffer does not tell. The command gets it as ``said``."""
+    """Add the options that describe another profiler's buffer; the command gets them as one ``description``."""
 
     @functools.wraps(function)
     def with_description(
         *args: Any, buffer_format: str | None, names: str | None, units: int | None, **others: Any
     ) -> Any:
-        named = None if names is None else parse_names(names)
-        said = BufferDescription(format=buffer_format, names=named, units=units)
-        return function(*args, said=said, **others)
+        event_names = None if names is None else parse_names(names)
+        description = BufferDescription(format=buffer_format, names=event_names, units=units)
+        return function(*args, description=description, **others)
 
     decorated: Any = click.option(
         "--buffer-units",
@@ -161,6 +163,7 @@ def buffer_options(function: Function) -> Function:
 
 
 def source_option(function: Function) -> Function:
+    """Add ``--source``, as ``with_source``."""
     return click.option(
         "--source",
         "with_source",
@@ -171,6 +174,7 @@ def source_option(function: Function) -> Function:
 
 
 def redact_option(function: Function) -> Function:
+    """Add ``--redact``."""
     return click.option(
         "--redact",
         cls=HarmlessSetting,
@@ -180,6 +184,7 @@ def redact_option(function: Function) -> Function:
 
 
 def layout_option(function: Function) -> Function:
+    """Add ``--layout``."""
     return click.option(
         "--layout",
         cls=HarmlessSetting,
@@ -189,9 +194,12 @@ def layout_option(function: Function) -> Function:
 
 
 def trace_file(ctx: click.Context, path: Path, layout: str | None, hooks: Sequence[Hook] = ()) -> TraceFile:
-    """The file to write a trace to. A ``layout`` of the settings is for drawings alone; one of the command line is for
-    this file. Raises ``KprofError`` if no format has its ending, or cannot have the layout or hooks.
+    """Return the file to write a trace to.
+
+    A ``layout`` from the settings is ignored if the file is not a drawing. Raises ``KprofError`` if no format has the
+    file's ending, or if the format takes no layout or hooks.
     """
     is_setting = ctx.get_parameter_source("layout") is ParameterSource.DEFAULT_MAP
-    fitting = None if is_setting and not isinstance(format_of(path), DrawingFormat) else layout
-    return TraceFile.at(path, fitting, hooks)
+    if is_setting and not isinstance(format_of(path), DrawingFormat):
+        layout = None
+    return TraceFile.at(path, layout, hooks)

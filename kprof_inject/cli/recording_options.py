@@ -1,4 +1,4 @@
-"""Options of how kernels get their records, how these are made, and what is kept of them."""
+"""Options of the commands that record: where records are inserted, how they are made, and which are kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kprof_inject.runtime.launch.launch_choice import (
 
 
 def style_options(function: Function) -> Function:
-    """How what selectors find gets its records. The command gets them as one ``style``."""
+    """Add the options of how records are inserted; the command gets them as one ``style``."""
 
     @functools.wraps(function)
     def with_style(*args: Any, split: str, iter_records: str, **others: Any) -> Any:
@@ -49,7 +49,7 @@ def style_options(function: Function) -> Function:
 
 
 def capture_options(function: Function) -> Function:
-    """How ``run`` records and what it keeps. The command gets them as one ``mode`` and one ``choice``."""
+    """Add the options of how ``run`` records and what it keeps; the command gets ``mode``, ``choice`` and ``fit``."""
 
     @functools.wraps(function)
     def with_choice(
@@ -124,7 +124,7 @@ def capture_options(function: Function) -> Function:
 
 
 def mode_options(function: Function) -> Function:
-    """How records are made. The command gets them as one ``mode``."""
+    """Add the options of how records are made; the command gets them as one ``mode``."""
 
     @functools.wraps(function)
     def with_mode(

@@ -42,7 +42,7 @@ def command(
     verbose: bool,
     choice: Choice,
     names_path: Path | None,
-    said: BufferDescription,
+    description: BufferDescription,
     as_json: bool,
     html_path: Path | None,
     redact: bool,
@@ -53,7 +53,7 @@ def command(
     that numpy.save wrote.
     """
     require_place_for(html_path)
-    capture = open_capture(place, names_path, said, redact=redact)
+    capture = open_capture(place, names_path, description, redact=redact)
     if origin := origin_line(capture, time.time_ns()):
         say(origin)
     if (folder := last_profiled_capture(place, capture)) is not None:
@@ -64,8 +64,8 @@ def command(
         reports = [LaunchAnalysis.of(timeline, experiments, captured) for timeline in timelines]
     else:
         reports = analyses(capture, experiments, say, choice)
-    # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.
-    page_lines = [] if html_path is None else _write_page(html_path, [report for report in reports])
+    # Write the page before the tables, whose reader may close the pipe; print its address after them, where it is seen.
+    page_lines = [] if html_path is None else _write_page(html_path, reports)
     if as_json:
         print_json(reports)
     elif verbose:
@@ -78,7 +78,7 @@ def command(
 
 
 def _write_page(path: Path, reports: Sequence[LaunchAnalysis]) -> list[str]:
-    """What there is to say of the page that was written."""
+    """Write the page, and return the lines to print about it."""
     from kprof_inject.report.html.document import omissions, write_html
 
     written = size_text(write_html(path, reports))

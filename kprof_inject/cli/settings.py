@@ -3,9 +3,8 @@
 A key is an option's long name. The command line overrides it. The file is that of the project that the program's script
 belongs to, or the current folder if there is no script.
 
-Whoever can write that file is trusted no further than the command makes necessary. A command that runs a program of the
-project takes every ``ProgramSetting`` from it. All others may be reading what somebody else made, and take only
-``HarmlessSetting``.
+The file is trusted no more than the command needs. A command that runs a program of the project also takes each
+``ProgramSetting`` from it. All others may be reading files that others made, and take only each ``HarmlessSetting``.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _REPOSITORIES = (".git", ".hg")
 _HEADER = re.compile(r"^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*[\"']?kprof-inject[\"']?[ \t]*\]", re.MULTILINE)
 _TOML_PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 
-# What TOML may hold for an option: the first row whose kind of parameter fits.
+# The TOML types that an option accepts, and their names in messages; the first row that fits the parameter's type.
 _KINDS: tuple[tuple[type[Any], tuple[type, ...], str], ...] = (
     (NumberOrAuto, (int, str), 'a whole number or "auto"'),
     (Numbers, (int, str), 'a whole number, or a string such as "0,4-7,12-"'),
@@ -46,14 +45,14 @@ _KINDS: tuple[tuple[type[Any], tuple[type, ...], str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The table of one file. ``name`` is what to call the file."""
+    """The settings of a file; messages call the file ``name``."""
 
     name: str
     text: str
     values: dict[str, Any]
 
     def error(self, key: str, what: str, hint: str = "") -> KprofError:
-        """A usage error at the key's place."""
+        """Return a usage error at the key's position."""
         return KprofError(what, where=self._place(key), hint=hint, exit_code=2)
 
     def _place(self, key: str) -> Position:
@@ -64,8 +63,8 @@ class Settings:
 
 
 def apply_settings(ctx: click.Context, name: str, command: click.Command, args: Sequence[str]) -> None:
-    """Have the command that the group's ``ctx`` is about to start take its defaults from the settings."""
-    # A first reading of the words, which complains of nothing and does nothing, finds the program in them.
+    """Set the defaults of the command that the group's ``ctx`` is about to start from the settings."""
+    # Resilient parsing raises nothing and runs nothing; it finds the program among the arguments.
     words = command.make_context(name, list(args), parent=ctx, resilient_parsing=True)
     help_option = command.get_help_option(words)
     if help_option is not None and _is_given(words, help_option):
@@ -77,17 +76,17 @@ def apply_settings(ctx: click.Context, name: str, command: click.Command, args: 
     options = _options(command)
     _require_known(settings, options, ctx)
     known = {key: option for key, option in options.items() if key in settings.values}
-    mine = {key: option for key, option in known.items() if program or isinstance(option, HarmlessSetting)}
-    _say_ignored(settings, {key: option for key, option in known.items() if key not in mine}, words)
-    defaults = {key: _checked(settings, key, option, words) for key, option in mine.items()}
-    ctx.default_map = {name: {mine[key].name: value for key, value in defaults.items()}}
-    used = [key for key, option in mine.items() if not _is_given(words, option)]
+    allowed = {key: option for key, option in known.items() if program or isinstance(option, HarmlessSetting)}
+    _say_ignored(settings, {key: option for key, option in known.items() if key not in allowed}, words)
+    defaults = {key: _checked(settings, key, option, words) for key, option in allowed.items()}
+    ctx.default_map = {name: {allowed[key].name: value for key, value in defaults.items()}}
+    used = [key for key, option in allowed.items() if not _is_given(words, option)]
     if used:
         say(f"settings of {settings.name}: {', '.join(used)}")
 
 
 def _program_of(words: click.Context) -> Sequence[str]:
-    """The program that the command will run; empty if it only reads."""
+    """Return the program that the command will run; empty if it only reads."""
     program: Sequence[str] = words.params.get("program") or ()
     return program[1:] if program and names_a_workspace(program[0]) else program
 
@@ -160,8 +159,9 @@ def _broken(name: str, text: str, message: str) -> KprofError:
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
-    """The options that settings may give to a command, by their long names. All others are for the command line
-    alone.
+    """Return the options of a command that settings may set, by their long names.
+
+    All others can only be set on the command line.
     """
     return {
         word.removeprefix("--"): parameter
@@ -172,9 +172,9 @@ def _options(command: click.Command) -> dict[str, click.Option]:
     }
 
 
-def _require_known(settings: Settings, mine: Iterable[str], ctx: click.Context) -> None:
-    """Raise for a key that no command has. The other commands are loaded only if this one does not have it."""
-    foreign = settings.values.keys() - set(mine)
+def _require_known(settings: Settings, own_keys: Iterable[str], ctx: click.Context) -> None:
+    """Raise ``KprofError`` for a key that no command has; import the others only if this one lacks it."""
+    foreign = settings.values.keys() - set(own_keys)
     if not foreign:
         return
     known = {key for command in _commands(ctx) for key in _options(command)}
@@ -200,12 +200,12 @@ def _commands(ctx: click.Context) -> Iterator[click.Command]:
 
 
 def _checked(settings: Settings, key: str, option: click.Option, ctx: click.Context) -> Any:
-    """The key's value if the option can take it. Raises a usage error that names the place otherwise."""
+    """Return the key's value; raise a usage error at its position if the option does not accept it."""
     value = settings.values[key]
     items = value if option.multiple and isinstance(value, list) else [value]
     kinds, words = next((kinds, words) for kind, kinds, words in _KINDS if isinstance(option.type, kind))
     for item in items:
-        if type(item) not in kinds:  # a bool is an int, but no number
+        if type(item) not in kinds:  # not isinstance: a bool is an int
             raise settings.error(key, f"{key} must be {f'a list: {words} for each' if option.multiple else words}")
         try:
             option.type.convert(item, option, ctx)

