@@ -38,8 +38,9 @@ _MAX_TIME_LIMIT_S = 86_400
 @json_option
 @click.pass_context
 def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, as_json: bool) -> None:
-    """Have Triton verify each .ttgir FILE (- is stdin), or each kernel of a WORKSPACE as it will run, and lower it for
-    its own target. Needs no GPU.
+    """Have Triton verify and lower each .ttgir FILE (- is stdin), or each kernel of a WORKSPACE as it will run.
+
+    Each is lowered for its own target. Needs no GPU.
     """
     if math.isnan(time_limit_s):
         raise click.BadParameter("not a number", param_hint="--time-limit")

@@ -157,7 +157,7 @@ def command(
     Examples:
       kprof-inject compare --triton t360 --triton t390 -- train.py
       kprof-inject compare --values --num-stages=4,3,2,1 --bisect -- matmul.py
-    """
+    """  # noqa: D301 (click reads the backspace character)
     parse_selectors(selectors)
     parse_launches(launches)
     limit = None if limit_text is None else parse_limit(limit_text)
