@@ -33,7 +33,7 @@ FUNC, LOOP, ITER, LOAD = range(len(_SCOPES))
 
 
 def write_capture(folder: Path, launches: int, kernels: int = 1) -> None:
-    """Write a capture of so many launches, of the kernels in turn."""
+    """Write a capture with this number of launches, which take the kernels in turn."""
     random = np.random.default_rng(36)
     writer = CaptureWriter(folder / "process", ProcessRecord(pid=1))
     for number in range(launches):
@@ -110,7 +110,7 @@ def _kernel(name: str, stride_bytes: int) -> dict[str, object]:
 
 
 def _cpu_seconds(*arguments: str | Path) -> float:
-    """What a command takes, its forks too."""
+    """Return the CPU time of a command and of its forks, in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "kprof_inject", *map(str, arguments)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""Kernels executed by plain loops: one CTA after the other, each iteration, each element. What is reckoned for all of
+"""Kernels executed by plain loops: one CTA after the other, each iteration, each element. What is evaluated for all of
 them at once has to be what comes out here."""
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Ran:
-    """A kernel as it was reckoned, and as it happened."""
+    """A kernel as it was evaluated, and as it happened."""
 
     found: list[Executed]
     happened: Happened
@@ -98,8 +98,8 @@ class Ran:
 
     def executions(self) -> list[tuple[Access, list[list[tuple[int, int]]]]]:
         """The same of each execution by itself."""
-        reckoned = [(one, access_of(one)) for one in self.found]
-        return [(access, _touched(self.happened[one.operation], access)) for one, access in reckoned if access]
+        evaluated = [(one, access_of(one)) for one in self.found]
+        return [(access, _touched(self.happened[one.operation], access)) for one, access in evaluated if access]
 
 
 def run(kernel: Kernel) -> Ran:
@@ -449,8 +449,8 @@ def assert_bytes_right(ran: Ran, sms: Sequence[int] = ()) -> None:
             ranges = access.touched(by_sm)
             actual = bytes_of(touched, access.element_bytes, dict(enumerate(sms)) if by_sm else None)
             if ranges is not None:
-                reckoned = bytes_in(ranges)
-                assert reckoned <= actual if is_lower_bound else reckoned == actual, access.operation
+                evaluated = bytes_in(ranges)
+                assert evaluated <= actual if is_lower_bound else evaluated == actual, access.operation
 
 
 def _assert_same(value: Any, actual: Any, places: Mapping[GridAxis, int], operation: Operation) -> None:

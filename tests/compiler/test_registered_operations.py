@@ -19,7 +19,7 @@ _DIALECTS = "amdg arith cf gluon index math nvws proton scf tt ttg tti ttng ub"
 
 
 @pytest.mark.triton
-@pytest.mark.skipif(triton.__version__ != NEWEST, reason="only the newest Triton is asked")
+@pytest.mark.skipif(triton.__version__ != NEWEST, reason="needs the newest Triton")
 def test_every_operation_that_the_newest_triton_registers_is_in_a_table(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,7 +96,7 @@ class Case:
         raise AssertionError(f"{self.name}: nothing was refused")
 
     def _without_body_records(self, text: str) -> str:
-        """Records around a body that nobody selected are compared only where a case has them."""
+        """Records around a body that was not selected are compared only where a case has them."""
         if any(BODY_RECORD in line for line in self.lines):
             return text
         return "".join(line for line in text.splitlines(keepends=True) if BODY_RECORD not in line)

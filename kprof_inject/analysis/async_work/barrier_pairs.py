@@ -44,24 +44,24 @@ def pairs_by_barrier(
     ``rows`` are records of operations on the barriers of one allocation; ``issues`` and ``awaits`` are by scope. The
     k-th wait on a barrier waits for the signals that complete its k-th phase.
     """
-    told = _completing([_Telling.of(rows[rows["scope"] == scope], one) for scope, one in issues.items()])
+    signals = _completing([_Signals.of(rows[rows["scope"] == scope], one) for scope, one in issues.items()])
     waits = np.concatenate([_waited(rows[rows["scope"] == scope], one) for scope, one in awaits.items()])
-    told_key, wait_key = _barriers(told, waits)
-    told_phase: Numbers = told["phase"]
+    signal_key, wait_key = _barriers(signals, waits)
+    signal_phase: Numbers = signals["phase"]
     wait_phase: Numbers = waits["phase"]
-    told_key, wait_key = told_key * MAX_ROWS + told_phase, wait_key * MAX_ROWS + wait_phase
+    signal_key, wait_key = signal_key * MAX_ROWS + signal_phase, wait_key * MAX_ROWS + wait_phase
     # Of several waiting warps, the first to continue shows when the work was done.
     order = np.lexsort((waits["end_cycles"], wait_key))
     waits, wait_key = waits[order], wait_key[order]
-    place = np.searchsorted(wait_key, told_key)
-    is_paired = np.append(wait_key, -1)[place] == told_key
-    return told[is_paired], waits[place[is_paired]]
+    place = np.searchsorted(wait_key, signal_key)
+    is_paired = np.append(wait_key, -1)[place] == signal_key
+    return signals[is_paired], waits[place[is_paired]]
 
 
-def _barriers(told: NDArray[np.void], waits: NDArray[np.void]) -> tuple[Numbers, Numbers]:
+def _barriers(signals: NDArray[np.void], waits: NDArray[np.void]) -> tuple[Numbers, Numbers]:
     """Return the number of each row's barrier, from 1."""
-    _, number = np.unique(np.concatenate([_barrier(told), _barrier(waits)]), return_inverse=True)
-    return number[: len(told)] + 1, number[len(told) :] + 1
+    _, number = np.unique(np.concatenate([_barrier(signals), _barrier(waits)]), return_inverse=True)
+    return number[: len(signals)] + 1, number[len(signals) :] + 1
 
 
 def _barrier(rows: NDArray[np.void]) -> Numbers:
@@ -74,7 +74,7 @@ def _key(cta: Numbers, slot: Numbers) -> Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class _Telling:
+class _Signals:
     """The executions of an operation that signals barriers, each by the first warp that executes it."""
 
     rows: NDArray[np.void]
@@ -84,7 +84,7 @@ class _Telling:
     """For each CTA that lost older records, when its oldest record began, in cycles."""
 
     @classmethod
-    def of(cls, rows: NDArray[np.void], issue: Issue) -> _Telling:
+    def of(cls, rows: NDArray[np.void], issue: Issue) -> _Signals:
         uses = _Uses.of(issue.counted.executed, issue.slot.index if issue.slot else None, issue.predicate)
         found, is_whole = uses.of_rows(rows)
         found["bytes"] = issue.group_bytes
@@ -99,25 +99,27 @@ class _Telling:
         return cls(firsts, uses, issue, lost_before)
 
 
-def _completing(tellings: Sequence[_Telling]) -> NDArray[np.void]:
+def _completing(operations: Sequence[_Signals]) -> NDArray[np.void]:
     """Return the rows that complete a phase, with its number in ``phase``, from 1."""
-    told = np.concatenate([one.rows for one in tellings])
-    told = told[np.lexsort((told["start_cycles"], told["slot"], told["cta"]))]
-    group = group_numbers(told["cta"], told["slot"])
-    cta, slot = told["cta"].astype(np.int64), told["slot"]
-    in_all = sum((one.issue.arrivals * one.uses.in_all(cta, slot) for one in tellings), np.zeros(len(told), np.int64))
-    so_far = running_sums(told["arrivals"], group)
-    needed = max(one.issue.needed for one in tellings)
-    told["phase"] = -((last_of_group(so_far, group) - so_far - in_all) // needed)
+    signals = np.concatenate([one.rows for one in operations])
+    signals = signals[np.lexsort((signals["start_cycles"], signals["slot"], signals["cta"]))]
+    group = group_numbers(signals["cta"], signals["slot"])
+    cta, slot = signals["cta"].astype(np.int64), signals["slot"]
+    in_all = sum(
+        (one.issue.arrivals * one.uses.in_all(cta, slot) for one in operations), np.zeros(len(signals), np.int64)
+    )
+    so_far = running_sums(signals["arrivals"], group)
+    needed = max(one.issue.needed for one in operations)
+    signals["phase"] = -((last_of_group(so_far, group) - so_far - in_all) // needed)
     # Before the oldest record of an operation, signals may be missing from the count.
     lost_before: dict[int, int] = {}
-    for one in tellings:
+    for one in operations:
         for number, cycles in one.lost_before.items():
             lost_before[number] = max(lost_before.get(number, cycles), cycles)
-    is_known = np.ones(len(told), bool)
+    is_known = np.ones(len(signals), bool)
     for number, cycles in lost_before.items():
-        is_known &= (told["cta"] != number) | (told["start_cycles"] >= cycles)
-    return told[is_known & ends_group(group_numbers(told["cta"], told["slot"], told["phase"]))]
+        is_known &= (signals["cta"] != number) | (signals["start_cycles"] >= cycles)
+    return signals[is_known & ends_group(group_numbers(signals["cta"], signals["slot"], signals["phase"]))]
 
 
 def _waited(rows: NDArray[np.void], wait: Await) -> NDArray[np.void]:
@@ -225,7 +227,7 @@ class _Sequence:
 
     @property
     def layout(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where each CTA's executions begin, and how many they are."""
+        """For each CTA, the index of its first execution and the number of its executions."""
         return self.begins, np.diff(np.append(self.begins, self.values.size))
 
     def at(self, cta: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.int64]:

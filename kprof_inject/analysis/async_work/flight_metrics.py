@@ -83,11 +83,11 @@ def _flights(timeline: Timeline, found: InFlight) -> Iterator[Flight]:
     for scope in np.unique(found.groups["scope"]).tolist():
         mine = found.groups[found.groups["scope"] == scope]
         blocked = mine[mine["blocked_ns"] > 0]
-        told = timeline.table.scopes[scope]
+        info = timeline.table.scopes[scope]
         yield Flight(
             index=scope,
-            scope=told.name,
-            source=told.source,
+            scope=info.name,
+            source=info.source,
             work=found.works[scope],
             groups=len(mine),
             depth=int(np.median(mine["depth"])),

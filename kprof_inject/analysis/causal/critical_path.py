@@ -310,7 +310,7 @@ def meetings(rows_of: Mapping[int, NDArray[np.void]]) -> dict[int, dict[int, Mee
 
 @dataclass(frozen=True, slots=True)
 class _Execution:
-    """The same execution of a scope by all warps of a CTA. ``places`` are the places of their rows."""
+    """One execution of a scope, by all warps of a CTA. ``places`` are the places of their rows."""
 
     cta: int
     places: tuple[int, ...]
