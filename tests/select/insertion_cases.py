@@ -27,12 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from planning import counts, insertion_of, plan_of
+from planning import counts, insertion_of, plan_of, view_of_text
 from small_modules import FILE, TWO_RECORDS, found, located, missed, work_of
 from snapshots import check
 from text_cases import cases_in
 
 from kprof_inject.errors import KprofError
+from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import BODY_RECORD, Plan
 from kprof_inject.select.spans import in_runs
 from kprof_inject.select.style import USUAL_STYLE, Style
@@ -65,6 +66,7 @@ class Case:
     ``sources``     of each scope ``RECORD: LINE`` and the lines that it was called from
     ``partitions``  of each scope ``RECORD: PARTITION``
     ``counts``      ``NUMBER SELECTOR``, how many sites it has
+    ``candidates``  the selectors that are offered
     ``misses``      ``OPERATION: REASON``, or ``nothing``
     ``work``        the results that are integer work, or ``none``
     ``refused``     the line and column that an error points at, or ``nowhere``; what it says is a snapshot
@@ -95,7 +97,9 @@ class Case:
             assert [self._refused()] == self.facts["refused"]
         else:
             plan = self._inserted()
-            assert {kind: _FACTS[kind](plan) for kind in self.facts} == dict(self.facts)
+            offered = [" ".join(candidates(view_of_text(self.input, self.sources)))]
+            actual = {kind: offered if kind == "candidates" else _FACTS[kind](plan) for kind in self.facts}
+            assert actual == dict(self.facts)
 
     def _inserted(self) -> Plan:
         """Return the plan. Where the lines have no record, where they would be is not compared."""
