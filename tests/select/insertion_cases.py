@@ -65,6 +65,7 @@ class Case:
     ``sites``       of each scope ``RECORD: KIND LABEL FUNCTION``
     ``sources``     of each scope ``RECORD: LINE`` and the lines that it was called from
     ``partitions``  of each scope ``RECORD: PARTITION``
+    ``warps``       of each partition ``NAME: WARPS``
     ``counts``      ``NUMBER SELECTOR``, how many sites it has
     ``candidates``  the selectors that are offered
     ``misses``      ``OPERATION: REASON``, or ``nothing``
@@ -209,6 +210,7 @@ _FACTS: dict[str, Callable[[Plan], list[str]]] = {
     "sites": lambda plan: [f"{s.record}: {s.site.kind} {s.site.label} {s.site.function}" for s in plan.scopes],
     "sources": _sources,
     "partitions": _partitions,
+    "warps": lambda plan: [f"{partition.name}: {partition.warps}" for partition in plan.partitions],
     "counts": lambda plan: [f"{number} {selector}" for selector, number in counts(plan).items()],
     "misses": lambda plan: [f"{operation}: {reason}" for operation, reason in missed(plan)] or ["nothing"],
 }
