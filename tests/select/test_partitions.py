@@ -1,4 +1,4 @@
-"""The regions of ``ttg.warp_specialize``: tables, lists, compiled kernels. Small ones are in ``cases/partitions.txt``."""
+"""The regions of ``ttg.warp_specialize`` in tables, lists and compiled kernels; of small ones see ``cases``."""
 
 from __future__ import annotations
 
