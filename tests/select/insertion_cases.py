@@ -63,10 +63,12 @@ class Case:
     ``spans``       of each scope ``RECORD: BLOCK OWN+OTHERS``, its operations and those of others
     ``nests``       each scope, ``in`` the one around it; which others it ``crosses``
     ``sites``       of each scope ``RECORD: KIND LABEL FUNCTION``
+    ``selectors``   of each scope ``RECORD: SELECTOR``
     ``sources``     of each scope ``RECORD: LINE`` and the lines that it was called from
     ``partitions``  of each scope ``RECORD: PARTITION``
     ``warps``       of each partition ``NAME: WARPS``
     ``counts``      ``NUMBER SELECTOR``, how many sites it has
+    ``dropped``     markers of which the compiler left nothing, ``NAME (FILE:LINE) WHAT``, or ``nothing``
     ``candidates``  the selectors that are offered
     ``misses``      ``OPERATION: REASON``, or ``nothing``
     ``work``        the results that are integer work, or ``none``
@@ -212,5 +214,10 @@ _FACTS: dict[str, Callable[[Plan], list[str]]] = {
     "partitions": _partitions,
     "warps": lambda plan: [f"{partition.name}: {partition.warps}" for partition in plan.partitions],
     "counts": lambda plan: [f"{number} {selector}" for selector, number in counts(plan).items()],
+    "dropped": lambda plan: (
+        [f"{one.marker} {one.what}" for selection in plan.selections for one in selection.findings.dropped]
+        or ["nothing"]
+    ),
+    "selectors": lambda plan: [f"{scope.record}: {scope.selector}" for scope in plan.scopes],
     "misses": lambda plan: [f"{operation}: {reason}" for operation, reason in missed(plan)] or ["nothing"],
 }
