@@ -11,12 +11,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from kprof_inject.capture.schema import PointRecord, ScopeRecord
 from kprof_inject.cli.console import print_error, say, say_table
 from kprof_inject.pipeline.insertion import KernelInsertion, unmatched_selectors
 from kprof_inject.quantities import counted
-from kprof_inject.select.plan import Plan, Scope, Selection, scope_table
+from kprof_inject.select.plan import Plan, Selection, table_json
 from kprof_inject.select.selectors import Selector
-from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.workspace_paths import workspace_argument
 
@@ -30,9 +30,9 @@ def plan_table(plan: Plan) -> Table:
     A column that would be empty is left out.
     """
     table = Table(box=None, pad_edge=True)
-    has_partitions = bool(plan.partitions)
+    has_partitions = bool(plan.table.partitions)
     has_tags = any(scope.tags for scope in plan.scopes)
-    has_foreign = any(scope.site.other_operations for scope in plan.scopes)
+    has_foreign = any(scope.other_operations for scope in plan.scopes)
     has_crossing = any(scope.crosses for scope in plan.scopes)
     for heading in ("scope", *(["partition"] if has_partitions else []), "selector", "source", "block"):
         table.add_column(heading, overflow="fold")
@@ -44,30 +44,29 @@ def plan_table(plan: Plan) -> Table:
     if has_tags:
         table.add_column("tags", overflow="fold")
     for scope in sorted(plan.scopes, key=_partition_order) if has_partitions else plan.scopes:
-        site = scope.site
         table.add_row(
             Text("  " * _depth(plan, scope) + scope.record),
             *([_partition(plan, scope)] if has_partitions else []),
             Text(scope.selector),
-            Text(_lines(site.source, site.called_from)),
-            site.block,
-            str(site.operations or ""),
-            *([str(site.other_operations or "")] if has_foreign else []),
+            Text(_lines(scope.source, scope.called_from)),
+            scope.block,
+            str(scope.operations or ""),
+            *([str(scope.other_operations or "")] if has_foreign else []),
             *([Text(", ".join(plan.scopes[index].record for index in scope.crosses))] if has_crossing else []),
-            *([Text(", ".join(f"{tag.name} = {tag.value.name}" for tag in scope.tags))] if has_tags else []),
+            *([Text(", ".join(f"{tag.name} = {tag.value}" for tag in scope.tags))] if has_tags else []),
         )
     return table
 
 
-def _partition_order(scope: Scope) -> float:
+def _partition_order(scope: ScopeRecord) -> float:
     return math.inf if scope.partition is None else scope.partition
 
 
-def _partition(plan: Plan, scope: Scope) -> str:
+def _partition(plan: Plan, scope: ScopeRecord) -> str:
     if scope.partition is None:
         return "several"
-    name, warps = plan.partitions[scope.partition].name, plan.partitions[scope.partition].warps
-    return name if warps is None else f"{name}, {counted(warps, 'warp')}"
+    partition = plan.table.partitions[scope.partition]
+    return partition.name if partition.warps is None else f"{partition.name}, {counted(partition.warps, 'warp')}"
 
 
 def plan_notes(plan: Plan) -> Iterator[str]:
@@ -88,7 +87,7 @@ def plan_json(module: Module, plan: Plan) -> dict[str, Any]:
     ``line`` is the line in the TTGIR.
     """
     return {
-        **scope_table(plan),
+        **table_json(plan.table),
         "file": module.file,
         "records": len(plan.records),
         "selectors": [
@@ -128,7 +127,7 @@ def _found(selection: Selection) -> int:
     return _covered(selection) + len(selection.findings.missed)
 
 
-def _depth(plan: Plan, scope: Scope) -> int:
+def _depth(plan: Plan, scope: ScopeRecord) -> int:
     depth = 0
     while scope.parent >= 0:
         scope = plan.scopes[scope.parent]
@@ -136,10 +135,10 @@ def _depth(plan: Plan, scope: Scope) -> int:
     return depth
 
 
-def _lines(source: SourcePoint | None, called_from: tuple[SourcePoint, ...]) -> str:
+def _lines(source: PointRecord | None, called_from: Sequence[PointRecord | None]) -> str:
     if source is None:
         return "no source line"
-    return f"{PurePath(source.file).name}:{source.line}" + "".join(f" < {call.line}" for call in called_from)
+    return f"{PurePath(source.file).name}:{source.line}" + "".join(f" < {call.line}" for call in called_from if call)
 
 
 def say_kernels_briefly(workspace: Path, kernels: Sequence[KernelInsertion], selectors: Sequence[Selector]) -> None:

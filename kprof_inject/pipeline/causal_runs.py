@@ -165,7 +165,7 @@ def _prepare_kernel(
 
 
 def _delayed(insertion: Insertion, index: int, cycles: int, target: Target, warps: tuple[int, ...]) -> str:
-    site = insertion.plan.scopes[index].site
+    site = insertion.plan.sites[index]
     return inserted(insertion.module, [Delay(site.start, cycles, 0, target, warps)])
 
 

@@ -16,9 +16,8 @@ from kprof_inject.rewrite import apply
 from kprof_inject.select.calls import has_helpers, lowerable
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.module_view import ModuleView
-from kprof_inject.select.plan import Plan, make_plan, scope_table
+from kprof_inject.select.plan import Plan, make_plan, max_records, table_json
 from kprof_inject.select.python_source import Sources
-from kprof_inject.select.record_bound import max_records
 from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.select.selectors import Selector
 from kprof_inject.select.sites import Found
@@ -144,9 +143,12 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
     text = done.insertion.text
     if has_helpers(done.insertion.module):  # parsing again would double the time of this step
         text = lowerable(parse(text, str(done.kernel.ttgir_path)))
-    bound = max_records(done.insertion.view, done.insertion.plan)
-    kernel_facts = {"most_records": bound, "relaunch": msgspec.to_builtins(relaunch(done.insertion.module))}
-    workspace.write_plan(done.kernel, {**scope_table(done.insertion.plan), **kernel_facts}, text)
+    table = msgspec.structs.replace(
+        done.insertion.plan.table,
+        most_records=max_records(done.insertion.view, done.insertion.plan),
+        relaunch=relaunch(done.insertion.module),
+    )
+    workspace.write_plan(done.kernel, table_json(table), text)
 
 
 def _planned(view: ModuleView, selectors: Sequence[Selector], style: Style) -> Insertion:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from kprof_inject.capture.scopes import Partition
+from kprof_inject.capture.schema import PartitionRecord
 from kprof_inject.select.calls import (
     InlinedCall,
     KeptCall,
@@ -50,7 +50,7 @@ class Partitions:
     A module without ``ttg.warp_specialize`` has none.
     """
 
-    all: tuple[Partition, ...]
+    all: tuple[PartitionRecord, ...]
 
     def __init__(self, module: Module, functions: Sequence[Function], sources: Sources) -> None:
         """Find the partitions and the functions that each one calls."""
@@ -58,7 +58,9 @@ class Partitions:
         # The warps that run an operation also run its default region.
         regions = [region for region in found if region.number is not None]
         defaults = {region.function for region in found if region.number is None}
-        default = Partition("default partition", _default_warps(module), defaults.pop() if len(defaults) == 1 else "")
+        default = PartitionRecord(
+            "default partition", _default_warps(module), defaults.pop() if len(defaults) == 1 else ""
+        )
         self.all = (default, *_partitions(regions)) if regions else ()
         self._spans = [_Span(region.start, region.end, 1 + index) for index, region in enumerate(regions)]
         self._callers = self._partitions_of_functions(functions) if regions else {}
@@ -137,11 +139,11 @@ def _function_of(region: Region, kernel: Function, sources: Sources) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def _partitions(regions: Sequence[_PartitionRegion]) -> Iterator[Partition]:
+def _partitions(regions: Sequence[_PartitionRegion]) -> Iterator[PartitionRecord]:
     several = len({region.operation for region in regions}) > 1
     for region in regions:
         suffix = f"#{region.operation}" if several else ""
-        yield Partition(f"partition {region.number}{suffix}", region.warps, region.function)
+        yield PartitionRecord(f"partition {region.number}{suffix}", region.warps, region.function)
 
 
 def _default_warps(module: Module) -> int | None:

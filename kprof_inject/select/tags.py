@@ -114,7 +114,7 @@ def backend_of(view: ModuleView) -> str:
     if found is None:
         raise KprofError(
             "the module does not name its GPU, and a tag needs it",
-            where=Position(view.module.file, 1, 1, ""),
+            where=view.module.position(view.module.operations[0].start),
             hint='its attributes must name it: ttg.target = "cuda:90"',
         )
     return found
@@ -135,7 +135,7 @@ def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
         what = _no_integer(found) if found.name else _lost(found)
     raise KprofError(
         f"tag {tag.name} of {site.label}: {tag.value} {what}",
-        where=view.module.position(site.start.offset),
+        where=view.module.position_of_word(site.start.offset),
         hint=_choices(tag.value, visible, site),
     )
 

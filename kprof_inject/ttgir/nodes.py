@@ -136,6 +136,11 @@ class Module:
         """Return file, line and column of ``offset``, for a diagnostic."""
         return Position.at_offset(self.file, self.text, offset)
 
+    def position_of_word(self, offset: int) -> Position:
+        """Return the position of the first character at or after ``offset`` that is no blank."""
+        rest = len(self.text[offset:].lstrip())
+        return self.position(len(self.text) - rest)
+
     def line_numbers(self, offsets: Sequence[int]) -> list[int]:
         """Return the line numbers, from 1, of these offsets."""
         numbers: dict[int, int] = {}
