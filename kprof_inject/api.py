@@ -28,7 +28,7 @@ from kprof_inject.runtime.launch.launch_choice import LaunchChoice, LaunchFilter
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import Style
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import DumpedKernel, Workspace
 from kprof_inject.workspace_lock import held

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.resources import KernelResources
-from kprof_inject.cli.capture_arguments import origin_line
+from kprof_inject.cli.capture_lines import origin_line
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import CapturePath, HarmlessSetting, json_option, path_type, require_place_for
 from kprof_inject.cli.reading_options import (

@@ -17,7 +17,7 @@ from kprof_inject.files import write_json
 from kprof_inject.pipeline.insertion import changed_sources, insert_kernels, insert_module, view_of, write_insertions
 from kprof_inject.select.plan import table_json
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import Style
 from kprof_inject.workspace import Workspace, saved_sources
 from kprof_inject.workspace_lock import held
 from kprof_inject.workspace_paths import may_be_workspace, workspace_argument

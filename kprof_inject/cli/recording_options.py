@@ -1,14 +1,30 @@
-"""Options of the commands that record: where records are inserted, how they are made, and which are kept."""
+"""Options of the commands that record: where records are inserted, how they are made, and which are kept.
+
+The variable ``KPROF_INJECT`` contains those of ``profile`` that apply to a single run.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, cast
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from kprof_inject.capture.mode import Mode, parse_warps
-from kprof_inject.cli.options import Function, HarmlessSetting, NumberOrAuto, kernel_option
+from kprof_inject.cli.options import (
+    Function,
+    HarmlessSetting,
+    NumberOrAuto,
+    at_option,
+    kernel_option,
+    tag_option,
+    workspace_option,
+)
+from kprof_inject.errors import KprofError
 from kprof_inject.runtime.launch.launch_choice import (
     KERNEL_SECONDS,
     PROCESS_SECONDS,
@@ -17,13 +33,17 @@ from kprof_inject.runtime.launch.launch_choice import (
     parse_launches,
 )
 
+if TYPE_CHECKING:
+    from kprof_inject.select.selectors import Selector
+    from kprof_inject.select.spans import Style
+
 
 def style_options(function: Function) -> Function:
     """Add the options of how records are inserted; the command gets them as one ``style``."""
 
     @functools.wraps(function)
     def with_style(*args: Any, split: str, iter_records: str, **others: Any) -> Any:
-        from kprof_inject.select.style import Style
+        from kprof_inject.select.spans import Style
 
         return function(*args, style=Style.from_words(split, iter_records), **others)
 
@@ -190,3 +210,45 @@ def mode_options(function: Function) -> Function:
     ):
         decorated = option(decorated)
     return cast(Function, decorated)
+
+
+@dataclass(frozen=True, slots=True)
+class AutostartOptions:
+    """Choice of what to record in a process, and the workspace to save it in, which may be a relative path."""
+
+    workspace: Path
+    selectors: Sequence[Selector]
+    style: Style
+    choice: LaunchChoice
+    mode: Mode
+
+
+@click.command(add_help_option=False)
+@workspace_option
+@at_option
+@tag_option
+@style_options
+@capture_options
+def _command(
+    workspace: Path, selectors: tuple[str, ...], style: Style, choice: LaunchChoice, mode: Mode, fit: bool
+) -> AutostartOptions:
+    from kprof_inject.select.selectors import parse_selectors
+
+    if fit:
+        raise KprofError("--fit runs the program twice", hint="give --buffer-bytes instead")
+    return AutostartOptions(workspace, parse_selectors(selectors), style, choice, mode)
+
+
+def read_options(text: str, name: str) -> AutostartOptions:
+    """Parse options in a text that is split like a shell's words; ``name`` is the variable that contains it.
+
+    Raises ``KprofError`` if the options are invalid.
+    """
+    hint = f"{name}='--at loop -o FOLDER', or 1"
+    try:
+        options: AutostartOptions = _command.main(shlex.split(text), prog_name=name, standalone_mode=False)
+    except click.ClickException as error:
+        raise KprofError(error.format_message(), hint=hint) from None
+    except ValueError as error:
+        raise KprofError(f"cannot read {text!r}: {str(error).lower()}", hint=hint) from None
+    return options

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kprof_inject.capture.foreign_buffer import BufferDescription
-from kprof_inject.cli.capture_arguments import loss_lines, write_and_say
+from kprof_inject.cli.capture_lines import loss_lines, write_and_say
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import ProgramSetting, path_type, place_argument, require_place_for
 from kprof_inject.cli.reading_options import (

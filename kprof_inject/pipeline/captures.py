@@ -1,4 +1,4 @@
-"""The steps that read a capture: open it, and decode its launches.
+"""The steps that read a capture: open it, decode its launches, and analyse them.
 
 Several processes decode and write launches in parallel, as far as there are cores and memory.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.experiments import ExperimentRecord
@@ -33,6 +33,9 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import headers_duration_ns, launch_duration_ns
 from kprof_inject.workspace import Workspace, read_experiments
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, may_be_workspace, where_to_look
+
+if TYPE_CHECKING:
+    from kprof_inject.analysis.launch import LaunchAnalysis
 
 T = TypeVar("T")
 
@@ -207,6 +210,22 @@ def read_launches(capture: Capture, say: Callable[[str], None], choice: Choice =
     if choice.names_ctas or len(launches) < _MANY_LAUNCHES * len(kernels):
         return [ReadLaunch.decoded(timeline) for timeline in decode_capture(capture, say, choice)]
     return _valid((_read(launch, choice) for launch in launches), capture, launches, say)
+
+
+def analyses(
+    capture: Capture, experiments: Sequence[ExperimentRecord], say: Callable[[str], None], choice: Choice
+) -> list[LaunchAnalysis]:
+    """Return the analysis of each chosen launch; of many launches, only those whose analysis is used are decoded.
+
+    Reports and raises the same as ``decode_capture``.
+    """
+    from kprof_inject.analysis.launch import LaunchAnalysis  # late: commands that write traces need no analysis
+
+    captured = capture.launches
+    return [
+        LaunchAnalysis(read.launch, read.duration_ns, read.decode, experiments, captured)
+        for read in read_launches(capture, say, choice)
+    ]
 
 
 def _read(launch: Launch, choice: Choice) -> ReadLaunch | KprofError:

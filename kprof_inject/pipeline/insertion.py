@@ -21,7 +21,7 @@ from kprof_inject.select.python_source import Sources
 from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.select.selectors import Selector
 from kprof_inject.select.sites import Found
-from kprof_inject.select.style import USUAL_STYLE, Style
+from kprof_inject.select.spans import USUAL_STYLE, Style
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.strings import source_files

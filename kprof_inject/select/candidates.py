@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted
-from kprof_inject.select.anchors import is_anchor
+from kprof_inject.select.functions import is_anchor
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.parts import Parts
@@ -17,8 +17,8 @@ from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.select.targets import findings_of, is_asynchronous
-from kprof_inject.ttgir.copy_groups import copy_pipelines
 from kprof_inject.ttgir.locations import SourcePoint
+from kprof_inject.ttgir.loops import copy_pipelines
 
 _MARKED = {RangeMarker: "statements", LoopMarker: "loop", IterationMarker: "iteration", InstantMarker: "instant"}
 

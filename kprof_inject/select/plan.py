@@ -17,11 +17,10 @@ from kprof_inject.errors import KprofError
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
-from kprof_inject.select.spans import Spread
-from kprof_inject.select.style import USUAL_STYLE, Style, two_records
+from kprof_inject.select.spans import USUAL_STYLE, Spread, Style, two_records
 from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, merge_tags, scalar_of
 from kprof_inject.ttgir.dialect import EVENT, RECORD, RECORDS
-from kprof_inject.ttgir.loop_bounds import iterations_of_loops
+from kprof_inject.ttgir.loops import iterations_of_loops
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.strings import quote
 

@@ -26,8 +26,7 @@ from kprof_inject.pipeline.insertion import (
 )
 from kprof_inject.select.plan import table_json
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import SPREADS
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import SPREADS, Style
 from kprof_inject.workspace import Workspace
 
 GOLDEN = [path for path in fixtures() if path.with_suffix(".expected.ttgir").exists()]

@@ -9,7 +9,7 @@ from textwrap import indent
 from planning import insertion_of
 
 from kprof_inject.select.plan import BODY_RECORD, Plan
-from kprof_inject.select.style import USUAL_STYLE, Style, two_records
+from kprof_inject.select.spans import USUAL_STYLE, Style, two_records
 
 FILE = "/src/k.py"
 

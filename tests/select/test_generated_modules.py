@@ -16,7 +16,7 @@ from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.style import USUAL_STYLE, Style
+from kprof_inject.select.spans import USUAL_STYLE, Style
 from kprof_inject.ttgir.nodes import Block, Module, Operation
 from kprof_inject.ttgir.parser import parse
 

@@ -15,8 +15,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import in_runs
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import Style, in_runs
 
 SOURCE = """\
 @triton.jit

@@ -15,8 +15,7 @@ from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.sites import Dropped
-from kprof_inject.select.spans import in_runs
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import Style, in_runs
 
 LOAD = "%x = tt.load %p : !tt.ptr<f32>"
 STORE = "tt.store %p, %x : !tt.ptr<f32>"

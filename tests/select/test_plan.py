@@ -16,8 +16,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan, table_json
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import in_runs
-from kprof_inject.select.style import Style, two_records
+from kprof_inject.select.spans import Style, in_runs, two_records
 
 EVERYTHING = ("func", "loop", "iter")
 LOOP = "    scf.for %i = %a to %n step %c  : i32 {\n    }\n"
