@@ -93,7 +93,7 @@ def _stored(folder: Path) -> Results:
     try:
         return kprof_inject.load(folder)
     except KprofError as error:
-        pytest.fail(f"there is no baseline: {error.what}; store it: pytest --kprof-store", pytrace=False)
+        pytest.fail(f"there is no baseline: {error.what}; store one: pytest --kprof-store", pytrace=False)
 
 
 def _require_as_fast(stored: Results, prof: Profile, limit: float, folder: Path) -> None:

@@ -150,7 +150,7 @@ class Workspace:
             return where_to_look(folder)
         around = next((parent for parent in folder.resolve().parents if (parent / MARK_FILE).exists()), None)
         if around is not None:
-            return f"it is inside one: {around}"
+            return f"it is inside a workspace: {around}"
         if folder.exists() and any(folder.iterdir()):
             return "name a workspace or a capture, such as kprof_out or kprof_out/captures/001"
         return how_to_make(folder)

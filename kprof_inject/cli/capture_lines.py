@@ -50,8 +50,8 @@ def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
 def browser_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
     """Yield a warning if a trace with all scopes of these launches is too large for a browser."""
     if sum(timeline.scope_count for timeline in timelines) > _MAX_IN_BROWSER:
-        yield "too large for most browsers, which stop at about 4 million scopes: write a part of it with"
-        yield "  kprof-inject trace and --kernel, --launch, --sm, --cta, --warp or --scope"
+        yield "too large for most browsers, which stop at about 4 million scopes; write a part of it:"
+        yield "  kprof-inject trace with --kernel, --launch, --sm, --cta, --warp or --scope"
 
 
 def origin_line(capture: Capture, now_ns: int) -> str:

@@ -70,7 +70,7 @@ class _Printed:
             click.echo(slopes_json(slopes))
         else:
             print_slopes(slopes, table_console())
-            say(f"next: kprof-inject report{workspace_argument(workspace.folder)}, whose findings count these slopes")
+            say(f"next: kprof-inject report{workspace_argument(workspace.folder)}, whose findings use these slopes")
 
     def _write_page(self, path: Path, workspace: Workspace, capture: Capture | None) -> None:
         from kprof_inject.report.html.document import write_html
@@ -102,7 +102,7 @@ class _Printed:
     type=click.FloatRange(min=0.1, max=3600),
     default=20.0,
     show_default=True,
-    help="Time limit per kernel; it stops earlier once all slopes are known to 0.03.",
+    help="Time limit per kernel. It stops earlier once every slope is known to within 0.03.",
 )
 @click.option(
     "--launches",

@@ -72,7 +72,8 @@ from kprof_inject.select.selectors import parse_selectors
     multiple=True,
     type=path_type(),
     metavar="FOLDER",
-    help="A folder with another Triton: pip install --no-deps --target FOLDER triton==3.9.0. Like --python.",
+    help="A folder with another Triton, for a side as with --python: pip install --no-deps --target FOLDER "
+    "triton==3.9.0",
 )
 @click.option(
     "--env",
@@ -95,13 +96,13 @@ from kprof_inject.select.selectors import parse_selectors
     "values_text",
     cls=ProgramSetting,
     metavar="NAME=V1,V2,...",
-    help="A value for each side, A's first: of an environment variable, or of an option of the program (--NAME).",
+    help="Give each side its own value, A's first, of an environment variable or of an option of the program (--NAME).",
 )
 @click.option(
     "--bisect",
     cls=HarmlessSetting,
     is_flag=True,
-    help="With three or more --python, --triton or --values: find the first that is slower than A, and explain it.",
+    help="With three or more --python, --triton or --values: find the first that is slower than A, and report why.",
 )
 @click.option(
     "--rounds",
@@ -120,7 +121,7 @@ from kprof_inject.select.selectors import parse_selectors
     default="0:20",
     show_default=True,
     metavar="SPEC",
-    help="Which launches of each kernel to keep, as in profile. Telling a change from noise takes several.",
+    help="Which launches of each kernel to keep, as in profile. Several are needed to tell a change from noise.",
 )
 @click.option("--fail-above", "limit_text", cls=HarmlessSetting, metavar="LIMIT", help="Exit with code 1 as diff does.")
 @click.option(
@@ -201,7 +202,7 @@ def _around_slower(sides: Sequence[ComparedSide], runs: ComparedRounds) -> _Comp
 
     found = first_slower(len(sides), is_slower)
     if found is None:
-        say(f"no side was found to be slower than {first.name}")
+        say(f"no side is measurably slower than {first.name}")
         return with_first[len(sides) - 1]
     before, slower = sides[found - 1], sides[found]
     say(f"{slower.name} is the first that is slower than {first.name}; the one before it is {before.name}")
@@ -228,7 +229,7 @@ def _is_slower(a: ComparedSide, b: ComparedSide, diff: CaptureDiff) -> bool:
         say(f"{b.name} is slower than {a.name}")
         return True
     if ChangeVerdict.UNKNOWN in verdicts:
-        say(f"cannot tell whether {b.name} is slower than {a.name}; it is taken not to be")
+        say(f"cannot tell whether {b.name} is slower than {a.name}; assuming that it is not")
     else:
         say(f"{b.name} is not slower than {a.name}")
     return False

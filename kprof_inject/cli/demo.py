@@ -55,7 +55,7 @@ class DemoRun:
 
 RUNS = (
     DemoRun("one-stage", ("--num-stages", "1"), "A: a matmul as it is, with num_stages=1"),
-    DemoRun("three-stages", ("--num-stages", "3"), "B: the advice followed, with num_stages=3"),
+    DemoRun("three-stages", ("--num-stages", "3"), "B: the same after the advice, with num_stages=3"),
 )
 
 

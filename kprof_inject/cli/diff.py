@@ -61,7 +61,7 @@ _MORE = "Another capture of {side}, such as one of another process, to show the 
     cls=HarmlessSetting,
     metavar="LIMIT",
     help="Exit with code 1 if a launch, or a scope that --scope names, is certainly slower by more than LIMIT (5% or "
-    "0.05). Also if this cannot be told: too few launches, or something that only one side has.",
+    "0.05). Also if this cannot be determined: too few launches, or something that only one side has.",
 )
 @click.option(
     "--html", "html_path", type=path_type(), metavar="FILE", help="Also write the comparison as one HTML page."
@@ -94,7 +94,7 @@ def command(
     Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote. A single WORKSPACE compares its last two captures. Two .ttgir files are compared by
     what the compiler generated for each source line and, where Triton is installed, by the shared memory and registers
-    that they take; no option but --json is for them.
+    that they take; only --json applies to them.
     """
     require_place_for(html_path)
     if other is None:

@@ -76,7 +76,7 @@ def plan_notes(plan: Plan) -> Iterator[str]:
         for dropped in selection.findings.dropped:
             yield f"{selection.selector.text}: {dropped}"
     if plan.inlined:
-        yield f"inlined for the measurement, since Proton lowers only one function: {', '.join(plan.inlined)}"
+        yield f"inlined to be measured, because Proton lowers only one function: {', '.join(plan.inlined)}"
     if any(scope.crosses for scope in plan.scopes):
         yield "crossing scopes contain part of each other's time; '--split runs' separates them"
 
@@ -113,7 +113,7 @@ def _lines_of(module: Module, selection: Selection) -> list[int]:
 
 def _coverage(selection: Selection) -> str:
     sites = len(selection.findings.sites)
-    covered = f"{_covered(selection)} of {_found(selection)} operations covered"
+    covered = f"{_covered(selection)} of {counted(_found(selection), 'operation')} covered"
     coverage = f"{selection.selector.text}: {counted(sites, 'site')}, {covered}"
     reasons = Counter(missed.reason for missed in selection.findings.missed)
     return coverage + "".join(f"; not covered: {count} ({reason})" for reason, count in reasons.most_common())
@@ -147,7 +147,7 @@ def say_kernels_briefly(workspace: Path, kernels: Sequence[KernelInsertion], sel
     say_kernels(kernels, selectors, with_scopes=planned <= _MAX_SCOPES)
     if planned > _MAX_SCOPES:
         command = f"kprof-inject insert{workspace_argument(workspace)} --dry-run"
-        say(f"where these {planned} scopes stand: {command}, with the same --at")
+        say(f"places of these {planned} scopes: {command}, with the same --at")
 
 
 def say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector], *, with_scopes: bool = True) -> None:
@@ -160,7 +160,7 @@ def say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector
     for done in kernels:
         name = done.kernel.variant if names.count(done.kernel.name) > 1 else done.kernel.name
         if done.refusal is not None:
-            say(f"{name}: left alone")
+            say(f"{name} takes no records:")
             print_error(done.refusal)
         elif done.insertion is not None:
             say_plan(name, done.insertion.plan, with_scopes=with_scopes)

@@ -121,7 +121,7 @@ def scope_names_option(function: Function) -> Function:
         "names_path",
         type=path_type(),
         metavar="FILE",
-        help="For a Proton BUFFER: where its scope names are, the kernel's .ttgir with records, or JSON.",
+        help="For a Proton BUFFER: the file with its scope names, which is the kernel's .ttgir with records, or JSON.",
     )(function)
 
 
@@ -156,8 +156,8 @@ def buffer_options(function: Function) -> Function:
             "--buffer-format",
             cls=HarmlessSetting,
             type=click.Choice(list(PROFILERS)),
-            help="For a BUFFER that numpy.save wrote: which profiler it is from. [default: as the .json file next to "
-            "it says]",
+            help="For a BUFFER that numpy.save wrote: the profiler that it is from. [default: from the .json file next "
+            "to it]",
         )(decorated),
     )
 
@@ -169,7 +169,7 @@ def source_option(function: Function) -> Function:
         "with_source",
         cls=HarmlessSetting,
         is_flag=True,
-        help="Also print the source of A and B side by side, where it or what the compiler made of it changed.",
+        help="Also print the source of A and B side by side where it changed, or the code compiled from it.",
     )(function)
 
 

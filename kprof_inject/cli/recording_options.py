@@ -53,7 +53,7 @@ def style_options(function: Function) -> Function:
         type=click.Choice(["one", "two"]),
         default="one",
         show_default=True,
-        help="Records per iteration: one, which also ends the previous iteration; or two, a start and an end, which "
+        help="Records per iteration. one: each start also ends the previous iteration; two: a start and an end, which "
         "take twice the space and show the time between iterations.",
     )(with_style)
     decorated = click.option(
@@ -62,8 +62,8 @@ def style_options(function: Function) -> Function:
         type=click.Choice(["never", "runs"]),
         default="never",
         show_default=True,
-        help="How to treat foreign ops between the ops of a line, marker or helper: never: time them too; runs: time "
-        "only the runs between them.",
+        help="Foreign ops between the ops of a line, marker or helper. never: time them too; runs: time only the runs "
+        "between them.",
     )(decorated)
     return cast(Function, decorated)
 
@@ -93,8 +93,8 @@ def capture_options(function: Function) -> Function:
             cls=HarmlessSetting,
             type=click.IntRange(min=0),
             default=0,
-            help="Keep at most this many launches per process, and count the others. Not with last. [default: no "
-            "limit]",
+            help="Keep at most this many launches per process, and count the others. Not with --launches last. "
+            "[default: no limit]",
         ),
         click.option(
             "--max-bytes",
@@ -165,13 +165,13 @@ def mode_options(function: Function) -> Function:
         click.option(
             "--sched-barriers",
             is_flag=True,
-            help="Put scheduling barriers around scopes, which the compiler moves no instruction across. AMD only.",
+            help="Put scheduling barriers around scopes, so that no instruction moves across. AMD only.",
         ),
         click.option(
             "--sched-stores",
             cls=HarmlessSetting,
             is_flag=True,
-            help="Let Proton move the stores of the records to disturb the kernel less.",
+            help="Let Proton reorder the stores of the records, to disturb the kernel less.",
         ),
         click.option(
             "--clock",

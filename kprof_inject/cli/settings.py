@@ -206,7 +206,8 @@ def _checked(settings: Settings, key: str, option: click.Option, ctx: click.Cont
     kinds, words = next((kinds, words) for kind, kinds, words in _KINDS if isinstance(option.type, kind))
     for item in items:
         if type(item) not in kinds:  # not isinstance: a bool is an int
-            raise settings.error(key, f"{key} must be {f'a list: {words} for each' if option.multiple else words}")
+            expected = f"a list in which each item is {words}" if option.multiple else words
+            raise settings.error(key, f"{key} must be {expected}")
         try:
             option.type.convert(item, option, ctx)
         except click.BadParameter as error:

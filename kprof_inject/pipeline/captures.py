@@ -272,7 +272,7 @@ def _missing(capture: Capture) -> Iterator[str]:
             damaged = counted(process.damaged_readings, "damaged line")
             yield f"skipped {damaged} of {CLOCK_FILE} of process {process.pid}"
         if not process.ended:
-            yield f"process {process.pid} ended before it could finish its capture; this is what it saved"
+            yield f"process {process.pid} ended before its capture was complete; this is what it saved"
 
 
 def _damaged_texts(launches: Sequence[Launch]) -> Iterator[str]:
@@ -283,7 +283,7 @@ def _damaged_texts(launches: Sequence[Launch]) -> Iterator[str]:
                 try:
                     read()
                 except KprofError as error:
-                    yield f"goes on without a text: {error.what}"
+                    yield f"ignored a damaged text: {error.what}"
 
 
 def decode_launches(launches: Sequence[Launch], run: JobRunner = in_turn) -> Iterator[Timeline | KprofError]:

@@ -127,7 +127,9 @@ def _prepare_kernel(
     if not places:
         return 0
     if len(places) > MAX_PLACES:
-        raise KprofError(f"{len(places)} places are too many", hint=f"select at most {MAX_PLACES}")
+        raise KprofError(
+            f"{len(places)} places are selected, and the limit is {MAX_PLACES}", hint="select fewer with --at"
+        )
     delays = _planned_delays(workspace, kernel.variant, ScopeTable.of(table), capture)
     planned = [(index, cycles, share) for index in places for cycles, share in delays[index]]
     plain = Build(insertion.module.text, kernel.info)
@@ -243,7 +245,7 @@ def experiment(
         if state.state == "left alone":
             say(f"{state.name} was not delayed: {state.reason}")
     for replay in reports.replays:
-        say(f"{replay.kernel} was not replayed, because {replay.refusal}: its own launches are used in turn")
+        say(f"{replay.kernel} was not replayed, because {replay.refusal}; the program's own launches are used in turn")
     say_what_went_wrong(reports, say)
     if not any(read_experiments(folder)):
         raise no_result_error("launched no kernel with delays", exit_code, reports, choice.kernel, program)

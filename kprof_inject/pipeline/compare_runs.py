@@ -161,7 +161,7 @@ def _larger_buffer(captures: Sequence[Path], say: Say) -> tuple[str, ...]:
         say(f"{kernels} lost records; keeping all would take {size_text(fit.launch_bytes)} for one launch")
         return ()
     options = ("--buffer", fit.mode.buffer, "--buffer-bytes", str(fit.mode.buffer_bytes))
-    say(f"{kernels} lost records: all sides are recorded again, with {' '.join(options)}")
+    say(f"{kernels} lost records; recording all sides again with {' '.join(options)}")
     return options
 
 

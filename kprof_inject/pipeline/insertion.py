@@ -185,16 +185,16 @@ def _no_match_error(
     for view, findings in found:
         for missed in findings.missed:
             return KprofError(
-                f"the selector {selector.text!r} matches no place for a record: {missed.operation.name} is "
-                f"{missed.reason}",
+                f"the selector {selector.text!r} matches only places where no record is allowed: "
+                f"{missed.operation.name} is {missed.reason}",
                 where=view.module.position(missed.operation.start),
                 hint="select the operation, the loop or the function around it",
             )
     if not found:
         names = sorted({insertion.view.kernel for insertion in insertions})
         return KprofError(
-            f"the selector {selector.text!r} is for kernels named {selector.kernel!r}, and there are none",
-            hint=f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}",
+            f"no kernel matches {selector.kernel!r} in the selector {selector.text!r}",
+            hint=f"the {'kernel is' if len(names) == 1 else 'kernels are'} {', '.join(names)}",
         )
     dropped = [str(dropped) for _, findings in found for dropped in findings.dropped]
     why = f": {', '.join(dropped)}" if dropped else ""

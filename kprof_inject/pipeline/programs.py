@@ -117,15 +117,15 @@ def run_and_fit(
     limit_bytes = min(choice.max_bytes, MAX_LAUNCH_BYTES)
     if fit.launch_bytes > limit_bytes:
         say(
-            f"not rerun: {options} would keep all records, but the {fit.largest.ctas} CTAs of "
-            f"{fit.largest.kernel.name} would take {fit.launch_bytes} bytes, and the limit is {limit_bytes}; record "
-            "fewer --warps, select less, or raise --max-bytes"
+            f"not rerun: {options} would keep all records, but {fit.largest.kernel.name} with "
+            f"{counted(fit.largest.ctas, 'CTA')} would take {fit.launch_bytes} bytes, and the limit is {limit_bytes}; "
+            "record fewer --warps, select less, or raise --max-bytes"
         )
         return folder, exit_code
     if program_input.refusal:
         say(f"not rerun: {program_input.refusal}; {options} would keep all records")
         return folder, exit_code
-    say(f"rerunning with {options}, which has room for as many in every warp")
+    say(f"rerunning with {options}, which keeps as many records of every warp")
     folder, exit_code = run(workspace, choice, fit.mode, program, program_input, say)
     second_fit = fitted_buffer(read_capture(folder).launches, fit.mode)
     if second_fit is not None:
@@ -197,7 +197,7 @@ def say_what_went_wrong(reports: Reports, say: Say) -> None:
     for command in reports.unreached[:_MAX_UNREACHED]:
         say(f"a Python process could not be reached, so its launches are missing: {command}")
     if len(reports.unreached) > _MAX_UNREACHED:
-        say(f"and {len(reports.unreached) - _MAX_UNREACHED} more")
+        say(f"{counted(len(reports.unreached) - _MAX_UNREACHED, 'more process')} could not be reached")
 
 
 def _say_replays(reports: Reports, say: Say) -> None:
@@ -213,7 +213,7 @@ def _say_replays(reports: Reports, say: Say) -> None:
 def _say_losses(losses: Iterable[Need], say: Say) -> None:
     for loss in losses:
         say(
-            f"{loss.kernel.name}: {loss.lost} of {loss.written} records were lost; a warp wrote "
+            f"{loss.kernel.name} lost {loss.lost} of {counted(loss.written, 'record')}: a warp wrote "
             f"up to {loss.max_in_warp}, and its ring holds {loss.ring_records}"
         )
 
@@ -228,7 +228,7 @@ def _nothing_saved(
         return KprofError(f"no launch was saved: {'; '.join(reasons)}", exit_code=exit_code or 1)
     if seen and not exit_code:
         return KprofError(
-            f"none of the {seen} launches with records was kept: --launches {choice.launches.text}",
+            f"--launches {choice.launches.text} keeps none of the launches with records ({seen})",
             hint="launches are counted from 0 for each variant of a kernel, not counting those of autotuners",
         )
     return no_result_error("launched no kernel with records", exit_code, reports, choice.kernel, program)
@@ -260,7 +260,7 @@ def no_result_error(
     if others := sorted({state.name for state in reports.kernels if state.state == "passed over"}):
         return KprofError(
             f"the program {what} called {kernel_glob}{crashed}",
-            hint=f"check --kernel: there {'is' if len(others) == 1 else 'are'} {', '.join(others)}",
+            hint=f"check --kernel: the {'kernel is' if len(others) == 1 else 'kernels are'} {', '.join(others)}",
             exit_code=code,
         )
     # A program that chooses another exit code got as far as it meant to, so nothing is missing.

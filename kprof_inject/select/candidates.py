@@ -102,7 +102,7 @@ def _partitions(view: ModuleView) -> Iterator[Candidate]:
 def _warps_text(counts: list[int | None]) -> str:
     """Return the number of warps that run the regions of one name, if it is known and the same for all."""
     count = counts[0] if len(set(counts)) == 1 else None
-    return "" if count is None else f", {count} warp{'' if count == 1 else 's'}"
+    return "" if count is None else f", {counted(count, 'warp')}"
 
 
 def _markers(view: ModuleView) -> Iterator[Candidate]:

@@ -32,7 +32,7 @@ from kprof_inject.select.targets import (
 )
 
 _FORMS = (
-    "[KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, parts, line(57), "
+    "write [KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, parts, line(57), "
     "line(file.py:57-63), partition[0], default, marker or marker(GLOB); loop and iter may be followed by [0], [0.2], "
     "@57 or @file.py:57"
 )

@@ -91,15 +91,15 @@ def parse_tags(text: str) -> tuple[str, tuple[Tag, ...]]:
         if found is None:
             raise _wrong(text, item, f"cannot read the tag {item!r}")
         if found["name"] in tags:
-            raise _wrong(text, item, f"two tags of one scope are named {found['name']!r}")
+            raise _wrong(text, item, f"two tags of one scope are named {found['name']!r}", "give each its own name")
         tags[found["name"]] = Tag(found["name"], found["value"])
     if len(tags) > MAX_TAGS:
-        raise _wrong(text, written[MAX_TAGS], f"a scope has {MAX_TAGS} tags at most")
+        raise _wrong(text, written[MAX_TAGS], f"a scope takes at most {MAX_TAGS} tags", "leave out the others")
     return selector, tuple(tags.values())
 
 
-def _wrong(text: str, tag: str, what: str) -> KprofError:
-    return KprofError(what, where=Position("--at", 1, text.rindex(tag) + 1, text), hint=_HINT, exit_code=2)
+def _wrong(text: str, tag: str, what: str, hint: str = _HINT) -> KprofError:
+    return KprofError(what, where=Position("--at", 1, text.rindex(tag) + 1, text), hint=hint, exit_code=2)
 
 
 def merge_tags(tags: Sequence[Tag], more: Sequence[Tag]) -> tuple[Tag, ...]:
@@ -113,7 +113,7 @@ def backend_of(view: ModuleView) -> str:
     found = next((found[1] for found in map(_TARGET.search, texts) if found), None)
     if found is None:
         raise KprofError(
-            "the module does not name its GPU, and a tag needs it",
+            "a tag needs to know the GPU, and the module does not name it",
             where=view.module.position(view.module.operations[0].start),
             hint='its attributes must name it: ttg.target = "cuda:90"',
         )
@@ -130,7 +130,7 @@ def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
     found = by_name or _last_assigned(tag.value, visible, site) or _induction_variable(tag.value, visible, view, site)
     if found and found.type in _TO_I32:
         return found
-    what = "is not a value that is visible there"
+    what = "is not visible there"
     if found:
         what = _no_integer(found) if found.name else _lost(found)
     raise KprofError(
@@ -168,12 +168,12 @@ def _induction_variable(variable: str, visible: Sequence[Scalar], view: ModuleVi
 
 def _no_integer(scalar: Scalar) -> str:
     kind = scalar.type or "a tensor, a pointer or the like"
-    return f"is {kind} ({scalar.name}): a tag takes one integer of up to 32 bits"
+    return f"is {kind} ({scalar.name}), but a tag takes one integer of up to 32 bits"
 
 
 def _lost(scalar: Scalar) -> str:
     line = f" (line {scalar.line})" if scalar.line else ""
-    return f"is assigned in a loop or branch before it{line}, and the TTGIR does not say which value it has then"
+    return f"is assigned in a loop or branch before it{line}, so its value there is unknown"
 
 
 def _choices(wanted: str, visible: Sequence[Scalar], site: Site) -> str:
@@ -184,8 +184,8 @@ def _choices(wanted: str, visible: Sequence[Scalar], site: Site) -> str:
     names = [scalar.name for scalar in visible if scalar.type in _TO_I32 and not _CONSTANT.fullmatch(scalar.name)]
     if not names:
         return "no integer is visible there; select a place after its definition"
-    by_name = f"; by its name in the TTGIR: {listed(names, _MAX_LISTED)}"
-    there = f"there is {listed(variables, _MAX_LISTED)}" if variables else "no variable is an integer there"
+    there = f"visible integers: {listed(variables, _MAX_LISTED)}; " if variables else "visible integers "
+    by_name = f"by their names in the TTGIR: {listed(names, _MAX_LISTED)}"
     return did_you_mean(wanted, names if wanted.startswith("%") else variables) + there + by_name
 
 

@@ -214,12 +214,12 @@ def test_a_value_that_cannot_be_recorded(selector: str, what: str, case: str) ->
 def test_what_is_outside_of_a_partition_is_not_visible_in_it() -> None:
     text = read(Path(FIXTURES, "3.9.0/cuda-100/ws_matmul.ttgir"))
     plan_of(text, "default --tag tiles=tiles")
-    with pytest.raises(KprofError, match="tiles is not a value"):
+    with pytest.raises(KprofError, match="tiles is not visible"):
         plan_of(text, "partition[0] --tag tiles=tiles")
 
 
 def test_a_module_without_a_target() -> None:
-    with pytest.raises(KprofError, match="does not name its GPU"):
+    with pytest.raises(KprofError, match="GPU"):
         insertion_of(kernel().replace("ttg.target", "target"), "op(tt.store) --tag n=n")
 
 
