@@ -141,44 +141,32 @@ def _require_program(ctx: click.Context, parameter: click.Parameter, program: tu
     return program
 
 
-def workspace_option(function: Function) -> Function:
-    """Add ``-o``, the ``workspace``."""
-    return click.option(
-        "-o",
-        "--output",
-        "workspace",
-        cls=ProgramSetting,
-        type=path_type(),
-        default=DEFAULT_WORKSPACE,
-        show_default=True,
-        help="The workspace: the folder that all steps share.",
-    )(function)
+workspace_option = click.option(
+    "-o",
+    "--output",
+    "workspace",
+    cls=ProgramSetting,
+    type=path_type(),
+    default=DEFAULT_WORKSPACE,
+    show_default=True,
+    help="The workspace: the folder that all steps share.",
+)
 
+kernel_option = click.option(
+    "--kernel", cls=HarmlessSetting, default="*", metavar="GLOB", help="Only kernels whose name matches. [default: all]"
+)
 
-def kernel_option(function: Function) -> Function:
-    """Add ``--kernel``, a glob; the default matches all kernels."""
-    return click.option(
-        "--kernel",
-        cls=HarmlessSetting,
-        default="*",
-        metavar="GLOB",
-        help="Only kernels whose name matches. [default: all]",
-    )(function)
-
-
-def at_option(function: Function) -> Function:
-    """Add ``--at``; the command gets the texts as ``selectors``."""
-    return click.option(
-        "--at",
-        "selectors",
-        cls=HarmlessSetting,
-        multiple=True,
-        metavar="SELECTOR",
-        shell_complete=complete_selectors,
-        help="What to time, [KERNEL/]SITE[=NAME]: func, func(NAME), loop, iter, loop[0.2], iter@57, op(GLOB), async, "
-        "parts, line(57-63), partition[0], default, marker(GLOB). Repeatable. [default: the source's markers if it "
-        "has any, else func, loop, iter]",
-    )(function)
+at_option = click.option(
+    "--at",
+    "selectors",
+    cls=HarmlessSetting,
+    multiple=True,
+    metavar="SELECTOR",
+    shell_complete=complete_selectors,
+    help="What to time, [KERNEL/]SITE[=NAME]: func, func(NAME), loop, iter, loop[0.2], iter@57, op(GLOB), async, "
+    "parts, line(57-63), partition[0], default, marker(GLOB). Repeatable. [default: the source's markers if it "
+    "has any, else func, loop, iter]",
+)
 
 
 class _TagOption(click.Option):
@@ -200,22 +188,19 @@ def _add_to_last_selector(ctx: click.Context, tag: str, state: Any) -> None:
     selectors[-1] += f" {OPTION} {tag}"
 
 
-def tag_option(function: Function) -> Function:
-    """Add ``--tag`` to a command with ``at_option``; the selectors then contain their tags."""
-    return click.option(
-        OPTION,
-        "tag",
-        cls=_TagOption,
-        expose_value=False,
-        metavar="NAME=VALUE",
-        help="Record a kernel value at the start of each scope of the preceding --at. VALUE is an integer of up to 32 "
-        "bits: a source variable, or a TTGIR name (%pid). Repeatable.",
-    )(function)
+tag_option = click.option(
+    OPTION,
+    "tag",
+    cls=_TagOption,
+    expose_value=False,
+    metavar="NAME=VALUE",
+    help="Record a kernel value at the start of each scope of the preceding --at. VALUE is an integer of up to 32 "
+    "bits: a source variable, or a TTGIR name (%pid). Repeatable.",
+)
+"""For a command with ``at_option``, whose selectors then contain their tags."""
 
 
-def json_option(function: Function) -> Function:
-    """Add ``--json``, as ``as_json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")(function)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
 
 
 class WorkspaceFirst(click.Command):

@@ -52,16 +52,14 @@ def _scopes_of(place: Path) -> list[str]:
     return list(dict.fromkeys(scope.name for table in tables for scope in table.scopes))
 
 
-def trace_option(function: Function) -> Function:
-    """Add ``--trace``, as ``trace_path``."""
-    return click.option(
-        "--trace",
-        "trace_path",
-        cls=ProgramSetting,
-        type=path_type(),
-        default=None,
-        help=f"The trace file; {ENDINGS}. [default: trace.json in the workspace]",
-    )(function)
+trace_option = click.option(
+    "--trace",
+    "trace_path",
+    cls=ProgramSetting,
+    type=path_type(),
+    default=None,
+    help=f"The trace file; {ENDINGS}. [default: trace.json in the workspace]",
+)
 
 
 _NUMBERS = {
@@ -114,15 +112,13 @@ def _number_option(name: str) -> Callable[[Any], Any]:
     )
 
 
-def scope_names_option(function: Function) -> Function:
-    """Add ``--scope-names``, as ``names_path``."""
-    return click.option(
-        "--scope-names",
-        "names_path",
-        type=path_type(),
-        metavar="FILE",
-        help="For a Proton BUFFER: the file with its scope names, which is the kernel's .ttgir with records, or JSON.",
-    )(function)
+scope_names_option = click.option(
+    "--scope-names",
+    "names_path",
+    type=path_type(),
+    metavar="FILE",
+    help="For a Proton BUFFER: the file with its scope names, which is the kernel's .ttgir with records, or JSON.",
+)
 
 
 def buffer_options(function: Function) -> Function:
@@ -162,35 +158,24 @@ def buffer_options(function: Function) -> Function:
     )
 
 
-def source_option(function: Function) -> Function:
-    """Add ``--source``, as ``with_source``."""
-    return click.option(
-        "--source",
-        "with_source",
-        cls=HarmlessSetting,
-        is_flag=True,
-        help="Also print the source of A and B side by side where it changed, or the code compiled from it.",
-    )(function)
+source_option = click.option(
+    "--source",
+    "with_source",
+    cls=HarmlessSetting,
+    is_flag=True,
+    help="Also print the source of A and B side by side where it changed, or the code compiled from it.",
+)
 
+redact_option = click.option(
+    "--redact", cls=HarmlessSetting, is_flag=True, help=f"Omit from all output: {LEFT_OUT}. Kept: {STAYS}."
+)
 
-def redact_option(function: Function) -> Function:
-    """Add ``--redact``."""
-    return click.option(
-        "--redact",
-        cls=HarmlessSetting,
-        is_flag=True,
-        help=f"Omit from all output: {LEFT_OUT}. Kept: {STAYS}.",
-    )(function)
-
-
-def layout_option(function: Function) -> Function:
-    """Add ``--layout``."""
-    return click.option(
-        "--layout",
-        cls=HarmlessSetting,
-        type=click.Choice(LAYOUT_NAMES),
-        help="Row order of the timeline: by SM, by CTA, or by scope. [default: sm]",
-    )(function)
+layout_option = click.option(
+    "--layout",
+    cls=HarmlessSetting,
+    type=click.Choice(LAYOUT_NAMES),
+    help="Row order of the timeline: by SM, by CTA, or by scope. [default: sm]",
+)
 
 
 def trace_file(ctx: click.Context, path: Path, layout: str | None, hooks: Sequence[Hook] = ()) -> TraceFile:

@@ -105,12 +105,7 @@ def capture_options(function: Function) -> Function:
             help="Keep at most this many buffer bytes on disk per process. A single launch that needs more gets "
             "smaller rings.",
         ),
-        click.option(
-            "--no-replay",
-            cls=HarmlessSetting,
-            is_flag=True,
-            help="Do not replay kernels to time them.",
-        ),
+        click.option("--no-replay", cls=HarmlessSetting, is_flag=True, help="Do not replay kernels to time them."),
         click.option(
             "--replay",
             cls=HarmlessSetting,
