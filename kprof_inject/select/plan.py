@@ -189,7 +189,8 @@ def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
     if shares.total() > SCOPE_IDS:
         listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
         raise KprofError(
-            f"too many scopes in {view.kernel}: they need {shares.total()} scope IDs of {SCOPE_IDS} ({listed})",
+            f"too many scopes in {view.kernel}: they need {shares.total()} scope IDs, but there are only {SCOPE_IDS} "
+            f"({listed})",
             where=view.module.position_of_word(min(choice.site.start.offset for choice in found)),
             hint=f"select less: {_narrower_selection(view)}",
         )

@@ -94,14 +94,14 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A marker without any code left in the module: its name and place, and the code that the compiler removed."""
+    """A marker without any code left in the module: its name and place, and the kind of code that was removed."""
 
     marker: str
     what: str
 
     def __str__(self) -> str:
         """Return the sentence for the user."""
-        return f"the compiler removed {self.what} of marker {self.marker}"
+        return f"the compiler removed every {self.what} of marker {self.marker}"
 
 
 @dataclass(frozen=True, slots=True)

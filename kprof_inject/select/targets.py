@@ -142,7 +142,7 @@ def findings_of(marker: Marker, view: ModuleView, spread: Spread) -> Found:
     found = Found.merge(list(_find(marker, view, spread)))
     if found.sites or found.missed:
         return found
-    what = "the loop" if isinstance(marker, LoopMarker | IterationMarker) else "all operations"
+    what = "loop" if isinstance(marker, LoopMarker | IterationMarker) else "operation"
     return replace(found, dropped=(Dropped(f"{marker.name} ({marker.file}:{marker.line})", what),))
 
 

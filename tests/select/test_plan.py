@@ -254,7 +254,7 @@ def test_a_helpers_scopes_count_for_each_call() -> None:
     assert len(plan_of(HELPED % (128 * LOOP), "loop").scopes) == 128
 
     error = refusal(HELPED % (129 * LOOP), "loop")
-    assert error.what.startswith("258 ") and "(loop: 258)" in error.what
+    assert " 258 scope IDs" in error.what and "(loop: 258)" in error.what
 
 
 def test_a_scope_counts_for_each_of_its_ends() -> None:
@@ -262,7 +262,7 @@ def test_a_scope_counts_for_each_of_its_ends() -> None:
 
     assert len(plan_of(kernel(254 * LOOP, returns), "func", "loop").scopes) == 255
     error = refusal(kernel(255 * LOOP, returns), "func", "loop")
-    assert error.what.startswith("257 ") and "(loop: 255, func: 2)" in error.what
+    assert " 257 scope IDs" in error.what and "(loop: 255, func: 2)" in error.what
 
 
 def test_what_nothing_is_inserted_into_is_not_refused() -> None:

@@ -188,7 +188,7 @@ def test_what_a_pipelined_loop_counts_has_the_name_that_the_source_gives_it(sour
         (table,) = table_json(insertion_of(PIPELINED, selector, sources={"k.py": source}).plan.table)["scopes"]
         assert table["tags"] == [{"name": "block", "record": "b --tag block", "value": "%arg1"}]
     else:
-        with pytest.raises(KprofError, match="block is not a value"):
+        with pytest.raises(KprofError, match="block is not visible"):
             insertion_of(PIPELINED, selector, sources={"k.py": source})
 
 
@@ -258,7 +258,7 @@ def test_each_tag_takes_a_scope_id() -> None:
     stores = "".join("    tt.store %p, %n : !tt.ptr<i32>\n" for _ in range(130))
     text = kernel().replace("    tt.return", f"{stores}    tt.return")
     plan_of(text, "op(tt.store)")
-    with pytest.raises(KprofError, match="262 scope ids"):
+    with pytest.raises(KprofError, match="262 scope IDs"):
         plan_of(text, "op(tt.store) --tag n=n")
 
 
