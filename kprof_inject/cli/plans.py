@@ -29,32 +29,27 @@ def plan_table(plan: Plan) -> Table:
 
     A column that would be empty is left out.
     """
+    scopes = sorted(plan.scopes, key=_partition_order)
+    columns = {
+        "scope": ["  " * _depth(plan, scope) + scope.record for scope in scopes],
+        "partition": [_partition(plan, scope) for scope in scopes] if plan.table.partitions else [],
+        "selector": [scope.selector for scope in scopes],
+        "source": [_lines(scope.source, scope.called_from) for scope in scopes],
+        "block": [scope.block for scope in scopes],
+        "operations": [str(scope.operations or "") for scope in scopes],
+        "foreign ops": [str(scope.other_operations or "") for scope in scopes],
+        "crosses": [", ".join(plan.scopes[index].record for index in scope.crosses) for scope in scopes],
+        "tags": [", ".join(f"{tag.name} = {tag.value}" for tag in scope.tags) for scope in scopes],
+    }
     table = Table(box=None, pad_edge=True)
-    has_partitions = bool(plan.table.partitions)
-    has_tags = any(scope.tags for scope in plan.scopes)
-    has_foreign = any(scope.other_operations for scope in plan.scopes)
-    has_crossing = any(scope.crosses for scope in plan.scopes)
-    for heading in ("scope", *(["partition"] if has_partitions else []), "selector", "source", "block"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("operations", justify="right", no_wrap=True)
-    if has_foreign:
-        table.add_column("foreign ops", justify="right", no_wrap=True)
-    if has_crossing:
-        table.add_column("crosses", overflow="fold")
-    if has_tags:
-        table.add_column("tags", overflow="fold")
-    for scope in sorted(plan.scopes, key=_partition_order) if has_partitions else plan.scopes:
-        table.add_row(
-            Text("  " * _depth(plan, scope) + scope.record),
-            *([_partition(plan, scope)] if has_partitions else []),
-            Text(scope.selector),
-            Text(_lines(scope.source, scope.called_from)),
-            scope.block,
-            str(scope.operations or ""),
-            *([str(scope.other_operations or "")] if has_foreign else []),
-            *([Text(", ".join(plan.scopes[index].record for index in scope.crosses))] if has_crossing else []),
-            *([Text(", ".join(f"{tag.name} = {tag.value}" for tag in scope.tags))] if has_tags else []),
-        )
+    filled = {heading: texts for heading, texts in columns.items() if any(texts)}
+    for heading in filled:
+        if heading in ("operations", "foreign ops"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        else:
+            table.add_column(heading, overflow="fold")
+    for row in zip(*filled.values(), strict=True):
+        table.add_row(*map(Text, row))
     return table
 
 

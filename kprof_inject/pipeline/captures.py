@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -30,7 +29,7 @@ from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.foreign import timeline_of, timelines_of
 from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.waves import headers_duration_ns, launch_duration_ns
+from kprof_inject.timeline.waves import headers_duration_ns
 from kprof_inject.workspace import Workspace, read_experiments
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, may_be_workspace, where_to_look
 
@@ -170,21 +169,6 @@ def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:
     return tuple(found for folder in folders for _, found in read_experiments(folder))
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLaunch:
-    """A launch whose buffer is valid, and how to decode it."""
-
-    launch: Launch
-    duration_ns: int
-    """Duration as ``launch_duration_ns`` gives it."""
-    decode: Callable[[], Timeline]
-
-    @classmethod
-    def decoded(cls, timeline: Timeline) -> ReadLaunch:
-        """Wrap a launch that is decoded already."""
-        return cls(timeline.launch, launch_duration_ns(timeline), lambda: timeline)
-
-
 def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[Timeline]:
     """Decode every chosen launch; report and skip those whose buffers are damaged.
 
@@ -199,46 +183,36 @@ def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice 
     return [part for part in parts if part.ctas.size or not choice.names_ctas]
 
 
-def read_launches(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[ReadLaunch]:
-    """Check the buffers of all chosen launches, without decoding each.
-
-    Reports and raises the same as ``decode_capture``.
-    """
-    launches = choice.wanted(capture.launches)
-    kernels = {launch.kernel.folder for launch in launches}
-    # Only decoding shows which CTAs ran on an SM.
-    if choice.names_ctas or len(launches) < _MANY_LAUNCHES * len(kernels):
-        return [ReadLaunch.decoded(timeline) for timeline in decode_capture(capture, say, choice)]
-    return _valid((_read(launch, choice) for launch in launches), capture, launches, say)
-
-
 def analyses(
     capture: Capture, experiments: Sequence[ExperimentRecord], say: Callable[[str], None], choice: Choice
 ) -> list[LaunchAnalysis]:
     """Return the analysis of each chosen launch; of many launches, only those whose analysis is used are decoded.
 
-    Reports and raises the same as ``decode_capture``.
+    All buffers are checked. Reports and raises the same as ``decode_capture``.
     """
     from kprof_inject.analysis.launch import LaunchAnalysis  # late: commands that write traces need no analysis
 
     captured = capture.launches
-    return [
-        LaunchAnalysis(read.launch, read.duration_ns, read.decode, experiments, captured)
-        for read in read_launches(capture, say, choice)
-    ]
+    launches = choice.wanted(captured)
+    # Only decoding shows which CTAs ran on an SM.
+    if choice.names_ctas or len(launches) < _MANY_LAUNCHES * len({launch.kernel.folder for launch in launches}):
+        timelines = decode_capture(capture, say, choice)
+        return [LaunchAnalysis.of(timeline, experiments, captured) for timeline in timelines]
+
+    def analysis(launch: Launch) -> LaunchAnalysis | KprofError:
+        try:
+            duration_ns = None if launch.recorded is not None else headers_duration_ns(read_raw(launch))
+            if duration_ns is None:
+                return LaunchAnalysis.of(_decoded(launch, choice), experiments, captured)
+        except KprofError as error:
+            return error
+        return LaunchAnalysis(launch, duration_ns, lambda: _decoded(launch, choice), experiments, captured)
+
+    return _valid(map(analysis, launches), capture, launches, say)
 
 
-def _read(launch: Launch, choice: Choice) -> ReadLaunch | KprofError:
-    try:
-        duration_ns = None if launch.recorded is not None else headers_duration_ns(read_raw(launch))
-        if duration_ns is None:
-            return ReadLaunch.decoded(_chosen(timeline_of(launch), choice))
-    except KprofError as error:
-        return error
-    return ReadLaunch(launch, duration_ns, lambda: _chosen(timeline_of(launch), choice))
-
-
-def _chosen(timeline: Timeline, choice: Choice) -> Timeline:
+def _decoded(launch: Launch, choice: Choice) -> Timeline:
+    timeline = timeline_of(launch)
     return timeline if choice == EVERYTHING else timeline.chosen(choice)
 
 

@@ -305,7 +305,7 @@ def _launch_facts(launch: Launch) -> dict[str, Any]:
 
 def _nothing_matched(traces: Sequence[TorchTrace], refused: Sequence[tuple[Launch, str]]) -> KprofError:
     launch, reason = refused[0]
-    others = f"; nor do {counted(len(refused) - 1, 'more launch')} match" if len(refused) > 1 else ""
+    others = f"; also not matched: {counted(len(refused) - 1, 'more launch')}" if len(refused) > 1 else ""
     return KprofError(
         f"no launch of the capture is in {listed([str(trace.path) for trace in traces], _MAX_PIDS)}: "
         f"launch {launch.index} of {launch.kernel.name} {reason}{others}",

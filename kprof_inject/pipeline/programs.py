@@ -125,7 +125,7 @@ def run_and_fit(
     if program_input.refusal:
         say(f"not rerun: {program_input.refusal}; {options} would keep all records")
         return folder, exit_code
-    say(f"rerunning with {options}, which keeps as many records of every warp")
+    say(f"rerunning with {options}, which have room for as many in every warp")
     folder, exit_code = run(workspace, choice, fit.mode, program, program_input, say)
     second_fit = fitted_buffer(read_capture(folder).launches, fit.mode)
     if second_fit is not None:

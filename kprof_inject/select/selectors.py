@@ -17,7 +17,6 @@ from kprof_inject.select.parts import Parts
 from kprof_inject.select.tags import OPTION, Tag, parse_tags
 from kprof_inject.select.targets import (
     Asynchronous,
-    EveryLoop,
     Func,
     Helper,
     Iterations,
@@ -135,10 +134,10 @@ class _SelectorBuilder(Transformer[Token, Any]):
         return Helper(children[0].value.strip())
 
     def loop(self, children: list[Any]) -> Loops:
-        return Loops(children[0] if children else EveryLoop())
+        return Loops(children[0] if children else LoopPath())
 
     def iter(self, children: list[Any]) -> Iterations:
-        return Iterations(children[0] if children else EveryLoop())
+        return Iterations(children[0] if children else LoopPath())
 
     def op(self, children: list[Token]) -> Ops:
         return Ops(children[0].value.strip())

@@ -27,10 +27,6 @@ class LoopFilter(Protocol):
         """Return whether this means the loop, which comes from ``source``."""
         ...
 
-    def readings(self, kernel_file: str) -> Sequence[LoopFilter]:
-        """Return the possible meanings in a kernel of this file; the first one that finds something counts."""
-        ...
-
 
 def accepted_loops(function: Function, which: LoopFilter, sources: Sources) -> Iterator[Loop]:
     """Yield the loops of a function that the filter accepts, in the order of the text."""
@@ -53,31 +49,14 @@ def loop_findings(
 
 
 @dataclass(frozen=True, slots=True)
-class EveryLoop:
-    """No subscript: every loop."""
-
-    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
-        """Return True."""
-        return True
-
-    def readings(self, kernel_file: str) -> tuple[EveryLoop]:
-        """Return the only meaning."""
-        return (self,)
-
-
-@dataclass(frozen=True, slots=True)
 class LoopPath:
-    """``[0.2]``: the third loop inside the first."""
+    """``[0.2]``: the third loop inside the first. Every loop without a path."""
 
-    path: tuple[int, ...]
+    path: tuple[int, ...] | None = None
 
     def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
         """Return whether this is the loop's path."""
-        return loop.path == self.path
-
-    def readings(self, kernel_file: str) -> tuple[LoopPath]:
-        """Return the only meaning."""
-        return (self,)
+        return self.path in (None, loop.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +89,7 @@ class SourceLines:
         return self.file == file or f"/{file}".endswith(f"/{self.file}")
 
     def readings(self, kernel_file: str) -> tuple[SourceLines, ...]:
-        """Return the lines of the kernel's own file first, then of any file; only these lines if a file is named."""
+        """Return the lines of the kernel's own file, then of any file: the first that find something count."""
         return (self,) if self.file else (replace(self, file=kernel_file), self)
 
     def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
@@ -268,9 +247,10 @@ class Iterations:
 
 
 def _loop_findings(which: LoopFilter, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Found:
+    readings = which.readings(view.kernel_file) if isinstance(which, SourceLines) else (which,)
     return Found.first_of(
         Found.merge([loop_findings(function, reading, view.sources, site_of) for function in view.functions])
-        for reading in which.readings(view.kernel_file)
+        for reading in readings
     )
 
 
