@@ -23,9 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add our command line options to pytest's."""
     group = parser.getgroup("kprof-inject")
     group.addoption(
-        "--kprof-pages",
-        metavar="DIR",
-        help="When a test fails, write the HTML page of its profile to this folder.",
+        "--kprof-pages", metavar="DIR", help="When a test fails, write the HTML page of its profile to this folder."
     )
     group.addoption(
         "--kprof-store",

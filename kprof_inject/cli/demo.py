@@ -157,12 +157,7 @@ def _compile_with_records(kernel: Kernel) -> None:
 
     target = Target(**kernel.metadata["target"])
     insertion = insert_module(view_of(kernel.ttgir(), "matmul.ttgir", kernel.sources()), parse_selectors(SELECTORS))
-    lowered = lower(
-        insertion.text,
-        target_of(target),
-        {"num_warps": kernel.num_warps},
-        kernel.mode,
-    )
+    lowered = lower(insertion.text, target_of(target), {"num_warps": kernel.num_warps}, kernel.mode)
     say(
         f"inserted {len(insertion.plan.records)} records into {kernel.name} and compiled it for "
         f"{target}: {len(lowered.binary)} bytes of machine code, "

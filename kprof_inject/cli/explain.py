@@ -31,13 +31,7 @@ from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_workspace
 @launch_options
 @scope_names_option
 @buffer_options
-def command(
-    place: Path,
-    budget: int,
-    choice: Choice,
-    names_path: Path | None,
-    description: BufferDescription,
-) -> None:
+def command(place: Path, budget: int, choice: Choice, names_path: Path | None, description: BufferDescription) -> None:
     """Print what limits a launch as one line of JSON, for an agent that tunes kernels.
 
     Picks the kernel that takes the most time, and leaves out what matters least.

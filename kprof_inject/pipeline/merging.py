@@ -178,8 +178,7 @@ def _require_unix_time(traces: Sequence[TorchTrace]) -> None:
     for trace in traces if len(traces) > 1 else ():
         if not trace.is_unix_time:
             raise KprofError(
-                f"{trace.path} has its own time base: its offset from other traces is unknown",
-                hint="merge it alone",
+                f"{trace.path} has its own time base: its offset from other traces is unknown", hint="merge it alone"
             )
 
 

@@ -238,56 +238,38 @@ def no_result_error(
     what: str, exit_code: int, reports: Reports, kernel_glob: str, program: Sequence[str]
 ) -> KprofError:
     """Explain why a step has no result, by the most specific reason; ``what`` says what the program did not do."""
+    error, hint = _why_no_result(what, exit_code, reports, kernel_glob, program)
+    return KprofError(error, hint=hint, exit_code=exit_code or 1)
+
+
+def _why_no_result(
+    what: str, exit_code: int, reports: Reports, kernel_glob: str, program: Sequence[str]
+) -> tuple[str, str]:
     crashed = f" (it ended with exit code {exit_code})" if exit_code else ""
-    code = exit_code or 1
     if reports.errors:
-        return KprofError(
-            f"the program {what}: {reports.errors[0]}{crashed}",
-            hint="this is a bug in kprof-inject or in this version of Triton; please report it",
-            exit_code=code,
-        )
+        hint = "this is a bug in kprof-inject or in this version of Triton; please report it"
+        return f"the program {what}: {reports.errors[0]}{crashed}", hint
     if not reports.joined:
         hint = "the program must run Python and keep PYTHONPATH: no -I, no -E, no cleaned environment"
-        return KprofError(f"kprof-inject reached no Python process of the program{crashed}", hint=hint, exit_code=code)
-    left_alone = [state for state in reports.kernels if state.state == "left alone"]
-    if left_alone:
+        return f"kprof-inject reached no Python process of the program{crashed}", hint
+    if left_alone := [state for state in reports.kernels if state.state == "left alone"]:
         reasons = "; ".join(f"{state.name}: {state.reason}" for state in left_alone)
-        return KprofError(
-            f"the program {what}{crashed}: {reasons}",
-            hint="the kernels ran unchanged; fix that, select less, or choose another --buffer",
-            exit_code=code,
-        )
+        hint = "the kernels ran unchanged; fix that, select less, or choose another --buffer"
+        return f"the program {what}{crashed}: {reasons}", hint
     if others := sorted({state.name for state in reports.kernels if state.state == "passed over"}):
-        return KprofError(
-            f"the program {what} called {kernel_glob}{crashed}",
-            hint=f"check --kernel: the {'kernel is' if len(others) == 1 else 'kernels are'} {', '.join(others)}",
-            exit_code=code,
-        )
+        kernels = f"the {'kernel is' if len(others) == 1 else 'kernels are'} {', '.join(others)}"
+        return f"the program {what} called {kernel_glob}{crashed}", f"check --kernel: {kernels}"
     # A program that chooses another exit code got as far as it meant to, so nothing is missing.
-    is_missing_something = exit_code in (0, _EXCEPTION)
-    if reports.gpu is False and is_missing_something:
-        return KprofError(
-            f"the program {what}{crashed}: torch sees no GPU on this machine",
-            hint="run it on a machine with a GPU; 'kprof-inject demo' works without one",
-            exit_code=code,
-        )
-    if (
-        exit_code == _EXCEPTION
-        and not reports.triton_versions
-        and is_run_by_us(program)
-        and (missing := missing_to_run())
-    ):
-        return KprofError(
-            f"the program {what}{crashed}: {sys.executable}, which ran it, lacks {' and '.join(missing)}",
-            hint=f"{install_command(*missing)}; or name the Python that has them: -- PYTHON {program[0]}",
-            exit_code=code,
-        )
+    if reports.gpu is False and exit_code in (0, _EXCEPTION):
+        hint = "run it on a machine with a GPU; 'kprof-inject demo' works without one"
+        return f"the program {what}{crashed}: torch sees no GPU on this machine", hint
+    lacks_packages = exit_code == _EXCEPTION and not reports.triton_versions and is_run_by_us(program)
+    if lacks_packages and (missing := missing_to_run()):
+        hint = f"{install_command(*missing)}; or name the Python that has them: -- PYTHON {program[0]}"
+        return f"the program {what}{crashed}: {sys.executable}, which ran it, lacks {' and '.join(missing)}", hint
     if exit_code:
-        return KprofError(
-            f"the program {what}: it ended with exit code {exit_code}",
-            hint="its messages are above; check that it runs on its own first",
-            exit_code=code,
-        )
+        hint = "its messages are above; check that it runs on its own first"
+        return f"the program {what}: it ended with exit code {exit_code}", hint
     if not reports.triton_versions:
-        return KprofError("the program never imported Triton", hint="name the program that launches the kernels")
-    return KprofError(f"the program {what}", hint="check that it launches its kernels when you run it on its own")
+        return "the program never imported Triton", "name the program that launches the kernels"
+    return f"the program {what}", "check that it launches its kernels when you run it on its own"

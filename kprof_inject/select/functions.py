@@ -262,8 +262,8 @@ class Function:
         return self._around(ScopeKind.OPERATION, operation.name, operation)
 
     def _around(self, kind: str, label: str, operation: Operation) -> Site:
-        points = self.before(operation), (self.after(operation),)
-        return self._structure(kind, label, operation, *points, block=block_kind(operation))
+        chain, block = self.source_of(operation), block_kind(operation)
+        return self.site(kind, label, self.before(operation), (self.after(operation),), chain, block)
 
     def region_site(self, kind: str, label: str, operation: Operation, region: Region, block: str) -> Site:
         """Return the site of a region of ``operation``: from its entry to each operation that leaves it."""
@@ -288,7 +288,7 @@ class Function:
             )
         indent = module.indent_at(entry.operations[0].start) if entry.operations else ends[0].indent
         start = self._point(entry.start, indent)
-        return self._structure(kind, label, operation, start, ends, block=block, fills_block=True)
+        return self.site(kind, label, start, ends, self.source_of(operation), block, fills_block=True)
 
     @cached_property
     def _nests(self) -> tuple[Operation, ...]:
@@ -348,19 +348,24 @@ class Function:
         found = (self._partition_labels.get(block.region) for block in blocks if block)
         return next((label for label in found if label), "")
 
-    def _structure(
+    def site(
         self,
         kind: str,
         label: str,
-        operation: Operation,
         start: InsertPoint,
         ends: tuple[InsertPoint, ...],
-        *,
+        chain: Chain,
         block: str,
+        *,
+        own: int | None = None,
         fills_block: bool = False,
     ) -> Site:
-        chain = self.source_of(operation)
+        """Return the site from ``start`` to ``ends``, whose code comes from ``chain``.
+
+        ``own`` is the number of operations there that the selector meant, by default all of them.
+        """
         count = self.operations_between(start.offset, max(end.offset for end in ends))
+        operations = count if own is None else own
         return Site(
             kind=kind,
             label=label,
@@ -371,7 +376,8 @@ class Function:
             source=chain[0] if chain else None,
             called_from=chain[1:],
             block=block,
-            operations=count,
+            operations=operations,
+            other_operations=count - operations,
         )
 
 

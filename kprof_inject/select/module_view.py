@@ -35,15 +35,6 @@ _GENERIC_WARPS = re.compile(r"\bpartitionNumWarps = array<i32: (\d{1,9}(?:, \d{1
 _CLAUSE_WARPS = re.compile(r'\bnum_warps\((\d{1,9})\)[^"\n]*\{[ \t\r]*(?://[^\n]*)?\n')
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """The text of one partition's region, and the partition's index."""
-
-    start: int
-    end: int
-    partition: int
-
-
 class Partitions:
     """The partitions of a module: the default one first, the others in the order of the text.
 
@@ -62,7 +53,7 @@ class Partitions:
             "default partition", _default_warps(module), defaults.pop() if len(defaults) == 1 else ""
         )
         self.all = (default, *_partitions(regions)) if regions else ()
-        self._spans = [_Span(region.start, region.end, 1 + index) for index, region in enumerate(regions)]
+        self._regions = regions
         self._callers = self._partitions_of_functions(functions) if regions else {}
 
     def at(self, function: str, offset: int) -> int | None:
@@ -74,10 +65,9 @@ class Partitions:
         return next(iter(found)) if len(found) == 1 else None
 
     def _around(self, function: str, offset: int) -> frozenset[int]:
-        # Of nested regions, the inner one begins later.
-        spans = [span for span in self._spans if span.start <= offset <= span.end]
-        if spans:
-            return frozenset({max(spans, key=lambda span: span.start).partition})
+        around = [index for index, region in enumerate(self._regions, 1) if region.start <= offset <= region.end]
+        if around:
+            return frozenset({around[-1]})  # of nested regions, the inner one begins later
         return self._callers.get(function, frozenset())
 
     def _partitions_of_functions(self, functions: Sequence[Function]) -> Mapping[str, frozenset[int]]:

@@ -101,10 +101,7 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     scopes, brackets = _nest(found, view)
     body = _unselected_body(view, brackets, SCOPE_IDS - ids)
     table = ScopeTableRecord(
-        kernel=view.kernel,
-        partitions=view.partitions.all,
-        scopes=scopes,
-        body_record=body.record if body else "",
+        kernel=view.kernel, partitions=view.partitions.all, scopes=scopes, body_record=body.record if body else ""
     )
     helpers = tuple(view.helper_names[function.symbol] for function in view.functions if not function.is_public)
     backend = backend_of(view) if any(bracket.tags for bracket in brackets) else ""

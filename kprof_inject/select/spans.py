@@ -30,7 +30,7 @@ class Group:
     kind: str
     label: str
     operations: tuple[Operation, ...]
-    source: SourcePoint | None
+    source: SourcePoint
     called_from: Chain
 
 
@@ -121,9 +121,7 @@ def instants_after(group: Group) -> Found:
 
 
 def _instants(group: Group, segments: Sequence[Segment], points: Sequence[InsertPoint]) -> Found:
-    return Found(
-        tuple(_site(group, segment, point, point, 0, 0) for segment, point in zip(segments, points, strict=True))
-    )
+    return Found(tuple(_site(group, segment, point, point, 0) for segment, point in zip(segments, points, strict=True)))
 
 
 def segments_of(group: Group) -> list[Segment]:
@@ -175,27 +173,14 @@ def _offset(operation: Operation) -> int:
 
 
 def _span(group: Group, segment: Segment, piece: Sequence[Operation], starts: Sequence[int]) -> Site:
-    start = group.function.before(piece[0])
-    end = group.function.after(piece[-1])
+    start, end = group.function.before(piece[0]), group.function.after(piece[-1])
     own = bisect_left(starts, end.offset) - bisect_left(starts, start.offset)
-    others = group.function.operations_between(start.offset, end.offset) - own
-    return _site(group, segment, start, end, own, others)
+    return _site(group, segment, start, end, own)
 
 
-def _site(group: Group, segment: Segment, start: InsertPoint, end: InsertPoint, own: int, others: int) -> Site:
-    return Site(
-        kind=group.kind,
-        label=group.label,
-        function=group.function.symbol,
-        start=start,
-        ends=(end,),
-        fills_block=False,
-        source=group.source,
-        called_from=group.called_from,
-        block=segment.block,
-        operations=own,
-        other_operations=others,
-    )
+def _site(group: Group, segment: Segment, start: InsertPoint, end: InsertPoint, own: int) -> Site:
+    chain = (group.source, *group.called_from)
+    return group.function.site(group.kind, group.label, start, (end,), chain, segment.block, own=own)
 
 
 def _missed(group: Group, sites: Sequence[Site]) -> Iterator[Missed]:

@@ -164,9 +164,7 @@ _Known = TypeVar("_Known")
 _Unknown = TypeVar("_Unknown")
 
 
-def if_misfit(
-    unknown: _Unknown,
-) -> Callable[[Callable[_Parameters, _Known]], Callable[_Parameters, _Known | _Unknown]]:
+def if_misfit(unknown: _Unknown) -> Callable[[Callable[_Parameters, _Known]], Callable[_Parameters, _Known | _Unknown]]:
     """Make a function that reads an operation, or one of its types, return ``unknown`` for a misfit."""
 
     def guarded(read: Callable[_Parameters, _Known]) -> Callable[_Parameters, _Known | _Unknown]:
