@@ -74,7 +74,6 @@ def _begin(triton: ModuleType) -> None:
 
 
 def _options() -> AutostartOptions:
-    """Parse the variable's options. Raises ``KprofError`` if that fails."""
     from kprof_inject.cli.recording_options import read_options
 
     text = os.environ[VARIABLE]

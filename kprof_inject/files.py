@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from kprof_inject.errors import KprofError, Position
+from kprof_inject.quantities import size_text
 
 _MAX_SOURCE_BYTES = 4 << 20
 _MAX_LINKS = 40  # Linux follows as many
@@ -100,7 +101,6 @@ def _write(target: Path | int, chunks: Iterable[bytes | memoryview]) -> int:
 
 
 def _replace(target: Path, old: os.stat_result | None, chunks: Iterable[bytes | memoryview]) -> int:
-    """Replace ``old`` by a new file with its mode and, where allowed, its owner."""
     temporary = target.with_name(f".{target.name[:40]}.{os.getpid()}.{threading.get_ident()}.{os.urandom(4).hex()}")
     try:
         with temporary.open("xb") as file:
@@ -178,7 +178,7 @@ def read_regular(path: Path, max_bytes: int, within: Path | None = None) -> byte
         except OSError as error:
             raise KprofError(f"cannot read {path}: {error.strerror}") from None
     if len(data) > max_bytes:
-        raise KprofError(f"{path} is too large: files of its kind have at most {max_bytes} bytes")
+        raise KprofError(f"{path} is too large: files of its kind have at most {size_text(max_bytes)}")
     return data
 
 

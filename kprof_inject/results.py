@@ -217,5 +217,4 @@ def _event_names(names: object) -> object:
 
 
 def _plain(value: object) -> object:
-    """Return a NumPy number as a Python number."""
     return value.item() if isinstance(value, np.generic) else value

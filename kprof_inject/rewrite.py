@@ -69,7 +69,6 @@ def _span_after_results(module: Module, operation: Operation) -> tuple[int, int]
 
 
 def _runs(operations: Iterable[Operation]) -> list[tuple[int, int]]:
-    """Return the spans of operations that directly follow each other."""
     runs: list[tuple[int, int]] = []
     for operation in operations:
         begin = runs.pop()[0] if runs and runs[-1][1] == operation.start else operation.start

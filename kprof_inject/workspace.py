@@ -83,7 +83,6 @@ def _texts(path: Path, within: Path) -> dict[str, str]:
 
 
 def _workspace_of_kernel(folder: Path) -> Path:
-    """Return the workspace of a folder ``kernels/VARIANT``."""
     return folder.parent.parent
 
 
@@ -343,7 +342,6 @@ class Workspace:
 
 
 def _what_instead(folder: Path) -> str:
-    """Return the hint for a folder that is no workspace."""
     if not folder.exists():
         return where_to_look(folder)
     around = next((parent for parent in folder.resolve().parents if (parent / MARK_FILE).exists()), None)

@@ -52,8 +52,6 @@ from kprof_inject.workspace_paths import workspace_argument
 
 @dataclass(frozen=True, slots=True)
 class _Printed:
-    """Outputs of the results: a table or JSON on stdout, and files."""
-
     as_json: bool
     csv_path: Path | None
     html_path: Path | None

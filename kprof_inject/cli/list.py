@@ -99,7 +99,6 @@ def command(ctx: click.Context, place: Path, as_json: bool) -> None:
 
 
 def _outlines(place: Path) -> tuple[list[Outline], list[KprofError]]:
-    """Return an outline of each kernel, and an error for each that cannot be read."""
     if not may_be_workspace(place):
         text, name = read_input(place)
         single = view_of(text, name, saved_sources(place))

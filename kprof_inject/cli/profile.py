@@ -108,7 +108,7 @@ def command(
             _say_earlier_capture(opened)
             raise
         if exit_code in STOPPED and exit_code != INTERRUPTED:  # a scheduler that stopped it does not wait for long
-            say(f"{_how_stopped(exit_code)}: continuing with trace and report")
+            say(f"{_how_stopped(exit_code)}: not reading the capture; continue with trace and report")
             ctx.exit(exit_code)
         timelines = decode_capture(read_capture(capture_folder), say)
         write_and_say(trace, timelines)

@@ -77,7 +77,6 @@ def command(
 
 
 def _write_page(path: Path, reports: Sequence[LaunchAnalysis]) -> list[str]:
-    """Write the page, and return the lines to print about it."""
     from kprof_inject.report.html.document import omissions, write_html
 
     written = size_text(write_html(path, reports))

@@ -86,7 +86,6 @@ def apply_settings(ctx: click.Context, name: str, command: click.Command, args: 
 
 
 def _program_of(words: click.Context) -> Sequence[str]:
-    """Return the program that the command will run; empty if it only reads."""
     program: Sequence[str] = words.params.get("program") or ()
     return program[1:] if program and names_a_workspace(program[0]) else program
 

@@ -238,7 +238,6 @@ def _valid(
 
 
 def _missing(capture: Capture) -> Iterator[str]:
-    """Yield a line for everything that the program's processes could not save."""
     for process in capture.processes:
         for reason, count in process.left_out.items():
             yield f"left out {counted(count, 'launch')} of process {process.pid}: {reason}"

@@ -99,7 +99,6 @@ def prepare(
 
 
 def _captured_variants(capture: Capture | None) -> dict[str, set[str]]:
-    """Return the captured variants of each kernel, by the kernel's name."""
     variants: dict[str, set[str]] = {}
     for launch in capture.launches if capture else ():
         variants.setdefault(launch.kernel.name, set()).add(launch.kernel.program_variant)

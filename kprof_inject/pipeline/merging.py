@@ -159,7 +159,6 @@ def merge_into(
 
 
 def _require_writable(target: Path, paths: Sequence[Path]) -> None:
-    """Raise ``KprofError`` if the file cannot be a trace, or is one of the inputs."""
     if _ending(target) is None:
         raise KprofError(
             f"a merged trace cannot be named {target}",
@@ -281,7 +280,6 @@ def _prior(trace: TorchTrace, timelines: Sequence[Timeline]) -> HostClock | None
 def _refused(
     devices: Sequence[_OnDevice], timelines: Sequence[Timeline], traces: Sequence[TorchTrace]
 ) -> list[tuple[Launch, str]]:
-    """Return the launches that are in no trace, each with its reason."""
     matched = {device.numbers[found.launch] for device in devices for found in device.matching.matches}
     reasons = {
         device.numbers[refusal.launch]: refusal.reason for device in devices for refusal in device.matching.refusals

@@ -221,7 +221,6 @@ def _say_losses(losses: Iterable[Need], say: Say) -> None:
 def _nothing_saved(
     folder: Path, exit_code: int, reports: Reports, choice: LaunchChoice, program: Sequence[str]
 ) -> KprofError:
-    """Explain why a run saved no launch."""
     seen, left_out = seen_launches(folder), left_out_launches(folder)
     reasons = [f"{reason} ({count})" for reason, count in left_out.items()] or list(map(str, reports.unfinished))
     if reasons:
@@ -258,7 +257,7 @@ def _why_no_result(
         return f"the program {what}{crashed}: {reasons}", hint
     if others := sorted({state.name for state in reports.kernels if state.state == "passed over"}):
         kernels = f"the {'kernel is' if len(others) == 1 else 'kernels are'} {', '.join(others)}"
-        return f"the program {what} called {kernel_glob}{crashed}", f"check --kernel: {kernels}"
+        return f"the program {what} matching {kernel_glob}{crashed}", f"check --kernel: {kernels}"
     # A program that chooses another exit code got as far as it meant to, so nothing is missing.
     if reports.gpu is False and exit_code in (0, _EXCEPTION):
         hint = "run it on a machine with a GPU; 'kprof-inject demo' works without one"

@@ -81,7 +81,6 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
 
 
 def _copies(iterations_ahead: int) -> str:
-    """Describe how far ahead a loop copies asynchronously."""
     if not iterations_ahead:
         return ", waits for its own copies"
     return f", copies {counted(iterations_ahead, 'iteration')} ahead"

@@ -71,7 +71,6 @@ class Partitions:
         return self._callers.get(function, frozenset())
 
     def _partitions_of_functions(self, functions: Sequence[Function]) -> Mapping[str, frozenset[int]]:
-        """Return the partitions that call each function, directly or not, by the function's symbol."""
         self._callers = {f.symbol: frozenset({_DEFAULT} if f.is_public else ()) for f in functions}
         calls = [(f.symbol, callee_symbol(call), call.start) for f in functions for call in calls_in(f)]
         for _ in functions:  # a chain of calls is at most as long as the number of functions

@@ -151,7 +151,6 @@ class _Chosen:
 
 
 def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
-    """Return each site once."""
     found: dict[Site, _Chosen] = {}
     for selection in selections:
         selector = selection.selector
@@ -195,7 +194,6 @@ def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
 
 
 def _narrower_selection(view: ModuleView) -> str:
-    """Suggest selectors that find something in this module."""
     if any(True for function in view.functions for _ in function.loops()):
         return "name the loops or lines that matter, such as --at 'loop[0]'"
     return "name the lines or operations that matter (see 'kprof-inject list')"
@@ -207,8 +205,6 @@ def _ids_needed(view: ModuleView, site: Site, tags: int = 0) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Bracket:
-    """A site, the name of its records, and the tags recorded before them."""
-
     record: str
     site: Site
     tags: tuple[PlacedTag, ...] = ()
@@ -235,7 +231,6 @@ def _unselected_body(view: ModuleView, scopes: Sequence[_Bracket], free_ids: int
 
 
 def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord, ...], list[_Bracket]]:
-    """Return the scopes, outer before inner, with the bracket of each."""
     ordered = sorted(found, key=lambda choice: _order(choice.site))
     sites = [choice.site for choice in ordered]
     partitions = [view.partitions.at(site.function, site.start.offset) for site in sites]

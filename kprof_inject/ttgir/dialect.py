@@ -218,8 +218,6 @@ _DATA_OPERANDS = {
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Names of operations, some of which are patterns."""
-
     exact: frozenset[str]
     patterns: tuple[str, ...]
 
