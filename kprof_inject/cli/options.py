@@ -203,15 +203,20 @@ tag_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
 
 
-class WorkspaceFirst(click.Command):
-    """Command that takes ``[OPTIONS] WORKSPACE [OPTIONS] [--] PROGRAM``.
+def names_a_workspace(word: str) -> bool:
+    """Return whether a word is a workspace; the default workspace's name always is, even if it does not exist."""
+    return is_workspace(Path(word)) or Path(word) == DEFAULT_WORKSPACE
+
+
+class WorkspaceOrProgram(click.Command):
+    """Command that takes ``[OPTIONS] [WORKSPACE] [OPTIONS] [--] PROGRAM``; it tells workspace and program apart itself.
 
     Click must stop parsing options at the program's first word, and would stop at the workspace.
     """
 
     def names_workspace(self, words: list[str]) -> bool:
         """Return whether the first of these words is a workspace rather than the program's first word."""
-        raise NotImplementedError
+        return names_a_workspace(words[0])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Move the options after the workspace before it, and parse the result."""
@@ -235,20 +240,7 @@ class WorkspaceFirst(click.Command):
         return (options[:-1] if options[-1:] == ["--"] else options), rest
 
 
-def names_a_workspace(word: str) -> bool:
-    """Return whether a word is a workspace; the default workspace's name always is, even if it does not exist."""
-    return is_workspace(Path(word)) or Path(word) == DEFAULT_WORKSPACE
-
-
-class WorkspaceOrProgram(WorkspaceFirst):
-    """Command whose workspace may be left out; the command itself tells it from the program."""
-
-    def names_workspace(self, words: list[str]) -> bool:
-        """Return whether the first word is a workspace."""
-        return names_a_workspace(words[0])
-
-
-class WorkspaceOrDefault(WorkspaceFirst):
+class WorkspaceOrDefault(WorkspaceOrProgram):
     """Command that uses the default workspace if none is named."""
 
     def names_workspace(self, words: list[str]) -> bool:
