@@ -1,4 +1,4 @@
-"""What commands print about a capture: its origin, its losses, its trace, its reports and the next commands."""
+"""Lines that commands print about a capture: its origin, losses, trace and reports, and the next commands."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import click
 
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import HarmlessSetting, place_argument
+from kprof_inject.cli.options import harmless_setting, place_argument
 from kprof_inject.cli.reading_options import buffer_options, launch_options, scope_names_option
 from kprof_inject.pipeline.captures import analyses, experiments_at, open_capture
 from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text
@@ -19,9 +19,8 @@ from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_workspace
 
 @click.command("explain")
 @place_argument("WORKSPACE|CAPTURE|BUFFER")
-@click.option(
+@harmless_setting(
     "--budget",
-    cls=HarmlessSetting,
     type=click.IntRange(min=1),
     metavar="N",
     default=DEFAULT_BUDGET,

@@ -19,6 +19,8 @@ from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_workspace
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 
 class HarmlessSetting(click.Option):
     """An option that ``pyproject.toml`` may set for every command.
@@ -32,6 +34,16 @@ class ProgramSetting(click.Option):
 
     The program can do anything that the option can.
     """
+
+
+def harmless_setting(*names: str, **attributes: Any) -> Callable[[Function], Function]:
+    """Add an option as ``click.option`` does, as a ``HarmlessSetting``."""
+    return click.option(*names, cls=HarmlessSetting, **attributes)
+
+
+def program_setting(*names: str, **attributes: Any) -> Callable[[Function], Function]:
+    """Add an option as ``click.option`` does, as a ``ProgramSetting``."""
+    return click.option(*names, cls=ProgramSetting, **attributes)
 
 
 class NumberOrAuto(click.IntRange):
@@ -72,9 +84,6 @@ def _selectors_of(place: Path) -> list[str]:
     else:
         views = [view_of(read_text(place), str(place), saved_sources(place))]
     return list(dict.fromkeys(text for view in views for text in candidates(view)))
-
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def path_type() -> click.Path:
@@ -141,25 +150,23 @@ def _require_program(ctx: click.Context, parameter: click.Parameter, program: tu
     return program
 
 
-workspace_option = click.option(
+workspace_option = program_setting(
     "-o",
     "--output",
     "workspace",
-    cls=ProgramSetting,
     type=path_type(),
     default=DEFAULT_WORKSPACE,
     show_default=True,
     help="The workspace: the folder that all steps share.",
 )
 
-kernel_option = click.option(
-    "--kernel", cls=HarmlessSetting, default="*", metavar="GLOB", help="Only kernels whose name matches. [default: all]"
+kernel_option = harmless_setting(
+    "--kernel", default="*", metavar="GLOB", help="Only kernels whose name matches. [default: all]"
 )
 
-at_option = click.option(
+at_option = harmless_setting(
     "--at",
     "selectors",
-    cls=HarmlessSetting,
     multiple=True,
     metavar="SELECTOR",
     shell_complete=complete_selectors,

@@ -19,8 +19,8 @@ from kprof_inject.cli.capture_lines import origin_line, print_json, say_next, wr
 from kprof_inject.cli.console import INTERRUPTED, say, table_console
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
-    HarmlessSetting,
     at_option,
+    harmless_setting,
     json_option,
     program_argument,
     require_place_for,
@@ -53,9 +53,8 @@ from kprof_inject.workspace_lock import held
 @capture_options
 @trace_option
 @layout_option
-@click.option(
+@harmless_setting(
     "--torch-profiler",
-    cls=HarmlessSetting,
     is_flag=True,
     help="Also trace the second run with torch.profiler, from the first recorded kernel on, and merge the launches "
     "into that trace.",

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from kprof_inject.capture.foreign.profilers import PROFILERS
 from kprof_inject.capture.foreign_buffer import BufferDescription, parse_names
 from kprof_inject.capture.redaction import LEFT_OUT, STAYS
-from kprof_inject.cli.options import Function, HarmlessSetting, ProgramSetting, completions, kernel_option, path_type
+from kprof_inject.cli.options import Function, completions, harmless_setting, kernel_option, path_type, program_setting
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.formats import ENDINGS, DrawingFormat, TraceFile, format_of
 from kprof_inject.export.hooks import Hook
@@ -52,10 +52,9 @@ def _scopes_of(place: Path) -> list[str]:
     return list(dict.fromkeys(scope.name for table in tables for scope in table.scopes))
 
 
-trace_option = click.option(
+trace_option = program_setting(
     "--trace",
     "trace_path",
-    cls=ProgramSetting,
     type=path_type(),
     default=None,
     help=f"The trace file; {ENDINGS}. [default: trace.json in the workspace]",
@@ -80,10 +79,9 @@ def choice_options(function: Function) -> Function:
         kernels = () if kernel == "*" else (kernel,)
         return function(*args, choice=Choice(kernels=kernels, scopes=scopes, **numbers), **others)
 
-    decorated: Any = click.option(
+    decorated: Any = harmless_setting(
         "--scope",
         "scopes",
-        cls=HarmlessSetting,
         multiple=True,
         metavar="GLOB",
         shell_complete=complete_scopes,
@@ -107,9 +105,7 @@ def launch_options(function: Function) -> Function:
 
 def _number_option(name: str) -> Callable[[Any], Any]:
     option, what = _NUMBERS[name]
-    return click.option(
-        option, name, cls=HarmlessSetting, type=Numbers(), metavar="SPEC", help=f"Only these {what}. [default: all]"
-    )
+    return harmless_setting(option, name, type=Numbers(), metavar="SPEC", help=f"Only these {what}. [default: all]")
 
 
 scope_names_option = click.option(
@@ -132,25 +128,22 @@ def buffer_options(function: Function) -> Function:
         description = BufferDescription(format=buffer_format, names=event_names, units=units)
         return function(*args, description=description, **others)
 
-    decorated: Any = click.option(
+    decorated: Any = harmless_setting(
         "--buffer-units",
         "units",
-        cls=HarmlessSetting,
         type=click.IntRange(min=1),
         metavar="N",
         help="For a BUFFER of cute or cute-compact: num_units of its allocation. [default: 1]",
     )(with_description)
-    decorated = click.option(
+    decorated = harmless_setting(
         "--names",
-        cls=HarmlessSetting,
         metavar="NAME,...",
         help="For a BUFFER of another profiler: the names of its events, starting at event 0.",
     )(decorated)
     return cast(
         Function,
-        click.option(
+        harmless_setting(
             "--buffer-format",
-            cls=HarmlessSetting,
             type=click.Choice(list(PROFILERS)),
             help="For a BUFFER that numpy.save wrote: the profiler that it is from. [default: from the .json file next "
             "to it]",
@@ -158,21 +151,17 @@ def buffer_options(function: Function) -> Function:
     )
 
 
-source_option = click.option(
+source_option = harmless_setting(
     "--source",
     "with_source",
-    cls=HarmlessSetting,
     is_flag=True,
     help="Also print the source of A and B side by side where it changed, or the code compiled from it.",
 )
 
-redact_option = click.option(
-    "--redact", cls=HarmlessSetting, is_flag=True, help=f"Omit from all output: {LEFT_OUT}. Kept: {STAYS}."
-)
+redact_option = harmless_setting("--redact", is_flag=True, help=f"Omit from all output: {LEFT_OUT}. Kept: {STAYS}.")
 
-layout_option = click.option(
+layout_option = harmless_setting(
     "--layout",
-    cls=HarmlessSetting,
     type=click.Choice(LAYOUT_NAMES),
     help="Row order of the timeline: by SM, by CTA, or by scope. [default: sm]",
 )

@@ -17,9 +17,9 @@ import click
 from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.cli.options import (
     Function,
-    HarmlessSetting,
     NumberOrAuto,
     at_option,
+    harmless_setting,
     kernel_option,
     tag_option,
     workspace_option,
@@ -47,18 +47,16 @@ def style_options(function: Function) -> Function:
 
         return function(*args, style=Style.from_words(split, iter_records), **others)
 
-    decorated: Any = click.option(
+    decorated: Any = harmless_setting(
         "--iter-records",
-        cls=HarmlessSetting,
         type=click.Choice(["one", "two"]),
         default="one",
         show_default=True,
         help="Records per iteration. one: each start also ends the previous iteration; two: a start and an end, which "
         "take twice the space and show the time between iterations.",
     )(with_style)
-    decorated = click.option(
+    decorated = harmless_setting(
         "--split",
-        cls=HarmlessSetting,
         type=click.Choice(["never", "runs"]),
         default="never",
         show_default=True,
@@ -88,27 +86,24 @@ def capture_options(function: Function) -> Function:
 
     decorated: Any = with_choice
     for option in (
-        click.option(
+        harmless_setting(
             "--max-launches",
-            cls=HarmlessSetting,
             type=click.IntRange(min=0),
             default=0,
             help="Keep at most this many launches per process, and count the others. Not with --launches last. "
             "[default: no limit]",
         ),
-        click.option(
+        harmless_setting(
             "--max-bytes",
-            cls=HarmlessSetting,
             type=click.IntRange(min=1),
             default=1 << 30,
             show_default=True,
             help="Keep at most this many buffer bytes on disk per process. A single launch that needs more gets "
             "smaller rings.",
         ),
-        click.option("--no-replay", cls=HarmlessSetting, is_flag=True, help="Do not replay kernels to time them."),
-        click.option(
+        harmless_setting("--no-replay", is_flag=True, help="Do not replay kernels to time them."),
+        harmless_setting(
             "--replay",
-            cls=HarmlessSetting,
             type=NumberOrAuto(min=1, max=10_000),
             default="auto",
             show_default=True,
@@ -118,15 +113,11 @@ def capture_options(function: Function) -> Function:
             f"launched too rarely to tell, for at most {KERNEL_SECONDS:g} s each and {PROCESS_SECONDS:g} s per "
             "process.",
         ),
-        click.option(
-            "--fit",
-            cls=HarmlessSetting,
-            is_flag=True,
-            help="If records were lost, rerun the program with a buffer that keeps them all.",
+        harmless_setting(
+            "--fit", is_flag=True, help="If records were lost, rerun the program with a buffer that keeps them all."
         ),
-        click.option(
+        harmless_setting(
             "--launches",
-            cls=HarmlessSetting,
             default="last",
             show_default=True,
             metavar="SPEC",
@@ -162,31 +153,27 @@ def mode_options(function: Function) -> Function:
             is_flag=True,
             help="Put scheduling barriers around scopes, so that no instruction moves across. AMD only.",
         ),
-        click.option(
+        harmless_setting(
             "--sched-stores",
-            cls=HarmlessSetting,
             is_flag=True,
             help="Let Proton reorder the stores of the records, to disturb the kernel less.",
         ),
-        click.option(
+        harmless_setting(
             "--clock",
-            cls=HarmlessSetting,
             type=click.Choice(["32", "64"]),
             default="64",
             show_default=True,
             help="Bits of the cycle counter to read. 32 is cheaper, but consecutive records of a warp must be at most "
             "a second apart.",
         ),
-        click.option(
+        harmless_setting(
             "--warps",
-            cls=HarmlessSetting,
             default="",
             metavar="N,N,...",
             help="Record only these warps of each CTA, such as 0,4; they share the whole buffer. [default: all]",
         ),
-        click.option(
+        harmless_setting(
             "--buffer-bytes",
-            cls=HarmlessSetting,
             type=NumberOrAuto(min=16, max=1 << 30),
             default="auto",
             show_default=True,
@@ -194,9 +181,8 @@ def mode_options(function: Function) -> Function:
             help="Record buffer of a CTA, in bytes: each warp's ring is the largest power of two that fits into its "
             "share. auto: Proton's default, or less if a warp cannot fill it or occupancy would drop.",
         ),
-        click.option(
+        harmless_setting(
             "--buffer",
-            cls=HarmlessSetting,
             type=click.Choice(["shared", "global"]),
             default="shared",
             show_default=True,

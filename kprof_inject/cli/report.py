@@ -13,7 +13,7 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.cli.capture_lines import origin_line, print_json, say_next
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import HarmlessSetting, json_option, path_type, place_argument, require_place_for
+from kprof_inject.cli.options import harmless_setting, json_option, path_type, place_argument, require_place_for
 from kprof_inject.cli.reading_options import buffer_options, launch_options, redact_option, scope_names_option
 from kprof_inject.pipeline.captures import analyses, decode_capture, experiments_at, last_profiled_capture, open_capture
 from kprof_inject.quantities import size_text
@@ -23,7 +23,7 @@ from kprof_inject.timeline.choice import Choice
 
 @click.command("report")
 @place_argument("WORKSPACE|CAPTURE|BUFFER")
-@click.option("-v", "--verbose", cls=HarmlessSetting, is_flag=True, help="Show all details of each launch.")
+@harmless_setting("-v", "--verbose", is_flag=True, help="Show all details of each launch.")
 @launch_options
 @scope_names_option
 @buffer_options

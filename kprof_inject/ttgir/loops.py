@@ -1,4 +1,4 @@
-"""What a loop's text shows: its iterations, and how many of them it issues asynchronous copies ahead.
+"""Iterations of loops, and the number of iterations that loops issue asynchronous copies ahead.
 
 Copies are committed in groups, and a wait gives the number of latest groups that may still be pending: a warp's groups
 complete in order. Source: PTX ISA, "cp.async.commit_group" and "cp.async.wait_group". Each operation of AMD's tensor
