@@ -7,10 +7,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING
 
 import click
 
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program_overview import glob_of, overview
 from kprof_inject.capture.model import Capture, place_names
 from kprof_inject.cli.console import is_a_step, say
 from kprof_inject.export.formats import DrawingFormat, TraceFile
@@ -21,9 +22,6 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_paths import is_workspace, workspace_argument, workspace_option
-
-if TYPE_CHECKING:
-    from kprof_inject.analysis.launch import LaunchAnalysis
 
 _MAX_LAUNCHES = 20
 _SECOND_NS = 1_000_000_000
@@ -158,8 +156,6 @@ def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
 
 def print_json(reports: Sequence[LaunchAnalysis]) -> None:
     """Print the launches in order as JSON, each with the overview of its kernel in the program."""
-    from kprof_inject.analysis.program_overview import overview  # late: trace and view need no analysis
-
     kernels = {kernel.name: kernel.to_json() for kernel in overview(reports)}
     separator = "["
     for report in reports:
@@ -171,8 +167,6 @@ def print_json(reports: Sequence[LaunchAnalysis]) -> None:
 
 def say_next(place: Path, reports: Sequence[LaunchAnalysis]) -> None:
     """Print the next commands after a report of this place."""
-    from kprof_inject.analysis.program_overview import glob_of, overview
-
     if is_a_step():
         return
     if any(report.launch.recorded is not None for report in reports):

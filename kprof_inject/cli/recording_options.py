@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import click
 
@@ -32,10 +32,8 @@ from kprof_inject.runtime.launch.launch_choice import (
     ReplayChoice,
     parse_launches,
 )
-
-if TYPE_CHECKING:
-    from kprof_inject.select.selectors import Selector
-    from kprof_inject.select.spans import Style
+from kprof_inject.select.selectors import Selector, parse_selectors
+from kprof_inject.select.spans import ITERATION_RECORDS, SPREADS, Style
 
 
 def style_options(function: Function) -> Function:
@@ -43,13 +41,11 @@ def style_options(function: Function) -> Function:
 
     @functools.wraps(function)
     def with_style(*args: Any, split: str, iter_records: str, **others: Any) -> Any:
-        from kprof_inject.select.spans import Style
-
         return function(*args, style=Style.from_words(split, iter_records), **others)
 
     decorated: Any = harmless_setting(
         "--iter-records",
-        type=click.Choice(["one", "two"]),
+        type=click.Choice(list(ITERATION_RECORDS)),
         default="one",
         show_default=True,
         help="Records per iteration. one: each start also ends the previous iteration; two: a start and an end, which "
@@ -57,7 +53,7 @@ def style_options(function: Function) -> Function:
     )(with_style)
     decorated = harmless_setting(
         "--split",
-        type=click.Choice(["never", "runs"]),
+        type=click.Choice(list(SPREADS)),
         default="never",
         show_default=True,
         help="Foreign ops between the ops of a line, marker or helper. never: time them too; runs: time only the runs "
@@ -213,8 +209,6 @@ class AutostartOptions:
 def _command(
     workspace: Path, selectors: tuple[str, ...], style: Style, choice: LaunchChoice, mode: Mode, fit: bool
 ) -> AutostartOptions:
-    from kprof_inject.select.selectors import parse_selectors
-
     if fit:
         raise KprofError("--fit runs the program twice", hint="give --buffer-bytes instead")
     return AutostartOptions(workspace, parse_selectors(selectors), style, choice, mode)

@@ -10,8 +10,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.foreign_buffer import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
@@ -32,9 +33,6 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import headers_duration_ns
 from kprof_inject.workspace import Workspace, read_experiments
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, may_be_workspace, where_to_look
-
-if TYPE_CHECKING:
-    from kprof_inject.analysis.launch import LaunchAnalysis
 
 T = TypeVar("T")
 
@@ -190,8 +188,6 @@ def analyses(
 
     All buffers are checked. Reports and raises the same as ``decode_capture``.
     """
-    from kprof_inject.analysis.launch import LaunchAnalysis  # late: commands that write traces need no analysis
-
     captured = capture.launches
     launches = choice.wanted(captured)
     # Only decoding shows which CTAs ran on an SM.
