@@ -63,20 +63,11 @@ class Selection:
 class Plan:
     """The insertions into a module."""
 
-    table: ScopeTableRecord
-    """The scopes, outermost first, and in the order of the text."""
-
-    sites: tuple[Site, ...]
-    """The site of each scope."""
-
-    records: tuple[Record, ...]
-    """The records in the order of insertion."""
-
-    selections: tuple[Selection, ...]
-    """The selections in the order of the selectors."""
-
-    inlined: tuple[str, ...] = ()
-    """The helpers that this module calls; they are inlined when it runs with records."""
+    table: ScopeTableRecord  # the scopes, outermost first, and in the order of the text
+    sites: tuple[Site, ...]  # the site of each scope
+    records: tuple[Record, ...]  # in the order of insertion
+    selections: tuple[Selection, ...]  # in the order of the selectors
+    inlined: tuple[str, ...] = ()  # the helpers that this module calls, inlined when it runs with records
 
     @property
     def scopes(self) -> tuple[ScopeRecord, ...]:

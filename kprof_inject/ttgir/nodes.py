@@ -15,24 +15,13 @@ class Operation:
     """An operation with its regions."""
 
     name: str
-    start: int
-    """The offset of its first character."""
-
-    end: int
-    """The offset after the end of its last line, or of the next operation on that line."""
-
-    tail: str
-    """The source text that follows the name, up to the first region."""
-
-    results: str = ""
-    """The source text before the name, up to ``=``."""
-
-    closing: str = ""
-    """The source text that closes the last region; empty without regions."""
-
+    start: int  # the offset of its first character
+    end: int  # the offset after the end of its last line, or of the next operation on that line
+    tail: str  # the source text that follows the name, up to the first region
+    results: str = ""  # the source text before the name, up to =
+    closing: str = ""  # the source text that closes the last region; empty without regions
     regions: tuple[Region, ...] = ()
-    block: Block | None = field(default=None, init=False, repr=False)
-    """The block that holds it; None for a top-level operation."""
+    block: Block | None = field(default=None, init=False, repr=False)  # holds it; None for a top-level operation
 
     @property
     def traits(self) -> Traits:
@@ -67,9 +56,7 @@ class Block:
     """A basic block: operations in sequence."""
 
     label: str
-    start: int
-    """The offset where the first operation may begin."""
-
+    start: int  # the offset where the first operation may begin
     operations: tuple[Operation, ...]
     region: Region = field(init=False, repr=False)
 
@@ -78,15 +65,10 @@ class Block:
 class Region:
     """A list of blocks; the entry block comes first, even when it is empty."""
 
-    clause: str
-    """The word before its ``{`` where the printer writes one: ``else``, ``do``, ``default``, ``partition0``."""
-
+    clause: str  # the word before its { where the printer writes one: else, do, default, partition0
     blocks: tuple[Block, ...]
-    end: int
-    """The offset of the ``}`` that closes it."""
-
-    operation: Operation = field(init=False, repr=False)
-    """The operation that has this region."""
+    end: int  # the offset of the } that closes it
+    operation: Operation = field(init=False, repr=False)  # has this region
 
     def walk(self) -> Iterator[Operation]:
         """Yield all operations inside, in the order of the text."""
