@@ -30,7 +30,7 @@ from kprof_inject.ttgir.nodes import Module, Region
 # ``default`` regions; the warps of the other partitions wait from the kernel's start until their region is reached.
 
 _DEFAULT = 0
-_DEFAULT_WARPS = re.compile(r'"ttg\.num-warps" = (\d{1,9})\b')
+_MAX_DIGITS = 10
 _GENERIC_WARPS = re.compile(r"\bpartitionNumWarps = array<i32: (\d{1,9}(?:, \d{1,9})*)>")
 _CLAUSE_WARPS = re.compile(r'\bnum_warps\((\d{1,9})\)[^"\n]*\{[ \t\r]*(?://[^\n]*)?\n')
 
@@ -49,8 +49,11 @@ class Partitions:
         # The warps that run an operation also run its default region.
         regions = [region for region in found if region.number is not None]
         defaults = {region.function for region in found if region.number is None}
+        warps = module.attribute("ttg.num-warps")
         default = PartitionRecord(
-            "default partition", _default_warps(module), defaults.pop() if len(defaults) == 1 else ""
+            "default partition",
+            int(warps) if warps.isdecimal() and len(warps) < _MAX_DIGITS else None,
+            defaults.pop() if len(defaults) == 1 else "",
         )
         self.all = (default, *_partitions(regions)) if regions else ()
         self._regions = regions
@@ -133,12 +136,6 @@ def _partitions(regions: Sequence[_PartitionRegion]) -> Iterator[PartitionRecord
     for region in regions:
         suffix = f"#{region.operation}" if several else ""
         yield PartitionRecord(f"partition {region.number}{suffix}", region.warps, region.function)
-
-
-def _default_warps(module: Module) -> int | None:
-    """Return the module's number of warps; the generic form has its attributes after its region."""
-    lines = (text for operation in module.operations for text in (operation.tail, operation.closing))
-    return next((int(found[1]) for found in map(_DEFAULT_WARPS.search, lines) if found), None)
 
 
 # Triton mangles a helper's name: its module, its own name, and after two underscores the types of its arguments.

@@ -37,7 +37,6 @@ _MAX_LISTED = 30
 _PREFIX = "%kprof.tag."
 # The carrier's type, and the constraints of its assembly: Proton's ReadCounterOp lowering reads NVIDIA's clock in
 # halves, and AMD's as a whole.
-_TARGET = re.compile(r'ttg\.target"? = "(cuda|hip)')
 _CARRIER_TYPES = {"cuda": ("i32", "=r,0"), "hip": ("i64", "=v,0")}
 # The types that can be recorded, with the operation that makes an i32 of each. TTGIR does not say which integers are
 # signed.
@@ -109,15 +108,14 @@ def merge_tags(tags: Sequence[Tag], more: Sequence[Tag]) -> tuple[Tag, ...]:
 
 def backend_of(view: ModuleView) -> str:
     """Return ``cuda`` or ``hip`` from the module's attributes. Raises ``KprofError`` without them."""
-    texts = (text for operation in view.module.operations for text in (operation.tail, operation.closing))
-    found = next((found[1] for found in map(_TARGET.search, texts) if found), None)
-    if found is None:
+    backend = view.module.attribute("ttg.target").partition(":")[0]
+    if backend not in _CARRIER_TYPES:
         raise KprofError(
             "a tag needs to know the GPU, and the module does not name it",
             where=view.module.position(view.module.operations[0].start),
             hint='its attributes must name it: ttg.target = "cuda:90"',
         )
-    return found
+    return backend
 
 
 def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
 from kprof_inject.errors import Position
-from kprof_inject.ttgir.dialect import FUNCTION, Traits, traits_of
+from kprof_inject.ttgir.dialect import FUNCTION, MODULES, Traits, traits_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,6 +104,14 @@ class Module:
     def walk(self) -> Iterator[Operation]:
         """Yield all operations of the file, in the order of the text."""
         return _walk(self.operations)
+
+    def attribute(self, name: str) -> str:
+        """Return an attribute of the module, such as ``4`` for ``ttg.num-warps``; empty if it is missing."""
+        roots = (operation for operation in self.operations if operation.name in MODULES)
+        # The generic form has the attributes after the region.
+        text = next((f"{root.tail} {root.closing}" for root in roots), "")
+        found = re.search(rf'\b{re.escape(name)}"? = "?([\w:]+)', text)
+        return found[1] if found else ""
 
     def line_start(self, offset: int) -> int:
         """Return the offset of the first character of the line that holds ``offset``."""
