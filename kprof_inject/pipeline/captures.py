@@ -5,7 +5,7 @@ Several processes decode and write launches in parallel, as far as there are cor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.export.formats import is_format
 from kprof_inject.forks import JobRunner, forked, in_turn, usable_cores
+from kprof_inject.pipeline import Say
 from kprof_inject.quantities import counted, listed
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.foreign import timeline_of, timelines_of
@@ -167,7 +168,7 @@ def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:
     return tuple(found for folder in folders for _, found in read_experiments(folder))
 
 
-def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[Timeline]:
+def decode_capture(capture: Capture, say: Say, choice: Choice = EVERYTHING) -> list[Timeline]:
     """Decode every chosen launch; report and skip those whose buffers are damaged.
 
     Raises ``KprofError`` if none is left.
@@ -182,7 +183,7 @@ def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice 
 
 
 def analyses(
-    capture: Capture, experiments: Sequence[ExperimentRecord], say: Callable[[str], None], choice: Choice
+    capture: Capture, experiments: Sequence[ExperimentRecord], say: Say, choice: Choice
 ) -> list[LaunchAnalysis]:
     """Return the analysis of each chosen launch; of many launches, only those whose analysis is used are decoded.
 
@@ -212,9 +213,7 @@ def _decoded(launch: Launch, choice: Choice) -> Timeline:
     return timeline if choice == EVERYTHING else timeline.chosen(choice)
 
 
-def _valid(
-    results: Iterable[T | KprofError], capture: Capture, launches: Sequence[Launch], say: Callable[[str], None]
-) -> list[T]:
+def _valid(results: Iterable[T | KprofError], capture: Capture, launches: Sequence[Launch], say: Say) -> list[T]:
     """Return the results without the errors; report damaged launches and whatever else the capture lacks."""
     valid: list[T] = []
     failures: list[KprofError] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import prod
@@ -20,8 +20,9 @@ from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE, ScopeTableReco
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text, write_json, write_text
+from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.insertion import Insertion, KernelInsertion, views_in
-from kprof_inject.pipeline.programs import Say, no_result_error, say_what_went_wrong
+from kprof_inject.pipeline.programs import no_result_error, say_what_went_wrong
 from kprof_inject.quantities import counted
 from kprof_inject.rewrite import inserted
 from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
@@ -260,7 +261,7 @@ def _complete(folder: Path, workspace: Workspace) -> None:
     workspace.forget_if_empty(folder)
 
 
-def slopes_in(folder: Path, capture: Capture | None, say: Callable[[str], None]) -> Iterator[KernelSlopes]:
+def slopes_in(folder: Path, capture: Capture | None, say: Say) -> Iterator[KernelSlopes]:
     """Yield the slopes of each kernel in an experiment; ``capture`` may have launches of these kernels with records."""
     for kernel_folder, found in read_experiments(folder):
         timeline = recorded_launch(capture, found.variant, found.grid)
@@ -268,7 +269,7 @@ def slopes_in(folder: Path, capture: Capture | None, say: Callable[[str], None])
         yield kernel_slopes(found, _executed(kernel_folder, found, say), timeline, summary)
 
 
-def _executed(folder: Path, found: ExperimentRecord, say: Callable[[str], None]) -> ExecutedKernel | None:
+def _executed(folder: Path, found: ExperimentRecord, say: Say) -> ExecutedKernel | None:
     path = folder / TTGIR_FILE
     try:
         return evaluated(read_text(path), str(path), found.grid, found.arguments)

@@ -6,7 +6,7 @@ They start the program, and report what it saved or why it saved nothing. Only t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kprof_inject.calibration.calibrate import add_record_costs
@@ -16,6 +16,7 @@ from kprof_inject.capture.resources import without_empty
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
+from kprof_inject.pipeline import Say
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.runtime.launch.launch_choice import LaunchChoice
@@ -26,8 +27,6 @@ from kprof_inject.runtime.session import TORCH_TRACE, Session
 from kprof_inject.timeline.fit import Need, fitted_buffer
 from kprof_inject.timeline.trust import is_comparable, usable_times
 from kprof_inject.workspace import Workspace
-
-Say = Callable[[str], None]
 
 _TORCH_TRACES = TORCH_TRACE.format(process="*")
 _EXCEPTION = 1
