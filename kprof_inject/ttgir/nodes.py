@@ -16,13 +16,24 @@ class Operation:
     """An operation with its regions."""
 
     name: str
-    start: int  # the offset of its first character
-    end: int  # the offset after the end of its last line, or of the next operation on that line
-    tail: str  # the source text that follows the name, up to the first region
-    results: str = ""  # the source text before the name, up to =
-    closing: str = ""  # the source text that closes the last region; empty without regions
+    start: int
+    """The offset of its first character."""
+
+    end: int
+    """The offset after the end of its last line, or of the next operation on that line."""
+
+    tail: str
+    """The source text that follows the name, up to the first region."""
+
+    results: str = ""
+    """The source text before the name, up to ``=``."""
+
+    closing: str = ""
+    """The source text that closes the last region; empty without regions."""
+
     regions: tuple[Region, ...] = ()
-    block: Block | None = field(default=None, init=False, repr=False)  # holds it; None for a top-level operation
+    block: Block | None = field(default=None, init=False, repr=False)
+    """The block that holds it; None for a top-level operation."""
 
     @property
     def traits(self) -> Traits:
