@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.quantities import size_text
 
 _MAX_SOURCE_BYTES = 4 << 20
 _MAX_LINKS = 40  # Linux follows as many
@@ -178,7 +177,7 @@ def read_regular(path: Path, max_bytes: int, within: Path | None = None) -> byte
         except OSError as error:
             raise KprofError(f"cannot read {path}: {error.strerror}") from None
     if len(data) > max_bytes:
-        raise KprofError(f"{path} is too large: files of its kind have at most {size_text(max_bytes)}")
+        raise KprofError(f"{path} is too large: files of its kind have at most {max_bytes} bytes")
     return data
 
 
