@@ -13,7 +13,7 @@ from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
-from kprof_inject.ttgir.copy_groups import pipeline_of
+from kprof_inject.ttgir.loops import pipeline_of
 
 
 @dataclass(frozen=True, slots=True)

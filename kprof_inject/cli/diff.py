@@ -15,9 +15,9 @@ from click.core import ParameterSource
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.resources import KernelResources
-from kprof_inject.cli.capture_arguments import origin_line
+from kprof_inject.cli.capture_lines import origin_line
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import CapturePath, HarmlessSetting, json_option, path_type, require_place_for
+from kprof_inject.cli.options import CapturePath, harmless_setting, json_option, path_type, require_place_for
 from kprof_inject.cli.reading_options import (
     buffer_options,
     choice_options,
@@ -55,13 +55,12 @@ _MORE = "Another capture of {side}, such as one of another process, to show the 
 @click.option("--more-a", "more_a", multiple=True, type=CapturePath(), metavar="PLACE", help=_MORE.format(side="A"))
 @click.option("--more-b", "more_b", multiple=True, type=CapturePath(), metavar="PLACE", help=_MORE.format(side="B"))
 @click.option("--renamed", multiple=True, metavar="OLD=NEW", help="Kernel OLD in A is named NEW in B. Repeatable.")
-@click.option(
+@harmless_setting(
     "--fail-above",
     "limit_text",
-    cls=HarmlessSetting,
     metavar="LIMIT",
     help="Exit with code 1 if a launch, or a scope that --scope names, is certainly slower by more than LIMIT (5% or "
-    "0.05). Also if this cannot be told: too few launches, or something that only one side has.",
+    "0.05). Also if this cannot be determined: too few launches, or something that only one side has.",
 )
 @click.option(
     "--html", "html_path", type=path_type(), metavar="FILE", help="Also write the comparison as one HTML page."
@@ -94,7 +93,7 @@ def command(
     Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote. A single WORKSPACE compares its last two captures. Two .ttgir files are compared by
     what the compiler generated for each source line and, where Triton is installed, by the shared memory and registers
-    that they take; no option but --json is for them.
+    that they take; only --json applies to them.
     """
     require_place_for(html_path)
     if other is None:

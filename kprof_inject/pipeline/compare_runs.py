@@ -17,6 +17,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.errors import KprofError
+from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.quantities import listed, size_text
 from kprof_inject.runtime.session import STEP_VARIABLE
@@ -24,8 +25,6 @@ from kprof_inject.timeline.fit import fitted_buffer
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_paths import is_workspace
-
-Say = Callable[[str], None]
 
 _MAX_KERNELS = 3
 
@@ -161,7 +160,7 @@ def _larger_buffer(captures: Sequence[Path], say: Say) -> tuple[str, ...]:
         say(f"{kernels} lost records; keeping all would take {size_text(fit.launch_bytes)} for one launch")
         return ()
     options = ("--buffer", fit.mode.buffer, "--buffer-bytes", str(fit.mode.buffer_bytes))
-    say(f"{kernels} lost records: all sides are recorded again, with {' '.join(options)}")
+    say(f"{kernels} lost records; recording all sides again with {' '.join(options)}")
     return options
 
 

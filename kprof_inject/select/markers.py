@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.errors import KprofError, Position, did_you_mean
@@ -21,7 +21,7 @@ from kprof_inject.select.python_source import (
     lines_of,
 )
 
-MARKER_COMMENT = re.compile(r"#\s*kprof:")
+_MARKER_COMMENT = re.compile(r"#\s*kprof:")
 # After code, other tools' comments may come first: "# type: ignore  # kprof: load". One blank is prose.
 _AFTER_ANOTHER_COMMENT = re.compile(r"(?<=[^\s#])\s{2,}#\s*kprof:")
 
@@ -58,18 +58,17 @@ class Instruction:
         return f"'{self.verb} {self.name}'" if self.name else f"'{self.verb}'"
 
 
-def marker_head(comment: Comment) -> re.Match[str] | None:
-    """Return the head of a marker comment, up to the colon; None if the comment is no marker."""
-    found = MARKER_COMMENT.match(comment.text)
+def _marker_head(comment: Comment) -> re.Match[str] | None:
+    found = _MARKER_COMMENT.match(comment.text)
     return found if found or comment.is_alone else _AFTER_ANOTHER_COMMENT.search(comment.text)
 
 
-def may_hold_markers(text: str) -> bool:
+def _may_hold_markers(text: str) -> bool:
     """Return whether a Python text may have comments that are or look like markers; quick, and without parsing it."""
     return "kprof:" in text or _LOOKS_LIKE_MARKER.search(text) is not None
 
 
-def check_is_prose(comment: Comment, file: str, line_text: str) -> None:
+def _check_is_prose(comment: Comment, file: str, line_text: str) -> None:
     """Raise ``KprofError`` for a comment that lacks a marker's head but looks like a marker."""
     if _LOOKS_LIKE_MARKER.fullmatch(comment.text):
         raise KprofError(
@@ -79,13 +78,13 @@ def check_is_prose(comment: Comment, file: str, line_text: str) -> None:
         )
 
 
-def instructions_in(comment: Comment, file: str, line_text: str) -> Iterator[Instruction]:
+def _instructions_in(comment: Comment, file: str, line_text: str) -> Iterator[Instruction]:
     """Yield the instructions of a marker comment. Raises ``KprofError`` for one that is not understood."""
 
     def position(offset: int) -> Position:
         return Position(file, comment.line, comment.column + offset, line_text)
 
-    head = marker_head(comment)
+    head = _marker_head(comment)
     begin = head.end() if head else 0
     next_comment = _NEXT_COMMENT.search(comment.text, begin)
     end = next_comment.start() if next_comment else len(comment.text)
@@ -108,7 +107,7 @@ def _instruction(words: list[tuple[str, Position]], comment: Comment) -> Instruc
             hint="put the comment on a line above or below; after a statement, give only its name",
         )
     if verb in _VERBS_AFTER_CODE and comment.is_alone:
-        raise not_after_loop_header(verb, where)
+        raise _not_after_loop_header(verb, where)
     if verb in _VERBS_ALONE | _VERBS_AFTER_CODE:
         if len(rest) > 1:
             raise KprofError(f"{verb!r} takes one name", where=rest[1][1], hint="a name is one word")
@@ -121,8 +120,7 @@ def _instruction(words: list[tuple[str, Position]], comment: Comment) -> Instruc
     return Instruction("", _name(verb, where), comment, where)
 
 
-def not_after_loop_header(verb: str, where: Position) -> KprofError:
-    """Return the error for ``loop`` or ``iter`` anywhere but after the header of a loop."""
+def _not_after_loop_header(verb: str, where: Position) -> KprofError:
     return KprofError(
         f"{verb!r} must come after the header of a for or while",
         where=where,
@@ -142,78 +140,6 @@ def _name(word: str, where: Position) -> str:
 
 def _hint(comment: Comment) -> str:
     return _HINT_ALONE if comment.is_alone else _HINT_AFTER_CODE
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedRange:
-    """A ``begin`` and the statements, at least one, up to its ``end``."""
-
-    begin: Instruction
-    statements: tuple[ast.stmt, ...]
-
-
-class OpenRanges:
-    """The ranges of one file that have begun but not ended, the innermost last.
-
-    They nest, and each is within one suite.
-    """
-
-    def __init__(self) -> None:
-        """Start without any range."""
-        self._open: list[tuple[Instruction, SuitePlace]] = []
-
-    def begin(self, instruction: Instruction, place: SuitePlace) -> None:
-        """Open a range."""
-        self._open.append((instruction, place))
-
-    def end(self, instruction: Instruction, place: SuitePlace) -> ClosedRange:
-        """Close the range that ``end`` ends and return it. Raises ``KprofError`` if there is none, or not here."""
-        begin, start = self._innermost(instruction)
-        if start.suite is not place.suite:
-            kind = "blocks" if start.function is place.function else "functions"
-            raise KprofError(
-                f"{begin} on line {begin.where.line} and {instruction} on line {instruction.where.line} are in "
-                f"different {kind}",
-                where=instruction.where,
-                hint="put both into one block, with the same indentation",
-            )
-        statements = code_in(place.suite[start.index : place.index])
-        if not statements:
-            raise KprofError(
-                f"there is nothing between {begin} and its end",
-                where=begin.where,
-                hint="put them around the statements to time",
-            )
-        self._open.pop()
-        return ClosedRange(begin, tuple(statements))
-
-    def check_all_ended(self) -> None:
-        """Raise ``KprofError`` if a range is still open."""
-        if self._open:
-            begin, _ = self._open[-1]
-            raise KprofError(
-                f"{begin} has no end",
-                where=begin.where,
-                hint=f"put '# kprof: end {begin.name}' below the last statement of the range, in the same block",
-            )
-
-    def _innermost(self, end: Instruction) -> tuple[Instruction, SuitePlace]:
-        """Return the innermost open range. Raises ``KprofError`` if ``end`` names another."""
-        names = [begin.name for begin, _ in self._open]
-        if names and end.name in ("", names[-1]):
-            return self._open[-1]
-        if end.name in names:
-            begin, _ = self._open[-1]
-            raise KprofError(
-                f"{end} is inside {begin.name!r}, which begins on line {begin.where.line}",
-                where=end.where,
-                hint=f"ranges nest: put '# kprof: end {begin.name}' above",
-            )
-        raise KprofError(
-            f"{end} has no begin",
-            where=end.where,
-            hint=f"the range that ends next is {names[-1]!r}" if names else "put '# kprof: begin NAME' above",
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,24 +190,24 @@ class InstantMarker(Marker):
 def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
     """Return all markers in a file, in the order of the text. Raises ``KprofError`` for the first wrong one."""
     text = sources.text(file)
-    if text is None or not may_hold_markers(text):
+    if text is None or not _may_hold_markers(text):
         return ()
     try:
         source = sources.parsed(file)
         comments = source.comments
     except SyntaxError as error:
         # Comments cannot be found in such a file; it only matters if it seems to have markers.
-        if MARKER_COMMENT.search(text):
+        if _MARKER_COMMENT.search(text):
             raise _unreadable(file, lines_of(text), error) from None
         return ()
     reader = _Reader(sources, source, file)
     for comment in comments:
         line_text = source.lines[comment.line - 1]
-        if marker_head(comment):
-            for instruction in instructions_in(comment, file, line_text):
+        if _marker_head(comment):
+            for instruction in _instructions_in(comment, file, line_text):
                 reader.read(instruction)
         else:
-            check_is_prose(comment, file, line_text)
+            _check_is_prose(comment, file, line_text)
     return reader.finish()
 
 
@@ -292,26 +218,75 @@ class _Reader:
         self._sources = sources
         self._source = source
         self._file = file
-        self._ranges = OpenRanges()
+        # Ranges that have begun but not ended, the innermost last: they nest, and each is within one suite.
+        self._open: list[tuple[Instruction, SuitePlace]] = []
         self._found: list[tuple[Position, Marker]] = []
 
     def read(self, instruction: Instruction) -> None:
-        _READ[instruction.verb](self, instruction)
+        match instruction.verb:
+            case "begin":
+                self._open.append((instruction, self._place(instruction)[0]))
+            case "end":
+                self._end(instruction)
+            case "mark":
+                self._mark(instruction)
+            case "loop":
+                self._loop(instruction, LoopMarker)
+            case "iter":
+                self._loop(instruction, IterationMarker)
+            case _:
+                self._statement(instruction)
 
     def finish(self) -> tuple[Marker, ...]:
         """Return the markers. Raises ``KprofError`` if a range is still open."""
-        self._ranges.check_all_ended()
+        if self._open:
+            begin, _ = self._open[-1]
+            raise KprofError(
+                f"{begin} has no end",
+                where=begin.where,
+                hint=f"put '# kprof: end {begin.name}' below the last statement of the range, in the same block",
+            )
         ordered = sorted(self._found, key=lambda found: (found[0].line, found[0].column))
         return tuple(marker for _, marker in ordered)
 
-    def _begin(self, instruction: Instruction) -> None:
-        place, _ = self._place(instruction)
-        self._ranges.begin(instruction, place)
-
     def _end(self, instruction: Instruction) -> None:
         place, function = self._place(instruction)
-        closed = self._ranges.end(instruction, place)
-        self._add_range(closed.begin, function, closed.statements)
+        begin, start = self._innermost(instruction)
+        if start.suite is not place.suite:
+            kind = "blocks" if start.function is place.function else "functions"
+            raise KprofError(
+                f"{begin} on line {begin.where.line} and {instruction} on line {instruction.where.line} are in "
+                f"different {kind}",
+                where=instruction.where,
+                hint="put both into one block, with the same indentation",
+            )
+        statements = code_in(place.suite[start.index : place.index])
+        if not statements:
+            raise KprofError(
+                f"there is nothing between {begin} and its end",
+                where=begin.where,
+                hint="put them around the statements to time",
+            )
+        self._open.pop()
+        self._add_range(begin, function, statements)
+
+    def _innermost(self, end: Instruction) -> tuple[Instruction, SuitePlace]:
+        """Return the innermost open range. Raises ``KprofError`` if ``end`` names another."""
+        names = [begin.name for begin, _ in self._open]
+        if names and end.name in ("", names[-1]):
+            return self._open[-1]
+        if end.name in names:
+            begin, _ = self._open[-1]
+            raise KprofError(
+                f"{end} is inside {begin.name!r}, which begins on line {begin.where.line}",
+                where=end.where,
+                hint=f"ranges nest: put '# kprof: end {begin.name}' above",
+            )
+        raise KprofError(
+            f"{end} has no begin",
+            where=end.where,
+            hint=f"the range that ends next is {names[-1]!r}" if names else "put '# kprof: begin NAME' above",
+        )
 
     def _statement(self, instruction: Instruction) -> None:
         statements = self._source.statements_on(instruction.comment.logical_line)
@@ -344,16 +319,10 @@ class _Reader:
         marker = InstantMarker(instruction.name, self._file, line, function, lines, bool(after), loop_line)
         self._found.append((instruction.where, marker))
 
-    def _loop(self, instruction: Instruction) -> None:
-        self._add_loop(instruction, LoopMarker)
-
-    def _iter(self, instruction: Instruction) -> None:
-        self._add_loop(instruction, IterationMarker)
-
-    def _add_loop(self, instruction: Instruction, kind: type[LoopMarker] | type[IterationMarker]) -> None:
+    def _loop(self, instruction: Instruction, kind: type[LoopMarker] | type[IterationMarker]) -> None:
         statements = self._source.statements_on(instruction.comment.logical_line)
         if not statements or not isinstance(statements[0], LoopNode):
-            raise not_after_loop_header(instruction.verb, instruction.where)
+            raise _not_after_loop_header(instruction.verb, instruction.where)
         line = statements[0].lineno
         function = self._function_at(line, instruction)
         marker = kind(instruction.name or instruction.verb, self._file, instruction.where.line, function, line)
@@ -372,16 +341,6 @@ class _Reader:
                 hint="move it into the kernel; below the kernel's last line, its indentation counts",
             )
         return function
-
-
-_READ: dict[str, Callable[[_Reader, Instruction], None]] = {
-    "begin": _Reader._begin,
-    "end": _Reader._end,
-    "mark": _Reader._mark,
-    "loop": _Reader._loop,
-    "iter": _Reader._iter,
-    "": _Reader._statement,
-}
 
 
 def _unreadable(file: str, lines: list[str], error: SyntaxError) -> KprofError:

@@ -104,20 +104,8 @@ def _users_lines(function: Function, operation: Operation) -> Chain:
 
 def _span(function: Function, name: str, first: Operation, last: Operation, chain: Chain, own: int) -> Site:
     """Return the site from one operation to another of its block; ``own`` of the operations are the part's."""
-    start, end = function.before(first), function.after(last)
-    return Site(
-        kind=ScopeKind.PART,
-        label=name,
-        function=function.symbol,
-        start=start,
-        ends=(end,),
-        fills_block=False,
-        source=next(iter(chain), None),
-        called_from=chain[1:],
-        block=block_kind(first),
-        operations=own,
-        other_operations=function.operations_between(start.offset, end.offset) - own,
-    )
+    ends = (function.after(last),)
+    return function.site(ScopeKind.PART, name, function.before(first), ends, chain, block_kind(first), own=own)
 
 
 def _around_loops(function: Function, loops: Sequence[Operation]) -> Iterator[Site]:

@@ -196,7 +196,6 @@ def _entry_line(node: ast.stmt) -> int:
 
 
 def _suites(node: ast.stmt) -> list[list[ast.stmt]]:
-    """Return the suites of a compound statement in the order of the text."""
     clauses = [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]
     suites = [
         getattr(node, "body", []),

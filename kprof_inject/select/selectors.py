@@ -17,7 +17,6 @@ from kprof_inject.select.parts import Parts
 from kprof_inject.select.tags import OPTION, Tag, parse_tags
 from kprof_inject.select.targets import (
     Asynchronous,
-    EveryLoop,
     Func,
     Helper,
     Iterations,
@@ -32,7 +31,7 @@ from kprof_inject.select.targets import (
 )
 
 _FORMS = (
-    "[KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, parts, line(57), "
+    "write [KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, parts, line(57), "
     "line(file.py:57-63), partition[0], default, marker or marker(GLOB); loop and iter may be followed by [0], [0.2], "
     "@57 or @file.py:57"
 )
@@ -135,10 +134,10 @@ class _SelectorBuilder(Transformer[Token, Any]):
         return Helper(children[0].value.strip())
 
     def loop(self, children: list[Any]) -> Loops:
-        return Loops(children[0] if children else EveryLoop())
+        return Loops(children[0] if children else LoopPath())
 
     def iter(self, children: list[Any]) -> Iterations:
-        return Iterations(children[0] if children else EveryLoop())
+        return Iterations(children[0] if children else LoopPath())
 
     def op(self, children: list[Token]) -> Ops:
         return Ops(children[0].value.strip())

@@ -20,64 +20,15 @@ from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
 
 
-class LoopFilter(Protocol):
-    """A selector's subscript, which chooses loops."""
-
-    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
-        """Return whether this means the loop, which comes from ``source``."""
-        ...
-
-    def readings(self, kernel_file: str) -> Sequence[LoopFilter]:
-        """Return the possible meanings in a kernel of this file; the first one that finds something counts."""
-        ...
-
-
-def accepted_loops(function: Function, which: LoopFilter, sources: Sources) -> Iterator[Loop]:
-    """Yield the loops of a function that the filter accepts, in the order of the text."""
-    for loop in function.loops():
-        if which.accepts(loop, next(iter(function.source_of(loop.operation)), None), sources):
-            yield loop
-
-
-def loop_findings(
-    function: Function, which: LoopFilter, sources: Sources, site_of: Callable[[Function, Loop], Site]
-) -> Found:
-    """Return the same loops, each with the site that ``site_of`` makes of it."""
-    sites, missed = [], []
-    for loop in accepted_loops(function, which, sources):
-        if refusal := function.refusal(loop.operation):
-            missed.append(Missed(loop.operation, refusal))
-        else:
-            sites.append(site_of(function, loop))
-    return function.findings(sites, missed)
-
-
-@dataclass(frozen=True, slots=True)
-class EveryLoop:
-    """No subscript: every loop."""
-
-    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
-        """Return True."""
-        return True
-
-    def readings(self, kernel_file: str) -> tuple[EveryLoop]:
-        """Return the only meaning."""
-        return (self,)
-
-
 @dataclass(frozen=True, slots=True)
 class LoopPath:
-    """``[0.2]``: the third loop inside the first."""
+    """``[0.2]``: the third loop inside the first. Every loop without a path."""
 
-    path: tuple[int, ...]
+    path: tuple[int, ...] | None = None
 
     def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
         """Return whether this is the loop's path."""
-        return loop.path == self.path
-
-    def readings(self, kernel_file: str) -> tuple[LoopPath]:
-        """Return the only meaning."""
-        return (self,)
+        return self.path in (None, loop.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +61,7 @@ class SourceLines:
         return self.file == file or f"/{file}".endswith(f"/{self.file}")
 
     def readings(self, kernel_file: str) -> tuple[SourceLines, ...]:
-        """Return the lines of the kernel's own file first, then of any file; only these lines if a file is named."""
+        """Return the lines of the kernel's own file, then of any file: the first that find something count."""
         return (self,) if self.file else (replace(self, file=kernel_file), self)
 
     def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
@@ -137,6 +88,29 @@ class SourceLines:
             yield Group(function, kind, label, tuple(found), SourcePoint(files[path], self.first, 0), path)
 
 
+LoopFilter = LoopPath | SourceLines
+"""A selector's subscript, which chooses loops."""
+
+
+def _accepted_loops(function: Function, which: LoopFilter, sources: Sources) -> Iterator[Loop]:
+    for loop in function.loops():
+        if which.accepts(loop, next(iter(function.source_of(loop.operation)), None), sources):
+            yield loop
+
+
+def _loops_in(
+    function: Function, which: LoopFilter, sources: Sources, site_of: Callable[[Function, Loop], Site]
+) -> Found:
+    """Return the accepted loops of a function, each with the site that ``site_of`` makes of it."""
+    sites, missed = [], []
+    for loop in _accepted_loops(function, which, sources):
+        if refusal := function.refusal(loop.operation):
+            missed.append(Missed(loop.operation, refusal))
+        else:
+            sites.append(site_of(function, loop))
+    return function.findings(sites, missed)
+
+
 def findings_of(marker: Marker, view: ModuleView, spread: Spread) -> Found:
     """Return the sites of a marker; ``dropped`` says if the compiler left nothing of the marked code."""
     found = Found.merge(list(_find(marker, view, spread)))
@@ -157,16 +131,16 @@ def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Found]:
             for group in _nearest_groups(marker, view):
                 yield instants_before(group) if is_before else instants_after(group)
         case LoopMarker(loop_line=line):
-            yield from _loops(marker, line, view, Function.loop_site)
+            yield from _marked_loops(marker, line, view, Function.loop_site)
         case IterationMarker(loop_line=line):
-            yield from _loops(marker, line, view, Function.iteration_site)
+            yield from _marked_loops(marker, line, view, Function.iteration_site)
 
 
 def _nearest_groups(marker: InstantMarker, view: ModuleView) -> Iterator[Group]:
     """Yield what is left of the statement that an instant belongs to, for each function and each chain of calls."""
     loop = SourceLines(marker.file, marker.loop_line, marker.loop_line)
     for function in view.functions:
-        loops = {found.operation.start for found in accepted_loops(function, loop, view.sources)}
+        loops = {found.operation.start for found in _accepted_loops(function, loop, view.sources)}
         by_calls: dict[Chain, list[Group]] = {}
         for first, last in marker.statements:
             lines = SourceLines(marker.file, first, last)
@@ -190,10 +164,12 @@ def _nearest(groups: Sequence[Group], loops: Set[int]) -> Group:
     return max(groups, key=rank)
 
 
-def _loops(marker: Marker, line: int, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Iterator[Found]:
+def _marked_loops(
+    marker: Marker, line: int, view: ModuleView, site_of: Callable[[Function, Loop], Site]
+) -> Iterator[Found]:
     lines = SourceLines(marker.file, line, line)
     for function in view.functions:
-        found = loop_findings(function, lines, view.sources, site_of)
+        found = _loops_in(function, lines, view.sources, site_of)
         yield replace(found, sites=tuple(replace(site, name=marker.name) for site in found.sites))
 
 
@@ -253,7 +229,7 @@ class Loops:
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
         """Return a site around each loop."""
-        return _loop_findings(self.which, view, Function.loop_site)
+        return _find_loops(self.which, view, Function.loop_site)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,13 +240,14 @@ class Iterations:
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
         """Return a site for the iterations of each loop."""
-        return _loop_findings(self.which, view, Function.iteration_site)
+        return _find_loops(self.which, view, Function.iteration_site)
 
 
-def _loop_findings(which: LoopFilter, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Found:
+def _find_loops(which: LoopFilter, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Found:
+    readings = which.readings(view.kernel_file) if isinstance(which, SourceLines) else (which,)
     return Found.first_of(
-        Found.merge([loop_findings(function, reading, view.sources, site_of) for function in view.functions])
-        for reading in which.readings(view.kernel_file)
+        Found.merge([_loops_in(function, reading, view.sources, site_of) for function in view.functions])
+        for reading in readings
     )
 
 

@@ -62,8 +62,8 @@ def _not_ttgir(expected: str, where: Position) -> KprofError:
 
 def _accepted(error: Any) -> str:
     """Return the terminals that the parser would have accepted, in words."""
-    words = sorted({_WORDS[name] for name in error.interactive_parser.accepts() if name in _WORDS})
-    return " or ".join(words)
+    *words, last = sorted({_WORDS[name] for name in error.interactive_parser.accepts() if name in _WORDS})
+    return f"{', '.join(words)} or {last}" if words else last
 
 
 @cache

@@ -7,11 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kprof_inject.ttgir.constants import constant_of
 from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.locations import Alias, CallSite, Fused, Location, Named, SourcePoint, parse_location
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
-from kprof_inject.ttgir.ssa_values import bound_names, label_text, loop_arguments, result_names, without_strings
+from kprof_inject.ttgir.ssa_values import (
+    bound_names,
+    constant_of,
+    label_text,
+    loop_arguments,
+    result_names,
+    without_strings,
+)
 from kprof_inject.ttgir.types import PrintedType, printed_types, types_of
 
 _ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:\s*([^\s,(){}]+)")

@@ -18,7 +18,7 @@ from several_kernels import three_kernels
 from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.cli.printed_reports import say_next
+from kprof_inject.cli.capture_lines import say_next
 from kprof_inject.workspace import Workspace
 
 TIMES_NS = [1000 * us for us in (13_990, 13_994, 14_000, 14_003, 14_010, 14_012, 14_020)]

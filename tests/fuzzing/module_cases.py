@@ -25,7 +25,6 @@ from ttgir_forms import FORMS
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.loop_metrics import loop_figures
-from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_module, view_of
@@ -35,7 +34,7 @@ from kprof_inject.report.html.document import write_html
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.rewrite import apply
 from kprof_inject.select.candidates import outline
-from kprof_inject.select.plan import make_plan, scope_table
+from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.parser import parse
@@ -145,7 +144,7 @@ def _table(source: Source) -> ScopeTable:
     for selectors in _RECORDED:
         with contextlib.suppress(KprofError):
             plan = insert_module(view, parse_selectors(selectors)).plan
-            return ScopeTable.of(msgspec.convert(scope_table(plan), ScopeTableRecord))
+            return ScopeTable.of(plan.table)
     return ScopeTable(())
 
 

@@ -210,7 +210,7 @@ def test_what_could_not_be_matched_is_listed_with_its_reason(tmp_path: Path) -> 
     reasons = {(one["kernel"], one["launch"]): one["reason"] for one in facts["not_matched"]}
     assert reasons.keys() == {(INDUCTOR, 0), (INDUCTOR, 1), (INDUCTOR, 2), (STEP[0], 2), (STEP[1], 2)}
     assert "by the host's clock" in reasons[STEP[0], 2]
-    assert any(f"{INDUCTOR}, launch 0: it {reasons[INDUCTOR, 0]}" in line for line in said)
+    assert any(f"launch 0 of {INDUCTOR}, which {reasons[INDUCTOR, 0]}" in line for line in said)
     check("pipeline/merging", reasons[INDUCTOR, 0], "not matched")
 
 

@@ -18,7 +18,7 @@ from kprof_inject.capture.ring_sizes import chosen_buffer_bytes, keeps_occupancy
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.instrumentation import Lowered, lower
 from kprof_inject.select.plan import make_plan
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import Style
 
 pytestmark = pytest.mark.triton
 

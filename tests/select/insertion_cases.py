@@ -31,8 +31,7 @@ from small_modules import FILE, TWO_RECORDS, found, located, missed
 
 from kprof_inject.errors import KprofError
 from kprof_inject.select.plan import BODY_RECORD, Plan
-from kprof_inject.select.spans import in_runs
-from kprof_inject.select.style import USUAL_STYLE, Style
+from kprof_inject.select.spans import USUAL_STYLE, Style, in_runs
 
 CASES = Path(__file__).with_name("cases")
 STYLES = {"--two-records": TWO_RECORDS, "--runs": Style(in_runs)}

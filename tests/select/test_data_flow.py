@@ -11,8 +11,7 @@ from golden import fixture_id, fixtures, form_of, read
 from planning import plan_of
 from small_modules import found, kernel, sequence
 
-from kprof_inject.select.anchors import integer_work
-from kprof_inject.select.functions import functions_of
+from kprof_inject.select.functions import functions_of, integer_work
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse

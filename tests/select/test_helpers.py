@@ -10,13 +10,12 @@ from planning import counts, fixture_view, insertion_of, plan_of, view_of_text
 from small_modules import FILE, found, kernel, missed, sequence
 from snapshots import check
 
+from kprof_inject.capture.schema import PointRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import in_runs
-from kprof_inject.select.style import Style
-from kprof_inject.ttgir.locations import SourcePoint
+from kprof_inject.select.spans import Style, in_runs
 
 SOURCE = """\
 @triton.jit
@@ -58,15 +57,15 @@ def test_a_helper_is_found_by_its_name_at_each_call() -> None:
         "gpu.barrier tt.return"
     )
     assert found(plan) == [("outer@15", "function", 3, 0), ("outer@17", "body", 2, 0)]
-    first = plan.scopes[0].site
+    first = plan.scopes[0]
     assert (first.kind, first.label, first.function) == ("func", "outer@15", "k")
-    assert (first.source, first.called_from) == (SourcePoint(FILE, 8, 0), (SourcePoint(FILE, 15, 0),))
+    assert (first.source, first.called_from) == (PointRecord(FILE, 8, 0), (PointRecord(FILE, 15, 0),))
 
 
 def test_a_helper_of_a_helper_is_apart_for_each_way_to_it() -> None:
     plan = plan_of(CALLED, "func(outer)", "func(inner)", sources=SOURCES)
 
-    assert [(s.record, s.parent, [p.line for p in s.site.called_from]) for s in plan.scopes] == [
+    assert [(s.record, s.parent, [p.line for p in s.called_from]) for s in plan.scopes] == [
         ("outer@15", -1, [15]),
         ("inner@9#0", 0, [9, 15]),
         ("outer@17", -1, [17]),
@@ -99,7 +98,7 @@ def test_the_kernels_own_name_is_its_body(selector: str) -> None:
     text = CALLED.replace("  }\n}", f'  }} loc("{FILE}":14:0)\n}}')
 
     (scope,) = plan_of(text, selector, sources=SOURCES).scopes
-    assert (scope.record, scope.site.block, scope.site.source) == ("func", "function", SourcePoint(FILE, 14, 0))
+    assert (scope.record, scope.block, scope.source) == ("func", "function", PointRecord(FILE, 14, 0))
 
 
 def test_a_helper_without_its_source_is_called_by_its_first_line() -> None:
@@ -170,7 +169,7 @@ KEPT = kernel(
 def test_a_call_of_a_function_is_a_site() -> None:
     plan = plan_of(KEPT, "func(inner)", sources=SOURCES)
 
-    assert [(s.record, s.site.kind, s.site.block, s.site.function) for s in plan.scopes] == [
+    assert [(s.record, s.kind, s.block, s.function) for s in plan.scopes] == [
         ("inner@15", "func", "function", "k"),
         ("inner@17", "func", "body", "k"),
         ("inner@9", "func", "function", "never__"),
@@ -209,7 +208,7 @@ def test_loops_and_lines_inside_a_function_that_is_called_are_sites() -> None:
     helper = f"  tt.func private @h() {{\n    {LOOP}\n      {STORE} @5\n    }}\n    tt.return\n  }}\n"
     plan = plan_of(kernel("tt.call @h() : () -> ()", rest=helper), "loop", "line(5)", "func", "op(tt.store)")
 
-    assert [(s.record, s.site.function, s.parent) for s in plan.scopes] == [
+    assert [(s.record, s.function, s.parent) for s in plan.scopes] == [
         ("func", "k", -1),
         ("loop[0]", "h", -1),
         ("line(5)", "h", 1),
@@ -226,7 +225,7 @@ INLINED = [path for path in fixtures() if kernel_of(path) == "inlined_helpers"]
 def test_helpers_two_levels_deep(path: Path) -> None:
     plan = make_plan(fixture_view(read(path)), parse_selectors(["func(_quantize)", "func(_absmax)"]))
 
-    assert [(s.record, s.parent, [p.line for p in s.site.called_from]) for s in plan.scopes] == [
+    assert [(s.record, s.parent, [p.line for p in s.called_from]) for s in plan.scopes] == [
         ("_quantize@35", -1, [35]),
         ("_absmax@17#0", 0, [17, 35]),
         ("_quantize@40", -1, [40]),
@@ -239,7 +238,7 @@ def test_two_calls_in_a_line_of_a_real_kernel() -> None:
     plan = make_plan(view, parse_selectors(["func(_tile)"]))
 
     assert [scope.record for scope in plan.scopes] == ["_tile@18#0", "_tile@18#1"]
-    assert len({scope.site.called_from[0].column for scope in plan.scopes}) == 2
+    assert len({scope.called_from[0].column for scope in plan.scopes}) == 2
 
 
 COMBINE = kernel(

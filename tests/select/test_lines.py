@@ -7,8 +7,8 @@ from planning import counts, insertion_of, plan_of
 from small_modules import FILE, found, kernel, sequence
 from snapshots import check
 
+from kprof_inject.capture.schema import PointRecord
 from kprof_inject.errors import KprofError
-from kprof_inject.ttgir.locations import SourcePoint
 
 LOAD = "%x = tt.load %p : !tt.ptr<f32>"
 STORE = "tt.store %p, %x : !tt.ptr<f32>"
@@ -42,8 +42,8 @@ def test_code_that_a_line_calls_belongs_to_it() -> None:
     plan = plan_of(text, "line(57)")
 
     assert sequence(text, "line(57)") == "[line(57) tt.load tt.store line(57)] gpu.barrier tt.return"
-    assert plan.scopes[0].site.source == SourcePoint(FILE, 57, 0)
-    assert plan.scopes[0].site.called_from == ()
+    assert plan.scopes[0].source == PointRecord(FILE, 57, 0)
+    assert plan.scopes[0].called_from == ()
 
 
 def test_a_line_of_an_inlined_helper_is_apart_for_each_call() -> None:
@@ -51,8 +51,8 @@ def test_a_line_of_an_inlined_helper_is_apart_for_each_call() -> None:
     plan = plan_of(text, "line(h.py:3)")
 
     assert sequence(text, "line(h.py:3)=x") == "[x#0 tt.load x#0] [x#1 tt.store x#1] [x#2 gpu.barrier x#2] tt.return"
-    assert [[point.line for point in scope.site.called_from] for scope in plan.scopes] == [[57], [58], [9, 58]]
-    assert {scope.site.source for scope in plan.scopes} == {SourcePoint("h.py", 3, 0)}
+    assert [[point.line for point in scope.called_from] for scope in plan.scopes] == [[57], [58], [9, 58]]
+    assert {scope.source for scope in plan.scopes} == {PointRecord("h.py", 3, 0)}
 
 
 def test_a_line_that_is_left_in_no_operation() -> None:

@@ -15,8 +15,7 @@ from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.sites import Dropped
-from kprof_inject.select.spans import in_runs
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import Style, in_runs
 
 LOAD = "%x = tt.load %p : !tt.ptr<f32>"
 STORE = "tt.store %p, %x : !tt.ptr<f32>"
@@ -54,7 +53,7 @@ def plan(text: str, source: str, *selectors: str) -> Plan:
 def test_what_a_scope_says_of_its_marker() -> None:
     scopes = {scope.record: scope for scope in plan(MODULE, SOURCE, "marker").scopes}
 
-    assert {name: (s.site.kind, s.site.label, s.site.block) for name, s in scopes.items()} == {
+    assert {name: (s.kind, s.label, s.block) for name, s in scopes.items()} == {
         "setup": ("marker", "setup", "function"),
         "load_c#0": ("marker", "load_c", "prologue"),
         "before_loop": ("mark", "before_loop", "function"),
@@ -65,7 +64,7 @@ def test_what_a_scope_says_of_its_marker() -> None:
         "loop": ("loop", "loop[1]", "function"),
         "done": ("mark", "done", "function"),
     }
-    assert {name: s.site.source and s.site.source.line for name, s in scopes.items()} == {
+    assert {name: s.source and s.source.line for name, s in scopes.items()} == {
         **{"setup": 4, "load_c#0": 9, "before_loop": 8, "main": 8, "step": 8, "store": 10, "load_c#1": 9},
         **{"loop": 11, "done": 13},
     }
@@ -197,7 +196,7 @@ def k(x):
     body = [line for call in (10, 11) for line in (f"{LOAD} @3<{call}", LOOP, f"  {STORE} @5<{call}", f"}} @4<{call}")]
     marked = plan(kernel(*body, "tt.return @9"), source, "marker")
 
-    assert [(s.record, s.parent, [p.line for p in s.site.called_from]) for s in marked.scopes] == [
+    assert [(s.record, s.parent, [p.line for p in s.called_from]) for s in marked.scopes] == [
         ("first", -1, []),
         ("load#0", 0, [10]),
         ("rounds#0", 0, [10]),
@@ -220,7 +219,7 @@ def k(x):
     helper = f"  tt.func private @h__() {{\n    {STORE} @3\n    tt.return @2\n  }} @2\n"
     text = kernel("tt.call @h__() : () -> () @7", "tt.return @6", rest=helper)
 
-    assert [(s.record, s.site.function, s.parent) for s in plan(text, source, "marker").scopes] == [
+    assert [(s.record, s.function, s.parent) for s in plan(text, source, "marker").scopes] == [
         ("call", "k", -1),
         ("inside", "h__", -1),
     ]
@@ -259,7 +258,7 @@ def test_markers_of_a_pipelined_kernel(path: Path) -> None:
     once = make_plan(view, parse_selectors(["marker"]))
     assert OF_MARKED[kernel_of(path)] <= {scope.name for scope in once.scopes}
     assert once.selections[0].findings.dropped == ()
-    assert {scope.site.kind for scope in once.scopes if scope.name in ("before_store", "diagonal")} == {"mark"}
+    assert {scope.kind for scope in once.scopes if scope.name in ("before_store", "diagonal")} == {"mark"}
 
     runs = make_plan(view, parse_selectors(["marker"]), Style(in_runs))
     assert len(runs.scopes) >= len(once.scopes)
@@ -270,5 +269,5 @@ def test_loads_are_found_before_and_inside_the_loop_that_they_were_moved_out_of(
     for path in MARKED:
         if kernel_of(path) == "marked_matmul" and path.parent.name == "cuda-90":
             plan = make_plan(fixture_view(read(path)), parse_selectors(["marker(loads)", "marker(dot)"]))
-            blocks = [(scope.name, scope.site.block) for scope in plan.scopes]
+            blocks = [(scope.name, scope.block) for scope in plan.scopes]
             assert blocks == [("loads", "prologue"), ("loads", "body"), ("dot", "body")]

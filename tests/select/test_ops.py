@@ -7,8 +7,8 @@ from planning import counts, insertion_of, plan_of
 from small_modules import found, kernel, missed, sequence
 from snapshots import check
 
+from kprof_inject.capture.schema import PointRecord
 from kprof_inject.errors import KprofError
-from kprof_inject.ttgir.locations import SourcePoint
 
 LOAD = "%x = tt.load %p : !tt.ptr<f32>"
 STORE = "tt.store %p, %x : !tt.ptr<f32>"
@@ -23,9 +23,9 @@ def test_each_operation_of_the_name() -> None:
         "[tt.load#0 tt.load tt.load#0] scf.for tt.store [tt.load#1 tt.load tt.load#1] } tt.return"
     )
     assert found(plan) == [("tt.load#0", "function", 1, 0), ("tt.load#1", "body", 1, 0)]
-    assert [(s.site.kind, s.site.label, s.name) for s in plan.scopes] == 2 * [("op", "tt.load", "tt.load")]
-    assert plan.scopes[1].site.source == SourcePoint("h.py", 3, 0)
-    assert [point.line for point in plan.scopes[1].site.called_from] == [7]
+    assert [(s.kind, s.label, s.name) for s in plan.scopes] == 2 * [("op", "tt.load", "tt.load")]
+    assert plan.scopes[1].source == PointRecord("h.py", 3, 0)
+    assert [point.line for point in plan.scopes[1].called_from] == [7]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from snapshots import check
 
 from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates, outline
-from kprof_inject.select.plan import Plan, make_plan, scope_table
+from kprof_inject.select.plan import Plan, make_plan, table_json
 from kprof_inject.select.selectors import parse_selectors
 
 STORE = "tt.store %p, %x : !tt.ptr<f32>"
@@ -41,9 +41,7 @@ def test_each_region_is_a_site(lines: tuple[str, ...]) -> None:
         ("partition[0]", "partition", 1, 0),
         ("partition[1]", "partition", 0, 0),
     ]
-    assert [(s.site.kind, s.site.source and s.site.source.line, s.parent) for s in plan.scopes] == 3 * [
-        ("partition", 4, -1)
-    ]
+    assert [(s.kind, s.source and s.source.line, s.parent) for s in plan.scopes] == 3 * [("partition", 4, -1)]
     assert counts(plan) == {"partition": 2, "default": 1}
 
 
@@ -86,7 +84,7 @@ def test_several_warp_specializations_share_the_names() -> None:
 def test_the_operation_itself_is_no_partition() -> None:
     plan = plan_of(kernel(*SPECIALIZED), "op(ttg.warp_specialize)", "func")
 
-    assert [(s.record, s.site.block) for s in plan.scopes] == [
+    assert [(s.record, s.block) for s in plan.scopes] == [
         ("func", "function"),
         ("ttg.warp_specialize", "function"),
     ]
@@ -124,8 +122,8 @@ def test_the_regions_that_triton_makes(path: Path) -> None:
 
     assert len(plan.scopes) >= 2
     assert [s.record for s in plan.scopes] == ["default", *(f"partition[{n}]" for n in range(len(plan.scopes) - 1))]
-    assert {s.site.block for s in plan.scopes} == {"partition"}
-    assert all(s.site.operations > 0 for s in plan.scopes)
+    assert {s.block for s in plan.scopes} == {"partition"}
+    assert all(s.operations > 0 for s in plan.scopes)
 
 
 def test_the_forms_of_a_module_have_the_same_regions() -> None:
@@ -140,7 +138,7 @@ def test_the_forms_of_a_module_have_the_same_regions() -> None:
 
 def of_partitions(plan: Plan) -> list[tuple[str, str, int]]:
     """Each scope's record, its partition, and the record of what stands around it."""
-    names = [partition.name for partition in plan.partitions]
+    names = [partition.name for partition in plan.table.partitions]
     return [
         (
             s.record,
@@ -188,7 +186,7 @@ def test_a_loop_around_the_specialization_is_not_around_its_partitions() -> None
 def test_each_specialization_has_partitions_of_its_own() -> None:
     plan = plan_of(kernel(*SPECIALIZED, *SPECIALIZED), "func", "partition[0]", "default")
 
-    assert [partition.name for partition in plan.partitions] == [
+    assert [partition.name for partition in plan.table.partitions] == [
         *("default partition", "partition 0#0", "partition 1#0", "partition 0#1", "partition 1#1")
     ]
     assert of_partitions(plan) == [
@@ -204,7 +202,7 @@ def test_each_specialization_has_partitions_of_its_own() -> None:
 def test_how_many_warps_run_each(lines: tuple[str, ...]) -> None:
     text = kernel(*lines).replace("module {", 'module attributes {"ttg.num-warps" = 8 : i32} {')
 
-    assert [(p.name, p.warps) for p in plan_of(text, "func").partitions] == [
+    assert [(p.name, p.warps) for p in plan_of(text, "func").table.partitions] == [
         ("default partition", 8),
         ("partition 0", 4),
         ("partition 1", 1),
@@ -215,7 +213,7 @@ def test_warps_are_not_read_out_of_names() -> None:
     region = 'partition0(%q: i32 loc("num_warps(2) {"(#loc))) num_warps(4) {'
     text = kernel(*SPECIALIZED).replace("partition0(%q: i32) num_warps(4) {", region)
 
-    assert [partition.warps for partition in plan_of(text, "func").partitions] == [None, 4, 1]
+    assert [partition.warps for partition in plan_of(text, "func").table.partitions] == [None, 4, 1]
 
 
 HELPER = """  tt.func private @helper(%n: i32) attributes {noinline = true} {
@@ -253,8 +251,8 @@ def test_a_helper_is_of_the_partition_that_calls_it(lines: tuple[str, ...], expe
 
 
 def test_the_scope_table_tells_partitions_of_specialized_kernels_alone() -> None:
-    table = scope_table(plan_of(kernel(*IN_LOOPS), "func", "loop[2]"))
-    plain = scope_table(plan_of(kernel(STORE), "func"))
+    table = table_json(plan_of(kernel(*IN_LOOPS), "func", "loop[2]").table)
+    plain = table_json(plan_of(kernel(STORE), "func").table)
 
     assert table["partitions"] == [
         {"name": "default partition", "warps": None, "function": ""},
@@ -273,12 +271,12 @@ COMPILED = sorted((Path(__file__).parent / "partitioned").glob("*.gz"))
 def test_the_partition_of_a_scope_is_that_of_the_region_it_stands_in(path: Path) -> None:
     text = read(path)
     plan = make_plan(fixture_view(text), parse_selectors(["func", "loop", "iter", "op(ttng.*)"]))
-    assert len(plan.partitions) >= 2
-    names = [partition.name for partition in plan.partitions]
+    assert len(plan.table.partitions) >= 2
+    names = [partition.name for partition in plan.table.partitions]
 
-    for scope in plan.scopes:
+    for scope, site in zip(plan.scopes, plan.sites, strict=True):
         region, closing = "default", "no region is open"
-        for line in text[: scope.site.start.offset].splitlines():
+        for line in text[: site.start.offset].splitlines():
             if clause := CLAUSE.match(line):
                 region, closing = clause[2], f"{clause[1]}}}"
             elif line.startswith(closing):
@@ -306,7 +304,7 @@ def test_a_partition_knows_the_function_that_it_was_written_as(form: str) -> Non
     (path,) = FIXTURES.glob(f"3.6.0/cuda-90/gluon_warp_specialized{form}.ttgir*")
     plan = make_plan(fixture_view(read(path)), parse_selectors(["func"]))
 
-    assert [(partition.name, partition.function) for partition in plan.partitions] == [
+    assert [(partition.name, partition.function) for partition in plan.table.partitions] == [
         ("default partition", "_sum_partition"),
         ("partition 0", "_load_partition"),
     ]
@@ -315,4 +313,4 @@ def test_a_partition_knows_the_function_that_it_was_written_as(form: str) -> Non
 def test_what_the_compiler_partitions_was_written_as_no_function() -> None:
     (path,) = FIXTURES.glob("3.6.0/cuda-100/ws_matmul.ttgir")
 
-    assert {p.function for p in make_plan(fixture_view(read(path)), parse_selectors(["func"])).partitions} == {""}
+    assert {p.function for p in make_plan(fixture_view(read(path)), parse_selectors(["func"])).table.partitions} == {""}

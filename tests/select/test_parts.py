@@ -30,7 +30,7 @@ def loop(*body: str) -> tuple[str, ...]:
 
 
 def parts(plan: Plan) -> list[tuple[str, int]]:
-    return [(scope.record, scope.site.operations) for scope in plan.scopes]
+    return [(scope.record, scope.operations) for scope in plan.scopes]
 
 
 def test_the_parts_of_a_loop_and_what_stands_around_it() -> None:
@@ -82,8 +82,8 @@ def test_names_have_the_users_lines() -> None:
         *("copies@28#0", "copies@37#0"),
     ]
     reduce = next(scope for scope in plan.scopes if scope.record == "reduce@33#0")
-    assert reduce.site.source is not None
-    assert Path(reduce.site.source.file).name == "attention.py"
+    assert reduce.source is not None
+    assert Path(reduce.source.file).name == "attention.py"
 
 
 @pytest.mark.parametrize("target", ["cuda-90", "cuda-100", "hip-gfx942"])

@@ -10,7 +10,7 @@ import pytest
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 from snapshots import check
 
-from kprof_inject.cli.capture_arguments import axis_lines
+from kprof_inject.cli.capture_lines import axis_lines
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 
 ONE, OTHER = Timer(5_000_000), Timer(9_000_000_000)

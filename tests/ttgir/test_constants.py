@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.ttgir.constants import constant_of
 from kprof_inject.ttgir.parser import parse
+from kprof_inject.ttgir.ssa_values import constant_of
 
 PRINTED = {
     "arith.constant 5 : i32": 5,

@@ -14,7 +14,7 @@ from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.capture.model import Kernel
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.ttgir.copy_groups import CopyPipeline
+from kprof_inject.ttgir.loops import CopyPipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from kprof_inject.analysis.structure.prefetching import is_used_at_once
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.quantities import counted, percent, size_text
-from kprof_inject.ttgir.copy_groups import CopyPipeline, copy_pipelines
+from kprof_inject.ttgir.loops import CopyPipeline, copy_pipelines
 
 # A loop that is closer to its roof gains little from earlier loads.
 _AT_ROOF = 0.75

@@ -23,10 +23,9 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
 from kprof_inject.analysis.interpreter.executed_operation import Executed, asks_for_iteration
 from kprof_inject.analysis.interpreter.footprints import Ranges, max_repeats, touched
 from kprof_inject.analysis.interpreter.integer_operations import bytes_of
-from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import names_in
-from kprof_inject.ttgir.types import PrintedType, types_of
+from kprof_inject.ttgir.types import PrintedType, if_misfit, types_of
 
 
 @dataclass(frozen=True, slots=True)

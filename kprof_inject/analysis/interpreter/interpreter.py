@@ -49,7 +49,6 @@ from kprof_inject.analysis.interpreter.recurrences import (
     stacked,
 )
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
-from kprof_inject.ttgir.misfits import MISFITS, if_misfit
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.ssa_values import (
     argument_names,
@@ -59,6 +58,7 @@ from kprof_inject.ttgir.ssa_values import (
     operand_names,
     result_names,
 )
+from kprof_inject.ttgir.types import MISFITS, if_misfit
 
 _MAX_DEPTH = 40
 # A loop's body is interpreted two or three times to determine how its values change, and so is each loop in it: only

@@ -13,10 +13,9 @@ from operator import add
 
 from kprof_inject.analysis.structure.banks import SIDES, conflict_cycles
 from kprof_inject.analysis.structure.tensor_layouts import lanes_and_warps_along
-from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import definition_of, operand_names
-from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, types_of
+from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, if_misfit, types_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,8 @@ from kprof_inject.select.functions import Function, functions_of
 from kprof_inject.select.python_source import is_library
 from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import Chain, LocationTable, SourcePoint
-from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.types import PrintedType, factors_of, types_of
+from kprof_inject.ttgir.types import PrintedType, factors_of, if_misfit, types_of
 
 
 class Kind(StrEnum):

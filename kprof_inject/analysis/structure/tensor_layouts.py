@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from kprof_inject.ttgir.misfits import if_misfit
-from kprof_inject.ttgir.types import PrintedType, bits_of, closing_bracket
+from kprof_inject.ttgir.types import PrintedType, bits_of, closing_bracket, if_misfit
 
 MAX_ACCESS_BITS = 128
 """The widest access of one thread: PTX ISA, "ld.global" with ``.v4.b32``; AMD CDNA3 ISA, ``global_load_dwordx4``."""

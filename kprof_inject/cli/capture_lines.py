@@ -1,18 +1,27 @@
-"""Lines that commands print about a capture: its trace, its origin, and its losses."""
+"""Lines that commands print about a capture: its origin, losses, trace and reports, and the next commands."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from textwrap import indent
 
+import click
+
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program_overview import glob_of, overview
 from kprof_inject.capture.model import Capture, place_names
-from kprof_inject.cli.console import say
+from kprof_inject.cli.console import is_a_step, say
 from kprof_inject.export.formats import DrawingFormat, TraceFile
 from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import age_text, counted, listed, size_text, time_text
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.workspace import Workspace
+from kprof_inject.workspace_paths import is_workspace, workspace_argument, workspace_option
 
 _MAX_LAUNCHES = 20
 _SECOND_NS = 1_000_000_000
@@ -39,8 +48,8 @@ def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
 def browser_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
     """Yield a warning if a trace with all scopes of these launches is too large for a browser."""
     if sum(timeline.scope_count for timeline in timelines) > _MAX_IN_BROWSER:
-        yield "too large for most browsers, which stop at about 4 million scopes: write a part of it with"
-        yield "  kprof-inject trace and --kernel, --launch, --sm, --cta, --warp or --scope"
+        yield "too large for most browsers, which stop at about 4 million scopes; write a part of it:"
+        yield "  kprof-inject trace with --kernel, --launch, --sm, --cta, --warp or --scope"
 
 
 def origin_line(capture: Capture, now_ns: int) -> str:
@@ -143,3 +152,36 @@ def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
     )
     for name in dict.fromkeys(contradicted):
         yield f"{name}: its readings of the host's clock contradict each other; the error was widened until they agree"
+
+
+def print_json(reports: Sequence[LaunchAnalysis]) -> None:
+    """Print the launches in order as JSON, each with the overview of its kernel in the program."""
+    kernels = {kernel.name: kernel.to_json() for kernel in overview(reports)}
+    separator = "["
+    for report in reports:
+        launch = {**report.to_json(), "program": kernels[report.launch.kernel.name]}
+        click.echo(separator + indent(f"\n{json.dumps(launch, indent=1)}", " "), nl=False)
+        separator = ","
+    click.echo("\n]")
+
+
+def say_next(place: Path, reports: Sequence[LaunchAnalysis]) -> None:
+    """Print the next commands after a report of this place."""
+    if is_a_step():
+        return
+    if any(report.launch.recorded is not None for report in reports):
+        say("more: report -v, or --html FILE; timeline: trace")
+        return
+    where = workspace_argument(place)
+    kernels = overview(reports)
+    if len(kernels) > 1:
+        say(f"one kernel: kprof-inject report{where} --kernel {shlex.quote(kernels[0].name)}")
+    say(f"more: kprof-inject report{where} -v, or --html FILE; timeline: kprof-inject view{where}")
+    if len(kernels) == 1:
+        in_workspace = is_workspace(place)
+        has_two = in_workspace and len(Workspace(place).capture_folders()) > 1
+        diff = f"; what changed: kprof-inject diff{where}" if has_two else ""
+        glob = glob_of(kernels[0], reports)
+        kernel = f" --kernel {shlex.quote(glob)}" if glob else ""
+        option = workspace_option(place) if in_workspace else ""
+        say(f"what matters: kprof-inject causal{option}{kernel} -- PROG{diff}")

@@ -1,4 +1,4 @@
-"""The number of iterations that a loop issues asynchronous copies ahead.
+"""Iterations of loops, and the number of iterations that loops issue asynchronous copies ahead.
 
 Copies are committed in groups, and a wait gives the number of latest groups that may still be pending: a warp's groups
 complete in order. Source: PTX ISA, "cp.async.commit_group" and "cp.async.wait_group". Each operation of AMD's tensor
@@ -8,11 +8,50 @@ data mover is a group of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.ttgir.dialect import COMMIT_GROUP
 from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.ssa_values import constant_of
+
+_NAME = r"(%[\w$.-]+)"
+# Lower bound, upper bound, step.
+_BOUNDS = re.compile(rf"\s*%[\w$.-]+ = {_NAME} to {_NAME} step {_NAME}|\({_NAME}, {_NAME}, {_NAME}[,)]")
+
+
+def iterations_of_loops(operations: Sequence[Operation]) -> dict[Operation, int | None]:
+    """Return the iterations of each loop, in the order of the text; None for a loop without constant bounds.
+
+    ``operations`` are all operations of a module.
+    """
+    constants = _constants(operations)
+    return {operation: _iterations(operation, constants) for operation in operations if operation.traits.is_loop}
+
+
+def _constants(operations: Iterable[Operation]) -> dict[str, int]:
+    """Return the integer that each name denotes, without the names that another region defines again."""
+    found: dict[str, int] = {}
+    defined: set[str] = set()
+    for operation in operations:
+        name = operation.results.partition("=")[0].strip()
+        value = constant_of(operation)
+        if value is not None and name not in defined:
+            found[name] = value
+        elif name in defined:
+            found.pop(name, None)
+        defined.add(name)
+    return found
+
+
+def _iterations(loop: Operation, constants: Mapping[str, int]) -> int | None:
+    bounds = _BOUNDS.match(loop.tail)
+    names = [name for name in bounds.groups() if name] if bounds else []
+    if len(names) != 3 or not all(name in constants for name in names):
+        return None
+    first, last, step = (constants[name] for name in names)
+    return max(0, -(-(last - first) // step)) if step > 0 else None
+
 
 _TDM = "amdg.async_tdm_"
 _WAITS = ("ttg.async_wait", "amdg.async_wait")
