@@ -10,15 +10,14 @@ from typing import Any
 
 import triton
 
-from kprof_inject.runtime.compiling.compiler import Compile, variant_of, with_room, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import Compile, variant_of, with_room
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
-from kprof_inject.runtime.dump_step import note_gpu
-from kprof_inject.runtime.experiments.experiment_launcher import ExperimentLauncher
-from kprof_inject.runtime.experiments.kernel_experiment import KernelExperiment
-from kprof_inject.runtime.experiments.watchdog import Watchdog
+from kprof_inject.runtime.dump_step import install_step
+from kprof_inject.runtime.experiments.experiment import Watchdog
+from kprof_inject.runtime.experiments.kernel_experiment import ExperimentLauncher, KernelExperiment
 from kprof_inject.runtime.hook import is_compile_worker
-from kprof_inject.runtime.launch import autotuning, loading
+from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -28,12 +27,7 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 def install(session: Session, report: ProcessReport) -> None:
     """Install the causal step. Called once, right after the import of Triton."""
     step = CausalStep(session, report, devices_of_process())
-    loading.wrap_loading()
-    autotuning.mark_benchmarks()
-    autotuning.report_choices(report)
-    wrap_compiler(step.compile)
-    at_end(report.note_end, report.note_resumed)
-    at_end(functools.partial(note_gpu, report, os.getpid()))
+    install_step(step.compile, report)
     at_end(step.finish)
 
 
@@ -57,7 +51,7 @@ class CausalStep:
             variant = variant_of(self._workspace, original, args, kwargs)
             experiment = self._experiment_of(variant) if variant else None
             if experiment is not None:
-                loading.around_load(kernel, functools.partial(self._load, experiment))
+                triton_wrapping.around_load(kernel, functools.partial(self._load, experiment))
         return kernel
 
     def finish(self) -> None:
@@ -81,7 +75,7 @@ class CausalStep:
             )
         return self._experiments[variant.variant]
 
-    def _load(self, experiment: KernelExperiment, kernel: Any, load: loading.Load) -> None:
+    def _load(self, experiment: KernelExperiment, kernel: Any, load: triton_wrapping.Load) -> None:
         load()
         with self._report.guard("preparing an experiment"):
             if not isinstance(kernel._run, ExperimentLauncher):  # set already if an exception ended an earlier attempt

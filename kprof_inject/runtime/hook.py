@@ -134,9 +134,9 @@ def _install_step(triton: ModuleType, session: Session, report: ProcessReport) -
 
 def _mark_benchmarks(module: ModuleType, session: Session, report: ProcessReport) -> None:
     with report.guard("joining Inductor"):
-        autotuning = importlib.import_module("kprof_inject.runtime.launch.autotuning")
-        autotuning.install_for_inductor(module)
-        autotuning.report_inductors_choices(module, report)
+        wrapping = importlib.import_module("kprof_inject.runtime.launch.triton_wrapping")
+        wrapping.mark_inductors_benchmarks(module)
+        wrapping.report_inductors_choices(module, report)
 
 
 def _withhold_sessions(module: ModuleType, session: Session, report: ProcessReport) -> None:

@@ -26,8 +26,8 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.runtime.launch import timing
 from kprof_inject.runtime.launch.launch_choice import REPLAYS, ReplayChoice
 from kprof_inject.runtime.process_report import read_reports
-from kprof_inject.runtime.replay import back_to_back, replay
-from kprof_inject.runtime.replay.memory_copies import NotReplayable
+from kprof_inject.runtime.replay import relaunch, replay
+from kprof_inject.runtime.replay.relaunch import NotReplayable
 from kprof_inject.timeline.trust import judge
 
 pytestmark = pytest.mark.triton
@@ -258,8 +258,8 @@ def test_a_host_that_is_slower_than_the_device_gets_no_times(fake_runs: FakeRuns
 
 def test_launches_are_queued_again_where_the_device_had_begun_before_all_were() -> None:
     gpu = FakeGpu()
-    gpu.host_ns = back_to_back.MIN_HOLD_NS + 1
-    timed = back_to_back.BackToBack(FakeDevice(gpu), 0, None, restores=False)  # type: ignore[arg-type]
+    gpu.host_ns = relaunch.MIN_HOLD_NS + 1
+    timed = relaunch.BackToBack(FakeDevice(gpu), 0, None, restores=False)  # type: ignore[arg-type]
     launched = []
 
     def launch() -> None:

@@ -17,7 +17,7 @@ from fake_runs import REAL_TORCH
 from snapshots import check
 
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
-from kprof_inject.runtime.torch_tracing import TorchTracer
+from kprof_inject.runtime.run_step import TorchTracer
 from kprof_inject.workspace import Workspace
 
 PROGRAM = """

@@ -31,17 +31,16 @@ from kprof_inject.runtime.compiling.instrumentation import (
     require_clock_reads,
     scope_names,
     shared_bytes_of,
+    tag_values,
     target_of,
 )
-from kprof_inject.runtime.compiling.tag_values import tag_values
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.hook import packages_binaries
-from kprof_inject.runtime.launch import loading
-from kprof_inject.runtime.launch.arguments import ArgumentKinds
 from kprof_inject.runtime.launch.launcher import Captures, CapturingLauncher
-from kprof_inject.runtime.launch.recorded_launch import RecordingBuild
+from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds, RecordingBuild
+from kprof_inject.runtime.launch.triton_wrapping import Load, around_load
 from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -145,7 +144,7 @@ class PlannedKernel:
                 raise
             self.give_up(fault_of(error))
             return self._plain()
-        loading.around_load(kernel, self._load)
+        around_load(kernel, self._load)
         self._step.report.add_kernel(self._dumped.variant, self._name, "instrumented")
         return kernel
 
@@ -187,7 +186,7 @@ class PlannedKernel:
         with self._step.report.guard("reporting a kernel"):
             self._step.report.add_kernel(self._dumped.variant, self._name, "left alone", reason)
 
-    def _load(self, kernel: Any, load: loading.Load) -> None:
+    def _load(self, kernel: Any, load: Load) -> None:
         """Load the kernel, and replace the launcher that Triton makes for it.
 
         If the driver refuses the kernel, this object becomes the clean one, because the program and Triton's caches
@@ -210,7 +209,7 @@ class PlannedKernel:
             kernel._run = kernel.module = None
             raise
 
-    def _load_with_records(self, kernel: Any, load: loading.Load) -> None:
+    def _load_with_records(self, kernel: Any, load: Load) -> None:
         load()
         build = self._build_of(kernel, self._dumped.variant, self._mode)
         self._require_same_residency(kernel, build.record)

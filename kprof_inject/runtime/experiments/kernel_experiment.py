@@ -6,6 +6,8 @@ import os
 import statistics
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +20,119 @@ from kprof_inject.capture.experiments import (
     MeasuredDelayRecord,
     SpinRecord,
 )
-from kprof_inject.capture.schema import plausible_sm_clock_hz
-from kprof_inject.runtime.devices.cuda_driver import l2_bytes
+from kprof_inject.capture.schema import Resources, plausible_sm_clock_hz
+from kprof_inject.runtime.compiling.delayed_builds import assembly_in, load
+from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.experiments.experiment import DelayExperiment, ExperimentTimes
-from kprof_inject.runtime.experiments.experiment_target import ExperimentTarget, NoExperiment
-from kprof_inject.runtime.experiments.in_program_timing import InProgramTiming
-from kprof_inject.runtime.experiments.watchdog import Watchdog
+from kprof_inject.runtime.experiments.experiment import DelayExperiment, ExperimentTimes, InProgramTiming, Watchdog
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launch.arguments import ArgumentKinds
 from kprof_inject.runtime.launch.launch_choice import parse_launches
-from kprof_inject.runtime.launch.recorded_launch import Grid
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, Grid
+from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.replay.memory_copies import NotReplayable
-from kprof_inject.runtime.replay.relaunch import Relaunch
+from kprof_inject.runtime.replay.relaunch import Launchable, NotReplayable, Relaunch
 from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.stack_room import COMPILING
 from kprof_inject.workspace import DumpedKernel, Workspace, write_experiment
+
+_NOT_CODE = (".version", ".file", ".loc")
+_DEBUG_SECTIONS = ".section\t.debug"
+"""These sections follow the code, in PTX and in AMD's assembly."""
+
+
+class NoExperiment(Exception):
+    """Error that an experiment with a kernel is impossible; its text is the reason."""
+
+
+class ExperimentTarget:
+    """A launch of the program, and the builds to launch instead of its kernel.
+
+    ``builds`` are in the order of the plan; None is a build that is left out for the reason in ``refusals``. Only the
+    numbers of the launch's arguments are kept, so that the program can free the memory.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        launch: Callable[..., Any],
+        grid: Grid,
+        stream: int,
+        args: tuple[Any, ...],
+        kinds: ArgumentKinds,
+        sm_count: int,
+    ) -> None:
+        """Describe a launch of ``kernel``; ``launch`` is the launcher that the kernel has without us."""
+        self.kernel = kernel
+        self.launchable = Launchable(launch, kernel.function, kernel.packed_metadata)
+        self.grid = grid
+        self.stream = stream
+        self.arguments = kinds.numbers(args[HOOK_ARGUMENTS:])
+        self.clean = Resources(**resources_of(kernel))
+        self.builds: list[Any] = []
+        self.refusals: dict[int, str] = {}
+        self.registers: list[int | None] = []
+        self._numbers = _numbers(args)
+        self._sm_count = sm_count
+
+    def is_like(self, grid: Grid, args: tuple[Any, ...]) -> bool:
+        """Return whether another launch has the same grid and numbers, and so probably does the same work."""
+        return grid == self.grid and _numbers(args) == self._numbers
+
+    def load(self, folder: Path, plan: DelaysRecord) -> None:
+        """Load all builds of a plan.
+
+        Raises ``NoExperiment`` if the module's text compiles to another kernel than the source.
+        """
+        if difference := _difference(_assembly_of(self.kernel), assembly_in(folder / plan.plain)):
+            raise NoExperiment(f"its TTGIR alone compiles to a different kernel than the program runs ({difference})")
+        for place, build in enumerate(plan.builds):
+            loaded, refusal = self._loaded(folder, build)
+            self.builds.append(loaded)
+            self.registers.append(None if loaded is None else loaded.n_regs)
+            if refusal:
+                self.refusals[place] = refusal
+
+    def _loaded(self, folder: Path, build: DelayedBuildRecord) -> tuple[Any, str]:
+        if build.binary is None:
+            return None, build.refusal
+        try:
+            loaded = load(folder / build.binary, self.kernel)
+        except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
+            return None, f"it does not load: {first_line(error)}"
+        room, clean_room = Resources(**resources_of(loaded)).ctas_per_sm, self.clean.ctas_per_sm
+        if room != clean_room and not self._fits(min(room or 0, clean_room or 0)):
+            return None, f"an SM holds {room} of its CTAs instead of {clean_room}"
+        return loaded, ""
+
+    def _fits(self, ctas_per_sm: int) -> bool:
+        """Return whether all CTAs run at once with this many on an SM, so that more room changes nothing."""
+        return prod(self.grid) <= self._sm_count * ctas_per_sm
+
+
+def _numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(value for value in args[HOOK_ARGUMENTS:] if isinstance(value, int | float))
+
+
+def _difference(a: str, b: str) -> str:
+    """Return the first lines of code in which two assembly texts differ; empty if they are the same."""
+    for a_line, b_line in zip_longest(_code(a), _code(b), fillvalue=""):
+        if a_line != b_line:
+            return f"{a_line.strip()!r} against {b_line.strip()!r}"
+    return ""
+
+
+def _code(assembly: str) -> list[str]:
+    """Return the lines of code, without locations and the version of PTX.
+
+    Inductor writes the source to a different file in each process, and in some chooses a different version.
+    """
+    code, _, _ = assembly.partition(_DEBUG_SECTIONS)
+    return [line for line in code.splitlines() if not line.lstrip().startswith(_NOT_CODE)]
+
+
+def _assembly_of(kernel: Any) -> str:
+    return str(kernel.asm.get("ptx") or kernel.asm.get("amdgcn") or "")
 
 
 class KernelExperiment:
@@ -265,3 +363,36 @@ def _measured(
             registers=target.registers[place],
             refusal=refusal,
         )
+
+
+class ExperimentLauncher(StandInLauncher):
+    """Launcher that has an experiment choose the build of each launch, and steps aside when that is over.
+
+    The program never sees our own failures, but it does see a failure of the launch.
+    """
+
+    def __init__(self, kernel: Any, experiment: KernelExperiment) -> None:
+        """Stand in for the launcher of a loaded ``kernel``."""
+        super().__init__(kernel)
+        self._experiment = experiment
+
+    def __call__(
+        self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
+    ) -> Any:
+        """Launch the build that the experiment chooses, as Triton's launcher does."""
+        grid = (grid_x, grid_y, grid_z)
+
+        def launch(build: Any) -> Any:
+            if build is None:
+                return self._launch(*grid, stream, function, metadata, *args)
+            return build.run(*grid, stream, build.function, build.packed_metadata, *args)
+
+        with COMPILING:
+            kernel = self._kernel()
+            if self._experiment.is_over or kernel is None:
+                self._step_aside()
+            elif not is_benchmarking() and grid_x * grid_y * grid_z:
+                chosen = self._experiment.before_launch(kernel, self._launch, grid, stream, args)
+                if chosen is not None:
+                    return chosen.launch(stream, launch)
+            return launch(None)

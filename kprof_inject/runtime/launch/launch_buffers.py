@@ -1,21 +1,28 @@
-"""Buffers of launches that are chosen by number.
+"""Buffers of a capture's launches: those chosen by number, or the last of each kernel and stream.
 
-A chosen launch has a buffer of its own. All others write to a scratch buffer, which is never read.
+A launch chosen by number has a buffer of its own. All others write to a scratch buffer, which is never read.
 
-Nothing here takes a lock. Ctrl-C, or an exception of a signal handler, may end a launch at any line, and a handler may
-launch in the middle of another launch. In whatever state they leave this, the next launch gets its buffer, and the
-process reports at its end how many launches were interrupted.
+For ``--launches last``, each kernel and stream has a few buffers, which the launches use in turn. The records of the
+last launch stay in its buffer until the next launch is made; then that buffer is free again. So a launch costs neither
+memory nor a copy.
+
+Nothing here takes a lock: each launch has a buffer to itself, whatever other threads or signal handlers launch
+meanwhile. Ctrl-C, or an exception of a signal handler, may end a launch at any line, and a handler may launch in the
+middle of another launch. In whatever state they leave this, the next launch gets its buffer, a launch that an exception
+ends loses only its own, and the process reports at its end how many launches were interrupted.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from kprof_inject.runtime.devices.device import Buffer, Device
+from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.launch.launch_choice import LaunchFilter
 from kprof_inject.runtime.launch.lock_free import AtomicCounts
-from kprof_inject.runtime.launch.recorded_launch import BufferOwner, RecordedLaunch, Save
+from kprof_inject.runtime.launch.recorded_launch import BufferOwner, Grid, RecordedLaunch, Save
 
 
 @dataclass(slots=True)
@@ -185,3 +192,240 @@ class ChosenLaunches:
     def unsaved(self) -> int:
         """Return the number of launches to keep that are not saved yet."""
         return self._own.unsaved() + self._in_graphs.unsaved()
+
+
+_SAVE_EVERY_NS = 1_000_000_000
+"""Interval at which a launch is saved although another may follow: the process may be killed."""
+
+
+class LastLaunches:
+    """The last launch of each variant, in buffers of at most ``max_bytes`` in total.
+
+    The first launch is saved, then one about every second. In CUDA graphs, each grid has a buffer of its own, because
+    only the end shows which graph was replayed last.
+    """
+
+    def __init__(self, device: Device, save: Save, max_bytes: int) -> None:
+        """Allocate buffers of ``device`` when launches need them, and pass those to save to ``save``."""
+        self._device = device
+        self._save = save
+        self._room = _Room(max_bytes, self._held_bytes)
+        self._own = OwnBuffers(device, save)
+        self._rotations: dict[tuple[str, int, int], _Rotation] = {}
+        self._graph_buffers: dict[_GraphKey, _GraphBuffer] = {}
+
+    def lend(self, launch: RecordedLaunch) -> None:
+        """Give a launch its buffer and owner. Raises ``NoDeviceMemory``."""
+        build = launch.build
+        if launch.graph:
+            self._graph_buffer(launch).lend(launch)
+        elif build.overlaps:
+            self._own.lend(launch)
+        else:
+            key = (build.variant, launch.device, launch.stream)
+            rotation = self._rotations.get(key)
+            if rotation is None:
+                new = _Rotation(build.variant_of_program, self._device, self._save, self._room)
+                rotation = self._rotations.setdefault(key, new)
+            rotation.lend(launch)
+
+    def _graph_buffer(self, launch: RecordedLaunch) -> _GraphBuffer:
+        key = (launch.build.variant, launch.device, launch.stream, launch.grid)
+        shared = self._graph_buffers.get(key)
+        if shared is None:
+            size_bytes = launch.size_bytes
+            memory = self._room.take(size_bytes, lambda: self._device.zeros_outside_graphs(size_bytes))
+            shared = self._graph_buffers.setdefault(key, _GraphBuffer(memory, size_bytes))
+        return shared
+
+    def _held_bytes(self) -> int:
+        """Return the size of all buffers except those of launches being made.
+
+        A launch that an exception ends loses its buffer.
+        """
+        in_graphs = sum(shared.size_bytes for shared in list(self._graph_buffers.values()))
+        return in_graphs + sum(rotation.held_bytes() for rotation in list(self._rotations.values()))
+
+    def save_rest(self) -> None:
+        """Save the launches that are still in the buffers."""
+        self._own.save_rest()
+        for rotation in list(self._rotations.values()):
+            rotation.save_rest()
+        # Graphs come last: the writer compares their start times with those of the launches it has.
+        for launch in self._last_in_graphs():
+            with self._device.selected(launch.device):
+                hand_over(launch, self._device, self._save)
+
+    def newest(self) -> dict[str, int]:
+        """Return the number of the last launch made and kept, for each variant of the program."""
+        found = [(rotation.variant, rotation.newest()) for rotation in list(self._rotations.values())]
+        found += self._own.newest.copy().items()
+        found += [(launch.build.variant_of_program, launch.index) for launch in self._last_in_graphs()]
+        newest: dict[str, int] = {}
+        for variant, index in found:
+            newest[variant] = max(index, newest.get(variant, index))
+        return newest
+
+    def unsaved(self) -> int:
+        """Return the number of launches to keep that are not saved yet."""
+        in_rotations = sum(map(_Rotation.unsaved, list(self._rotations.values())))
+        return self._own.unsaved() + in_rotations + len(list(self._last_in_graphs()))
+
+    def _last_in_graphs(self) -> Iterator[RecordedLaunch]:
+        for shared in list(self._graph_buffers.values()):
+            if shared.last is not None:
+                yield shared.last
+
+
+_GraphKey = tuple[str, int, int, Grid]
+
+
+class _Room:
+    """Limit of the bytes that all buffers may take; ``held_bytes`` returns what they take now."""
+
+    def __init__(self, max_bytes: int, held_bytes: Callable[[], int]) -> None:
+        self._max_bytes = max_bytes
+        self._held_bytes = held_bytes
+
+    def take(self, size_bytes: int, make: Callable[[], Buffer]) -> Buffer:
+        """Make a buffer. Raises ``NoDeviceMemory`` if it exceeds the limit or the device's memory."""
+        left_bytes = self._max_bytes - self._held_bytes()
+        if size_bytes > left_bytes:
+            raise NoDeviceMemory(f"all buffers together would exceed the limit by {size_bytes - left_bytes}")
+        return make()
+
+
+class _Rotation(BufferOwner):
+    """Buffers of one kernel on one stream: in use by launches being made, of the last launch, and free.
+
+    A launch that was made keeps its buffer until a later launch takes it. ``variant`` is the program's, not a build's.
+    """
+
+    def __init__(self, variant: str, device: Device, save: Save, room: _Room) -> None:
+        self.variant = variant
+        self._device = device
+        self._save = save
+        self._room = room
+        # Appending and popping are one step each: two launches never get the same buffer.
+        self._free: deque[RecordedLaunch] = deque()
+        self._last: deque[RecordedLaunch] = deque()
+        self._newest = -1
+        self._saved_ns = 0
+        self._has_room = True
+
+    def lend(self, launch: RecordedLaunch) -> None:
+        """Give a launch its buffer and owner. Raises ``NoDeviceMemory``."""
+        launch.memory, launch.memory_bytes = _reuse(self._free.pop, launch.size_bytes) or self._make_or_take(launch)
+        launch.owner = self
+
+    def launched(self, launch: RecordedLaunch) -> None:
+        """Make this the last launch, and save it if the last saved one is a second old."""
+        now_ns = launch.host_end_ns = time.time_ns()
+        is_due = now_ns - self._saved_ns >= _SAVE_EVERY_NS and self._has_room
+        if is_due:
+            launch.is_handed_over = True  # before other threads can see the launch
+            self._saved_ns = now_ns
+        self._keep(launch)
+        if launch.index > self._newest:
+            self._newest = launch.index
+        if is_due:
+            hand_over(launch, self._device, self._save)
+
+    def failed(self, launch: RecordedLaunch) -> None:
+        """Free the launch's buffer."""
+        self._free.append(launch)
+
+    def save_rest(self) -> None:
+        """Save the last launch.
+
+        It may save launches that other threads made at the same time, or one that is saved already: the writer keeps
+        the newest.
+        """
+        for launch in list(self._last):
+            launch.is_handed_over = True
+            with self._device.selected(launch.device):
+                hand_over(launch, self._device, self._save)
+
+    def newest(self) -> int:
+        """Return the number of the last launch made; -1 if there is none yet."""
+        return max(self._newest, *(launch.index for launch in self._last.copy()), -1)
+
+    def held_bytes(self) -> int:
+        """Return the size of the buffers that no launch is using."""
+        return sum(launch.memory_bytes for launch in (*self._free.copy(), *self._last.copy()))
+
+    def unsaved(self) -> int:
+        """Return 1 if the last launch is not saved yet, else 0."""
+        return int(any(not launch.is_handed_over for launch in list(self._last)))
+
+    def _keep(self, launch: RecordedLaunch) -> None:
+        """Make this the last launch unless there is a newer one, and free the older one's buffer."""
+        while True:
+            self._last.append(launch)
+            if len(self._last) < 2:
+                return
+            try:
+                other = self._last.popleft()
+            except IndexError:  # other threads without room took them meanwhile
+                return
+            if other is not launch and other.index < launch.index:
+                if not other.is_handed_over:
+                    self._free.append(other)
+                return
+            launch = other
+
+    def _make_or_take(self, launch: RecordedLaunch) -> _SizedBuffer:
+        """Make a buffer, or take the last launch's if there is no room for another."""
+        size_bytes = launch.size_bytes
+        if not self._has_room and (reused := _reuse(self._last.popleft, size_bytes)):
+            return reused
+        try:
+            return self._new(launch)
+        except NoDeviceMemory:
+            self._has_room = False
+            if reused := _reuse(self._last.popleft, size_bytes, if_refused=self._save_early):
+                return reused
+        return self._new(launch)  # dropping a buffer that was too small may have made room
+
+    def _new(self, launch: RecordedLaunch) -> _SizedBuffer:
+        size_bytes = launch.size_bytes
+        return self._room.take(size_bytes, lambda: self._device.zeros(size_bytes, launch.stream)), size_bytes
+
+    def _save_early(self, launch: RecordedLaunch) -> None:
+        if not launch.is_handed_over:
+            hand_over(launch, self._device, self._save)
+
+
+_SizedBuffer = tuple[Buffer, int]
+
+
+def _reuse(
+    take: Callable[[], RecordedLaunch], size_bytes: int, if_refused: Callable[[RecordedLaunch], None] | None = None
+) -> _SizedBuffer | None:
+    """Take the buffer of an earlier launch if it is large enough and the copier does not read it."""
+    try:
+        former = take()
+    except IndexError:
+        return None
+    if former.memory is not None and former.memory_bytes >= size_bytes and not former.is_handed_over:
+        return former.memory, former.memory_bytes
+    if if_refused is not None:
+        if_refused(former)
+    return None
+
+
+class _GraphBuffer(BufferOwner):
+    """Buffer that all launches of one grid in graphs share, and the launch captured last."""
+
+    def __init__(self, memory: Buffer, size_bytes: int) -> None:
+        self._memory = memory
+        self.size_bytes = size_bytes
+        self.last: RecordedLaunch | None = None
+
+    def lend(self, launch: RecordedLaunch) -> None:
+        launch.memory, launch.memory_bytes = self._memory, self.size_bytes
+        launch.owner = self
+
+    def launched(self, launch: RecordedLaunch) -> None:
+        launch.host_end_ns = time.time_ns()
+        self.last = launch

@@ -21,13 +21,11 @@ from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.copier import BufferCopier, DeviceClocks
-from kprof_inject.runtime.launch.empty_launches import EmptyKernel
-from kprof_inject.runtime.launch.last_launches import LastLaunches
-from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches
+from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches
 from kprof_inject.runtime.launch.launch_choice import parse_launches
 from kprof_inject.runtime.launch.lock_free import AtomicCounts, SetOnce
 from kprof_inject.runtime.launch.recorded_launch import Grid, LaunchBuffers, RecordedLaunch, RecordingBuild
-from kprof_inject.runtime.launch.timing import LaunchTimer
+from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
 from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session

@@ -1,10 +1,12 @@
-"""Launch a kernel again to time it, without and with records in turn, each from the same initial memory.
+"""Launch the program's kernels again to time them, without and with records in turn, each from the same initial memory.
 
 A single launch of each side does not show a kernel's time. Here both sides run in one process, one right after the
 other, so that drift between processes, and from second to second, affects both equally.
 
 The program must not notice. So these launches work on copies of its memory, in memory that the driver lends us; they
 take no scratch memory from its allocator, keep none of its tensors, and wait for no stream but the launch's own.
+
+A launch that is captured into a CUDA graph is not replayed: it runs later, with other contents of its memory.
 """
 
 from __future__ import annotations
@@ -16,14 +18,25 @@ from typing import Any
 
 from kprof_inject.capture.schema import RelaunchRecord, ReplayRecord
 from kprof_inject.runtime.devices.device import Device, NoDeviceMemory
-from kprof_inject.runtime.launch import profile_allocator
-from kprof_inject.runtime.launch.empty_launches import EmptyKernel
-from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, PROCESS_SECONDS, ReplayChoice
+from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.launch.launch_capture import ReplayResult
+from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, PROCESS_SECONDS, ReplayChoice, parse_launches
+from kprof_inject.runtime.launch.launcher import own_scratch, writing_to
 from kprof_inject.runtime.launch.recorded_launch import Grid, RecordingBuild
-from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
-from kprof_inject.runtime.replay.back_to_back import BackToBack, empty_ns, is_same_work
-from kprof_inject.runtime.replay.memory_copies import MemoryCopies, NotReplayable, copies_of
-from kprof_inject.runtime.replay.relaunch import Launchable, Relaunch
+from kprof_inject.runtime.launch.timing import TIMES_ITSELF, EmptyKernel, programs_events
+from kprof_inject.runtime.process_events import is_of_signal_handler
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.replay.relaunch import (
+    BackToBack,
+    Launchable,
+    MemoryCopies,
+    NotReplayable,
+    Relaunch,
+    copies_of,
+    empty_ns,
+    is_same_work,
+)
+from kprof_inject.runtime.session import Session
 
 _MAX_TIMES = 100
 _MIN_TIMES = 5
@@ -89,8 +102,8 @@ class Replays:
                 device.unaffected_by_graphs(),
                 copies_of(device, relaunch.memory, stream) as memory,
                 device.borrowed(relaunch.buffer_bytes, stream) as buffer,
-                profile_allocator.own_scratch(device),
-                profile_allocator.writing_to(buffer),
+                own_scratch(device),
+                writing_to(buffer),
             ):
                 now = time.monotonic()
                 deadline = now + min(KERNEL_SECONDS, self._seconds_left - (now - begun))
@@ -213,3 +226,77 @@ class _RelaunchPairs:
             self.timed.restores = True
         same = all(is_same_work(a, b) for a, b in zip(restored, following, strict=True))
         return same and self.memory.digest(self.relaunch.stream) == first
+
+
+_IN_GRAPHS = "it was launched only in CUDA graphs; launch it once outside a graph"
+
+
+class KernelReplays:
+    """Measurements of builds by replay, once for each, at its first launch that is kept.
+
+    No error reaches the program, except one that a signal handler raises.
+    """
+
+    def __init__(self, device: Device, session: Session, report: ProcessReport) -> None:
+        """Take the choice of kernels and launches from ``session``."""
+        choice = session.replays
+        self._device = device
+        self._report = report
+        # A set, because each launch looks here.
+        self._only = None if choice.only is None else frozenset(choice.only)
+        self._launches = parse_launches(session.launches)
+        self._replays = Replays(device, choice)
+        self._done: dict[str, ReplayResult] = {}
+        self._in_graphs: dict[str, ReplayResult] = {}
+        self._unreported: dict[str, str] = {}
+        self._is_over = False
+
+    def is_due(self, build: RecordingBuild, number: int) -> bool:
+        """Return whether to measure a build at this launch."""
+        return (
+            build.variant not in self._done
+            and not self._is_over
+            and (self._only is None or build.variant_of_program in self._only)
+            and self._launches.keeps(number)
+        )
+
+    def close(self) -> None:
+        """Measure no more."""
+        self._is_over = True
+
+    def result_of(self, variant: str) -> ReplayResult:
+        """Return the result of a build's replay, which is empty if there was none."""
+        return self._done.get(variant) or self._in_graphs.get(variant) or ReplayResult(None)
+
+    def report_graph_launches(self) -> None:
+        """Report the builds that were launched only in graphs. Called at the end of a capture."""
+        for variant, name in self._unreported.items():
+            if variant not in self._done:
+                self._report.add_replay(name, 0.0, _IN_GRAPHS)
+        self._unreported = {}
+
+    def measure(
+        self, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
+    ) -> None:
+        """Measure a build at the launch that is about to be made.
+
+        ``clean`` loads the kernel without records. ``arguments`` are all arguments of a launcher after the metadata.
+        """
+        try:
+            if self._device.is_capturing():
+                if self._in_graphs.setdefault(build.variant, pending := ReplayResult(None, _IN_GRAPHS)) is pending:
+                    self._unreported[build.variant] = build.record.name
+                return
+            pending = ReplayResult(None, "it was interrupted")
+            if self._done.setdefault(build.variant, pending) is not pending:
+                return  # it is measured, or another thread is measuring it
+            begun = time.monotonic()
+            relaunch = ComparedRelaunch.with_both(build, clean, grid, stream, arguments)
+            self._done[build.variant] = ReplayResult(self._replays.measure(relaunch))
+            self._report.add_replay(build.record.name, time.monotonic() - begun)
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            reason = str(error) if isinstance(error, NotReplayable) else f"that failed: {first_line(error)}"
+            self._done[build.variant] = ReplayResult(None, reason)
+            self._report.add_replay(build.record.name, 0.0, reason)

@@ -109,7 +109,7 @@ def measure_in_child(
     request.write(folder)
     try:
         process = subprocess.Popen(
-            [executable, "-m", "kprof_inject.calibration", str(folder.resolve())],
+            [executable, "-m", "kprof_inject.calibration_process", str(folder.resolve())],
             env=_environment(os.environ, cache.resolve()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
