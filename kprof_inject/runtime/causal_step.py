@@ -8,15 +8,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import triton
-
 from kprof_inject.runtime.compiling.compiler import Compile, variant_of, with_room
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
-from kprof_inject.runtime.dump_step import install_step
+from kprof_inject.runtime.dump_step import install_step, why_left_alone
 from kprof_inject.runtime.experiments.experiment import Watchdog
 from kprof_inject.runtime.experiments.kernel_experiment import ExperimentLauncher, KernelExperiment
-from kprof_inject.runtime.hook import is_compile_worker
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
@@ -66,7 +63,7 @@ class CausalStep:
         if delays is None or not fnmatchcase(variant.name, self._session.kernel):
             return None
         dumped = self._workspace.kernel(variant.variant)
-        if reason := _why_not(dumped):
+        if reason := why_left_alone(dumped):
             self._report.add_kernel(dumped.variant, dumped.name, "left alone", reason)
             return None
         if variant.variant not in self._experiments:
@@ -84,10 +81,3 @@ class CausalStep:
     def _give_up_all(self, reason: str) -> None:
         for experiment in self._experiments.values():
             experiment.give_up(reason)
-
-
-def _why_not(dumped: DumpedKernel) -> str:
-    """Return the reason why a kernel with planned delays must run as it is; empty if there is none."""
-    if dumped.info.triton_version != triton.__version__:
-        return f"Triton {dumped.info.triton_version} dumped it, but this is {triton.__version__}; dump again"
-    return "an Inductor worker process compiled it; set compile_threads to 1" if is_compile_worker() else ""

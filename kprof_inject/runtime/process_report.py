@@ -17,6 +17,7 @@ from kprof_inject.capture.encoding import decode, encode
 from kprof_inject.capture.schema import MAX_TEXT_BYTES
 from kprof_inject.errors import printable
 from kprof_inject.files import read_regular, write_bytes
+from kprof_inject.quantities import counted
 from kprof_inject.runtime.children import UNREACHED_ENDING
 from kprof_inject.runtime.faults import first_line, say
 from kprof_inject.runtime.process_events import Guarded
@@ -44,22 +45,22 @@ class ReplayNote:
     refusal: str
 
 
-class _KernelRecord(Struct, frozen=True):
-    """``KernelState`` in a report, which stores it by the name of the variant."""
+@dataclass(frozen=True, slots=True)
+class KernelState:
+    """State of one variant in one process; ``ProcessReport.add_kernel`` lists the states."""
 
+    variant: str
     name: str
     state: str
     reason: str
 
 
 class _ReportRecord(Struct, frozen=True, kw_only=True):
-    """Content of one process's file."""
-
     pid: int
     argv: list[str]
     triton_version: str
     gpu: bool | None
-    kernels: dict[str, _KernelRecord]
+    kernels: dict[str, KernelState]
     choices: list[AutotunerChoice]
     replays: list[ReplayNote]
     errors: list[str]
@@ -79,7 +80,7 @@ class ProcessReport:
         self._folder = Path(folder)
         self._started_ns = time.time_ns()
         self._changes = 0
-        self._kernels: dict[str, _KernelRecord] = {}
+        self._kernels: dict[str, KernelState] = {}
         self._choices: list[AutotunerChoice] = []
         self._replays: list[ReplayNote] = []
         self._errors: list[str] = []
@@ -96,7 +97,7 @@ class ProcessReport:
         ``state`` is ``dumped``, ``passed over`` (by ``--kernel``), ``instrumented``, ``delayed``, or ``left alone``
         with a reason.
         """
-        self._kernels[variant] = _KernelRecord(name, state, reason)
+        self._kernels[variant] = KernelState(variant, name, state, reason)
         self.write()
 
     def add_choice(self, kernel: str, key: str, config: str) -> None:
@@ -166,17 +167,7 @@ class ProcessReport:
         except OSError as error:
             if not self._refused:
                 self._refused = True
-                say(f"cannot report: {error}")
-
-
-@dataclass(frozen=True, slots=True)
-class KernelState:
-    """State of one variant in one process; ``ProcessReport.add_kernel`` lists the states."""
-
-    variant: str
-    name: str
-    state: str
-    reason: str
+                say(f"cannot write this process's report: {error}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +186,12 @@ class UnfinishedProcess:
         """Return a message for the user."""
         if self.is_running:
             return (
-                f"process {self.pid} is still running: {self.saved} of its launches with records are saved so far, and "
-                "the capture gets the rest when it ends"
+                f"process {self.pid} is still running, and has saved {counted(self.saved, 'launch')} with records so "
+                "far; the capture gets the rest when it ends"
             )
         return (
-            f"process {self.pid} was killed before it had saved everything: {self.saved} of at least {self.launches} "
-            "launches with records were saved"
+            f"process {self.pid} was killed before it had saved everything: it saved {self.saved} of at least "
+            f"{counted(self.launches, 'launch')} with records"
         )
 
 
@@ -233,11 +224,7 @@ def read_reports(folder: Path) -> Reports:
         for path in sorted(folder.glob("*.json"))
     ]
     seen = [record.gpu for record in records if record.gpu is not None]
-    kernels = {
-        (variant, kernel.state): KernelState(variant, kernel.name, kernel.state, kernel.reason)
-        for record in records
-        for variant, kernel in record.kernels.items()
-    }
+    kernels = {(kernel.variant, kernel.state): kernel for record in records for kernel in record.kernels.values()}
     return Reports(
         bool(records) or any(folder.glob("*.joined")),
         tuple(dict.fromkeys(_unreached(folder))),

@@ -16,7 +16,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import triton
 from triton import knobs
 
 from kprof_inject.errors import KprofError
@@ -24,9 +23,9 @@ from kprof_inject.runtime.compiling.compiler import Compile, fresh_jit_caches, w
 from kprof_inject.runtime.compiling.instrumented_kernel import Plan, Plans, RunStep, remove_binaries
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
-from kprof_inject.runtime.dump_step import install_step, save_kernel
+from kprof_inject.runtime.dump_step import install_step, save_kernel, why_left_alone
 from kprof_inject.runtime.faults import say
-from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, is_compile_worker
+from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
@@ -36,69 +35,6 @@ from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.replay.replay import KernelReplays
 from kprof_inject.runtime.session import TORCH_TRACE, Session
 from kprof_inject.workspace import DumpedKernel, Workspace
-
-
-class TorchTracer:
-    """Tracer of this process. No method raises."""
-
-    def __init__(self, folder: Path, report: ProcessReport) -> None:
-        """Prepare to write the trace to ``folder``, that of the reports."""
-        self._folder = folder
-        self._report = report
-        self._was_started = False
-        self._profiler: Any = None
-        self._started_by: tuple[int, int] | None = None
-
-    def start(self) -> None:
-        """Start the trace unless it was started before."""
-        if self._was_started:
-            return
-        self._was_started = True
-        if threading.current_thread() is not threading.main_thread():
-            # torch ends a profiler in the thread that started it.
-            say("no trace of torch.profiler: the first kernel is not launched by the main thread")
-            return
-        with self._report.guard("starting torch.profiler"):
-            torch: Any = sys.modules.get("torch")
-            if torch is None:
-                say("no trace of torch.profiler: the program has not imported torch")
-                return
-            profiler = torch.profiler.profile(activities=torch.profiler.supported_activities())
-            profiler.start()
-            self._profiler, self._started_by = profiler, _this_thread()
-            _before_each(torch.autograd.profiler.profile, self._give_way)
-
-    def finish(self) -> None:
-        """Stop, and write the trace. A forked child writes nothing."""
-        profiler, self._profiler = self._profiler, None
-        if profiler is None or self._started_by != _this_thread():
-            return
-        with self._report.guard("writing the trace of torch.profiler"):
-            profiler.stop()
-            path = self._folder / TORCH_TRACE.format(process=os.getpid())
-            partial = path.with_name(f"partial-{path.name}")
-            profiler.export_chrome_trace(str(partial))
-            partial.replace(path)
-
-    def _give_way(self) -> None:
-        if self._profiler is not None:
-            say("the trace of torch.profiler ends here: the program starts its own profiler")
-            self.finish()
-
-
-def _this_thread() -> tuple[int, int]:
-    return os.getpid(), threading.get_ident()
-
-
-def _before_each(kind: type[Any], call: Callable[[], None]) -> None:
-    """Call ``call()`` before each construction of the class. torch makes one object for each of its profilers."""
-    original = kind.__init__
-
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        call()
-        original(self, *args, **kwargs)
-
-    kind.__init__ = made
 
 
 def install(session: Session, report: ProcessReport) -> None:
@@ -132,19 +68,12 @@ class WorkspacePlans:
         if scope_table is None or not fnmatchcase(variant.name, self.session.kernel):
             return None
         kernel = workspace.kernel(variant.variant)
-        dumped_by = kernel.info.triton_version
-        if dumped_by != triton.__version__:
-            self._leave_alone(variant, f"Triton {dumped_by} dumped it, but this is {triton.__version__}; dump again")
-            return None
-        if is_compile_worker():
-            self._leave_alone(variant, "an Inductor worker process compiled it; set compile_threads to 1")
+        if reason := why_left_alone(kernel):
+            self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
             return None
         if Path(self.session.workspace) not in Path(knobs.cache.dir).absolute().parents:
             plain()  # the program chose its own cache, and may expect there what Triton writes without us
         return kernel, scope_table
-
-    def _leave_alone(self, variant: DumpedKernel, reason: str) -> None:
-        self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,3 +182,69 @@ def _install_once() -> None:
     triton_wrapping.wrap_loading()
     triton_wrapping.mark_benchmarks()
     after_import({INDUCTOR_AUTOTUNER: triton_wrapping.mark_inductors_benchmarks})
+
+
+class TorchTracer:
+    """Tracer of this process by ``torch.profiler``, from its first kernel with records to its end. No method raises.
+
+    A process can have only one such profiler. If the program starts its own, ours ends before that.
+    """
+
+    def __init__(self, folder: Path, report: ProcessReport) -> None:
+        """Prepare to write the trace to ``folder``, that of the reports."""
+        self._folder = folder
+        self._report = report
+        self._was_started = False
+        self._profiler: Any = None
+        self._started_by: tuple[int, int] | None = None
+
+    def start(self) -> None:
+        """Start the trace unless it was started before."""
+        if self._was_started:
+            return
+        self._was_started = True
+        if threading.current_thread() is not threading.main_thread():
+            # torch ends a profiler in the thread that started it.
+            say("no torch.profiler trace: the main thread does not launch the first kernel")
+            return
+        with self._report.guard("starting torch.profiler"):
+            torch: Any = sys.modules.get("torch")
+            if torch is None:
+                say("no torch.profiler trace: the program has not imported torch")
+                return
+            profiler = torch.profiler.profile(activities=torch.profiler.supported_activities())
+            profiler.start()
+            self._profiler, self._started_by = profiler, _this_thread()
+            _before_each(torch.autograd.profiler.profile, self._give_way)
+
+    def finish(self) -> None:
+        """Stop, and write the trace. A forked child writes nothing."""
+        profiler, self._profiler = self._profiler, None
+        if profiler is None or self._started_by != _this_thread():
+            return
+        with self._report.guard("writing the trace of torch.profiler"):
+            profiler.stop()
+            path = self._folder / TORCH_TRACE.format(process=os.getpid())
+            partial = path.with_name(f"partial-{path.name}")
+            profiler.export_chrome_trace(str(partial))
+            partial.replace(path)
+
+    def _give_way(self) -> None:
+        if self._profiler is not None:
+            say("the torch.profiler trace ends here: the program starts its own profiler")
+            self.finish()
+
+
+def _this_thread() -> tuple[int, int]:
+    return os.getpid(), threading.get_ident()
+
+
+def _before_each(kind: type[Any], call: Callable[[], None]) -> None:
+    """Call ``call()`` before each construction of the class. torch makes one object for each of its profilers."""
+    original = kind.__init__
+
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        call()
+        original(self, *args, **kwargs)
+
+    kind.__init__ = made

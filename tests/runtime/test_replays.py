@@ -27,7 +27,7 @@ from kprof_inject.runtime.launch import timing
 from kprof_inject.runtime.launch.launch_choice import REPLAYS, ReplayChoice
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.replay import relaunch, replay
-from kprof_inject.runtime.replay.relaunch import NotReplayable
+from kprof_inject.runtime.replay.relaunch import NotReplayable, Relaunch
 from kprof_inject.timeline.trust import judge
 
 pytestmark = pytest.mark.triton
@@ -298,7 +298,7 @@ def test_replays_of_a_process_take_no_longer_than_their_limit(
     measured = 0
     for _ in range(1000):
         with contextlib.suppress(NotReplayable):
-            replays.measure(replay.ComparedRelaunch((1, 1, 1), 0, (), (), build, clean))
+            replays.measure(build, clean, Relaunch((1, 1, 1), 0, (), ()))
             measured += 1
     assert now[0] <= 20.0 + pair_s + compile_s
     assert measured > 3 or pair_s > 1

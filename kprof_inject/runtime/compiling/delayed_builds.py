@@ -46,7 +46,7 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path) -> None:
             hint="install kprof-inject where the program runs, and call it there",
         )
     if kernel.target is None:
-        raise KprofError("its target is not known", hint="dump it again")
+        raise KprofError("its target is unknown", hint="dump it again")
     with (
         tempfile.TemporaryDirectory(prefix="kprof-text-") as cache,
         knobs.cache.scope(),

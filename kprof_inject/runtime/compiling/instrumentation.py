@@ -191,8 +191,9 @@ def require_clock_reads(kernel: Any, target: GPUTarget) -> None:
     """Raise ``KprofError`` if a kernel compiled with records never reads the clock."""
     if not _clock_reads(kernel, target):
         raise KprofError(
-            f"Triton {triton.__version__} lowers the records to no clock read for {target.backend}:{target.arch}",
-            hint="this target cannot be recorded with this Triton; try another Triton version",
+            f"Triton {triton.__version__} lowers the records for {target.backend}:{target.arch} without reading the "
+            "clock",
+            hint="try another Triton version",
         )
 
 
@@ -243,7 +244,7 @@ def lower_without_records(text: str, target: GPUTarget, options: dict[str, Any])
 def _compiled(text: str, target: GPUTarget, options: dict[str, Any]) -> Any:
     # In a module without a kernel, Triton reads the signature of a function that does not exist, and crashes.
     if not _KERNEL.search(text):
-        raise KprofError("there is no public tt.func to lower", hint="give a .ttgir file as Triton writes it")
+        raise KprofError("the module has no public tt.func to lower", hint="give a .ttgir file as Triton writes it")
     with tempfile.TemporaryDirectory(prefix="kprof-lower-") as folder, knobs.cache.scope():
         knobs.cache.dir = str(Path(folder, "cache"))
         path = Path(folder, "kernel.ttgir")

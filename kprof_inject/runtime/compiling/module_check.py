@@ -42,7 +42,7 @@ def module_target(module: Module) -> Target:
     root = module.operations[0]
     if len(module.operations) != 1 or root.name not in MODULES:
         raise KprofError(
-            "the functions of this file are in no module, so their target is unknown",
+            "the functions of this file are outside of a module, so their target is unknown",
             where=module.position(root.start),
             hint="give the whole file as Triton writes it",
         )
@@ -58,9 +58,9 @@ def module_target(module: Module) -> Target:
     known = _KNOWN.fullmatch(found[1])
     if known is None:
         raise KprofError(
-            f"the target {found[1]!r} is not one that kprof-inject can compile for",
+            f"kprof-inject cannot compile for the target {found[1]!r}",
             where=module.position(root.start),
-            hint='it takes "cuda:90" and the like, and "hip:gfx942" and the like',
+            hint='it can for targets such as "cuda:90" and "hip:gfx942"',
         )
     warp_size = _WARP_SIZE.search(attributes)
     size: Any = int(warp_size[1]) if warp_size else _DEFAULT_WARP_SIZE  # Triton refuses a size that no GPU has

@@ -208,11 +208,10 @@ def _raising_no_memory() -> Iterator[None]:
         raise NoDeviceMemory(str(error)) from None
 
 
-class CudaDevice(TorchDevice):
+class _CudaDevice(TorchDevice):
     """NVIDIA's devices, chosen by torch, with memory and events from the driver. See ``Device``."""
 
     def __init__(self, driver: Driver) -> None:
-        """Begin without any memory."""
         super().__init__()
         self._driver = driver
         self._memory = CudaMemory(driver)
@@ -221,74 +220,56 @@ class CudaDevice(TorchDevice):
     has_own_memory = True
 
     def is_local(self, address: int) -> bool:
-        """Return whether an address is in memory of the current device that no host or other device shares."""
         return self._memory.is_local(address, self.current())
 
     def zeros(self, size_bytes: int, stream: int) -> CudaBuffer:
-        """Return zeroed memory for work on ``stream``. Raises ``NoDeviceMemory``."""
         return self._memory.zeros(size_bytes, self.current(), stream)
 
     def zeros_outside_graphs(self, size_bytes: int) -> CudaBuffer:
-        """Return memory that is zeroed once, now, and belongs to no captured graph. Raises ``NoDeviceMemory``."""
         with relaxed_capture():
             return self._memory.zeros_now(size_bytes, self.current())
 
     def mark(self, stream: int) -> CudaEvent:
-        """Record an event after all present work of ``stream``, for other threads to wait for."""
         return CudaEvent.to_wait_for(self._driver, stream)
 
     def timing_mark(self, stream: int) -> CudaEvent:
-        """Record an event after all present work of ``stream``, for ``elapsed_time``."""
         return CudaEvent.to_time(self._driver, stream)
 
     def hold(self, stream: int, for_ns: int) -> None:
-        """Keep ``stream`` busy for at least ``for_ns``."""
         self._kernels.hold(self.current(), stream, for_ns)
 
     def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
-        """Launch one CTA of an empty kernel, with this number of threads and this much shared memory."""
         self._kernels.launch_empty(self.current(), stream, threads, shared_bytes)
 
     def free_bytes(self) -> int:
-        """Return the free memory of the current device."""
         return self._memory.free_bytes()
 
     def borrowed(self, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
-        """Lend zeroed memory for work on ``stream``, for which the end of the context waits."""
         return self._memory.borrowed(size_bytes, self.current(), stream)
 
     def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
-        """Copy between two addresses, in the order of ``stream``."""
         self._memory.copy(to, source, size_bytes, stream)
 
     def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
-        """Return a digest of memory after all present work of ``stream``."""
         return self._kernels.digest(self.current(), address, size_bytes, stream)
 
     def read_clock(self, device: int) -> ClockReading | None:
-        """Relate the timer that CTAs read to the host's clock."""
         with relaxed_capture(), self.selected(device):
             return self._kernels.read_clock(device)
 
     def sm_clock_hz(self, stream: int) -> float:
-        """Measure the frequency of the SMs' clock after all present work of ``stream``."""
         return self._kernels.sm_clock_hz(self.current(), stream)
 
     def counted(self, ptx: str, words: int, stream: int) -> list[int]:
-        """Run the only kernel of a PTX text once, with one CTA, and return the 64-bit words that it writes."""
         return self._kernels.counted(self.current(), ptx, words, stream)
 
     @contextmanager
     def selected(self, device: int) -> Iterator[None]:
-        """Make this device the current one.
-
-        The driver's context is set too, because a thread that has not used the device yet has none.
-        """
+        # The driver's context is set too, because a thread that has not used the device yet has none.
         with torch.cuda.device(device), self._driver.context(device):
             yield
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
-        """Wait for ``done``, and return the buffer's bytes, which are valid until the next call."""
         with relaxed_capture(), self.selected(device):
             done.synchronize()
             return self._memory.fetch(buffer, size_bytes, device)
@@ -301,4 +282,4 @@ def devices_of_process() -> Device:
     All callers share the object, which keeps its memory for reuse.
     """
     driver = loaded_driver() if torch.version.cuda is not None else None
-    return CudaDevice(Driver(driver)) if driver is not None else TorchDevice()
+    return _CudaDevice(Driver(driver)) if driver is not None else TorchDevice()

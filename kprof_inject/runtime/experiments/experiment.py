@@ -30,7 +30,7 @@ from kprof_inject.capture.experiments import DelaysRecord
 from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.faults import first_line, say
 from kprof_inject.runtime.launch.launcher import own_scratch
-from kprof_inject.runtime.process_events import Guarded
+from kprof_inject.runtime.process_events import Guarded, is_of_signal_handler
 from kprof_inject.runtime.replay.relaunch import MIN_HOLD_NS, BackToBack, Relaunch, copies_of, is_same_work
 
 _QUANTILE = 1.96
@@ -129,7 +129,7 @@ class Watchdog:
             time.sleep(1 / _LOOKS_PER_S)
 
     def _end(self, what: str) -> None:
-        reason = f"{what} did not return, so its process was ended"
+        reason = f"{what} did not return, so kprof-inject killed its process"
         self._give_up(reason)
         say(reason)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -212,8 +212,7 @@ class DelayExperiment:
     def _run_rounds(
         self, timed: BackToBack, included: Sequence[int], pairs: list[DelayPairs], clocks: list[float], until_s: float
     ) -> Ended:
-        builds = [self.plan.builds[place] for place in included]
-        shares = [(build.scope, build.delay_cycles, build.whole_share) for build in builds]
+        shares = _shares(self.plan, included)
         judged_s = time.monotonic()
         for order in islice(rounds(len(included), self.seed), MAX_ROUNDS if included else 0):
             for chunk in self._chunks(timed, [included[number] for number in order]):
@@ -290,22 +289,28 @@ class DelayExperiment:
         return digest == expected and is_same_work(ns, self._clean_ns)
 
 
-GiveUp = Callable[[str], None]
-"""Function that ends the experiment, for the reason that is its argument."""
+def _shares(plan: DelaysRecord, included: Sequence[int]) -> list[tuple[int, int, float]]:
+    """Return the ``delays`` of ``are_precise`` for some builds of a plan."""
+    builds = [plan.builds[place] for place in included]
+    return [(build.scope, build.delay_cycles, build.whole_share) for build in builds]
 
 
 @dataclass(slots=True)
 class InProgramTiming:
-    """Timing of the program's own launches, of which every second one gets a build with a delay."""
+    """Timing of the program's own launches, of which every second one gets a build with a delay.
+
+    ``builds`` are loaded kernels; None is a build that is left out. If the device or a launch fails, ``give_up`` is
+    called with the reason.
+    """
 
     device: Device
     plan: DelaysRecord
-    included: Sequence[int]
-    """Indices in the plan of the builds that take part."""
+    builds: Sequence[Any]
     seed: str
     watchdog: Watchdog
     name: str
     seconds: float
+    give_up: Callable[[str], None]
     pairs: list[DelayPairs] = field(init=False)
     clocks: list[float] = field(default_factory=list)
     _order: Iterator[int] = field(init=False)
@@ -316,53 +321,68 @@ class InProgramTiming:
 
     def __post_init__(self) -> None:
         """Begin with the first round."""
-        self.pairs = [DelayPairs() for _ in self.plan.builds]
-        self._order = self._builds()
+        self.pairs = [DelayPairs() for _ in self.builds]
+        self._order = self._launch_order()
 
-    def _builds(self) -> Iterator[int]:
-        """Yield the indices of builds in the order in which to launch them."""
-        shares = [(build.scope, build.delay_cycles, build.whole_share) for build in self.plan.builds]
-        for order in islice(rounds(len(self.included), self.seed), MAX_ROUNDS):
+    def _launch_order(self) -> Iterator[int]:
+        """Yield the indices of the builds that take part, in the order in which to launch them."""
+        included = [place for place, build in enumerate(self.builds) if build is not None]
+        shares = _shares(self.plan, included)
+        for order in islice(rounds(len(included), self.seed), MAX_ROUNDS):
             self._collect()
-            self._note_clock()
-            pairs = [self.pairs[place] for place in self.included]
-            if are_precise(pairs, [shares[place] for place in self.included], SLOPE_ERROR):
+            stream = self.device.current_stream()
+            if not self.device.is_capturing() and (hz := self.device.sm_clock_hz(stream)) is not None:
+                self.clocks.append(hz)
+            if are_precise([self.pairs[place] for place in included], shares, SLOPE_ERROR):
                 self._ended = "precise"
-            yield from (self.included[number] for number in order)
+            yield from (included[number] for number in order)
         self._ended = "often"
-
-    def _note_clock(self) -> None:
-        stream = self.device.current_stream()
-        if not self.device.is_capturing() and (hz := self.device.sm_clock_hz(stream)) is not None:
-            self.clocks.append(hz)
 
     @property
     def is_done(self) -> bool:
         """True once the time is up, or the slopes are precise."""
-        if self._ended is None and (not self.included or time.monotonic() > self._begun_s + self.seconds):
+        if self._ended is None and (not any(self.builds) or time.monotonic() > self._begun_s + self.seconds):
             self._ended = "time"
         return self._ended is not None
 
-    def begin(self, stream: int, give_up: GiveUp) -> int | None:
-        """Return the index of the build for a launch that is about to be made; None for the kernel without a delay.
+    def launch(self, stream: int, launch: Callable[[Any], Any]) -> Any:
+        """Call ``launch`` with a build, or with None for the kernel without a delay, and time it.
 
-        If the device fails, this calls ``give_up``.
+        If the launch of a build fails, the kernel without a delay is launched.
         """
-        with _giving_up(give_up):
+        place = self._begin(stream)
+        if place is None:
+            result = launch(None)
+        else:
+            try:
+                result = launch(self.builds[place])
+            except Exception as error:
+                if is_of_signal_handler(error):
+                    raise
+                self.give_up(f"its launch fails with a delay: {first_line(error)}")
+                return launch(None)
+        self._end(stream)
+        return result
+
+    def _begin(self, stream: int) -> int | None:
+        """Return the index of the build for a launch that is about to be made; None for the kernel without a delay."""
+        with self._giving_up():
             place = next(self._order, None) if self._marks and self._marks[-1][0] is None else None
             self.device.hold(stream, MIN_HOLD_NS)
             self._begun = place, self.device.timing_mark(stream)
             return place
         return None
 
-    def end(self, stream: int, give_up: GiveUp) -> None:
-        """Note that the launch is queued. If the device fails, this calls ``give_up``."""
+    def _end(self, stream: int) -> None:
         begun, self._begun = self._begun, None
         if begun is not None:
-            with _giving_up(give_up):
+            with self._giving_up():
                 end = self.device.timing_mark(stream)
                 self._marks.append((*begun, end))
                 self.watchdog.watch(end, MIN_WATCH_S, self.name)
+
+    def _giving_up(self) -> Guarded:
+        return Guarded(lambda error: self.give_up(f"that failed: {first_line(error)}"))
 
     def _collect(self) -> None:
         """Make pairs of launches that have ended, and keep the last one without a delay for the next pair."""
@@ -378,10 +398,6 @@ class InProgramTiming:
         """Return the times measured so far."""
         self._collect()
         return ExperimentTimes(self.pairs, self.clocks, 1, time.monotonic() - self._begun_s, self._ended or "program")
-
-
-def _giving_up(give_up: GiveUp) -> Guarded:
-    return Guarded(lambda error: give_up(f"that failed: {first_line(error)}"))
 
 
 def _ns(start: Event, end: Event) -> float:

@@ -6,6 +6,7 @@ import os
 import statistics
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from math import prod
 from pathlib import Path
@@ -60,7 +61,6 @@ class ExperimentTarget:
         stream: int,
         args: tuple[Any, ...],
         kinds: ArgumentKinds,
-        sm_count: int,
     ) -> None:
         """Describe a launch of ``kernel``; ``launch`` is the launcher that the kernel has without us."""
         self.kernel = kernel
@@ -73,7 +73,6 @@ class ExperimentTarget:
         self.refusals: dict[int, str] = {}
         self.registers: list[int | None] = []
         self._numbers = _numbers(args)
-        self._sm_count = sm_count
 
     def is_like(self, grid: Grid, args: tuple[Any, ...]) -> bool:
         """Return whether another launch has the same grid and numbers, and so probably does the same work."""
@@ -102,12 +101,12 @@ class ExperimentTarget:
             return None, f"it does not load: {first_line(error)}"
         room, clean_room = Resources(**resources_of(loaded)).ctas_per_sm, self.clean.ctas_per_sm
         if room != clean_room and not self._fits(min(room or 0, clean_room or 0)):
-            return None, f"an SM holds {room} of its CTAs instead of {clean_room}"
+            return None, f"with the delay, an SM holds {room} of its CTAs instead of {clean_room}"
         return loaded, ""
 
     def _fits(self, ctas_per_sm: int) -> bool:
         """Return whether all CTAs run at once with this many on an SM, so that more room changes nothing."""
-        return prod(self.grid) <= self._sm_count * ctas_per_sm
+        return prod(self.grid) <= _properties().get("multiprocessor_count", 0) * ctas_per_sm
 
 
 def _numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -135,6 +134,7 @@ def _assembly_of(kernel: Any) -> str:
     return str(kernel.asm.get("ptx") or kernel.asm.get("amdgcn") or "")
 
 
+@dataclass(slots=True, eq=False)
 class KernelExperiment:
     """Experiment with one kernel of this process.
 
@@ -142,53 +142,42 @@ class KernelExperiment:
     timed.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        report: ProcessReport,
-        device: Device,
-        watchdog: Watchdog,
-        workspace: Workspace,
-        dumped: DumpedKernel,
-        plan: DelaysRecord,
-    ) -> None:
-        """Prepare the experiment that ``plan`` describes with the kernel ``dumped``."""
-        self.is_over = False
-        self._session = session
-        self._report = report
-        self._device = device
-        self._watchdog = watchdog
-        self._workspace = workspace
-        self._dumped = dumped
-        self._plan = plan
-        self._launches = parse_launches(session.launches)
-        self._seen = 0
-        self._thread = 0
-        self._was_captured = False
-        self._timing: InProgramTiming | None = None
-        self._target: ExperimentTarget | None = None
+    _session: Session
+    _report: ProcessReport
+    _device: Device
+    _watchdog: Watchdog
+    _workspace: Workspace
+    _dumped: DumpedKernel
+    _plan: DelaysRecord
+    is_over: bool = False
+    _seen: int = 0
+    """Number of launches seen outside of graphs."""
+    _thread: int = 0
+    """Thread that began the experiment; 0 before."""
+    _was_captured: bool = False
+    _timing: InProgramTiming | None = None
+    _target: ExperimentTarget | None = None
 
     def before_launch(
         self, kernel: Any, launch: Callable[..., Any], grid: Grid, stream: int, args: tuple[Any, ...]
-    ) -> ChosenBuild | None:
+    ) -> InProgramTiming | None:
         """Run the experiment before a launch of the program, if this is the launch to do it at.
 
-        ``launch`` is the launcher that the kernel has without us. Returns the build to launch if the program's own
-        launches are timed.
+        ``launch`` is the launcher that the kernel has without us. If the program's own launches are timed, the result
+        must make this launch.
         """
         try:
             if self._device.is_capturing():
                 self._was_captured = True
                 return None
             if self._timing is not None:
-                return self._chosen_build(grid, args)
+                return self._timing_of(grid, args)
             number, self._seen = self._seen, self._seen + 1
             # Otherwise another thread has begun the experiment, or this launch is not kept.
-            if not self._thread and self._launches.keeps(number):
+            if not self._thread and parse_launches(self._session.launches).keeps(number):
                 self._thread = threading.get_ident()
                 kinds = ArgumentKinds.of(self._dumped.info.signature)
-                sm_count = _properties().get("multiprocessor_count", 0)
-                self._begin(ExperimentTarget(kernel, launch, grid, stream, args, kinds, sm_count), args)
+                self._begin(ExperimentTarget(kernel, launch, grid, stream, args, kinds), args)
         except Exception as error:
             if is_of_signal_handler(error):
                 self.is_over = True
@@ -230,8 +219,17 @@ class KernelExperiment:
             timed = self._replayed(target, args)
         except NotReplayable as reason:
             self._report.add_replay(self._dumped.name, 0.0, str(reason))
-            self._timing = self._new_timing(target)
             self._target = target
+            self._timing = InProgramTiming(
+                self._device,
+                self._plan,
+                target.builds,
+                self._dumped.variant,
+                self._watchdog,
+                self._dumped.name,
+                self._session.seconds,
+                self.give_up,
+            )
             return
         self.is_over = True
         self._save(target, timed, is_replayed=True)
@@ -245,19 +243,18 @@ class KernelExperiment:
             raise NotReplayable("it polls memory and might hang")
         relaunch = Relaunch.of(self._dumped.info.signature, target.grid, target.stream, args)
         experiment = DelayExperiment(
-            self._device, relaunch, target.launchable, target.builds, self._plan, self._dumped.variant, self._watchdog,
+            self._device,
+            relaunch,
+            target.launchable,
+            target.builds,
+            self._plan,
+            self._dumped.variant,
+            self._watchdog,
             self._dumped.name,
-        )  # fmt: skip
+        )
         return experiment.run(self._session.seconds)
 
-    def _new_timing(self, target: ExperimentTarget) -> InProgramTiming:
-        included = [place for place, build in enumerate(target.builds) if build is not None]
-        return InProgramTiming(
-            self._device, self._plan, included, self._dumped.variant, self._watchdog, self._dumped.name,
-            self._session.seconds,
-        )  # fmt: skip
-
-    def _chosen_build(self, grid: Grid, args: tuple[Any, ...]) -> ChosenBuild | None:
+    def _timing_of(self, grid: Grid, args: tuple[Any, ...]) -> InProgramTiming | None:
         timing, target = self._timing, self._target
         if timing is None or target is None or self._thread != threading.get_ident():
             return None
@@ -267,7 +264,7 @@ class KernelExperiment:
             with self._report.guard("saving an experiment"):
                 self.finish()
             return None
-        return ChosenBuild(self, timing, target.builds)
+        return timing
 
     def _save(self, target: ExperimentTarget, timed: ExperimentTimes, *, is_replayed: bool) -> None:
         properties = _properties()
@@ -307,35 +304,6 @@ class KernelExperiment:
             spins = zip(plan.spin_cycles, counted, strict=False)
             return tuple(SpinRecord(cycles, count / plan.spin_rounds) for cycles, count in spins)
         return ()
-
-
-class ChosenBuild:
-    """The build for one launch of the program."""
-
-    def __init__(self, experiment: KernelExperiment, timing: InProgramTiming, builds: Sequence[Any]) -> None:
-        """Choose among ``builds`` as ``timing`` does."""
-        self._experiment = experiment
-        self._timing = timing
-        self._builds = builds
-
-    def launch(self, stream: int, launch: Callable[[Any], Any]) -> Any:
-        """Call ``launch`` with the build, or with None for the kernel without a delay.
-
-        If the launch of a build fails, the kernel without a delay is launched.
-        """
-        place = self._timing.begin(stream, self._experiment.give_up)
-        if place is None:
-            result = launch(None)
-        else:
-            try:
-                result = launch(self._builds[place])
-            except Exception as error:
-                if is_of_signal_handler(error):
-                    raise
-                self._experiment.give_up(f"its launch fails with a delay: {first_line(error)}")
-                return launch(None)
-        self._timing.end(stream, self._experiment.give_up)
-        return result
 
 
 def _properties() -> dict[str, int]:
@@ -392,7 +360,7 @@ class ExperimentLauncher(StandInLauncher):
             if self._experiment.is_over or kernel is None:
                 self._step_aside()
             elif not is_benchmarking() and grid_x * grid_y * grid_z:
-                chosen = self._experiment.before_launch(kernel, self._launch, grid, stream, args)
-                if chosen is not None:
-                    return chosen.launch(stream, launch)
+                timing = self._experiment.before_launch(kernel, self._launch, grid, stream, args)
+                if timing is not None:
+                    return timing.launch(stream, launch)
             return launch(None)

@@ -26,14 +26,13 @@ from kprof_inject.runtime.launch.recorded_launch import BufferOwner, Grid, Recor
 
 
 @dataclass(slots=True)
-class ScratchBuffers:
+class _ScratchBuffers:
     """A buffer for each device, which launches that are not read share and overwrite."""
 
     device: Device
     _buffers: dict[int, list[tuple[int, Buffer]]] = field(default_factory=dict)
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Give a launch its buffer. Raises ``NoDeviceMemory``."""
         # Smaller buffers are kept: a kernel in flight, or in a graph, may still write to them.
         buffers = self._buffers.setdefault(launch.device, [])
         if not buffers or buffers[-1][0] < launch.size_bytes:
@@ -45,34 +44,30 @@ class ScratchBuffers:
             launch.memory_bytes, launch.memory = buffers[-1]
 
 
-class OwnBuffers(BufferOwner):
+@dataclass(slots=True, eq=False)
+class _OwnBuffers(BufferOwner):
     """A buffer for each launch, saved right after it.
 
     ``newest`` has the number of the last launch made, for each variant of the program.
     """
 
-    def __init__(self, device: Device, save: Save) -> None:
-        """Allocate buffers of ``device``, and pass launches that were made to ``save``."""
-        self._device = device
-        self._save = save
-        self._open: dict[RecordedLaunch, None] = {}
-        self.newest: dict[str, int] = {}
+    device: Device
+    save: Save
+    newest: dict[str, int] = field(default_factory=dict)
+    _open: dict[RecordedLaunch, None] = field(default_factory=dict)
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Make a buffer for a launch. Raises ``NoDeviceMemory``."""
-        launch.memory = self._device.zeros(launch.size_bytes, launch.stream)
+        launch.memory = self.device.zeros(launch.size_bytes, launch.stream)
         launch.memory_bytes = launch.size_bytes
         launch.owner = self
         self._open[launch] = None
 
     def launched(self, launch: RecordedLaunch) -> None:
-        """Save the launch."""
         launch.host_end_ns = time.time_ns()
         self._hand_over(launch)
         self._open.pop(launch, None)
 
     def failed(self, launch: RecordedLaunch) -> None:
-        """Free the buffer."""
         self._open.pop(launch, None)
 
     def save_rest(self) -> None:
@@ -82,43 +77,40 @@ class OwnBuffers(BufferOwner):
                 self._hand_over(launch)
 
     def unsaved(self) -> int:
-        """Return the number of launches that ``save_rest`` would save."""
         return sum(launch.host_end_ns > 0 and not launch.is_taken for launch in list(self._open))
 
     def _hand_over(self, launch: RecordedLaunch) -> None:
-        hand_over(launch, self._device, self._save)
+        _hand_over(launch, self.device, self.save)
         variant = launch.build.variant_of_program
         if launch.index > self.newest.get(variant, -1):
             self.newest[variant] = launch.index
 
 
-def hand_over(launch: RecordedLaunch, device: Device, save: Save) -> None:
+def _hand_over(launch: RecordedLaunch, device: Device, save: Save) -> None:
     """Have a launch saved when the work queued on its stream so far has ended."""
     launch.is_handed_over = True
     launch.done = device.mark(launch.stream)
     save(launch)
 
 
+@dataclass(slots=True, eq=False)
 class _GraphLaunches(BufferOwner):
     """Launches in CUDA graphs, each with a buffer of its own.
 
     All replays of a launch write to its buffer, which at the end holds the records of the last one.
     """
 
-    def __init__(self, device: Device, save: Save, max_bytes: int) -> None:
-        self._device = device
-        self._save = save
-        self._max_bytes = max_bytes
-        self._launches: list[RecordedLaunch] = []
-        self._failed: set[RecordedLaunch] = set()
+    device: Device
+    save: Save
+    max_bytes: int
+    _launches: list[RecordedLaunch] = field(default_factory=list)
+    _failed: set[RecordedLaunch] = field(default_factory=set)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Return whether a buffer of this size is within the limit."""
-        return size_bytes <= self._max_bytes - sum(launch.memory_bytes for launch in self._launches)
+        return size_bytes <= self.max_bytes - sum(launch.memory_bytes for launch in self._launches)
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Make a buffer for a launch. Raises ``NoDeviceMemory``."""
-        launch.memory = self._device.zeros_outside_graphs(launch.size_bytes)
+        launch.memory = self.device.zeros_outside_graphs(launch.size_bytes)
         launch.memory_bytes = launch.size_bytes
         launch.owner = self
         # Even if the launch fails from here on, a graph may have the buffer's address.
@@ -131,14 +123,12 @@ class _GraphLaunches(BufferOwner):
         self._failed.add(launch)
 
     def save_rest(self) -> None:
-        """Save all launches of graphs."""
         for launch in self._launches:
             if launch not in self._failed:
-                with self._device.selected(launch.device):
-                    hand_over(launch, self._device, self._save)
+                with self.device.selected(launch.device):
+                    _hand_over(launch, self.device, self.save)
 
     def unsaved(self) -> int:
-        """Return the number of launches that ``save_rest`` would save."""
         return sum(launch not in self._failed for launch in self._launches)
 
 
@@ -158,8 +148,8 @@ class ChosenLaunches:
         self._filter = launch_filter
         self._max_launches = max_launches
         self._left_out = left_out
-        self._scratch = ScratchBuffers(device)
-        self._own = OwnBuffers(device, save)
+        self._scratch = _ScratchBuffers(device)
+        self._own = _OwnBuffers(device, save)
         self._in_graphs = _GraphLaunches(device, save, max_graph_bytes)
         self._kept: set[tuple[str, int]] = set()
 
@@ -209,8 +199,8 @@ class LastLaunches:
         """Allocate buffers of ``device`` when launches need them, and pass those to save to ``save``."""
         self._device = device
         self._save = save
-        self._room = _Room(max_bytes, self._held_bytes)
-        self._own = OwnBuffers(device, save)
+        self._max_bytes = max_bytes
+        self._own = _OwnBuffers(device, save)
         self._rotations: dict[tuple[str, int, int], _Rotation] = {}
         self._graph_buffers: dict[_GraphKey, _GraphBuffer] = {}
 
@@ -225,7 +215,7 @@ class LastLaunches:
             key = (build.variant, launch.device, launch.stream)
             rotation = self._rotations.get(key)
             if rotation is None:
-                new = _Rotation(build.variant_of_program, self._device, self._save, self._room)
+                new = _Rotation(build.variant_of_program, self._device, self._save, self._make)
                 rotation = self._rotations.setdefault(key, new)
             rotation.lend(launch)
 
@@ -234,17 +224,19 @@ class LastLaunches:
         shared = self._graph_buffers.get(key)
         if shared is None:
             size_bytes = launch.size_bytes
-            memory = self._room.take(size_bytes, lambda: self._device.zeros_outside_graphs(size_bytes))
+            memory = self._make(size_bytes, lambda: self._device.zeros_outside_graphs(size_bytes))
             shared = self._graph_buffers.setdefault(key, _GraphBuffer(memory, size_bytes))
         return shared
 
-    def _held_bytes(self) -> int:
-        """Return the size of all buffers except those of launches being made.
-
-        A launch that an exception ends loses its buffer.
-        """
+    def _make(self, size_bytes: int, make: Callable[[], Buffer]) -> Buffer:
+        """Make a buffer. Raises ``NoDeviceMemory`` if it exceeds the limit or the device's memory."""
+        # Without the buffers of launches being made: a launch that an exception ends loses its buffer.
         in_graphs = sum(shared.size_bytes for shared in list(self._graph_buffers.values()))
-        return in_graphs + sum(rotation.held_bytes() for rotation in list(self._rotations.values()))
+        held_bytes = in_graphs + sum(rotation.held_bytes() for rotation in list(self._rotations.values()))
+        left_bytes = self._max_bytes - held_bytes
+        if size_bytes > left_bytes:
+            raise NoDeviceMemory(f"all buffers together would exceed the limit by {size_bytes - left_bytes}")
+        return make()
 
     def save_rest(self) -> None:
         """Save the launches that are still in the buffers."""
@@ -254,7 +246,7 @@ class LastLaunches:
         # Graphs come last: the writer compares their start times with those of the launches it has.
         for launch in self._last_in_graphs():
             with self._device.selected(launch.device):
-                hand_over(launch, self._device, self._save)
+                _hand_over(launch, self._device, self._save)
 
     def newest(self) -> dict[str, int]:
         """Return the number of the last launch made and kept, for each variant of the program."""
@@ -280,46 +272,32 @@ class LastLaunches:
 _GraphKey = tuple[str, int, int, Grid]
 
 
-class _Room:
-    """Limit of the bytes that all buffers may take; ``held_bytes`` returns what they take now."""
-
-    def __init__(self, max_bytes: int, held_bytes: Callable[[], int]) -> None:
-        self._max_bytes = max_bytes
-        self._held_bytes = held_bytes
-
-    def take(self, size_bytes: int, make: Callable[[], Buffer]) -> Buffer:
-        """Make a buffer. Raises ``NoDeviceMemory`` if it exceeds the limit or the device's memory."""
-        left_bytes = self._max_bytes - self._held_bytes()
-        if size_bytes > left_bytes:
-            raise NoDeviceMemory(f"all buffers together would exceed the limit by {size_bytes - left_bytes}")
-        return make()
+_MakeBuffer = Callable[[int, Callable[[], Buffer]], Buffer]
 
 
+@dataclass(slots=True, eq=False)
 class _Rotation(BufferOwner):
     """Buffers of one kernel on one stream: in use by launches being made, of the last launch, and free.
 
     A launch that was made keeps its buffer until a later launch takes it. ``variant`` is the program's, not a build's.
     """
 
-    def __init__(self, variant: str, device: Device, save: Save, room: _Room) -> None:
-        self.variant = variant
-        self._device = device
-        self._save = save
-        self._room = room
-        # Appending and popping are one step each: two launches never get the same buffer.
-        self._free: deque[RecordedLaunch] = deque()
-        self._last: deque[RecordedLaunch] = deque()
-        self._newest = -1
-        self._saved_ns = 0
-        self._has_room = True
+    variant: str
+    device: Device
+    save: Save
+    make: _MakeBuffer
+    # Appending and popping are one step each: two launches never get the same buffer.
+    _free: deque[RecordedLaunch] = field(default_factory=deque)
+    _last: deque[RecordedLaunch] = field(default_factory=deque)
+    _newest: int = -1
+    _saved_ns: int = 0
+    _has_room: bool = True
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Give a launch its buffer and owner. Raises ``NoDeviceMemory``."""
         launch.memory, launch.memory_bytes = _reuse(self._free.pop, launch.size_bytes) or self._make_or_take(launch)
         launch.owner = self
 
     def launched(self, launch: RecordedLaunch) -> None:
-        """Make this the last launch, and save it if the last saved one is a second old."""
         now_ns = launch.host_end_ns = time.time_ns()
         is_due = now_ns - self._saved_ns >= _SAVE_EVERY_NS and self._has_room
         if is_due:
@@ -329,33 +307,27 @@ class _Rotation(BufferOwner):
         if launch.index > self._newest:
             self._newest = launch.index
         if is_due:
-            hand_over(launch, self._device, self._save)
+            _hand_over(launch, self.device, self.save)
 
     def failed(self, launch: RecordedLaunch) -> None:
-        """Free the launch's buffer."""
         self._free.append(launch)
 
     def save_rest(self) -> None:
-        """Save the last launch.
-
-        It may save launches that other threads made at the same time, or one that is saved already: the writer keeps
-        the newest.
-        """
+        # These may be launches that other threads made at the same time, or one that is saved already: the writer keeps
+        # the newest.
         for launch in list(self._last):
             launch.is_handed_over = True
-            with self._device.selected(launch.device):
-                hand_over(launch, self._device, self._save)
+            with self.device.selected(launch.device):
+                _hand_over(launch, self.device, self.save)
 
     def newest(self) -> int:
         """Return the number of the last launch made; -1 if there is none yet."""
         return max(self._newest, *(launch.index for launch in self._last.copy()), -1)
 
     def held_bytes(self) -> int:
-        """Return the size of the buffers that no launch is using."""
         return sum(launch.memory_bytes for launch in (*self._free.copy(), *self._last.copy()))
 
     def unsaved(self) -> int:
-        """Return 1 if the last launch is not saved yet, else 0."""
         return int(any(not launch.is_handed_over for launch in list(self._last)))
 
     def _keep(self, launch: RecordedLaunch) -> None:
@@ -389,11 +361,11 @@ class _Rotation(BufferOwner):
 
     def _new(self, launch: RecordedLaunch) -> _SizedBuffer:
         size_bytes = launch.size_bytes
-        return self._room.take(size_bytes, lambda: self._device.zeros(size_bytes, launch.stream)), size_bytes
+        return self.make(size_bytes, lambda: self.device.zeros(size_bytes, launch.stream)), size_bytes
 
     def _save_early(self, launch: RecordedLaunch) -> None:
         if not launch.is_handed_over:
-            hand_over(launch, self._device, self._save)
+            _hand_over(launch, self.device, self.save)
 
 
 _SizedBuffer = tuple[Buffer, int]
@@ -414,16 +386,16 @@ def _reuse(
     return None
 
 
+@dataclass(slots=True, eq=False)
 class _GraphBuffer(BufferOwner):
     """Buffer that all launches of one grid in graphs share, and the launch captured last."""
 
-    def __init__(self, memory: Buffer, size_bytes: int) -> None:
-        self._memory = memory
-        self.size_bytes = size_bytes
-        self.last: RecordedLaunch | None = None
+    memory: Buffer
+    size_bytes: int
+    last: RecordedLaunch | None = None
 
     def lend(self, launch: RecordedLaunch) -> None:
-        launch.memory, launch.memory_bytes = self._memory, self.size_bytes
+        launch.memory, launch.memory_bytes = self.memory, self.size_bytes
         launch.owner = self
 
     def launched(self, launch: RecordedLaunch) -> None:

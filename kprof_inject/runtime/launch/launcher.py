@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from triton.runtime import _allocation
 
+from kprof_inject.quantities import counted, size_text
 from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
@@ -23,10 +24,12 @@ from kprof_inject.runtime.stack_room import FRAMES_OF_COMPILER, FRAMES_OF_LAUNCH
 
 
 class _PresentLaunch(threading.local):
+    """Buffer of this thread's present launch."""
+
     buffer: Any = None
 
 
-_present_launch = _PresentLaunch()  # holds the buffer of this thread's present launch
+_present_launch = _PresentLaunch()
 
 
 def install_allocator() -> None:
@@ -243,8 +246,9 @@ class _NoRoom(Exception):
 
     def __init__(self, ctas: int, size_bytes: int, max_bytes: int) -> None:
         super().__init__(
-            f"a grid of {ctas} CTAs needs a buffer of {size_bytes} bytes, there is room for {max_bytes}, and a "
-            "smaller one holds too few records for each CTA; raise --max-bytes, select less, or record fewer --warps"
+            f"a grid of {counted(ctas, 'CTA')} needs a buffer of {size_text(size_bytes)}, there is room for "
+            f"{size_text(max_bytes)}, and a smaller one holds too few records for each CTA; raise --max-bytes, select "
+            "less, or record fewer --warps"
         )
 
 

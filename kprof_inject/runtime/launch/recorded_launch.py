@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from kprof_inject.capture.schema import MAX_ARGUMENT, KernelRecord, LaunchRecord
 from kprof_inject.runtime.devices.device import Buffer, Event
@@ -210,19 +210,3 @@ class RecordedLaunch:
 
 Save = Callable[[RecordedLaunch], None]
 """Function that saves a launch whose ``done`` is set."""
-
-
-class LaunchBuffers(Protocol):
-    """Buffers for the launches of a capture."""
-
-    def lend(self, launch: RecordedLaunch) -> None:
-        """Give a launch its buffer and owner. Raises ``NoDeviceMemory``; then nothing has changed."""
-
-    def save_rest(self) -> None:
-        """Save the launches that are still in the buffers. Called once, after the devices have ended their work."""
-
-    def unsaved(self) -> int:
-        """Return the number of launches to keep that are not saved yet."""
-
-    def newest(self) -> dict[str, int]:
-        """Return the number of the last launch made and kept, for each variant of the program."""

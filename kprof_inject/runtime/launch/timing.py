@@ -59,7 +59,7 @@ _MAX_HOLD_NS = 800_000
 TIMES_ITSELF = "the program times its launches with its own CUDA events, which ours would disturb"
 """Reason for having no times, in words that follow *for*, as is ``_HOST_IS_SLOW``."""
 
-_HOST_IS_SLOW = "the device had begun with each launch before the event behind it was queued"
+_HOST_IS_SLOW = "the device began each launch before the host had queued the event after it"
 
 
 class _ProgramsEvents:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Self
 
-from kprof_inject.quantities import size_text
+from kprof_inject.quantities import counted, size_text
 from kprof_inject.runtime.devices.device import Device, Event, NoDeviceMemory
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, Grid
 from kprof_inject.runtime.launch.timing import SAMPLES, EmptyKernel
@@ -69,7 +69,7 @@ def memory_of(arguments: Sequence[Any], signature: Mapping[str, str]) -> tuple[M
     pointers = sum(len(_POINTER_TYPE.findall(kind)) for kind in signature.values())
     if len(tensors) < pointers:
         raise NotReplayable(
-            f"{pointers - len(tensors)} of its arguments are raw pointers to an unknown amount of memory"
+            f"its arguments have {counted(pointers - len(tensors), 'raw pointer')} to an unknown amount of memory"
         )
     storages = [tensor.untyped_storage() for tensor in tensors]
     merged: list[MemoryRange] = []
@@ -92,7 +92,7 @@ def _tensors_in(argument: Any) -> Iterator[Any]:
     elif getattr(argument, "base", None) is not None:
         yield from _tensors_in(argument.base)
     elif hasattr(argument, "data_ptr") or hasattr(argument, "tma_desc_cpu_ptr"):
-        raise NotReplayable(f"an argument of type {type(argument).__name__} does not say how much memory it refers to")
+        raise NotReplayable(f"it is unknown how much memory an argument of type {type(argument).__name__} refers to")
 
 
 def relocated(argument: Any, move: Callable[[int], int]) -> Any:
@@ -167,7 +167,7 @@ def copies_of(device: Device, ranges: Sequence[MemoryRange], stream: int) -> Ite
         try:
             buffer = lent.enter_context(device.borrowed(end, stream))
         except NoDeviceMemory:
-            raise NotReplayable(f"the device has no {size_text(end)} free to copy its arguments") from None
+            raise NotReplayable(f"copies of its arguments need {size_text(end)}, which the device lacks") from None
         starts = (buffer.data_ptr() + offset for offset in offsets)
         yield MemoryCopies(device, tuple(zip(ranges, starts, strict=True)))
 

@@ -11,6 +11,7 @@ A launch that is captured into a CUDA graph is not replayed: it runs later, with
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,6 @@ from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.replay.relaunch import (
     BackToBack,
     Launchable,
-    MemoryCopies,
     NotReplayable,
     Relaunch,
     copies_of,
@@ -46,39 +46,6 @@ _WARM_UP = 2
 _MAX_NOT_HELD = 20
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedRelaunch(Relaunch):
-    """A launch that can be repeated with records and without; ``clean`` loads the kernel without them."""
-
-    build: RecordingBuild
-    clean: Callable[[], Any]
-
-    @classmethod
-    def with_both(
-        cls, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
-    ) -> ComparedRelaunch:
-        """Return the relaunch of a launch that is about to be made. Raises ``NotReplayable``.
-
-        ``arguments`` are all arguments of a launcher after the metadata.
-        """
-        relaunch = Relaunch.of(build.signature, grid, stream, arguments)
-        return cls(relaunch.grid, relaunch.stream, relaunch.arguments, relaunch.memory, build, clean)
-
-    @property
-    def buffer_bytes(self) -> int:
-        """Size of the launch's records."""
-        return self.grid[0] * self.grid[1] * self.grid[2] * self.build.cta_bytes
-
-    def launch_clean(self) -> None:
-        """Launch the kernel without records."""
-        self.launch(self.clean())
-
-    def launch_with_records(self) -> None:
-        """Launch the kernel with records. This thread must be ``writing_to`` a buffer."""
-        build = self.build
-        self.launch(Launchable(build.launch, build.function, build.packed_metadata))
-
-
 class Replays:
     """The replays of one process, within its time limit."""
 
@@ -88,28 +55,27 @@ class Replays:
         self._choice = choice
         self._seconds_left = PROCESS_SECONDS
 
-    def measure(self, relaunch: ComparedRelaunch) -> ReplayRecord:
-        """Time a launch without records and with them.
+    def measure(self, build: RecordingBuild, clean: Callable[[], Any], relaunch: Relaunch) -> ReplayRecord:
+        """Time a launch without records and with them. ``clean`` loads the kernel without records.
 
         Raises ``NotReplayable`` if that is not allowed or would take too long, and any error of a launch.
         """
-        self._require_allowed(relaunch.build.record.scope_table.relaunch)
+        self._require_allowed(build.record.scope_table.relaunch)
         begun = time.monotonic()
         device, stream = self._device, relaunch.stream
         try:
-            relaunch.clean()  # compiles the kernel before memory is taken
+            clean()  # compiles the kernel before memory is taken
             with (
                 device.unaffected_by_graphs(),
                 copies_of(device, relaunch.memory, stream) as memory,
-                device.borrowed(relaunch.buffer_bytes, stream) as buffer,
+                device.borrowed(math.prod(relaunch.grid) * build.cta_bytes, stream) as buffer,
                 own_scratch(device),
                 writing_to(buffer),
             ):
                 now = time.monotonic()
                 deadline = now + min(KERNEL_SECONDS, self._seconds_left - (now - begun))
-                return self._measured(
-                    _RelaunchPairs(relaunch.on(memory), memory, BackToBack(device, stream, memory)), deadline
-                )
+                pairing = _RelaunchPairs(build, clean, relaunch.on(memory), BackToBack(device, stream, memory))
+                return self._measured(pairing, deadline)
         except NoDeviceMemory:
             raise NotReplayable("the device has no room for its records next to the copied memory") from None
         finally:
@@ -118,7 +84,7 @@ class Replays:
     def _require_allowed(self, relaunch: RelaunchRecord | None) -> None:
         """Raise ``NotReplayable`` unless a replay is safe, or only risky and the user asked for it."""
         if relaunch is None:
-            raise NotReplayable("an older version planned its records; insert them again")
+            raise NotReplayable("an older kprof-inject planned its records; insert them again")
         if relaunch.refusal:
             raise NotReplayable(f"it {relaunch.refusal}")
         if self._choice.times is not None:
@@ -128,11 +94,11 @@ class Replays:
                 "it polls memory and might hang; if it needs no other kernel to finish, --replay 50 times it"
             )
         if programs_events.were_recorded:
-            raise NotReplayable(f"{TIMES_ITSELF}; --replay 50 does it anyway")
+            raise NotReplayable(f"{TIMES_ITSELF}; --replay 50 times it anyway")
         if not self._device.has_own_memory:
-            raise NotReplayable("memory for it comes from torch here, which would count it; --replay 50 does it anyway")
+            raise NotReplayable("torch would count the replay's memory as the program's; --replay 50 times it anyway")
         if self._seconds_left <= 0:
-            raise NotReplayable(f"other kernels used up the {PROCESS_SECONDS:g} s of this process")
+            raise NotReplayable(f"other kernels used up the {PROCESS_SECONDS:g} s that a process may replay")
 
     def _measured(self, pairing: _RelaunchPairs, deadline: float) -> ReplayRecord:
         wanted = self._choice.times
@@ -145,7 +111,7 @@ class Replays:
             if wanted is None and now + expected > deadline:
                 raise NotReplayable(
                     f"one launch without records and one with them take {now - begun:.1f} s, and "
-                    f"{max(deadline - now, 0.0):.1f} s are left for it; --replay {_MIN_TIMES} does it anyway"
+                    f"{max(deadline - now, 0.0):.1f} s are left for it; --replay {_MIN_TIMES} times it anyway"
                 )
         if pairing.may_follow_each_other(pair):
             pairing.timed.follow_each_other(min(pair))
@@ -160,7 +126,7 @@ class Replays:
             if pairing.timed.was_held:
                 pairs.append(pair)
             elif (not_held := not_held + 1) > _MAX_NOT_HELD:
-                raise NotReplayable("the host was too slow to queue its launches before the device had begun with them")
+                raise NotReplayable("the host was too slow to queue its launches before the device began them")
         clean_ns, with_records_ns = zip(*pairs, strict=True)
         clean_empty_ns, with_records_empty_ns = pairing.empty_pair()
         return ReplayRecord(
@@ -179,28 +145,33 @@ Pair = tuple[float, float]
 
 @dataclass(slots=True)
 class _RelaunchPairs:
-    """Pairs of launches of a kernel, without records and with them."""
+    """Pairs of launches of a kernel, without records and with them, while this thread is ``writing_to`` a buffer."""
 
-    relaunch: ComparedRelaunch
-    memory: MemoryCopies
+    build: RecordingBuild
+    clean: Callable[[], Any]
+    relaunch: Relaunch
     timed: BackToBack
 
     def pair(self) -> Pair:
-        """Launch without records, then with them."""
-        clean_ns, with_records_ns = self._times((self.relaunch.launch_clean, self.relaunch.launch_with_records))
+        clean_ns, with_records_ns = self._times((self._launch_clean, self._launch_with_records))
         return clean_ns, with_records_ns
 
     def swapped_pair(self) -> Pair:
-        """Launch with records, then without them."""
-        with_records_ns, clean_ns = self._times((self.relaunch.launch_with_records, self.relaunch.launch_clean))
+        with_records_ns, clean_ns = self._times((self._launch_with_records, self._launch_clean))
         return clean_ns, with_records_ns
+
+    def _launch_clean(self) -> None:
+        self.relaunch.launch(self.clean())
+
+    def _launch_with_records(self) -> None:
+        self.relaunch.launch(Launchable(self.build.launch, self.build.function, self.build.packed_metadata))
 
     def empty_pair(self) -> tuple[float | None, float | None]:
         """Launch empty kernels with the threads and the shared memory of the two builds.
 
         A time is None if the host was too slow to measure it.
         """
-        builds = (self.relaunch.clean().metadata, self.relaunch.build.record.known_metadata)
+        builds = (self.clean().metadata, self.build.record.known_metadata)
         clean_ns, with_records_ns = (empty_ns(self.timed, EmptyKernel.like(metadata)) for metadata in builds)
         return clean_ns, with_records_ns
 
@@ -213,10 +184,10 @@ class _RelaunchPairs:
         They must leave the same bytes, and take as long as in ``restored``, a pair with refreshed copies. A kernel that
         polls memory is not tried.
         """
-        record = self.relaunch.build.record.scope_table.relaunch
+        record = self.build.record.scope_table.relaunch
         if record is None or record.waits:
             return False
-        first = self.memory.digest(self.relaunch.stream)
+        first = self.timed.memory.digest(self.relaunch.stream)
         if first is None:
             return False
         self.timed.restores = False
@@ -225,7 +196,7 @@ class _RelaunchPairs:
         finally:
             self.timed.restores = True
         same = all(is_same_work(a, b) for a, b in zip(restored, following, strict=True))
-        return same and self.memory.digest(self.relaunch.stream) == first
+        return same and self.timed.memory.digest(self.relaunch.stream) == first
 
 
 _IN_GRAPHS = "it was launched only in CUDA graphs; launch it once outside a graph"
@@ -291,8 +262,8 @@ class KernelReplays:
             if self._done.setdefault(build.variant, pending) is not pending:
                 return  # it is measured, or another thread is measuring it
             begun = time.monotonic()
-            relaunch = ComparedRelaunch.with_both(build, clean, grid, stream, arguments)
-            self._done[build.variant] = ReplayResult(self._replays.measure(relaunch))
+            relaunch = Relaunch.of(build.signature, grid, stream, arguments)
+            self._done[build.variant] = ReplayResult(self._replays.measure(build, clean, relaunch))
             self._report.add_replay(build.record.name, time.monotonic() - begun)
         except Exception as error:
             if is_of_signal_handler(error):
