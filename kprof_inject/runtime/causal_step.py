@@ -38,7 +38,7 @@ class CausalStep:
         self._device = device
         self._workspace = Workspace(Path(session.workspace))
         self._experiments: dict[str, KernelExperiment] = {}
-        self._watchdog = Watchdog(functools.partial(self._give_up_all))
+        self._watchdog = Watchdog(self._give_up_all)
         self._pid = os.getpid()
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:

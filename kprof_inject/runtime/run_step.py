@@ -20,7 +20,7 @@ from triton import knobs
 
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.compiler import Compile, fresh_jit_caches, wrap_compiler
-from kprof_inject.runtime.compiling.instrumented_kernel import Plan, Plans, RunStep, remove_binaries
+from kprof_inject.runtime.compiling.instrumented_kernel import Plan, RunStep, remove_binaries
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
 from kprof_inject.runtime.dump_step import install_step, save_kernel, why_left_alone
@@ -42,12 +42,10 @@ def install(session: Session, report: ProcessReport) -> None:
     device = devices_of_process()
     replays = KernelReplays(device, session, report)
     capture = LaunchCapture(session, report, device, replays)
-    plans: Plans = WorkspacePlans(session, report)
-    if session.torch_trace:
-        trace = TorchTracer(Path(session.reports), report)
-        plans = _TracedPlans(plans, trace)
+    trace = TorchTracer(Path(session.reports), report) if session.torch_trace else None
+    if trace is not None:
         at_end(trace.finish)
-    step = RunStep(session, report, device, capture, plans)
+    step = RunStep(session, report, device, capture, WorkspacePlans(session, report, trace))
     watch_programs_events()
     install_step(step.compile, report)
     at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
@@ -56,10 +54,11 @@ def install(session: Session, report: ProcessReport) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePlans:
-    """Plans that ``insert`` wrote to the session's workspace."""
+    """Plans that ``insert`` wrote to the session's workspace. The first one that is used starts the ``trace``."""
 
     session: Session
     report: ProcessReport
+    trace: TorchTracer | None = None
 
     def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
         """Return the plan of a variant, if it can be used."""
@@ -73,21 +72,9 @@ class WorkspacePlans:
             return None
         if Path(self.session.workspace) not in Path(knobs.cache.dir).absolute().parents:
             plain()  # the program chose its own cache, and may expect there what Triton writes without us
-        return kernel, scope_table
-
-
-@dataclass(frozen=True, slots=True)
-class _TracedPlans:
-    """Plans of which the first starts the trace."""
-
-    plans: Plans
-    trace: TorchTracer
-
-    def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
-        plan = self.plans.plan_of(variant, plain)
-        if plan is not None:
+        if self.trace is not None:
             self.trace.start()
-        return plan
+        return kernel, scope_table
 
 
 Insert = Callable[[Workspace, DumpedKernel], None]

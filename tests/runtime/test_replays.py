@@ -294,11 +294,12 @@ def test_replays_of_a_process_take_no_longer_than_their_limit(
     record = SimpleNamespace(scope_table=SimpleNamespace(relaunch=SimpleNamespace(refusal="", waits=False)))
     monkeypatch.setattr(replay._RelaunchPairs, "may_follow_each_other", lambda *_: False)
     build: Any = SimpleNamespace(record=record, cta_bytes=128)
-    replays = replay.Replays(FakeDevice(FakeGpu()), REPLAYS)
+    session: Any = SimpleNamespace(replays=REPLAYS, launches="last")
+    replays = replay.KernelReplays(FakeDevice(FakeGpu()), session, None)  # type: ignore[arg-type]
     measured = 0
     for _ in range(1000):
         with contextlib.suppress(NotReplayable):
-            replays.measure(build, clean, Relaunch((1, 1, 1), 0, (), ()))
+            replays.replayed(build, clean, Relaunch((1, 1, 1), 0, (), ()))
             measured += 1
     assert now[0] <= 20.0 + pair_s + compile_s
     assert measured > 3 or pair_s > 1

@@ -33,6 +33,7 @@ from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, is_benc
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.replay.relaunch import Launchable, NotReplayable, Relaunch
+from kprof_inject.runtime.replay.replay import ONLY_IN_GRAPHS
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.stack_room import COMPILING
 from kprof_inject.workspace import DumpedKernel, Workspace, write_experiment
@@ -194,7 +195,7 @@ class KernelExperiment:
     def finish(self) -> None:
         """Save the times of the program's own launches, or report why there are none."""
         if self._was_captured and not self._thread:
-            self.give_up("it was launched only in CUDA graphs; launch it once outside a graph")
+            self.give_up(ONLY_IN_GRAPHS)
         if self._timing is not None and self._target is not None and not self.is_over:
             timed, target = self._timing.finish(), self._target
             self._timing = self._target = None

@@ -21,7 +21,7 @@ from kprof_inject.capture.schema import RelaunchRecord, ReplayRecord
 from kprof_inject.runtime.devices.device import Device, NoDeviceMemory
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.launch_capture import ReplayResult
-from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, PROCESS_SECONDS, ReplayChoice, parse_launches
+from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, PROCESS_SECONDS, parse_launches
 from kprof_inject.runtime.launch.launcher import own_scratch, writing_to
 from kprof_inject.runtime.launch.recorded_launch import Grid, RecordingBuild
 from kprof_inject.runtime.launch.timing import TIMES_ITSELF, EmptyKernel, programs_events
@@ -42,20 +42,143 @@ _MAX_TIMES = 100
 _MIN_TIMES = 5
 """``timeline.comparison`` needs this many for an interval."""
 
+ONLY_IN_GRAPHS = "it was launched only in CUDA graphs; launch it once outside a graph"
+
 _WARM_UP = 2
 _MAX_NOT_HELD = 20
 
 
-class Replays:
-    """The replays of one process, within its time limit."""
+Pair = tuple[float, float]
+"""Time of a launch without records and with them, in nanoseconds."""
 
-    def __init__(self, device: Device, choice: ReplayChoice) -> None:
-        """Begin with the whole time limit left."""
+
+@dataclass(slots=True)
+class _RelaunchPairs:
+    """Pairs of launches of a kernel, without records and with them, while this thread is ``writing_to`` a buffer."""
+
+    build: RecordingBuild
+    clean: Callable[[], Any]
+    relaunch: Relaunch
+    timed: BackToBack
+
+    def pair(self) -> Pair:
+        clean_ns, with_records_ns = self._times((self._launch_clean, self._launch_with_records))
+        return clean_ns, with_records_ns
+
+    def swapped_pair(self) -> Pair:
+        with_records_ns, clean_ns = self._times((self._launch_with_records, self._launch_clean))
+        return clean_ns, with_records_ns
+
+    def _launch_clean(self) -> None:
+        self.relaunch.launch(self.clean())
+
+    def _launch_with_records(self) -> None:
+        self.relaunch.launch(Launchable(self.build.launch, self.build.function, self.build.packed_metadata))
+
+    def empty_pair(self) -> tuple[float | None, float | None]:
+        """Launch empty kernels with the threads and the shared memory of the two builds.
+
+        A time is None if the host was too slow to measure it.
+        """
+        builds = (self.clean().metadata, self.build.record.known_metadata)
+        clean_ns, with_records_ns = (empty_ns(self.timed, EmptyKernel.like(metadata)) for metadata in builds)
+        return clean_ns, with_records_ns
+
+    def _times(self, launches: Sequence[Callable[[], None]]) -> list[float]:
+        return self.timed.times_ns(self.timed.queued(launches))
+
+    def may_follow_each_other(self, restored: Pair) -> bool:
+        """Return whether launches do the same work without refreshed copies of their memory.
+
+        They must leave the same bytes, and take as long as in ``restored``, a pair with refreshed copies. A kernel that
+        polls memory is not tried.
+        """
+        record = self.build.record.scope_table.relaunch
+        if record is None or record.waits:
+            return False
+        first = self.timed.memory.digest(self.relaunch.stream)
+        if first is None:
+            return False
+        self.timed.restores = False
+        try:
+            following = self.pair()
+        finally:
+            self.timed.restores = True
+        same = all(is_same_work(a, b) for a, b in zip(restored, following, strict=True))
+        return same and self.timed.memory.digest(self.relaunch.stream) == first
+
+
+class KernelReplays:
+    """Measurements of builds by replay, once for each, at its first launch that is kept, within a process's time limit.
+
+    No error reaches the program, except one that a signal handler raises.
+    """
+
+    def __init__(self, device: Device, session: Session, report: ProcessReport) -> None:
+        """Take the choice of kernels and launches from ``session``."""
+        self._choice = session.replays
         self._device = device
-        self._choice = choice
+        self._report = report
+        # A set, because each launch looks here.
+        self._only = None if self._choice.only is None else frozenset(self._choice.only)
+        self._launches = parse_launches(session.launches)
         self._seconds_left = PROCESS_SECONDS
+        self._done: dict[str, ReplayResult] = {}
+        self._in_graphs: dict[str, ReplayResult] = {}
+        self._unreported: dict[str, str] = {}
+        self._is_over = False
 
-    def measure(self, build: RecordingBuild, clean: Callable[[], Any], relaunch: Relaunch) -> ReplayRecord:
+    def is_due(self, build: RecordingBuild, number: int) -> bool:
+        """Return whether to measure a build at this launch."""
+        return (
+            build.variant not in self._done
+            and not self._is_over
+            and (self._only is None or build.variant_of_program in self._only)
+            and self._launches.keeps(number)
+        )
+
+    def close(self) -> None:
+        """Measure no more."""
+        self._is_over = True
+
+    def result_of(self, variant: str) -> ReplayResult:
+        """Return the result of a build's replay, which is empty if there was none."""
+        return self._done.get(variant) or self._in_graphs.get(variant) or ReplayResult(None)
+
+    def report_graph_launches(self) -> None:
+        """Report the builds that were launched only in graphs. Called at the end of a capture."""
+        for variant, name in self._unreported.items():
+            if variant not in self._done:
+                self._report.add_replay(name, 0.0, ONLY_IN_GRAPHS)
+        self._unreported = {}
+
+    def measure(
+        self, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
+    ) -> None:
+        """Measure a build at the launch that is about to be made.
+
+        ``clean`` loads the kernel without records. ``arguments`` are all arguments of a launcher after the metadata.
+        """
+        try:
+            if self._device.is_capturing():
+                if self._in_graphs.setdefault(build.variant, pending := ReplayResult(None, ONLY_IN_GRAPHS)) is pending:
+                    self._unreported[build.variant] = build.record.name
+                return
+            pending = ReplayResult(None, "it was interrupted")
+            if self._done.setdefault(build.variant, pending) is not pending:
+                return  # it is measured, or another thread is measuring it
+            begun = time.monotonic()
+            relaunch = Relaunch.of(build.signature, grid, stream, arguments)
+            self._done[build.variant] = ReplayResult(self.replayed(build, clean, relaunch))
+            self._report.add_replay(build.record.name, time.monotonic() - begun)
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            reason = str(error) if isinstance(error, NotReplayable) else f"that failed: {first_line(error)}"
+            self._done[build.variant] = ReplayResult(None, reason)
+            self._report.add_replay(build.record.name, 0.0, reason)
+
+    def replayed(self, build: RecordingBuild, clean: Callable[[], Any], relaunch: Relaunch) -> ReplayRecord:
         """Time a launch without records and with them. ``clean`` loads the kernel without records.
 
         Raises ``NotReplayable`` if that is not allowed or would take too long, and any error of a launch.
@@ -137,137 +260,3 @@ class Replays:
             clean_empty_ns=clean_empty_ns,
             with_records_empty_ns=with_records_empty_ns,
         )
-
-
-Pair = tuple[float, float]
-"""Time of a launch without records and with them, in nanoseconds."""
-
-
-@dataclass(slots=True)
-class _RelaunchPairs:
-    """Pairs of launches of a kernel, without records and with them, while this thread is ``writing_to`` a buffer."""
-
-    build: RecordingBuild
-    clean: Callable[[], Any]
-    relaunch: Relaunch
-    timed: BackToBack
-
-    def pair(self) -> Pair:
-        clean_ns, with_records_ns = self._times((self._launch_clean, self._launch_with_records))
-        return clean_ns, with_records_ns
-
-    def swapped_pair(self) -> Pair:
-        with_records_ns, clean_ns = self._times((self._launch_with_records, self._launch_clean))
-        return clean_ns, with_records_ns
-
-    def _launch_clean(self) -> None:
-        self.relaunch.launch(self.clean())
-
-    def _launch_with_records(self) -> None:
-        self.relaunch.launch(Launchable(self.build.launch, self.build.function, self.build.packed_metadata))
-
-    def empty_pair(self) -> tuple[float | None, float | None]:
-        """Launch empty kernels with the threads and the shared memory of the two builds.
-
-        A time is None if the host was too slow to measure it.
-        """
-        builds = (self.clean().metadata, self.build.record.known_metadata)
-        clean_ns, with_records_ns = (empty_ns(self.timed, EmptyKernel.like(metadata)) for metadata in builds)
-        return clean_ns, with_records_ns
-
-    def _times(self, launches: Sequence[Callable[[], None]]) -> list[float]:
-        return self.timed.times_ns(self.timed.queued(launches))
-
-    def may_follow_each_other(self, restored: Pair) -> bool:
-        """Return whether launches do the same work without refreshed copies of their memory.
-
-        They must leave the same bytes, and take as long as in ``restored``, a pair with refreshed copies. A kernel that
-        polls memory is not tried.
-        """
-        record = self.build.record.scope_table.relaunch
-        if record is None or record.waits:
-            return False
-        first = self.timed.memory.digest(self.relaunch.stream)
-        if first is None:
-            return False
-        self.timed.restores = False
-        try:
-            following = self.pair()
-        finally:
-            self.timed.restores = True
-        same = all(is_same_work(a, b) for a, b in zip(restored, following, strict=True))
-        return same and self.timed.memory.digest(self.relaunch.stream) == first
-
-
-_IN_GRAPHS = "it was launched only in CUDA graphs; launch it once outside a graph"
-
-
-class KernelReplays:
-    """Measurements of builds by replay, once for each, at its first launch that is kept.
-
-    No error reaches the program, except one that a signal handler raises.
-    """
-
-    def __init__(self, device: Device, session: Session, report: ProcessReport) -> None:
-        """Take the choice of kernels and launches from ``session``."""
-        choice = session.replays
-        self._device = device
-        self._report = report
-        # A set, because each launch looks here.
-        self._only = None if choice.only is None else frozenset(choice.only)
-        self._launches = parse_launches(session.launches)
-        self._replays = Replays(device, choice)
-        self._done: dict[str, ReplayResult] = {}
-        self._in_graphs: dict[str, ReplayResult] = {}
-        self._unreported: dict[str, str] = {}
-        self._is_over = False
-
-    def is_due(self, build: RecordingBuild, number: int) -> bool:
-        """Return whether to measure a build at this launch."""
-        return (
-            build.variant not in self._done
-            and not self._is_over
-            and (self._only is None or build.variant_of_program in self._only)
-            and self._launches.keeps(number)
-        )
-
-    def close(self) -> None:
-        """Measure no more."""
-        self._is_over = True
-
-    def result_of(self, variant: str) -> ReplayResult:
-        """Return the result of a build's replay, which is empty if there was none."""
-        return self._done.get(variant) or self._in_graphs.get(variant) or ReplayResult(None)
-
-    def report_graph_launches(self) -> None:
-        """Report the builds that were launched only in graphs. Called at the end of a capture."""
-        for variant, name in self._unreported.items():
-            if variant not in self._done:
-                self._report.add_replay(name, 0.0, _IN_GRAPHS)
-        self._unreported = {}
-
-    def measure(
-        self, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
-    ) -> None:
-        """Measure a build at the launch that is about to be made.
-
-        ``clean`` loads the kernel without records. ``arguments`` are all arguments of a launcher after the metadata.
-        """
-        try:
-            if self._device.is_capturing():
-                if self._in_graphs.setdefault(build.variant, pending := ReplayResult(None, _IN_GRAPHS)) is pending:
-                    self._unreported[build.variant] = build.record.name
-                return
-            pending = ReplayResult(None, "it was interrupted")
-            if self._done.setdefault(build.variant, pending) is not pending:
-                return  # it is measured, or another thread is measuring it
-            begun = time.monotonic()
-            relaunch = Relaunch.of(build.signature, grid, stream, arguments)
-            self._done[build.variant] = ReplayResult(self._replays.measure(build, clean, relaunch))
-            self._report.add_replay(build.record.name, time.monotonic() - begun)
-        except Exception as error:
-            if is_of_signal_handler(error):
-                raise
-            reason = str(error) if isinstance(error, NotReplayable) else f"that failed: {first_line(error)}"
-            self._done[build.variant] = ReplayResult(None, reason)
-            self._report.add_replay(build.record.name, 0.0, reason)
