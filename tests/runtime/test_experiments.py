@@ -230,7 +230,7 @@ def test_a_fault_of_ours_in_a_turn_never_reaches_the_program(
             for _ in range(40):
                 run.launch()
     assert calls["failed"] == 1
-    assert run.refusals() == ["that failed: a fault"]
+    assert run.refusals() == ["the experiment failed: a fault"]
 
 
 def test_a_kernel_in_graphs_alone_is_not_delayed(runs: FakeRuns) -> None:

@@ -32,6 +32,7 @@ from kprof_inject.runtime.faults import first_line, say
 from kprof_inject.runtime.launch.launcher import own_scratch
 from kprof_inject.runtime.process_events import Guarded, is_of_signal_handler
 from kprof_inject.runtime.replay.relaunch import MIN_HOLD_NS, BackToBack, Relaunch, copies_of, is_same_work
+from kprof_inject.workspace import DumpedKernel
 
 _QUANTILE = 1.96
 # Fewer pairs do not show their spread.
@@ -186,9 +187,8 @@ class DelayExperiment:
     clean: Any
     delayed: Sequence[Any]
     plan: DelaysRecord
-    seed: str
+    dumped: DumpedKernel
     watchdog: Watchdog
-    name: str
     _clean_ns: float = 0.0
 
     def run(self, seconds: float) -> ExperimentTimes:
@@ -214,7 +214,7 @@ class DelayExperiment:
     ) -> Ended:
         shares = _shares(self.plan, included)
         judged_s = time.monotonic()
-        for order in islice(rounds(len(included), self.seed), MAX_ROUNDS if included else 0):
+        for order in islice(rounds(len(included), self.dumped.variant), MAX_ROUNDS if included else 0):
             for chunk in self._chunks(timed, [included[number] for number in order]):
                 if time.monotonic() > until_s:
                     return "time"
@@ -245,7 +245,7 @@ class DelayExperiment:
             kernels += [self.delayed[place], self.clean]
         marks = timed.queued([partial(self.relaunch.launch, kernel) for kernel in kernels])
         expected_s = 1e-9 * len(marks) * timed.launches * self._clean_ns
-        self.watchdog.watch(marks[-1][1], max(MIN_WATCH_S, _WATCH_MARGIN * expected_s), self.name)
+        self.watchdog.watch(marks[-1][1], max(MIN_WATCH_S, _WATCH_MARGIN * expected_s), self.dumped.name)
         return timed.times_ns(marks)
 
     def _warm_up(self, timed: BackToBack) -> dict[int, str]:
@@ -272,7 +272,7 @@ class DelayExperiment:
         The stream is held meanwhile, or the time would include the host's for a launch.
         """
         marks = timed.queued([partial(self.relaunch.launch, kernel)])
-        self.watchdog.watch(marks[-1][1], MIN_WATCH_S + _WATCH_MARGIN * 1e-9 * self._clean_ns, self.name)
+        self.watchdog.watch(marks[-1][1], MIN_WATCH_S + _WATCH_MARGIN * 1e-9 * self._clean_ns, self.dumped.name)
         (ns,) = timed.times_ns(marks)
         return ns, timed.memory.digest(self.relaunch.stream)
 
@@ -305,10 +305,9 @@ class InProgramTiming:
 
     device: Device
     plan: DelaysRecord
+    dumped: DumpedKernel
     builds: Sequence[Any]
-    seed: str
     watchdog: Watchdog
-    name: str
     seconds: float
     give_up: Callable[[str], None]
     pairs: list[DelayPairs] = field(init=False)
@@ -328,7 +327,7 @@ class InProgramTiming:
         """Yield the indices of the builds that take part, in the order in which to launch them."""
         included = [place for place, build in enumerate(self.builds) if build is not None]
         shares = _shares(self.plan, included)
-        for order in islice(rounds(len(included), self.seed), MAX_ROUNDS):
+        for order in islice(rounds(len(included), self.dumped.variant), MAX_ROUNDS):
             self._collect()
             stream = self.device.current_stream()
             if not self.device.is_capturing() and (hz := self.device.sm_clock_hz(stream)) is not None:
@@ -379,10 +378,10 @@ class InProgramTiming:
             with self._giving_up():
                 end = self.device.timing_mark(stream)
                 self._marks.append((*begun, end))
-                self.watchdog.watch(end, MIN_WATCH_S, self.name)
+                self.watchdog.watch(end, MIN_WATCH_S, self.dumped.name)
 
     def _giving_up(self) -> Guarded:
-        return Guarded(lambda error: self.give_up(f"that failed: {first_line(error)}"))
+        return Guarded(lambda error: self.give_up(f"the experiment failed: {first_line(error)}"))
 
     def _collect(self) -> None:
         """Make pairs of launches that have ended, and keep the last one without a delay for the next pair."""

@@ -183,7 +183,9 @@ class KernelExperiment:
             if is_of_signal_handler(error):
                 self.is_over = True
                 raise
-            self.give_up(str(error) if isinstance(error, NoExperiment) else f"that failed: {first_line(error)}")
+            self.give_up(
+                str(error) if isinstance(error, NoExperiment) else f"the experiment failed: {first_line(error)}"
+            )
         return None
 
     def give_up(self, reason: str) -> None:
@@ -216,20 +218,14 @@ class KernelExperiment:
             raise NoExperiment(next(iter(target.refusals.values()), "no delay was compiled"))
         try:
             if self._session.replays.times == 0 or self._session.replays.only == ():
-                raise NotReplayable("--no-replay says so")
+                raise NotReplayable("--no-replay is set")
             timed = self._replayed(target, args)
         except NotReplayable as reason:
             self._report.add_replay(self._dumped.name, 0.0, str(reason))
             self._target = target
+            seconds = self._session.seconds
             self._timing = InProgramTiming(
-                self._device,
-                self._plan,
-                target.builds,
-                self._dumped.variant,
-                self._watchdog,
-                self._dumped.name,
-                self._session.seconds,
-                self.give_up,
+                self._device, self._plan, self._dumped, target.builds, self._watchdog, seconds, self.give_up
             )
             return
         self.is_over = True
@@ -244,14 +240,7 @@ class KernelExperiment:
             raise NotReplayable("it polls memory and might hang")
         relaunch = Relaunch.of(self._dumped.info.signature, target.grid, target.stream, args)
         experiment = DelayExperiment(
-            self._device,
-            relaunch,
-            target.launchable,
-            target.builds,
-            self._plan,
-            self._dumped.variant,
-            self._watchdog,
-            self._dumped.name,
+            self._device, relaunch, target.launchable, target.builds, self._plan, self._dumped, self._watchdog
         )
         return experiment.run(self._session.seconds)
 

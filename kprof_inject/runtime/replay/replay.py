@@ -174,7 +174,7 @@ class KernelReplays:
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
-            reason = str(error) if isinstance(error, NotReplayable) else f"that failed: {first_line(error)}"
+            reason = str(error) if isinstance(error, NotReplayable) else f"the replay failed: {first_line(error)}"
             self._done[build.variant] = ReplayResult(None, reason)
             self._report.add_replay(build.record.name, 0.0, reason)
 
