@@ -6,7 +6,6 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,11 +222,14 @@ def read_reports(folder: Path) -> Reports:
         decode(read_regular(path, MAX_TEXT_BYTES, folder), _ReportRecord, str(path), "run it again")
         for path in sorted(folder.glob("*.json"))
     ]
+    unreached: list[str] = []
+    for path in sorted(folder.glob(f"*{UNREACHED_ENDING}")):
+        unreached += path.read_text(errors="replace").splitlines()
     seen = [record.gpu for record in records if record.gpu is not None]
     kernels = {(kernel.variant, kernel.state): kernel for record in records for kernel in record.kernels.values()}
     return Reports(
         bool(records) or any(folder.glob("*.joined")),
-        tuple(dict.fromkeys(_unreached(folder))),
+        tuple(dict.fromkeys(map(printable, unreached))),
         frozenset(record.triton_version for record in records if record.triton_version),
         any(seen) if seen else None,
         tuple(kernels.values()),
@@ -240,8 +242,3 @@ def read_reports(folder: Path) -> Reports:
             if record.launches and not record.ended
         ),
     )
-
-
-def _unreached(folder: Path) -> Iterator[str]:
-    for path in sorted(folder.glob(f"*{UNREACHED_ENDING}")):
-        yield from map(printable, path.read_text(errors="replace").splitlines())

@@ -280,7 +280,7 @@ class _Signals:
 def _passing_signals_on() -> Iterator[_Signals]:
     signals = _Signals()
     # A terminal sends Ctrl-C to the program too: it ends by itself, and then we go on.
-    handlers = {signal.SIGINT: _do_nothing, **dict.fromkeys(_PASSED_ON, signals.handle)}
+    handlers = {signal.SIGINT: lambda *_: None, **dict.fromkeys(_PASSED_ON, signals.handle)}
     before = {number: signal.getsignal(number) for number in handlers}
     changed = {number: handler for number, handler in handlers.items() if before[number] != signal.SIG_IGN}
     for number, handler in changed.items():
@@ -290,10 +290,6 @@ def _passing_signals_on() -> Iterator[_Signals]:
     finally:
         for number in changed:
             signal.signal(number, before[number])
-
-
-def _do_nothing(number: int, _: FrameType | None) -> None:
-    pass
 
 
 def program_environment(inherited: dict[str, str], session_path: Path, cache: Path) -> dict[str, str]:

@@ -84,7 +84,8 @@ class ExperimentTarget:
 
         Raises ``NoExperiment`` if the module's text compiles to another kernel than the source.
         """
-        if difference := _difference(_assembly_of(self.kernel), assembly_in(folder / plan.plain)):
+        own_assembly = str(self.kernel.asm.get("ptx") or self.kernel.asm.get("amdgcn") or "")
+        if difference := _difference(own_assembly, assembly_in(folder / plan.plain)):
             raise NoExperiment(f"its TTGIR alone compiles to a different kernel than the program runs ({difference})")
         for place, build in enumerate(plan.builds):
             loaded, refusal = self._loaded(folder, build)
@@ -129,10 +130,6 @@ def _code(assembly: str) -> list[str]:
     """
     code, _, _ = assembly.partition(_DEBUG_SECTIONS)
     return [line for line in code.splitlines() if not line.lstrip().startswith(_NOT_CODE)]
-
-
-def _assembly_of(kernel: Any) -> str:
-    return str(kernel.asm.get("ptx") or kernel.asm.get("amdgcn") or "")
 
 
 @dataclass(slots=True, eq=False)

@@ -32,11 +32,6 @@ class _PresentLaunch(threading.local):
 _present_launch = _PresentLaunch()
 
 
-def install_allocator() -> None:
-    """Set our allocator of profile buffers. Triton has one for each context, so this is called at each launch."""
-    _allocation._profile_allocator.set(_allocate)
-
-
 def _allocate(size: int, alignment: int, stream: int | None) -> Buffer:
     buffer: Buffer = _present_launch.buffer
     return buffer
@@ -137,7 +132,7 @@ class CapturingLauncher:
             sys.setrecursionlimit(limit)
 
     def _launch(self, grid: Grid, stream: int, function: Any, metadata: Any, *args: Any) -> Any:
-        install_allocator()
+        _allocation._profile_allocator.set(_allocate)  # at each launch: Triton has one allocator for each context
         if not grid[0] * grid[1] * grid[2]:
             return self._first.launch(*grid, stream, function, metadata, *args)
         begun = None if self._given_up or is_benchmarking() else self._begin(grid, stream, args)
