@@ -36,7 +36,7 @@ from kprof_inject.report.diff.structure import changes_between
 from kprof_inject.report.diff.structure_text import build_lines, builds_json, change_lines, changes_json
 from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
 from kprof_inject.rewrite import strip
-from kprof_inject.runtime.compiling.module_resources import module_resources
+from kprof_inject.runtime.compiling.module_check import module_resources
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.parser import parse

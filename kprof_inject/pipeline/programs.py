@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kprof_inject.calibration.calibrate import add_record_costs
+from kprof_inject.calibration import add_record_costs
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import left_out_launches, read_capture, seen_launches
 from kprof_inject.capture.resources import without_empty

@@ -83,7 +83,7 @@ def test_records_that_read_no_clock_are_refused(monkeypatch: pytest.MonkeyPatch)
     path = OF_EACH_KIND[0]
     monkeypatch.setattr(instrumentation, "_CLOCK_READ", {"cuda": re.compile("no such instruction")})
 
-    with pytest.raises(KprofError, match="no clock read for cuda:90"):
+    with pytest.raises(KprofError, match="records for cuda:90 without reading the clock"):
         lower(insertion_of(read(path)).text, *described(path), SHARED)
 
 

@@ -1,7 +1,11 @@
-"""Measure the cost of a record on a device of this process, by profiling a kernel of our own."""
+"""Measure the cost of a record on a device of this process, by profiling a kernel of our own.
+
+``python -m kprof_inject.calibration_process FOLDER`` measures the cost that a folder requests, and writes it there.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
@@ -11,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.api import profile
+from kprof_inject.calibration import CostRequest, write_result
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost
 from kprof_inject.errors import KprofError
@@ -105,3 +110,16 @@ def _gaps_in(timeline: Timeline, prefix: str) -> list[Gaps]:
         raise KprofError("records of the calibration are missing")
     records = [scope[column] for scope in row for column in ("start_cycles", "end_cycles")]
     return [after - before for before, after in pairwise(records)]
+
+
+def main(folder: Path) -> None:
+    """Measure the request of ``folder``; exceptions other than ``KprofError`` are bugs, and end the process."""
+    try:
+        request = CostRequest.read(folder)
+        write_result(folder, measure(folder / "workspace", request.key.device_name, request.device_uuid, request.mode))
+    except KprofError as error:
+        write_result(folder, error)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

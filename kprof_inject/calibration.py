@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from kprof_inject.capture.encoding import decode, encode, read_json
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.model import Capture, Process
+from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost, read_costs, write_costs
 from kprof_inject.capture.schema import RECORD_COSTS_FILE, Text
@@ -109,7 +109,7 @@ def measure_in_child(
     request.write(folder)
     try:
         process = subprocess.Popen(
-            [executable, "-m", "kprof_inject.calibration", str(folder.resolve())],
+            [executable, "-m", "kprof_inject.calibration_process", str(folder.resolve())],
             env=_environment(os.environ, cache.resolve()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -155,31 +155,26 @@ def add_record_costs(workspace: Workspace, capture_folder: Path) -> Iterator[str
         needed = _needed(capture)
         if not needed:
             return
-        known = _known(workspace)
+        costs_file = workspace.calibration_folder / RECORD_COSTS_FILE
+        known: dict[CostKey, MeasuredCost] = {}
+        with suppress(KprofError):  # the file is damaged
+            known = read_costs(costs_file)
         for request, executable in needed.values():
             if request.key not in known:
-                yield from _measure(workspace, request, executable, known)
+                yield f"measuring the record cost on {request.key.device_name}, once for this workspace and mode"
+                folder, cache = workspace.calibration_folder / "run", workspace.cache_folder("calibration")
+                try:
+                    known[request.key] = measure_in_child(request, folder, cache, executable)
+                except KprofError as error:
+                    yield f"cannot measure the record cost: {error.what}"
+                else:
+                    write_costs(costs_file, known.values())
         if found := [known[key] for key in needed if key in known]:
             write_costs(capture_folder / RECORD_COSTS_FILE, found, capture.processes[0].info.run)
     except KprofError as error:
         yield f"the record cost is unknown: {error.what}"
     except OSError as error:
-        yield f"the record cost could not be saved: {error.strerror}"
-
-
-def _measure(
-    workspace: Workspace, request: CostRequest, executable: str, known: dict[CostKey, MeasuredCost]
-) -> Iterator[str]:
-    """Measure one cost, and add it to ``known``."""
-    yield f"measuring the record cost on {request.key.device_name}, once for this workspace and mode"
-    folder = workspace.calibration_folder / "run"
-    try:
-        cost = measure_in_child(request, folder, workspace.cache_folder("calibration"), executable)
-    except KprofError as error:
-        yield f"the record cost could not be measured: {error.what}"
-        return
-    known[request.key] = cost
-    write_costs(_costs_file(workspace), known.values())
+        yield f"cannot save the record cost: {error.strerror}"
 
 
 def _needed(capture: Capture) -> dict[CostKey, tuple[CostRequest, str]]:
@@ -189,23 +184,6 @@ def _needed(capture: Capture) -> dict[CostKey, tuple[CostRequest, str]]:
         for launch in process.launches:
             if launch.device_name:
                 key = CostKey.of(launch.device_name, process.info.triton, launch.kernel.mode)
-                needed.setdefault(
-                    key, (CostRequest(key, launch.origin.device_uuid(launch.device)), _executable(process))
-                )
+                request = CostRequest(key, launch.origin.device_uuid(launch.device))
+                needed.setdefault(key, (request, process.info.executable or sys.executable))
     return needed
-
-
-def _executable(process: Process) -> str:
-    return process.info.executable or sys.executable
-
-
-def _known(workspace: Workspace) -> dict[CostKey, MeasuredCost]:
-    """Return the costs that were measured in this workspace before; none if their file is damaged."""
-    try:
-        return read_costs(_costs_file(workspace))
-    except KprofError:
-        return {}
-
-
-def _costs_file(workspace: Workspace) -> Path:
-    return workspace.calibration_folder / RECORD_COSTS_FILE
