@@ -172,9 +172,9 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
         "explain": {key: value for key, value in explained.items() if key != "findings"},
         # Their texts, which JSON has in full, are cut off at another place.
         "findings explained": [{**one, "text": "", "advice": ""} for one in explained["findings"]],
-        "page": all_sections(report, pictures),
-        "page's data": launch_meta(report, "k", "", shown_of(timeline, timeline.scope_count)),
-        "page's kernels": kernel_rows([report]),
+        "page": msgspec.to_builtins(all_sections(report, pictures)),
+        "page's data": msgspec.to_builtins(launch_meta(report, "k", "", shown_of(timeline, timeline.scope_count))),
+        "page's kernels": msgspec.to_builtins(kernel_rows([report])),
         "causal": list(csv.reader(io.StringIO(slopes_csv([report.slopes])))),
         "csv": list(csv.reader(io.StringIO(b"".join(csv_table([few])).decode()))),
         "hatchet": json.loads(b"".join(hatchet_tree([few]))),

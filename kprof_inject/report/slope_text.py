@@ -1,4 +1,4 @@
-"""Slopes and slacks of places: as text, as rows of the page, as JSON and as CSV."""
+"""Slopes and slacks of places: as text, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from kprof_inject.analysis.causal.response import Interval
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
-from kprof_inject.capture.source_text import file_and_line, without_folders
-from kprof_inject.errors import printable
 from kprof_inject.quantities import percent
 
 MEANING = (
@@ -87,54 +84,6 @@ def _disturbances(slopes: KernelSlopes) -> Iterator[str]:
             )
     if not slopes.experiment.spins:
         yield "the real length of the delays could not be measured here: nominal lengths are used"
-
-
-def slope_rows(slopes: KernelSlopes) -> list[dict[str, Any]]:
-    """Return a row for each place as JSON values, most critical first.
-
-    ``scope`` is the index of the same scope in the launch's table, None if it was not recorded; ``time`` and ``path``
-    are its shares of the warps' time and of the critical path.
-    """
-    return [
-        {
-            "name": printable(place.name),
-            "scope": place.index,
-            "source": without_folders(place.scope.source),
-            "lines": place.scope.lines,
-            "slope": place.response.slope.value if place.response else None,
-            "low": place.response.slope.low if place.response else None,
-            "high": place.response.slope.high if place.response else None,
-            "text": slope_text(place),
-            "slack": printable(slack_text(place)),
-            "time": place.time_share,
-            "path": place.blame.share if place.blame else None,
-        }
-        for place in slopes.ranked
-    ]
-
-
-def slopes_by_line(slopes: KernelSlopes) -> dict[str, list[dict[str, Any]]]:
-    """Return for each file the lines with places, each with its largest slope and a text on all of them."""
-    found: dict[str, dict[int, list[PlaceSlope]]] = {}
-    for place in slopes.ranked:
-        where = file_and_line(place.scope.source)
-        if where and place.response:
-            found.setdefault(where[0], {}).setdefault(where[1], []).append(place)
-    return {
-        path: [
-            {
-                "line": line,
-                "slope": max(place.response.slope.value for place in places if place.response),
-                "text": "\n".join(map(_place_text, places)),
-            }
-            for line, places in sorted(by_line.items())
-        ]
-        for path, by_line in found.items()
-    }
-
-
-def _place_text(place: PlaceSlope) -> str:
-    return printable(f"{place.name}: {slope_text(place)}; slack {slack_text(place)}")
 
 
 def slopes_json(slopes: Sequence[KernelSlopes]) -> str:

@@ -23,7 +23,7 @@ from kprof_inject.report.diff.table import (
     unpaired_lines,
 )
 from kprof_inject.report.diff.wording import change_text, first_sentence, kernel_sentence
-from kprof_inject.report.html.page_files import content_policy
+from kprof_inject.report.html.document import content_policy
 
 _WIDTH, _HEIGHT, _MARGIN = 140.0, 20.0, 4.0
 _CAP = 4.0
