@@ -33,13 +33,13 @@ from kprof_inject.export.perfetto import perfetto_trace
 from kprof_inject.report.diff.gate import crossings
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.table import diff_json
-from kprof_inject.report.explanation.gathering import explanation
+from kprof_inject.report.explanation import explanation
 from kprof_inject.report.html.document import all_sections, launch_meta
 from kprof_inject.report.html.overview_tab import kernel_rows
 from kprof_inject.report.html.pictures import ScopePictures
 from kprof_inject.report.html.scope_columns import shown_of
-from kprof_inject.report.slope_text import slopes_csv
 from kprof_inject.report.terminal.screens import answers_text
+from kprof_inject.report.terminal.slope_table import slopes_csv
 from kprof_inject.select.plan import Plan, make_plan, scope_table
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.choice import Choice, NumberSet

@@ -17,8 +17,8 @@ from programs.child import REPO, Ended
 from snapshots import check
 from triton_oracle import installed_fixtures
 
+from kprof_inject.report.diff.code_changes import change_lines
 from kprof_inject.report.diff.structure import changes_between
-from kprof_inject.report.diff.structure_text import change_lines
 
 SOURCE = ["import triton", "def scale(x):", "    for k in range(n):", "        x *= 2"]
 SCOPES = [

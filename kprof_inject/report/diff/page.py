@@ -10,10 +10,9 @@ from kprof_inject.errors import printable
 from kprof_inject.files import write_text
 from kprof_inject.quantities import short_time
 from kprof_inject.report.diff.change_verdicts import ChangeVerdict, Judged, change_words
+from kprof_inject.report.diff.code_changes import SourceLine, SourcePart, source_parts, structure_lines
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
-from kprof_inject.report.diff.source_columns import SourceLine, SourcePart, source_parts
 from kprof_inject.report.diff.structure import structure_of
-from kprof_inject.report.diff.structure_text import structure_lines
 from kprof_inject.report.diff.table import (
     SCOPE_TITLES,
     kernel_notes,

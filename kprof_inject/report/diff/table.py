@@ -12,12 +12,11 @@ from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, counted, listed, percent, resolved_time, short_time
 from kprof_inject.report.diff.change_verdicts import MEAN, ONE_SIDED, Both, ChangeVerdict
+from kprof_inject.report.diff.code_changes import part_lines, parts_json, source_parts, structure_json, structure_lines
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text, has_launching
 from kprof_inject.report.diff.scope_matching import Unmatched
-from kprof_inject.report.diff.source_columns import part_lines, parts_json, source_parts
 from kprof_inject.report.diff.structure import structure_of
-from kprof_inject.report.diff.structure_text import structure_json, structure_lines
 from kprof_inject.report.diff.wording import (
     change_in_cycles,
     change_text,

@@ -14,7 +14,7 @@ from kprof_inject.capture.source_text import file_and_line, lines_of, shown_line
 from kprof_inject.errors import printable
 from kprof_inject.report.html.page_schema import LineSlope, SourceFile, TimedLine, TtgirText
 from kprof_inject.report.html.pictures import packed
-from kprof_inject.report.slope_text import slack_text, slope_text
+from kprof_inject.report.launch_notes import slack_text, slope_text
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.strings import POINT, unquote
 

@@ -32,8 +32,7 @@ from kprof_inject.report.html.page_schema import (
     SlopeRow,
     VerdictText,
 )
-from kprof_inject.report.launch_notes import MIN_ROOF_SHARE, all_notes
-from kprof_inject.report.slope_text import MEANING, slack_text, slope_text
+from kprof_inject.report.launch_notes import MEANING, MIN_ROOF_SHARE, all_notes, slack_text, slope_text
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge

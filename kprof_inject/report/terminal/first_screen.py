@@ -1,6 +1,7 @@
 """First screen of a launch on a terminal, which fits into 80 x 24.
 
-It shows the launch, what limits it, what to try, how far to trust that, and where a CTA's time goes.
+It shows the launch, what limits it, what to try, how far to trust that, where a CTA's time goes, and the tags of its
+scopes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rich.text import Text
 from kprof_inject.analysis.advice import Advice, advice_on, trust_in
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
-from kprof_inject.quantities import counted, percent, resolved_time, short_time
+from kprof_inject.quantities import counted, percent, ratio, resolved_time, short_time
 from kprof_inject.report.terminal.tables import (
     LEVEL_COLOURS,
     Bars,
@@ -29,9 +30,9 @@ from kprof_inject.report.terminal.tables import (
     say,
     shown,
 )
-from kprof_inject.report.terminal.tag_tables import min_tag_lines, print_tags
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.phases import Phases
+from kprof_inject.timeline.tag_statistics import TagStatistics
 
 _LABEL_WIDTH = 6
 _GAP = "   "
@@ -63,7 +64,7 @@ def print_first_screen(
         say(bar, console)
     room = room.below(len(lines) + bool(bar))
     if rows:
-        reserved = min_tag_lines(report.summary)
+        reserved = _min_tag_lines(report.summary)
         room = _print_scopes(rows, layouts, console, room.below(reserved)).below(-reserved)
     return print_tags(report.summary, console, room)
 
@@ -310,3 +311,69 @@ def _layouts(rows: Sequence[_Row], bars: Bars) -> list[list[Column]]:
         [scope, *shares, *times],
         [scope, *shares],
     ]
+
+
+_MAX_TAG_ROWS, _MIN_TAG_ROWS = 8, 2
+_MAX_TAG_TABLES = 2
+# The titles, the minimum number of rows, and the line on those left out.
+_MIN_TAG_LINES = 1 + _MIN_TAG_ROWS + 1
+
+
+def _min_tag_lines(summary: LaunchSummary) -> int:
+    """Return how many lines ``print_tags`` needs to show one table and the number of the others."""
+    return min(len(_tagged(summary)), 1) * (_MIN_TAG_LINES + 1)
+
+
+def print_tags(summary: LaunchSummary, console: Console, room: Room | None = None) -> Room:
+    """Print a table for each of the first tags, and return what is left of the ``room``."""
+    room = room or Room()
+    tagged, shown = _tagged(summary), 0
+    for scope, tag in tagged[:_MAX_TAG_TABLES]:
+        if not room.holds(_MIN_TAG_LINES):
+            break
+        room = _print_tag(scope, tag, console, room)
+        shown += 1
+    if hidden := tagged[shown:]:
+        scope, tag = hidden[0]
+        say(f"{counted(len(hidden), 'tag')} more, such as {scope} by {tag.name}: {room.rest}", console)
+        room = room.below(1)
+    return room
+
+
+def print_more_tags(summary: LaunchSummary, console: Console) -> None:
+    """Print the tables that ``print_tags`` leaves out."""
+    for scope, tag in _tagged(summary)[_MAX_TAG_TABLES:]:
+        _print_tag(scope, tag, console, Room())
+
+
+def _tagged(summary: LaunchSummary) -> list[tuple[str, TagStatistics]]:
+    return [(scope.distinct_name, tag) for scope in summary.scopes for tag in scope.tags]
+
+
+def _print_tag(scope: str, tag: TagStatistics, console: Console, room: Room) -> Room:
+    count = room.rows(min(len(tag.values), _MAX_TAG_ROWS), min(len(tag.values), _MIN_TAG_ROWS), lambda rows: rows + 2)
+    if count:
+        print_plain([_tag_columns(scope, tag, count)], console)
+        room = room.below(1 + count)
+    if left_out := ", ".join(_values_left_out(tag, count)):
+        say(f"{scope} by {tag.name}: {left_out}", console)
+        room = room.below(1)
+    return room
+
+
+def _tag_columns(scope: str, tag: TagStatistics, count: int) -> list[Column]:
+    rows = tag.values[:count]
+    return [
+        Column(f"{scope} by {tag.name}", [str(row.value) for row in rows], name=True),
+        Column("count", [str(row.count) for row in rows]),
+        Column("total", [short_time(row.total_ns) for row in rows]),
+        Column("p50", [short_time(row.p50_ns) for row in rows]),
+        Column("to the others", ["-" if row.times_others is None else ratio(row.times_others) for row in rows]),
+    ]
+
+
+def _values_left_out(tag: TagStatistics, shown: int) -> Iterator[str]:
+    if tag.distinct > shown:
+        yield f"{counted(tag.distinct - shown, 'more value')}, which take less"
+    if tag.unknown:
+        yield f"{counted(tag.unknown, 'value')} unknown"

@@ -15,9 +15,9 @@ from snapshots import check
 
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import TTGIR_FILE
+from kprof_inject.report.diff.code_changes import structure_lines
 from kprof_inject.report.diff.kernel_diff import KernelDiff, diff_captures
 from kprof_inject.report.diff.structure import WHOLE, CodePart, Structure, structure_of
-from kprof_inject.report.diff.structure_text import structure_lines
 from kprof_inject.report.diff.wording import kernel_sentence
 from kprof_inject.timeline.timeline import Timeline
 

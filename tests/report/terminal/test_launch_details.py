@@ -19,7 +19,7 @@ from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import KernelResources
-from kprof_inject.report.terminal.launch_details import build_lines, findings_shown, print_details
+from kprof_inject.report.terminal.screens import build_lines, findings_shown, print_details
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level
 

@@ -10,8 +10,8 @@ from screens import lines_shown
 from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.report.terminal.first_screen import print_more_tags, print_tags
 from kprof_inject.report.terminal.tables import Room
-from kprof_inject.report.terminal.tag_tables import print_more_tags, print_tags
 from kprof_inject.timeline.timeline import decode_launch
 
 
