@@ -24,11 +24,9 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
     if structure is None:
         return
     if not structure.parts:
-        unlisted = _unlisted(structure.differing_lines)
-        if unlisted:
-            yield f"code: {unlisted}{_all_in(structure.only_part)}"
-        else:
-            yield "code: the TTGIR is the same on both sides"
+        differing = structure.differing_lines
+        same = "the TTGIR is the same on both sides"
+        yield f"code: {_unrecognized(differing, structure.only_part) if differing else same}"
         return
     yield "code:" if diff.launch.changed else "code, with no difference in time:"
     for part in structure.parts:
@@ -39,7 +37,7 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
             yield f"    {text}{_at(places)}"
     elsewhere_ns = elsewhere_cta_ns(structure, diff)
     if elsewhere_ns is not None and diff.cta_change_ns is not None:
-        yield f"  elsewhere: {signed_time(elsewhere_ns)}; net: {signed_time(diff.cta_change_ns)} a CTA"
+        yield f"  elsewhere: {signed_time(elsewhere_ns)}; net: {signed_time(diff.cta_change_ns)} per CTA"
 
 
 def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
@@ -61,25 +59,21 @@ def _loop_lines(a: LoopFigures, b: LoopFigures) -> Iterator[str]:
         else:
             yield f"busiest unit: {a.unit}, at least {before} of its peak → {b.unit}, {after}"
     if None not in (a.ahead_bytes_per_sm, b.ahead_bytes_per_sm) and a.ahead_bytes_per_sm != b.ahead_bytes_per_sm:
-        yield f"copied ahead: {_ahead(a)} → {_ahead(b)}"
+        yield f"copied ahead: {_ahead(a)} → {_ahead(b)} per SM"
     if a.wait_ns is not None and b.wait_ns is not None:
-        yield f"recorded waits: {short_time(a.wait_ns)} → {short_time(b.wait_ns)} in an iteration"
+        yield f"recorded waits: {short_time(a.wait_ns)} → {short_time(b.wait_ns)} per iteration"
 
 
 def _ahead(loop: LoopFigures) -> str:
-    return f"{size_text(loop.ahead_bytes_per_sm)} per SM" if loop.ahead_bytes_per_sm else "nothing"
+    return size_text(loop.ahead_bytes_per_sm) if loop.ahead_bytes_per_sm else "nothing"
 
 
-def _unlisted(differing: int) -> str:
-    """Return the note on lines that differ although no change was found; empty if none does."""
-    lines = counted(differing, "line")
-    return f"none of the changes that diff looks for; the TTGIR differs in {lines}" if differing else ""
-
-
-def _all_in(part: CodePart | None) -> str:
-    if part is None or part == WHOLE:
-        return ""
-    return f", all {part}" if part == OUTSIDE else f", all in {part}"
+def _unrecognized(differing: int, part: CodePart | None = None) -> str:
+    """Return the note on lines that differ, all in ``part`` if it is known, although no change was found."""
+    text = f"the TTGIR differs in {counted(differing, 'line')}"
+    if part is not None and part != WHOLE:
+        text += f", only {part}" if part == OUTSIDE else f", only in {part}"
+    return f"{text}; diff recognizes no change there"
 
 
 def _places_by_text(changes: Sequence[StructuralChange]) -> dict[str, list[str]]:
@@ -102,15 +96,14 @@ def _explained(part: ChangedPart, structure: Structure, has_changed: bool) -> st
         for scope in part.scopes
         if scope.judged is not None and scope.judged.changed and scope.mean_ns.a and scope.mean_ns.b
     ]
-    explained = [] if part.cta_change_ns is None else [f"{signed_time(part.cta_change_ns)} a CTA"]
+    explained = [] if part.cta_change_ns is None else [f"{signed_time(part.cta_change_ns)} per CTA"]
     is_all = has_changed and part.part == structure.only_part
     if is_all and part.part == WHOLE:
-        explained = ["all of the change, as the code is the same"]
+        explained = ["all of the change, because the code is the same"]
     elif explained and structure.everywhere and part.part != WHOLE:
-        explained = [f"{explained[0]}, by this or by what changed in {WHOLE}"]
+        explained = [f"{explained[0]}, caused here or by the changes of {WHOLE}"]
     elif is_all:
-        shown = [f"records show {share} there" for share in explained]
-        explained = ["all of the change, as the code differs nowhere else", *shown]
+        explained = ["all of the change, because the code differs nowhere else", *explained]
     reasons = [*explained, *means[:1]]
     return f": {'; '.join(reasons)}" if reasons else ""
 
@@ -119,7 +112,7 @@ def change_lines(found: ModuleChanges) -> Iterator[str]:
     """Yield the changes of two modules that have no times."""
     if not found.changes:
         same = "the TTGIR is the same, apart from records" if found.records_differ else "the TTGIR is the same"
-        yield _unlisted(found.differing_lines) or same
+        yield _unrecognized(found.differing_lines) if found.differing_lines else same
     for text, places in _places_by_text(found.changes).items():
         yield f"{text}{_at(places)}"
 
