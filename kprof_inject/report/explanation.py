@@ -311,8 +311,8 @@ def _save_again(report: LaunchAnalysis, options: Options) -> Next | None:
     """Advise a comparison for another profiler's buffer, which none of our commands can record again."""
     if not report.summary.is_foreign:
         return None
-    first = "with a larger buffer, as records were lost; " if report.summary.records_lost else ""
-    why = "save the buffer of the changed kernel, too; this says whether the change helped"
+    first = "records were lost: use a larger buffer; " if report.summary.records_lost else ""
+    why = "save the buffer of the changed kernel, too; diff says whether the change helped"
     return Next("kprof-inject diff BEFORE AFTER", f"{first}{why}")
 
 
@@ -329,7 +329,7 @@ def _record_less(report: LaunchAnalysis, options: Options) -> Next | None:
     if fewer := fewer_records(report):
         return Next(options.profile(f" {fewer}"), f"the records disturb the kernel; use fewer: {report.verdict.text}")
     if report.slopes is None:
-        return Next(options.causal(), f"the records disturb the kernel, and this needs none: {report.verdict.text}")
+        return Next(options.causal(), f"the records disturb the kernel, and causal needs none: {report.verdict.text}")
     why = "the records disturb the kernel: after a change, diff compares its times without them"
     return Next(options.to_compare(), why)
 
@@ -375,4 +375,4 @@ def _selected(report: LaunchAnalysis) -> Iterator[str]:
 def _delay_it(report: LaunchAnalysis, options: Options) -> Next | None:
     if report.slopes is not None:
         return None
-    return Next(options.causal(), "no rule found anything worth a change; this shows which part sets the pace")
+    return Next(options.causal(), "no rule found anything to change; this shows which part is critical")

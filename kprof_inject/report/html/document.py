@@ -49,8 +49,8 @@ def omissions(reports: Sequence[LaunchAnalysis], max_scopes: int = MAX_SCOPES) -
     """Return a line for each launch of which the page leaves scopes out."""
     counts = [report.timeline.scope_count for report in reports]
     return [
-        f"{report.launch.kernel.name}, launch {report.launch.index}: the page cannot hold all {count} scopes; its "
-        f"timeline shows CTAs of the first SMs with about {share} of them"
+        f"{report.launch.kernel.name}, launch {report.launch.index}: the page's timeline shows about {share} of "
+        f"{count} scopes, in CTAs of the first SMs"
         for report, count, share in zip(reports, counts, shares(counts, max_scopes), strict=True)
         if share < count
     ]

@@ -20,7 +20,7 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.errors import printable
-from kprof_inject.quantities import counted, percent, short_time, time_text
+from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.html.page_schema import (
     AdviceText,
     FactGroup,
@@ -39,7 +39,7 @@ from kprof_inject.timeline.trust import judge
 
 _CLOCK_SOURCES = {
     ClockSource.FITTED: "fitted to the timer",
-    ClockSource.ASSUMED: "assumed: the timer readings do not say",
+    ClockSource.ASSUMED: "assumed: the timer readings do not determine it",
     ClockSource.NOMINAL: "assumed: no timer was read",
     ClockSource.TIMER: "the globaltimer itself, in nanoseconds",
 }
@@ -62,7 +62,7 @@ def _facts(timeline: Timeline, summary: LaunchSummary) -> Iterator[FactGroup]:
 
 def _build_rows(kernel: Kernel) -> Iterator[tuple[str, str, str]]:
     verdict = judge(kernel)
-    yield "run time (median)", time_text(verdict.clean_ns), time_text(verdict.with_records_ns)
+    yield "run time (median)", short_time(verdict.clean_ns), short_time(verdict.with_records_ns)
     for label, shown in _BUILD.items():
         yield label, shown(kernel, kernel.clean) or "-", shown(kernel, kernel.with_records) or "-"
 
@@ -83,7 +83,7 @@ def _launch(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     yield f"{summary.warp_name}s", f"{summary.warps} in each {summary.cta_name}{_recorded(timeline, summary)}"
     yield "stages", _number(metadata.get("num_stages"))
     yield "CTAs in a cluster", _number(metadata.get("num_ctas") if metadata.get("num_ctas") != 1 else None)
-    yield "span", time_text(summary.duration_ns if summary.ctas else None)
+    yield "span", short_time(summary.duration_ns if summary.ctas else None)
     if waves := summary.waves:
         yield "waves", f"{waves.fill:.2f} on {counted(waves.sms, 'SM')}, {waves.slots_per_sm} at once on each"
         if summary.ending and waves.tail.duration_ns:
@@ -116,7 +116,10 @@ def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     lost = f" ({percent(summary.records_lost / summary.records_written)})" if summary.records_lost else ""
     yield "records", f"{_thousands(summary.records_written)} written, {_thousands(summary.records_lost)} lost{lost}"
     cost = summary.record_cost
-    yield "cost of one", f"{cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles, {cost.source}" if cost else "unknown"
+    yield (
+        "cost of a record",
+        f"{cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles, {cost.source}" if cost else "unknown",
+    )
     if summary.subtracted_ns and summary.warp_time_ns:
         taken = summary.subtracted_ns / summary.warp_time_ns
         yield "subtracted", f"{percent(taken)} of the warps' time"

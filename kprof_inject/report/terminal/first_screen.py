@@ -76,7 +76,7 @@ def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, roo
     count = room.rows(min(len(rows), _MAX_ROWS), _MIN_ROWS, lines_of)
     print_plain(layouts(_largest(rows, count)), console)
     if count < len(rows):
-        say(f"{counted(len(rows) - count, 'row')} more, which take less: {room.rest}", console)
+        say(f"{counted(len(rows) - count, 'shorter row')} hidden; see {room.rest}", console)
     return room if room.lines is None else room.below(lines_of(count))
 
 
@@ -114,7 +114,7 @@ def _labelled(label: str, texts: Sequence[Text], console: Console) -> Iterator[T
 
 def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: bool) -> Iterator[Text]:
     if not advice:
-        yield shown("no finding: no rule found anything worth changing; causal shows which part sets the pace", console)
+        yield shown("no finding: no rule found anything to change; causal shows which part is critical", console)
         return
     for item in advice[:_MAX_ADVICE]:
         doubtful = ", but doubtful" if item.is_doubtful else ""
@@ -123,7 +123,7 @@ def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: b
         if item.reason and with_reasons:
             yield shown(item.reason, console, "dim")
     if len(advice) > _MAX_ADVICE:
-        yield shown(f"and {len(advice) - _MAX_ADVICE} more: report -v", console, "dim")
+        yield shown(f"{len(advice) - _MAX_ADVICE} more; see report -v", console, "dim")
 
 
 def _title(report: LaunchAnalysis, kernel_name: str, place_name: str) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _times(report: LaunchAnalysis) -> str:
     verdict, duration = report.verdict, short_time(report.summary.duration_ns)
     if verdict.clean_ns is None or verdict.with_records_ns is None:
         return duration if report.summary.is_foreign else f"{duration} with records"
-    by_events = ", by events" if verdict.has_launching else ""
+    by_events = " (CUDA events)" if verdict.has_launching else ""
     clean, with_records = short_time(verdict.clean_ns), short_time(verdict.with_records_ns)
     return f"median {clean} without records, {with_records} with{by_events}"
 
@@ -153,7 +153,7 @@ def _device(report: LaunchAnalysis) -> str:
         return "timed by the globaltimer"
     name = report.launch.device_name.removeprefix("NVIDIA ") or "SMs"
     if summary.clock_source != ClockSource.FITTED:
-        return f"{name}, assumed to run at {summary.clock_mhz:.0f} MHz"
+        return f"{name} at an assumed {summary.clock_mhz:.0f} MHz"
     nominal = "" if summary.nominal_mhz is None else f" of {summary.nominal_mhz:.0f}"
     return f"{name} at {summary.clock_mhz:.0f}{nominal} MHz"
 
@@ -335,7 +335,7 @@ def print_tags(summary: LaunchSummary, console: Console, room: Room | None = Non
         shown += 1
     if hidden := tagged[shown:]:
         scope, tag = hidden[0]
-        say(f"{counted(len(hidden), 'tag')} more, such as {scope} by {tag.name}: {room.rest}", console)
+        say(f"{counted(len(hidden), 'tag')} hidden, such as {scope} by {tag.name}; see {room.rest}", console)
         room = room.below(1)
     return room
 
@@ -368,12 +368,12 @@ def _tag_columns(scope: str, tag: TagStatistics, count: int) -> list[Column]:
         Column("count", [str(row.count) for row in rows]),
         Column("total", [short_time(row.total_ns) for row in rows]),
         Column("p50", [short_time(row.p50_ns) for row in rows]),
-        Column("to the others", ["-" if row.times_others is None else ratio(row.times_others) for row in rows]),
+        Column("vs. others", ["-" if row.times_others is None else ratio(row.times_others) for row in rows]),
     ]
 
 
 def _values_left_out(tag: TagStatistics, shown: int) -> Iterator[str]:
     if tag.distinct > shown:
-        yield f"{counted(tag.distinct - shown, 'more value')}, which take less"
+        yield f"{counted(tag.distinct - shown, 'shorter value')} hidden"
     if tag.unknown:
         yield f"{counted(tag.unknown, 'value')} unknown"

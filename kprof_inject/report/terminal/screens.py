@@ -125,8 +125,8 @@ def _print_kernels(kernels: Sequence[KernelOverview], console: Console, room: Ro
     print_plain([_kernel_columns(kernels[:count])], console)
     if hidden := kernels[count:]:
         shares = [kernel.share for kernel in hidden if kernel.share is not None]
-        part = f", {percent(sum(shares))} of all" if len(shares) == len(hidden) else ""
-        say(f"{counted(len(hidden), 'kernel')} more{part}: report -v", console)
+        part = f", {percent(sum(shares))} of the time" if len(shares) == len(hidden) else ""
+        say(f"{counted(len(hidden), 'kernel')} hidden{part}; see report -v", console)
 
 
 def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
@@ -139,7 +139,7 @@ def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
         Column("time", [short_time(kernel.time_ns) for kernel in rows]),
     ]
     if any(kernel.share is not None for kernel in rows):
-        columns.append(Column("of all", ["" if row.share is None else percent(row.share) for row in rows]))
+        columns.append(Column("share", ["" if row.share is None else percent(row.share) for row in rows]))
     columns += [
         Column("limit", *_limits([kernel.middle for kernel in rows]), left=True),
         Column(
@@ -161,11 +161,11 @@ def _say_launches(kernel: KernelOverview, console: Console) -> None:
     """Print how much the launches of the only kernel differ, and which of them is shown."""
     times = [report.duration_ns for report in kernel.reports]
     variants = f" in {kernel.variants} variants" if kernel.variants > 1 else ""
-    which = f"#{kernel.middle.launch.index}, the median one"
+    which = f"#{kernel.middle.launch.index}, the median"
     if kernel.variants > 1:
-        which += " of the variant that takes most time"
+        which += " of the variant that takes the most time"
     span = f"{short_time(min(times))} to {short_time(max(times))}"
-    say(f"{counted(len(times), 'launch')}{variants}: {span}; below: {which}", console)
+    say(f"{counted(len(times), 'launch')}{variants}: {span}; shown: {which}", console)
 
 
 def _print_launches(
@@ -188,12 +188,12 @@ def _print_launches(
     if room is not None:
         count = room.rows(min(count, _MAX_LAUNCHES), min(count, _MIN_LAUNCHES), lines_of)
         if not room.holds(lines_of(count)):
-            say(f"{_slowest(ordered)}all launches: report -v", console)
+            say(f"{_slowest(ordered)}for all launches, see report -v", console)
             return
     say("", console)
     print_plain([_launch_columns(ordered[:count], places, names)], console)
     if count < len(ordered):
-        say(f"{counted(len(ordered) - count, 'launch')} more, which took less: report -v", console)
+        say(f"{counted(len(ordered) - count, 'shorter launch')} hidden; see report -v", console)
 
 
 def _slowest(ordered: Sequence[LaunchAnalysis]) -> str:
@@ -201,7 +201,7 @@ def _slowest(ordered: Sequence[LaunchAnalysis]) -> str:
     number = ordered[0].launch.index
     if [report.launch.index for report in ordered].count(number) > 1:
         return ""
-    return f"#{number} takes longest: report --launch {number}; "
+    return f"#{number} is the slowest: report --launch {number}; "
 
 
 def _launch_columns(
@@ -257,19 +257,19 @@ def build_lines(kernel: Kernel) -> Iterator[str]:
     if cost.registers is None:
         which, cost = "with records", kernel.with_records
     if facts := list(_facts(kernel, cost)):
-        yield f"  kernel {which}: {', '.join(facts)}"
+        yield f"  build {which}: {', '.join(facts)}"
 
 
 def _facts(kernel: Kernel, cost: KernelResources) -> Iterator[str]:
     if cost.registers is not None:
-        yield counted(cost.registers, "register")
+        yield f"{counted(cost.registers, 'register')} per thread"
     if cost.spills is not None:
         yield counted(cost.spills, "spill") if cost.spills else "no spills"
     if cost.shared_bytes is not None:
         yield f"{cost.shared_bytes} bytes of shared memory"
     if cost.ctas_per_sm is not None:
         limit = limited_by(kernel.target, kernel.num_warps, cost)
-        yield f"room for {counted(cost.ctas_per_sm, 'CTA')} on an SM{f' (by {limit})' if limit else ''}"
+        yield f"room for {counted(cost.ctas_per_sm, 'CTA')} on an SM{f' (limited by {limit})' if limit else ''}"
 
 
 _SCOPE = "scope"

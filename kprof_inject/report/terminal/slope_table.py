@@ -23,7 +23,7 @@ _FULL_BAR = 1.0
 _MAX_BAR_ERROR = 0.5
 
 _ENDED = {
-    "precise": "all slopes are known well enough",
+    "precise": "all slopes are precise enough",
     "often": "each delay was timed often enough",
     "time": "time ran out: raise --seconds",
     "program": "the program made no more launches",

@@ -17,7 +17,7 @@ from kprof_inject.analysis.roofs.limits import Limit
 from kprof_inject.capture.model import Launch, Origin
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import printable
-from kprof_inject.quantities import before_and_after, time_text
+from kprof_inject.quantities import before_and_after, short_time
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level, Verdict
@@ -206,7 +206,7 @@ def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
         ),
         Column(
             "run time",
-            [before_and_after(time_text(verdict.clean_ns), time_text(verdict.with_records_ns)) for verdict in judged],
+            [before_and_after(short_time(verdict.clean_ns), short_time(verdict.with_records_ns)) for verdict in judged],
         ),
         Column("overhead", [verdict.figure or "-" for verdict in judged]),
     ]

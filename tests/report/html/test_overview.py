@@ -49,9 +49,9 @@ def test_the_facts_of_a_launch(tmp_path: Path) -> None:
     facts = facts_of(launch_of(tmp_path, num_warps=4, metadata=METADATA, record_cost=cost))
     assert facts["grid"].startswith("1 x 1 x 1, ")
     assert (facts["warps"], facts["stages"], facts["CTAs in a cluster"]) == ("4 in each CTA", "3", "2")
-    assert (facts["span"], facts["target"]) == ("1.000 µs", "cuda:90")
+    assert (facts["span"], facts["target"]) == ("1.00 µs", "cuda:90")
     assert (figures_in(facts["clock"]), facts["nominal clock"]) == (["2000", "1.25"], "1980 MHz")
-    assert facts["cost of one"] == "32 ± 8 cycles, measured"
+    assert facts["cost of a record"] == "32 ± 8 cycles, measured"
     assert facts["buffer"] == "shared memory"
     check("report/overview", "\n".join(f"{label}: {value}" for label, value in facts.items()), "facts of a launch")
 
@@ -75,7 +75,7 @@ def test_versions_and_command_are_the_process_s_own(tmp_path: Path) -> None:
 def test_the_build_without_records_stands_beside_that_with_them(tmp_path: Path) -> None:
     kernel = {"num_warps": 4, "metadata": METADATA, "clean": CLEAN, "with_records": WITH_RECORDS}
     builds = {row[0]: list(row[1:]) for row in told(launch_of(tmp_path, **kernel))["builds"]}
-    assert builds["run time (median)"] == ["1.000 µs", "1.010 µs"]
+    assert builds["run time (median)"] == ["1.00 µs", "1.01 µs"]
     assert builds["registers per thread"] == ["200", "210"]
     assert builds["shared memory"] == ["98\u202f304 bytes", "106\u202f496 bytes"]
     assert builds["limited by"] == ["shared memory and registers", "shared memory and registers"]

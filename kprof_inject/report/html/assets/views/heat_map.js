@@ -19,7 +19,7 @@ const CHROME = 96;
 export function show(place, launch, context) {
   const picture = launch.sections.heat_map;
   if (!picture) {
-    const why = launch.meta.ctas ? "No timer says when each CTA ran, so there is no picture of the SMs." : "No CTA ran.";
+    const why = launch.meta.ctas ? "No picture of the SMs: no timer was read when CTAs ran." : "No CTA ran.";
     place.append(element("p", { class: "view-empty", text: why }));
     return;
   }
@@ -120,7 +120,7 @@ function saysOf(launch, picture) {
     "Time starts at the first CTA. Point at a CTA for its times; click to see it in the timeline.",
   ];
   if (picture.tail_share) said.push(`From the dashed line on, SMs run out of work (the tail): they idle for ${formatShare(picture.tail_share)} of the launch on average.`);
-  if (picture.sms_left_out) said.push(`${counted(picture.sms_left_out, "SM")} more not shown.`);
+  if (picture.sms_left_out) said.push(`${counted(picture.sms_left_out, "more SM")} hidden.`);
   return said.join(" ");
 }
 

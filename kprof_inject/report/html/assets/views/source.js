@@ -88,7 +88,7 @@ function heads(hasSlopes) {
     ["self", "the part of it outside inner scopes"],
     ["ran", "how often, in all warps"],
     ["ops", "lines of the TTGIR that come from here"],
-    ["slope", "cycles that the kernel loses per cycle added here"],
+    ["slope", "cycles that the kernel loses per cycle of delay here"],
     ["source", ""],
   ];
   const shown = titles.filter(([text]) => hasSlopes || text !== "slope");

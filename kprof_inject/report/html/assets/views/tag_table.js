@@ -7,7 +7,7 @@ const HEADS = [
   ["count", "how often it ran with the value"],
   ["total", "over all warps"],
   ["p50", "median duration"],
-  ["to the others", "the median over that of all with another value"],
+  ["vs. others", "the median over that of all other values"],
 ];
 
 /**

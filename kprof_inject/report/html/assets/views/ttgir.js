@@ -47,7 +47,7 @@ export function show(place, launch, context) {
     side.select(scope);
     goToLine(range[0]);
   };
-  const cut = ttgir.left_out ? ` ${counted(ttgir.left_out, "line")} more are left out.` : "";
+  const cut = ttgir.left_out ? ` ${counted(ttgir.left_out, "more line")} hidden.` : "";
   place.append(
     element("div", { class: "code-view" }, [
       element("div", { class: "view-toolbar" }, [
