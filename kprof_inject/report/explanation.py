@@ -1,4 +1,4 @@
-"""All that is known of a launch, most important first, and the command to run next; for programs that tune kernels."""
+"""Explanation of a launch, most important facts first, and the command to run next; for programs that tune kernels."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -257,30 +257,29 @@ def explanation_text(explanation: Explanation, budget: int) -> str:
     """
     items = _ranked(explanation)
 
+    def text(kept: int) -> str:
+        return msgspec.json.encode(_with(explanation, items[:kept])).decode()
+
     def tokens(kept: int) -> int:
-        return tokens_of(_text(_with(explanation, items[:kept])))
+        return tokens_of(text(kept))
 
     # An item is longer than its entry in left_out, so the text grows with each item and bisection is valid.
     fitting = bisect_right(range(len(items) + 1), budget, key=tokens)
     if not fitting:
-        raise _too_small(budget, tokens(0))
-    return _text(_with(explanation, items[: fitting - 1]))
-
-
-def _text(explanation: Explanation) -> str:
-    return msgspec.json.encode(explanation).decode()
+        raise KprofError(
+            f"a budget of {budget} tokens is too small for the required fields",
+            hint=f"--budget {tokens(0)} or more",
+            exit_code=2,
+        )
+    return text(fitting - 1)
 
 
 def _ranked(explanation: Explanation) -> list[_Item]:
     """Return the items that may be left out, most important first."""
     findings = [(_FINDINGS, number) for number in range(1, len(explanation.findings))]
-    other_items = (item for name in _LISTS for item in _items(explanation, name))
+    other_items = ((name, number) for name in _LISTS for number in range(len(getattr(explanation, name))))
     # The sort is stable: the first items of all lists, in the order of the lists, then the second ones.
     return findings + sorted(other_items, key=lambda item: item[1])
-
-
-def _items(explanation: Explanation, name: str) -> Iterator[_Item]:
-    return ((name, number) for number in range(len(getattr(explanation, name))))
 
 
 def _with(explanation: Explanation, kept: Sequence[_Item]) -> Explanation:
@@ -292,14 +291,6 @@ def _with(explanation: Explanation, kept: Sequence[_Item]) -> Explanation:
     left_out = {name: len(getattr(explanation, name)) - count for name, count in counts.items()}
     return msgspec.structs.replace(
         explanation, **lists, left_out={name: count for name, count in left_out.items() if count}
-    )
-
-
-def _too_small(budget: int, required: int) -> KprofError:
-    return KprofError(
-        f"a budget of {budget} tokens is too small for the required fields",
-        hint=f"--budget {required} or more",
-        exit_code=2,
     )
 
 

@@ -307,9 +307,9 @@ def _whose(faults: RecordFaults | None, summary: LaunchSummary) -> str:
     )
 
 
-MEANING = (
+SLOPE_MEANING = (
     "slope: cycles that the kernel loses per cycle of delay on a CTA's path: 1 is critical, 0 is hidden; above 1, CTAs "
-    "slow each other down. A few cycles saved there gain as much each."
+    "slow each other down. Saving a few cycles there gains as much."
 )
 
 # From this change of its time by a zero-cycle delay, the kernel counts as changed.

@@ -174,14 +174,11 @@ def build_lines(builds: Sequence[KernelResources | None]) -> Iterator[str]:
         return
     parts = []
     for name, field in _NAMES.items():
-        before, after = ("-" if build is None else _text(getattr(build, field)) for build in builds)
+        numbers = (getattr(build, field, None) for build in builds)
+        before, after = ("-" if number is None else str(number) for number in numbers)
         if (before, after) != ("-", "-"):
             parts.append(f"{name} {before}" if before == after else f"{name} {before} → {after}")
     yield f"compiled here: {', '.join(parts)}"
-
-
-def _text(number: int | None) -> str:
-    return "-" if number is None else str(number)
 
 
 def builds_json(builds: Sequence[KernelResources | None]) -> dict[str, Any] | None:
@@ -243,7 +240,8 @@ def source_parts(diff: KernelDiff, structure: Structure | None) -> list[SourcePa
     """
     texts_a, texts_b = sources_of(diff.a.kernel), sources_of(diff.b.kernel)
     changes = _changes_at(structure)
-    places = [place for place in map(file_and_line, _scope_sources(diff)) if place] + [place[1:] for place in changes]
+    sources = [scope.source for side in (diff.a, diff.b) for scope in side.kernel.scopes.scopes]
+    places = [place for place in map(file_and_line, sources) if place] + [place[1:] for place in changes]
     parts: list[SourcePart] = []
     for path in dict.fromkeys(path for path, _ in places):
         lines = [line for other, line in places if other == path]
@@ -263,12 +261,6 @@ def _changes_at(structure: Structure | None) -> dict[tuple[str, str, int], list[
             if change.text not in texts:
                 texts.append(change.text)
     return found
-
-
-def _scope_sources(diff: KernelDiff) -> Iterator[str]:
-    """Yield the source places of both kernels' scopes."""
-    for kernel in (diff.a.kernel, diff.b.kernel):
-        yield from (scope.source for scope in kernel.scopes.scopes)
 
 
 def _texts(path: str, a: Mapping[str, str], b: Mapping[str, str]) -> tuple[list[str], list[str]] | None:

@@ -69,15 +69,8 @@ def _x(percent: float, axis: float) -> float:
     return _MARGIN + (part + 1) / 2 * (_WIDTH - 2 * _MARGIN)
 
 
-_CLASSES = {
-    ChangeVerdict.SLOWER: "slower",
-    ChangeVerdict.FASTER: "faster",
-    ChangeVerdict.SAME: "same",
-    ChangeVerdict.CLOCK: "clock",
-    ChangeVerdict.UNKNOWN: "unknown",
-    ChangeVerdict.NEW: "slower",
-    ChangeVerdict.GONE: "faster",
-}
+_CLASSES = {verdict: verdict.name.lower() for verdict in ChangeVerdict}
+_CLASSES |= {ChangeVerdict.NEW: "slower", ChangeVerdict.GONE: "faster"}
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c2128; --dim: #57606a; --page: #ffffff; --line: #d0d7de; --head: #f6f8fa;

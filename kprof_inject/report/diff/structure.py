@@ -162,7 +162,6 @@ def _only(parts: Set[CodePart], of_whole: Sequence[StructuralChange]) -> CodePar
 
 
 def _median_launch(timelines: Sequence[Timeline]) -> Timeline:
-    """Return the launch with the median span."""
     return sorted(timelines, key=lambda timeline: timeline.last_ns - timeline.first_ns)[len(timelines) // 2]
 
 

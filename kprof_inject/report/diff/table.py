@@ -142,7 +142,6 @@ def _tags(scope: ScopeChange) -> Iterator[str]:
 
 
 def _why_no_scope(diff: KernelDiff) -> str:
-    """Return why no scope's change is known."""
     if diff.recorded.change is None and not took_no_time(diff):
         return "; ".join(["too few launches to separate a change from noise", *more_launches(diff)[:1]])
     return "no change is known, because a launch or the scope in it took 0 ns"
@@ -151,9 +150,7 @@ def _why_no_scope(diff: KernelDiff) -> str:
 _COLOURS = {
     ChangeVerdict.SLOWER: "red",
     ChangeVerdict.FASTER: "green",
-    ChangeVerdict.SAME: "",
     ChangeVerdict.CLOCK: "yellow",
-    ChangeVerdict.UNKNOWN: "",
     ChangeVerdict.NEW: "red",
     ChangeVerdict.GONE: "green",
 }
@@ -294,7 +291,7 @@ def _columns(kernel: KernelDiff) -> list[Column]:
         Column(
             "verdict",
             [verdict.value if verdict else "-" for verdict in verdicts],
-            [_COLOURS[verdict] if verdict else "" for verdict in verdicts],
+            [_COLOURS.get(verdict, "") if verdict else "" for verdict in verdicts],
             left=True,
         ),
         Column("change", [change_text(scope.judged, scope.compared_ns) for scope in scopes]),

@@ -189,7 +189,6 @@ _ROOT = Path(__file__).with_name("assets")
 
 
 def _text_of(name: str) -> str:
-    """Return the text of a file of ``assets``."""
     return (_ROOT / name).read_text(encoding="utf-8")
 
 

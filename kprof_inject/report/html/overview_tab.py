@@ -28,11 +28,11 @@ from kprof_inject.report.html.page_schema import (
     KernelRow,
     LaunchRow,
     Overview,
-    RoofPart,
+    ScopeRoof,
     SlopeRow,
     VerdictText,
 )
-from kprof_inject.report.launch_notes import MEANING, MIN_ROOF_SHARE, all_notes, slack_text, slope_text
+from kprof_inject.report.launch_notes import MIN_ROOF_SHARE, SLOPE_MEANING, all_notes, slack_text, slope_text
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
@@ -157,14 +157,14 @@ def launch_overview(report: LaunchAnalysis) -> Overview:
         limit=printable(report.limit.answer),
         advice=tuple(map(_advice, advice_on(report))),
         roofs=tuple(
-            RoofPart(roof.index, roof.unit, roof.part)
+            ScopeRoof(roof.index, roof.unit, roof.part)
             for roof in report.speed_of_light.roofs
             if roof.part >= MIN_ROOF_SHARE
         ),
         findings=tuple(map(_finding, report.findings)),
         doubts=report.doubts,
         slopes=tuple(map(_slope, report.slopes.ranked)) if report.slopes else (),
-        slopes_say=MEANING,
+        slopes_say=SLOPE_MEANING,
         notes=tuple(map(printable, all_notes(report))),
         warp_time_ns=report.summary.warp_time_ns,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.timeline.clock import ClockSource
 
 
@@ -26,7 +25,7 @@ class ScopeMeta(Struct, frozen=True):
     """Scope of the scope table; ``text`` is its source line, ``self_name`` the name of its self time."""
 
     name: str
-    kind: ScopeKind | str
+    kind: str
     source: str
     path: str
     text: str
@@ -39,7 +38,7 @@ class ScopeMeta(Struct, frozen=True):
 
 
 class LaunchMeta(Struct, frozen=True):
-    """What the page needs to know of a launch before its scopes are read.
+    """Facts of a launch that the page needs before its scopes are read.
 
     ``first_ns`` is the globaltimer's time at its start, as text, because JavaScript's numbers do not hold it exactly.
     ``partition_of_warp`` has the partition that each of ``warps`` runs, ``function_of_warp`` that partition's name in
@@ -88,7 +87,7 @@ class VerdictText(Struct, frozen=True):
 
 
 class AdviceText(Struct, frozen=True):
-    """Thing to try, why, and what it can gain at most; ``doubtful`` if records behind it are missing."""
+    """Thing to try, why, and what it can gain at most; ``doubtful`` if it is based on incomplete records."""
 
     text: str
     reason: str
@@ -96,7 +95,7 @@ class AdviceText(Struct, frozen=True):
     doubtful: bool
 
 
-class RoofPart(Struct, frozen=True):
+class ScopeRoof(Struct, frozen=True):
     """Minimum share of a scope's cycles that its busiest unit needs."""
 
     scope: int
@@ -147,7 +146,7 @@ class Overview(Struct, frozen=True):
     verdict: VerdictText
     limit: str
     advice: tuple[AdviceText, ...]
-    roofs: tuple[RoofPart, ...]
+    roofs: tuple[ScopeRoof, ...]
     findings: tuple[FindingText, ...]
     doubts: tuple[str, ...]
     slopes: tuple[SlopeRow, ...]
@@ -271,7 +270,7 @@ class ScopePicture(Struct, frozen=True):
     """
 
     name: str
-    kind: ScopeKind | str
+    kind: str
     depth: int
     source: str
     count: int
@@ -357,7 +356,7 @@ class LaunchSections(Struct, frozen=True):
 
 
 class PageData(Struct, frozen=True):
-    """What the page reads first: its launches, and its kernels, largest total time first."""
+    """First data that the page reads: its launches, and its kernels, largest total time first."""
 
     version: str
     launches: list[LaunchMeta]

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from kprof_inject.analysis.advice import Advice, advice_on, trust_in
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
+from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.quantities import counted, percent, ratio, resolved_time, short_time
 from kprof_inject.report.terminal.tables import (
     LEVEL_COLOURS,
@@ -234,13 +234,9 @@ def _rows(summary: LaunchSummary) -> Iterator[_Row]:
     """Yield the scopes that ran, below each loop its time between iterations, and partitions above their scopes."""
     for partition, indices in summary.trees():
         if partition:
-            yield _partition_row(partition)
+            yield _Row(partition.title, share=1.0 if partition.whole_ns else None, style="bold")
         for index in indices:
             yield from _scope_rows(summary.scopes[index], summary, "  " if partition else "")
-
-
-def _partition_row(partition: PartitionSummary) -> _Row:
-    return _Row(partition.title, share=1.0 if partition.whole_ns else None, style="bold")
 
 
 def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> Iterator[_Row]:

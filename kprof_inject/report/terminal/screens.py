@@ -112,7 +112,6 @@ _MAX_LAUNCHES, _MIN_LAUNCHES = 10, 3
 
 
 def _kernel_lines(kernels: Sequence[KernelOverview], count: int, console: Console) -> int:
-    """Return how many lines ``_print_kernels`` needs for ``count`` kernels."""
     return lines_of_plain([_kernel_columns(kernels[:count])], console) + (count < len(kernels))
 
 
@@ -153,7 +152,6 @@ def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
 
 
 def _limits(reports: Sequence[LaunchAnalysis]) -> tuple[list[str], list[str]]:
-    """Return the names of the limits, and their colours."""
     return [report.limit.name for report in reports], [limit_colour(report.limit) for report in reports]
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import counted, percent, short_time
-from kprof_inject.report.launch_notes import MEANING, doubts_on_slopes, slack_text, slope_text
+from kprof_inject.report.launch_notes import SLOPE_MEANING, doubts_on_slopes, slack_text, slope_text
 from kprof_inject.report.terminal.tables import Column, print_fitted, say
 
 _BAR_WIDTH = 10
@@ -39,7 +39,7 @@ def print_slopes(slopes: Sequence[KernelSlopes], console: Console) -> None:
             print_fitted(_layouts(ranked), console)
         for line in doubts_on_slopes(kernel):
             say(line, console)
-    say(MEANING, console)
+    say(SLOPE_MEANING, console)
 
 
 def _headline(kernel: KernelSlopes) -> str:

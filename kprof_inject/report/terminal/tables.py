@@ -211,7 +211,7 @@ def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
         Column("overhead", [verdict.figure or "-" for verdict in judged]),
     ]
     builds = [
-        (Column(title, [before_and_after(*map(_number, map(figure, _costs(verdict)))) for verdict in judged]), figure)
+        (Column(title, [_both_builds(verdict, figure) for verdict in judged]), figure)
         for title, figure in _BUILD_COLUMNS.items()
     ]
     changed = [
@@ -222,8 +222,9 @@ def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
     return [[*shared, *(column for column, _ in builds)], [*shared, *changed], shared]
 
 
-def _costs(verdict: Verdict) -> tuple[KernelResources, KernelResources]:
-    return verdict.clean, verdict.with_records
+def _both_builds(verdict: Verdict, figure: Callable[[KernelResources], int | None]) -> str:
+    values = (figure(verdict.clean), figure(verdict.with_records))
+    return before_and_after(*("-" if value is None else str(value) for value in values))
 
 
 def _names(launches: Sequence[Launch]) -> list[str]:
@@ -239,10 +240,6 @@ def _names(launches: Sequence[Launch]) -> list[str]:
 
 def _process_name(origin: Origin) -> str:
     return f"process {origin.pid}" if origin.rank is None else f"rank {origin.rank} (process {origin.pid})"
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
 
 
 _WIDTH, _NARROW_WIDTH = 16, 8

@@ -16,7 +16,7 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.proton_buffer import read_proton_buffer
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.html.document import all_sections
-from kprof_inject.report.html.page_schema import PackedColumn
+from kprof_inject.report.html.page_schema import LaunchSections, PackedColumn
 from kprof_inject.report.html.pictures import ScopePictures, packed
 from kprof_inject.timeline.timeline import decode_launch
 
@@ -34,8 +34,9 @@ def json_of(report: LaunchAnalysis) -> str:
 
 
 def sections_of(launch: Launch) -> dict[str, Any]:
-    """As a browser reads them: NaN is not JSON."""
+    """As a browser reads them, with the types that the records say: NaN is not JSON."""
     made: dict[str, Any] = json.loads(json_of(LaunchAnalysis.of(decode_launch(launch))))
+    msgspec.convert(made, LaunchSections)
     assert set(made) == NAMES
     return made
 

@@ -15,7 +15,7 @@ const MAX_NAMED = 6;
 // Height above and below the picture.
 const CHROME = 96;
 
-/** `launch.sections.heat_map` is made by `pictures.py`; null where no timer says when CTAs ran. */
+/** `launch.sections.heat_map` is a `HeatMap` of page_schema.py; null where no timer says when CTAs ran. */
 export function show(place, launch, context) {
   const picture = launch.sections.heat_map;
   if (!picture) {

@@ -1,4 +1,4 @@
-/** The kernels of a capture side by side, and their launches. `kernel_rows` of overview_tab.py makes the rows. */
+/** The kernels of a capture side by side, and their launches. Each row is a `KernelRow` of page_schema.py. */
 
 import { element } from "#dom";
 import { counted, formatNs, formatShare } from "#format";

@@ -9,7 +9,7 @@ import { slopeSection } from "#views/slope_table";
 
 export const title = "Overview";
 
-/** `launch.sections.overview` is made by `overview_tab.py`. */
+/** `launch.sections.overview` is an `Overview` of page_schema.py. */
 export function show(place, launch, context) {
   const { facts, builds, verdict, limit, roofs, findings, doubts, slopes, slopes_say, notes } = launch.sections.overview;
   place.append(

@@ -13,7 +13,7 @@ import { tooltipIn } from "#views/tooltip";
 
 export const title = "Scopes";
 
-/** `launch.sections.scopes` is made by `pictures.py`. */
+/** `launch.sections.scopes` has a `ScopePicture` of page_schema.py for each scope. */
 export function show(place, launch, context) {
   const scopes = launch.sections.scopes;
   if (!scopes.length) {

@@ -1,4 +1,4 @@
-/** The places of a kernel that were delayed, most critical first. `overview_tab.py` makes the rows. */
+/** The places of a kernel that were delayed, most critical first. Each row is a `SlopeRow` of page_schema.py. */
 
 import { element } from "#dom";
 import { formatShare } from "#format";

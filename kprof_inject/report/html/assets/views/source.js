@@ -12,7 +12,7 @@ import { sourceRows, ttgirLinesBySource } from "#views/source_rows";
 
 export const title = "Source";
 
-/** `launch.sections.source` is made by `code.py`. */
+/** `launch.sections.source` has a `SourceFile` of page_schema.py for each file. */
 export function show(place, launch, context) {
   const files = launch.sections.source;
   if (!files.length) {

@@ -1,4 +1,4 @@
-/** The time of a scope by the values of one of its tags. `pictures.py` makes the rows. */
+/** The time of a scope by the values of one of its tags. `tag` is a `TagTable` of page_schema.py. */
 
 import { element } from "#dom";
 import { formatCount, shortNs } from "#format";

@@ -14,7 +14,7 @@ export const title = "TTGIR";
 
 const MAX_LABELS = 2;
 
-/** `launch.sections.ttgir` is made by `code.py`; null if the capture has no module. */
+/** `launch.sections.ttgir` is a `TtgirText` of page_schema.py; null if the capture has no module. */
 export function show(place, launch, context) {
   const { ttgir, scopes } = launch.sections;
   if (!ttgir) {
