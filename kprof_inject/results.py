@@ -21,8 +21,8 @@ from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook, hooks_of
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
 from kprof_inject.quantities import counted, listed
-from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text
-from kprof_inject.report.explanation.gathering import explanation
+from kprof_inject.report.explanation import explanation
+from kprof_inject.report.explanation_schema import DEFAULT_BUDGET, explanation_text
 from kprof_inject.timeline.timeline import Timeline
 
 ALL = "*"

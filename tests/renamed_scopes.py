@@ -33,13 +33,13 @@ from kprof_inject.export.perfetto import perfetto_trace
 from kprof_inject.report.diff.gate import crossings
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.table import diff_json
-from kprof_inject.report.explanation.gathering import explanation
+from kprof_inject.report.explanation import explanation
 from kprof_inject.report.html.document import all_sections, launch_meta
 from kprof_inject.report.html.overview_tab import kernel_rows
 from kprof_inject.report.html.pictures import ScopePictures
 from kprof_inject.report.html.scope_columns import shown_of
-from kprof_inject.report.slope_text import slopes_csv
 from kprof_inject.report.terminal.screens import answers_text
+from kprof_inject.report.terminal.slope_table import slopes_csv
 from kprof_inject.select.plan import Plan, make_plan, table_json
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.choice import Choice, NumberSet
@@ -172,9 +172,9 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
         "explain": {key: value for key, value in explained.items() if key != "findings"},
         # Their texts, which JSON has in full, are cut off at another place.
         "findings explained": [{**one, "text": "", "advice": ""} for one in explained["findings"]],
-        "page": all_sections(report, pictures),
-        "page's data": launch_meta(report, "k", "", shown_of(timeline, timeline.scope_count)),
-        "page's kernels": kernel_rows([report]),
+        "page": msgspec.to_builtins(all_sections(report, pictures)),
+        "page's data": msgspec.to_builtins(launch_meta(report, "k", "", shown_of(timeline, timeline.scope_count))),
+        "page's kernels": msgspec.to_builtins(kernel_rows([report])),
         "causal": list(csv.reader(io.StringIO(slopes_csv([report.slopes])))),
         "csv": list(csv.reader(io.StringIO(b"".join(csv_table([few])).decode()))),
         "hatchet": json.loads(b"".join(hatchet_tree([few]))),

@@ -40,8 +40,7 @@ from kprof_inject.pipeline.causal_runs import (
 )
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.programs import dump, run
-from kprof_inject.report.slope_text import slopes_csv, slopes_json
-from kprof_inject.report.terminal.slope_table import print_slopes
+from kprof_inject.report.terminal.slope_table import print_slopes, slopes_csv, slopes_json
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, REPLAYS, LaunchChoice, parse_launches
 from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors

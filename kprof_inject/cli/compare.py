@@ -39,7 +39,6 @@ from kprof_inject.pipeline.compare_runs import (
 from kprof_inject.report.diff.change_verdicts import ChangeVerdict
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
-from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
 from kprof_inject.runtime.launch.launch_choice import parse_launches
 from kprof_inject.runtime.program import require_startable
@@ -196,6 +195,8 @@ def _compared(a: ComparedSide, b: ComparedSide, runs: ComparedRounds) -> _Compar
 
 def _show(diff: CaptureDiff, names: tuple[str, str], html_path: Path | None, *, as_json: bool) -> None:
     if html_path is not None:
+        from kprof_inject.report.diff.page import write_diff_page
+
         write_diff_page(html_path, diff, names)
         say(f"wrote {html_path}")
     if as_json:

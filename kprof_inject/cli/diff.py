@@ -29,11 +29,10 @@ from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.files import read_text
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.quantities import counted
+from kprof_inject.report.diff.code_changes import build_lines, builds_json, change_lines, changes_json
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
-from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.structure import changes_between
-from kprof_inject.report.diff.structure_text import build_lines, builds_json, change_lines, changes_json
 from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
 from kprof_inject.rewrite import strip
 from kprof_inject.runtime.compiling.module_check import module_resources
@@ -112,6 +111,8 @@ def command(
         renamed=dict(map(_names, renamed)),
     )
     if html_path is not None:
+        from kprof_inject.report.diff.page import write_diff_page
+
         write_diff_page(html_path, diff, (place.name, other.name) if redact else (str(place), str(other)))
         say(f"wrote {html_path}")
     if as_json:

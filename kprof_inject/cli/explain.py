@@ -11,8 +11,8 @@ from kprof_inject.cli.console import say
 from kprof_inject.cli.options import harmless_setting, place_argument
 from kprof_inject.cli.reading_options import buffer_options, launch_options, scope_names_option
 from kprof_inject.pipeline.captures import analyses, experiments_at, open_capture
-from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text
-from kprof_inject.report.explanation.gathering import explanation
+from kprof_inject.report.explanation import explanation
+from kprof_inject.report.explanation_schema import DEFAULT_BUDGET, explanation_text
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_workspace
 

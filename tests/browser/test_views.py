@@ -115,7 +115,7 @@ def test_a_scope_of_which_all_starts_were_lost_has_no_figures(show: Show, tmp_pa
         *("", "–", "–", "–", "0", "–", "–", "–", "–", "k.py:3")
     ]
     kernel.get_by_role("button", name="kernel").click()
-    assert "its time is unknown" in shown.page.locator("#view-scopes").inner_text()
+    assert "time is unknown" in shown.page.locator("#view-scopes").inner_text()
     _, view = opened(show, page, "source")
     assert [text.strip() for text in view.locator(".source-row.timed .figure").all_inner_texts()] == ["–", "–", "0 ×"]
 

@@ -156,4 +156,4 @@ def test_diff_shows_both_sources_with_what_changed_at_each_line(replayed: Comman
     page = replayed.read("diff.html")
     row = page[page.index('<td class="number">59</td>') :]
     assert f"↑{changes[0].partition('^')[2]}</td></tr>" in row
-    assert "\n  loop[0]: -9.40 µs a CTA\n" in page[page.index('<pre class="code">code:\n') :]
+    assert "\n  loop[0]: -9.40 µs per CTA\n" in page[page.index('<pre class="code">code:\n') :]

@@ -29,7 +29,7 @@ from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.report.diff.structure import changes_between
-from kprof_inject.report.explanation.gathering import explanation
+from kprof_inject.report.explanation import explanation
 from kprof_inject.report.html.document import write_html
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.rewrite import apply

@@ -60,8 +60,8 @@ class Clocks:
         return abs(math.log(self.b_hz / self.a_hz)) > _SAME_CLOCK
 
     def __str__(self) -> str:
-        """Return both rates as ``1.50 GHz vs 1.98 GHz``."""
-        return " vs ".join("unknown" if hz is None else f"{hz / 1e9:.2f} GHz" for hz in (self.a_hz, self.b_hz))
+        """Return both rates as ``1.50 GHz → 1.98 GHz``."""
+        return " → ".join("unknown" if hz is None else f"{hz / 1e9:.2f} GHz" for hz in (self.a_hz, self.b_hz))
 
 
 @dataclass(frozen=True, slots=True)

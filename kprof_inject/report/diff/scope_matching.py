@@ -85,7 +85,7 @@ def _nothing_in_common(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Kpro
     called = distinct_runs([*left_a, *left_b])
     old, new = left_a[0].kernel.variant, left_b[0].kernel.variant
     return KprofError(
-        f"A has {len(left_a)} and B {counted(len(left_b), 'variant')} of {printable(name)}, and they cannot be paired: "
+        f"cannot pair the variants of {printable(name)}, {len(left_a)} in A and {len(left_b)} in B: "
         f"A has {_shortened(called[: len(left_a)])}; B has {_shortened(called[len(left_a) :])}",
         hint=f"pair them by name: --renamed {printable(old)}={printable(new)}"
         if old != new
@@ -354,10 +354,10 @@ def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], at_a: int, at_
     if before.name != after.name:
         notes.append(f"called {before.name} in A")
     if before.lines and after.lines and before.lines != after.lines:
-        notes.append("its line has changed")
+        notes.append("its source line changed")
     moved = found.get(before.parent, NOWHERE) != after.parent
     if moved or (before.partition and after.partition and before.partition != after.partition):
-        notes.append(f"in {_place(a, before)} in A, in {_place(b, after)} in B")
+        notes.append(f"inside {_place(a, before)} in A, inside {_place(b, after)} in B")
     return "; ".join(notes)
 
 
@@ -376,12 +376,11 @@ def _why(
     if same_kind:
         here = sum(other.steady_name == scope.steady_name and other.kind == scope.kind for other in own_side)
         if here == len(same_kind):
-            return f"{side} has {here} of this name, none of them at this site"
-        return f"{side} has {len(same_kind)} of this name where here are {here}, so they cannot be paired"
+            return f"{side} has {counted(here, 'scope')} of this name, none at this site"
+        counts = (here, len(same_kind)) if side == "B" else (len(same_kind), here)
+        return f"not paired: {counts[0]} in A, {counts[1]} in B"
     if alike:
-        return f"in {side} this name is of kind {alike[0].kind}, not {scope.kind}"
+        return f"in {side} this name has kind {alike[0].kind}, not {scope.kind}"
     if scope.lines:
-        return (
-            f"{side} has no scope of this name, and none of kind {scope.kind} on a line that reads {scope.lines[0]!r}"
-        )
+        return f"{side} has no scope of this name, and none of kind {scope.kind} on a line {scope.lines[0]!r}"
     return f"{side} has no scope of this name"

@@ -23,6 +23,7 @@ from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
 from kprof_inject.capture.source_text import SourceText, sources_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
+from kprof_inject.quantities import listed
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import SETTINGS, KernelRuns
 from kprof_inject.report.diff.scope_matching import code_of
@@ -161,7 +162,6 @@ def _only(parts: Set[CodePart], of_whole: Sequence[StructuralChange]) -> CodePar
 
 
 def _median_launch(timelines: Sequence[Timeline]) -> Timeline:
-    """Return the launch with the median span."""
     return sorted(timelines, key=lambda timeline: timeline.last_ns - timeline.first_ns)[len(timelines) // 2]
 
 
@@ -291,7 +291,7 @@ def _sum(parts: Sequence[float | None]) -> float | None:
 # Resources of a build, the Triton that compiled it, and the device that runs it.
 _BUILD = {
     **dict.fromkeys(("registers", "spills", "shared bytes", "CTAs per SM", "device"), "{0}"),
-    "triton_version": "the TTGIR was compiled further by Triton {0.a} → {0.b}",
+    "triton_version": "lowered by Triton {0.a} → {0.b}",
 }
 """Message template for each property that differs."""
 # Consequences of the code and its compiler. More registers or shared memory slow unchanged code only through fewer CTAs
@@ -354,5 +354,4 @@ _MAX_VALUES = 4
 
 
 def _listed(values: Sequence[int]) -> str:
-    more = ["…"] if len(values) > _MAX_VALUES else []
-    return ", ".join([*map(str, values[:_MAX_VALUES]), *more])
+    return listed(list(map(str, values)), _MAX_VALUES)

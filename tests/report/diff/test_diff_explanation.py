@@ -153,7 +153,7 @@ def test_what_shows_no_change_is_not_told_as_one(tmp_path: Path) -> None:
         for time in ("init_ns", "pre_final_ns", "post_final_ns"):
             launch.ctas[time][1] += 18_000
     sentence = sentence_of(a, b, "a CTA that begins later")
-    assert " be 0." in sentence and "at once" not in sentence
+    assert " alone make it 0." in sentence and "at once" not in sentence
 
 
 def test_scopes_that_change_more_than_the_launch_are_told_of_too(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_scopes_that_are_alike_in_different_numbers_are_not_guessed() -> None:
     matching = match_scopes([KERNEL[0], *loads], [KERNEL[0], *loads[:2]])
     assert len(matching.matches) == 1
     (why,) = {one.why for one in matching.only_a}
-    assert figures_in(why) == ["2", "3"]
+    assert figures_in(why) == ["3", "2"]
     check_note(why, "three that are alike, and two")
     assert len(matching.only_b) == 2
 

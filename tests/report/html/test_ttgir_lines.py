@@ -90,7 +90,7 @@ def with_lines(timeline: Timeline, lines: tuple[int, int] | None) -> Timeline:
 
 
 def made_of(timeline: Timeline) -> dict[str, Any]:
-    made = ttgir_lines(timeline)
+    made: dict[str, Any] | None = msgspec.to_builtins(ttgir_lines(timeline))
     assert made is not None
     return made
 

@@ -61,11 +61,11 @@ def test_the_table(launch: Launch) -> None:
     )
     assert rows(lines) == [
         ["kernel", "verdict", "run time", "overhead", "registers", "spills", "shared bytes", "CTAs per SM"],
-        ["matmul", "trustworthy", "10.000 ms", "+0.0 % ± 0.3", "128", "0", "98304", "2"],
+        ["matmul", "trustworthy", "10.0 ms", "+0.0 % ± 0.3", "128", "0", "98304", "2"],
         [
             "softmax",
             "unreliable",
-            "10.000 ms → 11.200 ms",
+            "10.0 ms → 11.2 ms",
             "+12.0 % ± 0.4",
             "128 → 168",
             "0 → 12",

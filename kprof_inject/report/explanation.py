@@ -1,27 +1,31 @@
-"""Collection of all that is known of a launch, most important first, for a program that tunes its kernel."""
+"""Explanation of a launch, most important facts first, and the command to run next; for programs that tune kernels."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
+from shlex import quote
 
-from kprof_inject.analysis.advice import trust_in
+from kprof_inject.analysis.advice import fewer_records, trust_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.loops import is_wait, lost_waits
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import KernelOverview, glob_of, overview
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.capture.source_text import sources_of
 from kprof_inject.errors import KprofError
-from kprof_inject.report.explanation.budget import figure, known_figure, short_figure, short_name, short_text
-from kprof_inject.report.explanation.explanation_schema import (
+from kprof_inject.quantities import percent
+from kprof_inject.report.explanation_schema import (
     SCHEMA_VERSION,
     Clock,
     Explanation,
     FindingEvidence,
     LimitFact,
+    Next,
     NotJudged,
     OtherKernel,
     Overlap,
@@ -32,10 +36,15 @@ from kprof_inject.report.explanation.explanation_schema import (
     SubjectFact,
     VerdictFact,
     Wait,
+    figure,
+    known_figure,
+    short_figure,
+    short_name,
+    short_text,
 )
-from kprof_inject.report.explanation.next_step import Options, next_step
 from kprof_inject.report.launch_notes import MIN_ROOF_SHARE
 from kprof_inject.timeline.phases import outermost
+from kprof_inject.timeline.trust import Level
 
 # A finding on many places has a figure for each.
 _MAX_FIGURES = 8
@@ -234,3 +243,136 @@ def _other_kernel(kernel: KernelOverview) -> OtherKernel:
         limit=short_name(kernel.middle.limit.name),
         level=trust_in(kernel.middle).level,
     )
+
+
+_PROGRAM = " -- PROG"
+_DEFAULT_LAUNCHES = "last"
+# More launches than `diff` needs to separate a change from noise.
+_LAUNCHES = " --launches 0:20"
+_REPLAYS = " --replay 50"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options for each command; each is empty, or begins with a blank.
+
+    They name the workspace if it is not the default one, the kernel if there are several, and the launches if they are
+    not the default.
+    """
+
+    workspace: str = ""
+    kernel: str = ""
+    launches: str = ""
+
+    @classmethod
+    def of(cls, workspace: str, kernel: str, launches: str = "") -> Options:
+        """Return the options for a workspace, empty for the default one, and a kernel, empty for the only one.
+
+        ``launches`` is as for ``run``. A workspace with too long a name becomes a placeholder for the reader to fill
+        in.
+        """
+        at = workspace if short_name(workspace) == workspace else "WORKSPACE"
+        return cls(
+            f" -o {quote(at)}" if workspace else "",
+            f" --kernel {quote(_glob_of(kernel))}" if kernel else "",
+            f" --launches {quote(launches)}" if launches not in ("", _DEFAULT_LAUNCHES) else "",
+        )
+
+    def profile(self, options: str) -> str:
+        """Return the command that profiles the same launches again."""
+        return f"kprof-inject profile{self.workspace}{self.kernel}{self.launches}{options}{_PROGRAM}"
+
+    def to_compare(self) -> str:
+        """Return the command that profiles enough launches to compare: the same range, if they were a range."""
+        is_range = self.launches.endswith(" all") or ":" in self.launches
+        return self.profile("") if is_range else replace(self, launches=_LAUNCHES).profile("")
+
+    def causal(self) -> str:
+        """Return the command that delays the places of the kernel."""
+        return f"kprof-inject causal{self.workspace}{self.kernel}{_PROGRAM}"
+
+
+def _glob_of(name: str) -> str:
+    """Return a glob for a kernel's name, however long that is."""
+    begin, cut, _ = short_name(name).partition("…")
+    return f"{begin}*" if cut else begin
+
+
+def next_step(report: LaunchAnalysis, options: Options) -> Next:
+    """Return the command to run next: the first step that applies."""
+    for step in (_save_again, _keep_all_records, _record_less, _time_it, _change_it, _judge_the_rest, _delay_it):
+        found = step(report, options)
+        if found is not None:
+            return Next(found.command, short_text(found.why))
+    return Next(options.to_compare(), "after a change; then kprof-inject diff says whether it helped")
+
+
+def _save_again(report: LaunchAnalysis, options: Options) -> Next | None:
+    """Advise a comparison for another profiler's buffer, which none of our commands can record again."""
+    if not report.summary.is_foreign:
+        return None
+    first = "records were lost: use a larger buffer; " if report.summary.records_lost else ""
+    why = "save the buffer of the changed kernel, too; diff says whether the change helped"
+    return Next("kprof-inject diff BEFORE AFTER", f"{first}{why}")
+
+
+def _keep_all_records(report: LaunchAnalysis, options: Options) -> Next | None:
+    lost, written = report.summary.records_lost, report.summary.records_written
+    if not lost:
+        return None
+    return Next(options.profile(" --fit"), f"{percent(lost / written)} of the records were lost; --fit keeps them all")
+
+
+def _record_less(report: LaunchAnalysis, options: Options) -> Next | None:
+    if report.verdict.level is not Level.UNRELIABLE:
+        return None
+    if fewer := fewer_records(report):
+        return Next(options.profile(f" {fewer}"), f"the records disturb the kernel; use fewer: {report.verdict.text}")
+    if report.slopes is None:
+        return Next(options.causal(), f"the records disturb the kernel, and causal needs none: {report.verdict.text}")
+    why = "the records disturb the kernel: after a change, diff compares its times without them"
+    return Next(options.to_compare(), why)
+
+
+def _time_it(report: LaunchAnalysis, options: Options) -> Next | None:
+    is_unknown = report.verdict.level in (Level.CANNOT_TELL, Level.UNKNOWN)
+    kernel = report.launch.kernel
+    if not is_unknown or kernel.clean.replayed_ns or kernel.not_replayed:
+        return None
+    return Next(options.profile(_REPLAYS), f"the cost of the records is unknown: {report.verdict.text}")
+
+
+def _change_it(report: LaunchAnalysis, options: Options) -> Next | None:
+    if not report.findings:
+        return None
+    why = "after the change that the first finding advises; then kprof-inject diff says whether it helped"
+    return Next(options.to_compare(), why)
+
+
+def _judge_the_rest(report: LaunchAnalysis, options: Options) -> Next | None:
+    for why, rules in report.unjudged.items():
+        if why.options:
+            command = options.profile(f"{''.join(_selected(report))} {why.options}")
+            return Next(command, f"{', '.join(rules)} could not be judged: {why.reason}")
+    return None
+
+
+_SELECTORS = {
+    ScopeKind.FUNCTION: "func",
+    ScopeKind.LOOP: "loop",
+    ScopeKind.ITERATION: "iter",
+    ScopeKind.PART: "parts",
+    ScopeKind.MARKER: "marker",
+}
+
+
+def _selected(report: LaunchAnalysis) -> Iterator[str]:
+    """Yield a selector for each kind of recorded scope; options that add a selector replace the default ones."""
+    kinds = {scope.kind for scope in report.timeline.table.scopes}
+    return (f" --at {selector}" for kind, selector in _SELECTORS.items() if kind in kinds)
+
+
+def _delay_it(report: LaunchAnalysis, options: Options) -> Next | None:
+    if report.slopes is not None:
+        return None
+    return Next(options.causal(), "no rule found anything to change; this shows which part is critical")
