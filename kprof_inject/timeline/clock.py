@@ -28,14 +28,15 @@ from kprof_inject.timeline.rate import (
     MAX_RATE_NS,
     MIN_RATE_NS,
     NOMINAL_SPREAD,
+    Lines,
     RateSample,
     assumed_rate,
     fit_rates,
     nominal_rate,
     parts,
+    straight_lines,
 )
 from kprof_inject.timeline.readings import Readings, WarpTally, first_cycles
-from kprof_inject.timeline.timer_lines import Lines, straight_lines
 
 # Times shorter than 8 timer steps do not determine the rate; 64 steps suffice for a rough one.
 _MIN_STEPS = 8

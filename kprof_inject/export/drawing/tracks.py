@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.scopes import distinct_names
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.drawing.scene import Mask, Numbers, Picked, TextColumn
-from kprof_inject.timeline.overlaps import lanes_of_rows
+from kprof_inject.timeline.nesting import lanes_of_rows
 from kprof_inject.timeline.partitions import by_warp, partition_names
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
+from kprof_inject.timeline.scope_statistics import TagStatistics
 from kprof_inject.timeline.spread import IterationSeries, SpreadGroups
-from kprof_inject.timeline.tag_statistics import TagStatistics
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import SmWork, end_of_work_ns
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.quantities import counted, ratio, short_time
 from kprof_inject.report.terminal.tables import Column, Room, print_plain, say
-from kprof_inject.timeline.tag_statistics import TagStatistics
+from kprof_inject.timeline.scope_statistics import TagStatistics
 
 _MAX_ROWS, _MIN_ROWS = 8, 2
 _MAX_TABLES = 2
