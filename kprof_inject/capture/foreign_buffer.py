@@ -9,7 +9,7 @@ from __future__ import annotations
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,15 +18,36 @@ from msgspec import Meta, Struct, structs
 from numpy.typing import NDArray
 
 from kprof_inject.capture.encoding import converted, decode
+from kprof_inject.capture.foreign.cute import Cute, CuteCompact
 from kprof_inject.capture.foreign.entries import Entries, Profiler, Recorded
-from kprof_inject.capture.foreign.profilers import PROFILERS, profiler_of
+from kprof_inject.capture.foreign.sm_profiler import SmProfiler
+from kprof_inject.capture.foreign.strided import FlashInfer, TritonDistributed
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
-from kprof_inject.capture.schema import ProcessRecord
+from kprof_inject.capture.model import Capture, Kernel, capture_of_buffer
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
-from kprof_inject.errors import KprofError
+from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import read_regular
 from kprof_inject.quantities import counted
+
+PROFILERS: dict[str, Profiler] = {
+    "sm-profiler": SmProfiler(),
+    "triton-distributed": TritonDistributed(),
+    "flashinfer": FlashInfer(),
+    "cute": Cute(),
+    "cute-compact": CuteCompact(),
+}
+
+
+def profiler_of(name: str) -> Profiler:
+    """Return the profiler with this name; raises ``KprofError`` if there is none."""
+    if name not in PROFILERS:
+        raise KprofError(
+            f"no profiler is called {name!r}",
+            hint=f"{did_you_mean(name, PROFILERS)}known profilers: {', '.join(PROFILERS)}",
+            exit_code=2,
+        )
+    return PROFILERS[name]
+
 
 ENDINGS = (".npy", ".npz")
 _WORD_BYTES = 8
@@ -145,7 +166,11 @@ def read_buffer_array(array: Any, description: BufferDescription, path: Path | N
     words = _words(array, _SAVE_AGAIN if path else _GIVE_ARRAY)
     entries = profiler.read(words, description.units or 1, max(names, default=-1) + 1)
     _require_entries(entries, description.format, profiler)
-    return _capture(entries, profiler, description, names, path or Path("buffer"), words.nbytes)
+    path = path or Path("buffer")
+    table, scope_of_event = _table(entries, names)
+    kernel = _kernel(entries, profiler, description, table, path)
+    ctas = len(np.unique(entries.units["cta"])) + entries.silent_ctas
+    return capture_of_buffer(kernel, path, ctas, words.nbytes, recorded=Recorded(entries, scope_of_event))
 
 
 def _require_entries(entries: Entries, format_name: str, profiler: Profiler) -> None:
@@ -191,34 +216,6 @@ def _words(array: Any, hint: str) -> NDArray[np.uint64]:
     return found.astype(found.dtype.newbyteorder("<"), copy=False).view("<u8")
 
 
-def _capture(
-    entries: Entries,
-    profiler: Profiler,
-    description: BufferDescription,
-    names: Mapping[int, str],
-    path: Path,
-    size: int,
-) -> Capture:
-    table, scope_of_event = _table(entries, names)
-    origin = Origin(path.stem, 0, None, "", "", (), (), ())
-    kernel = _kernel(entries, profiler, description, table, path)
-    launch = Launch(
-        kernel=kernel,
-        origin=origin,
-        index=0,
-        grid=(len(np.unique(entries.units["cta"])) + entries.silent_ctas, 1, 1),
-        device=0,
-        stream=0,
-        host_ns=0,
-        folder=path.parent,
-        file=path.name,
-        buffer_bytes=size,
-        graph=False,
-        recorded=Recorded(entries, scope_of_event),
-    )
-    return Capture(path, (Process(origin, ProcessRecord(pid=0), (launch,), True, {}, 0),))
-
-
 def _table(entries: Entries, names: Mapping[int, str]) -> tuple[ScopeTable, NDArray[np.int16]]:
     """Return the scopes in the order of their events, instants last, and the scope of each event.
 
@@ -233,12 +230,11 @@ def _table(entries: Entries, names: Mapping[int, str]) -> tuple[ScopeTable, NDAr
     for event, is_instant in kinds:
         name = names.get(event, f"scope {event}")
         scope_of_event[event, int(is_instant)] = found.setdefault((name, is_instant), len(found))
-    return ScopeTable(tuple(_scopes(found))), scope_of_event
-
-
-def _scopes(found: Mapping[tuple[str, bool], int]) -> Iterator[ScopeInfo]:
-    for name, is_instant in found:
-        yield ScopeInfo(name, name, ScopeKind.INSTANT if is_instant else ScopeKind.UNKNOWN, "", (), -1)
+    scopes = (
+        ScopeInfo(name, name, ScopeKind.INSTANT if is_instant else ScopeKind.UNKNOWN, "", (), -1)
+        for name, is_instant in found
+    )
+    return ScopeTable(tuple(scopes)), scope_of_event
 
 
 def _kernel(

@@ -24,9 +24,9 @@ from kprof_inject.capture.buffer_layouts import (
     RawCtas,
 )
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
+from kprof_inject.capture.model import Capture, Kernel, capture_of_buffer
 from kprof_inject.capture.proton_header import ProtonHeader, read_header
-from kprof_inject.capture.schema import SCOPE_IDS, LayoutName, ProcessRecord
+from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
@@ -243,22 +243,7 @@ def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None)
     recording = recording_of(_payload(path, header), header.num_warps, header.recorded)
     names = {scope_id: f"scope {scope_id}" for scope_id in recording.scope_ids} | given
     kernel = _kernel(path, header, recording, dict(sorted(names.items())))
-    origin = Origin(path.stem, 0, None, "", "", (), (), ())
-    launch = Launch(
-        kernel=kernel,
-        origin=origin,
-        index=0,
-        grid=(header.rows, 1, 1),
-        device=0,
-        stream=0,
-        host_ns=0,
-        folder=path.parent,
-        file=path.name,
-        buffer_bytes=header.rows * header.row_bytes,
-        graph=False,
-        offset_bytes=header.payload_offset,
-    )
-    return Capture(path, (Process(origin, ProcessRecord(pid=0), (launch,), True, {}, 0),))
+    return capture_of_buffer(kernel, path, header.rows, header.rows * header.row_bytes, header.payload_offset)
 
 
 def _scopes(recording: Recording, names: Mapping[int, str]) -> Iterator[ScopeInfo]:

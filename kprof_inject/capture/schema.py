@@ -366,8 +366,12 @@ class ScopeRecord(Struct, frozen=True, kw_only=True):
             raise ValueError("expected ascending lines")
 
 
-class PartitionRecord(Struct, frozen=True):
-    """Partition of a warp-specialized kernel; ``Partition`` describes each field."""
+class Partition(Struct, frozen=True):
+    """Partition of a warp-specialized kernel.
+
+    ``warps`` is the number of warps that run it (None if unknown), ``function`` the function that its region was
+    written as (Gluon takes one for each; empty if unknown).
+    """
 
     name: Name
     warps: WarpCount | None
@@ -394,7 +398,7 @@ class ScopeTableRecord(Struct, frozen=True, kw_only=True):
 
     version: int = SCOPE_TABLE_VERSION
     kernel: Name = ""
-    partitions: Annotated[tuple[PartitionRecord, ...], Meta(max_length=SCOPE_IDS)] = ()
+    partitions: Annotated[tuple[Partition, ...], Meta(max_length=SCOPE_IDS)] = ()
     scopes: Annotated[tuple[ScopeRecord, ...], Meta(max_length=SCOPE_IDS)]
     most_records: Count | None = None
     body_record: Name = ""

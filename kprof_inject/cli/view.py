@@ -16,7 +16,7 @@ from kprof_inject.cli.capture_arguments import browser_lines, loss_lines
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import HarmlessSetting, place_argument
 from kprof_inject.errors import KprofError
-from kprof_inject.export.drawing.opening import last_launch
+from kprof_inject.export.drawing.draw import last_launch
 from kprof_inject.export.formats import TableFormat, format_of, is_format, write_trace
 from kprof_inject.pipeline.captures import decode_capture, open_capture, run_to_write
 from kprof_inject.quantities import counted, size_text

@@ -11,8 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.export.flight_columns import FlightColumns
-from kprof_inject.export.scope_rows import COLUMN_TYPES, Description, describe
+from kprof_inject.export.scope_rows import COLUMN_TYPES, Description, FlightColumns, describe
 from kprof_inject.export.text_rows import Field, NumberField, TextField, text_rows
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from kprof_inject.capture.scopes import Partition
+from kprof_inject.capture.schema import Partition
 from kprof_inject.select.calls import (
     InlinedCall,
     KeptCall,

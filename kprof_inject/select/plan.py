@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from kprof_inject.capture.schema import SCOPE_IDS, SCOPE_TABLE_VERSION
-from kprof_inject.capture.scopes import Partition
+from msgspec import structs
+
+from kprof_inject.capture.schema import SCOPE_IDS, SCOPE_TABLE_VERSION, Partition
 from kprof_inject.errors import KprofError
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selector
@@ -364,7 +365,7 @@ def scope_table(plan: Plan) -> dict[str, Any]:
 
     ``docs/capture-format.md`` describes every key. Keys about partitions are only present if the kernel has some.
     """
-    partitions = [asdict(partition) for partition in plan.partitions]
+    partitions = [structs.asdict(partition) for partition in plan.partitions]
     return {
         "version": SCOPE_TABLE_VERSION,
         "kernel": plan.kernel,

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import ScopeKind, ScopeTable, TagInfo
+from kprof_inject.capture.schema import TagRecord
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.timeline.columns import NO_TAG, ScopeFlag, merged_spans, outermost_rows
 from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.records import recorded_warps
@@ -367,7 +368,7 @@ class TagSums:
 
 
 def _statistics(
-    tag: TagInfo, values: NDArray[np.int64], durations: NDArray[np.int64], *, is_mark: bool
+    tag: TagRecord, values: NDArray[np.int64], durations: NDArray[np.int64], *, is_mark: bool
 ) -> TagStatistics:
     is_known = values != NO_TAG
     values, durations = values[is_known], durations[is_known]

@@ -18,8 +18,8 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.capture.model import HostReading
-from kprof_inject.export.merging.torch_trace import Bar, Span
+from kprof_inject.capture.schema import ClockRecord
+from kprof_inject.export.torch_trace import Bar, Span
 from kprof_inject.quantities import listed, time_text
 from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
 
@@ -445,7 +445,7 @@ def _fit_clock(
             middle_ns = (span.start_ns + span.end_ns) // 2
             offset_ns = (bar_span.start_ns - span.start_ns + bar_span.end_ns - span.end_ns) // 2
             room_ns = (bar_span.end_ns - bar_span.start_ns) - (span.end_ns - span.start_ns)
-            readings.append(HostReading(0, middle_ns + offset_ns, middle_ns, max(room_ns // 2 + slack_ns, 0)))
+            readings.append(ClockRecord(0, middle_ns + offset_ns, middle_ns, max(room_ns // 2 + slack_ns, 0)))
     return fit_host_clock(sorted(readings, key=lambda reading: reading.device_ns))
 
 

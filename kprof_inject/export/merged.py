@@ -22,8 +22,9 @@ from kprof_inject.export.drawing.launch_events import launch_facts
 from kprof_inject.export.drawing.scene import Arrow
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
 from kprof_inject.export.hooks import Hook
-from kprof_inject.export.merging.launch_matching import LaunchMatch
-from kprof_inject.export.merging.torch_trace import (
+from kprof_inject.export.launch_matching import LaunchMatch
+from kprof_inject.export.text_rows import json_text
+from kprof_inject.export.torch_trace import (
     ARROW_IDS,
     SUMMARY_KEY,
     Bar,
@@ -32,7 +33,6 @@ from kprof_inject.export.merging.torch_trace import (
     nanoseconds,
     packed_text,
 )
-from kprof_inject.export.text_rows import json_text
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.axis import Axis, DeviceClock, PlacedLaunch
 from kprof_inject.timeline.host_clock import HostClock
