@@ -40,7 +40,7 @@ from kprof_inject.export.drawing.scene import (
     TraceProcess,
     TrackGroups,
 )
-from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
+from kprof_inject.export.drawing.tracks import TrackLayout, by_sm
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.protobuf import (
     ByteColumn,
@@ -104,7 +104,7 @@ _IN_ORDER = field(_CHILD_ORDERING, _BY_RANK)
 
 
 def perfetto_trace(
-    timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: JobRunner = in_turn, hooks: Sequence[Hook] = ()
+    timelines: Sequence[Timeline], layout: TrackLayout = by_sm, run: JobRunner = in_turn, hooks: Sequence[Hook] = ()
 ) -> Iterator[bytes]:
     """Return the trace's bytes in chunks."""
     return encode(draw(timelines, layout, hooks), run)

@@ -9,10 +9,9 @@ from functools import partial
 import numpy as np
 
 from kprof_inject.capture.model import Origin
-from kprof_inject.export.drawing.counters import active_ctas
 from kprof_inject.export.drawing.flight_events import FlightEvents
 from kprof_inject.export.drawing.hooked import NO_HOOKS, LaunchHooks, hook_counters
-from kprof_inject.export.drawing.launch_events import OWN_THREAD, SharedArgs, launch_events, launch_facts
+from kprof_inject.export.drawing.launch_events import OWN_THREAD, SharedArgs, active_ctas, launch_events, launch_facts
 from kprof_inject.export.drawing.scene import (
     Arg,
     Arrow,
@@ -27,7 +26,7 @@ from kprof_inject.export.drawing.scene import (
     Threads,
     TraceProcess,
 )
-from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout, cta_label, sm_label
+from kprof_inject.export.drawing.tracks import TrackLayout, by_sm, cta_label, sm_label
 from kprof_inject.export.hooks import Hook
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.host_clock import HostCall
@@ -170,7 +169,7 @@ class DrawnProcess:
         return 1 + bool(self.own) + self.tracks
 
 
-def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, hooks: Sequence[Hook] = ()) -> Scene:
+def draw(timelines: Sequence[Timeline], layout: TrackLayout = by_sm, hooks: Sequence[Hook] = ()) -> Scene:
     """Return the scene of these launches.
 
     Each launch is a process, followed by processes for its counters and its asynchronous work, which are inside it in
@@ -240,7 +239,7 @@ def launch_processes(
     Its counters come before the other processes inside it. ``shared_args`` are arguments of the launch and of each of
     its scopes; ``position`` orders all of its processes.
     """
-    tracks = layout.tracks(placed.timeline)
+    tracks = layout(placed.timeline)
     own = OWN_THREAD if placed.span_ns() else ""
     drawn = partial(launch_events, placed, tracks, arrow, shared_args, hooks)
     yield (launch := DrawnProcess(placed.title, own, tracks.count, drawn, within, position=position))

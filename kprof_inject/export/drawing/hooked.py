@@ -168,7 +168,7 @@ def _column(hook: Hook, what: str, answer: Any) -> Any:
 
 
 def _two_columns(hook: Hook, what: str, content: str, answer: Any) -> tuple[Any, Any]:
-    """Return two columns of equal length; ``of`` describes them for the error."""
+    """Return two columns of equal length; ``content`` describes them for the error."""
     try:
         left, right = answer
     except (TypeError, ValueError):

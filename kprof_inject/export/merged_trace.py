@@ -20,7 +20,7 @@ from kprof_inject.export.drawing.draw import DrawnProcess, launch_processes, sec
 from kprof_inject.export.drawing.hooked import LaunchHooks
 from kprof_inject.export.drawing.launch_events import launch_facts
 from kprof_inject.export.drawing.scene import Arrow
-from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
+from kprof_inject.export.drawing.tracks import TrackLayout, by_sm
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.launch_matching import LaunchMatch
 from kprof_inject.export.text_rows import json_text
@@ -130,7 +130,7 @@ class TracePart:
 def merged_trace(
     parts: Sequence[TracePart],
     facts: dict[str, Any],
-    layout: TrackLayout = BY_SM,
+    layout: TrackLayout = by_sm,
     run: JobRunner = in_turn,
     hooks: Sequence[Hook] = (),
 ) -> Iterator[bytes]:
