@@ -131,7 +131,6 @@ def _decode_process(text: bytes, where: str) -> ProcessRecord:
 
 
 def _decode_launch_line(line: bytes, where: str) -> LaunchRecord | DropRecord:
-    """Decode a line of ``launches.jsonl``; raises ``KprofError``."""
     # Few lines contain the word at all.
     if b"drop" in line and decode(line, _LineKind, where).drop is not UNSET:
         return decode(line, DropRecord, where)

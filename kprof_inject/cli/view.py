@@ -11,7 +11,7 @@ from shlex import quote
 import click
 
 from kprof_inject.capture.foreign_buffer import is_saved_array
-from kprof_inject.capture.proton_header import is_proton_buffer
+from kprof_inject.capture.proton_buffer import is_proton_buffer
 from kprof_inject.cli.capture_arguments import browser_lines, loss_lines
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import HarmlessSetting, place_argument

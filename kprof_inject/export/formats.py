@@ -124,7 +124,7 @@ def _gzipped_drawing(write: _TracksWriter) -> _TracksWriter:
 
 
 def _csv(timelines: Sequence[Timeline], run: JobRunner) -> Iterator[bytes]:
-    from kprof_inject.export.comma_separated import csv_table
+    from kprof_inject.export.scope_rows import csv_table
 
     return csv_table(timelines, run)
 

@@ -60,7 +60,6 @@ class Hook:
 
     @property
     def _place(self) -> Position | None:
-        """The place of its definition."""
         code = getattr(self.function, "__code__", None)
         return _line_of(code.co_filename, code.co_firstlineno) if code else None
 

@@ -275,7 +275,6 @@ def _process_track(process: TraceProcess) -> bytes:
 
 
 def _nested_tracks(ids: Numbers, ranks: Numbers, nested: Nested, common: bytes) -> bytes:
-    """Return the descriptors of tracks, whose UUIDs are their IDs."""
     track = [
         *varint_fields(_UUID, ids),
         *varint_fields(_PARENT, nested.within),
@@ -326,7 +325,6 @@ def _slices_and_instants(events: Events, interned: _Interned) -> Iterator[bytes]
 
 
 def _samples(uuids: Numbers, at_ns: Numbers, values: Numbers | Reals) -> bytes:
-    """Return the packets of counters' samples, one for each row."""
     if values.dtype.kind == "f":
         value = [constant(fixed64_key(_COUNTER_DOUBLE)), doubles(values.astype(np.float64))]
     else:

@@ -231,7 +231,6 @@ class Choice:
         return not self.kernels or any(fnmatchcase(launch.kernel.name, glob) for glob in self.kernels)
 
     def _keeps_scopes(self, table: ScopeTable) -> NDArray[np.bool_]:
-        """Return whether each scope of the table is wanted."""
         return np.array(
             [any(matches_scope(scope.name, glob) for glob in self.scopes) for scope in table.scopes], dtype=bool
         )

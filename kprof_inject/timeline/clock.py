@@ -304,22 +304,9 @@ def nominal_clock(sm: NDArray[np.int64], first_cycles: NDArray[np.int64], nomina
     if not sm.size:
         sm = first_cycles = np.zeros(1, dtype=np.int64)
     sms, row = np.unique(sm, return_inverse=True)
-    return ClockFit(
-        rate_ns=nominal_rate(nominal_hz),
-        rate_error=NOMINAL_SPREAD,
-        residual_ns=0.0,
-        worst_ns=0.0,
-        between_ns=0.0,
-        timer_step_ns=0,
-        readings=0,
-        readings_left_out=0,
-        counters_guessed=0,
-        sms=sms,
-        base_cycles=smallest(row, first_cycles, len(sms)),
-        base_ns=np.full(len(sms), begin_ns),
-        curves=flat_curves(len(sms)),
-        source=ClockSource.NOMINAL,
-    )
+    base_cycles = smallest(row, first_cycles, len(sms))
+    base_ns = np.full(len(sms), begin_ns)
+    return _unfitted(ClockSource.NOMINAL, nominal_rate(nominal_hz), NOMINAL_SPREAD, sms, base_cycles, base_ns)
 
 
 def timer_clock(sms: NDArray[np.int64]) -> ClockFit:
@@ -328,9 +315,20 @@ def timer_clock(sms: NDArray[np.int64]) -> ClockFit:
     ``sms`` are its SMs, ascending.
     """
     zeros = np.zeros(len(sms), dtype=np.int64)
+    return _unfitted(ClockSource.TIMER, 1.0, 0.0, sms, zeros, zeros)
+
+
+def _unfitted(
+    source: ClockSource,
+    rate_ns: float,
+    rate_error: float,
+    sms: NDArray[np.int64],
+    base_cycles: NDArray[np.int64],
+    base_ns: NDArray[np.int64],
+) -> ClockFit:
     return ClockFit(
-        rate_ns=1.0,
-        rate_error=0.0,
+        rate_ns=rate_ns,
+        rate_error=rate_error,
         residual_ns=0.0,
         worst_ns=0.0,
         between_ns=0.0,
@@ -339,15 +337,14 @@ def timer_clock(sms: NDArray[np.int64]) -> ClockFit:
         readings_left_out=0,
         counters_guessed=0,
         sms=sms,
-        base_cycles=zeros,
-        base_ns=zeros,
+        base_cycles=base_cycles,
+        base_ns=base_ns,
         curves=flat_curves(len(sms)),
-        source=ClockSource.TIMER,
+        source=source,
     )
 
 
 def _place(sm: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Combine SM and clock value into one number."""
     return (sm.astype(np.int64) << COUNTER_SHIFT) + cycles
 
 

@@ -205,7 +205,6 @@ def _settled(
     prior: NDArray[np.float64],
     error_ns: NDArray[np.float64],
 ) -> ClockRate:
-    """Return the rate of one launch, given its least squares solution."""
     readings, nominal_hz = sample.readings, sample.nominal_hz
     gain = covariance @ weighted
     variance = scale**2 * _reading_variance(readings, gain[0], error_ns)
@@ -423,7 +422,6 @@ def _guessed(lines: Lines, counters: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _medians(residuals: Residuals) -> NDArray[np.float64]:
-    """Return the median height of each counter."""
     heights_ns = residuals.height_ns[np.lexsort((residuals.height_ns, residuals.counter))]
     begins = np.flatnonzero(np.append(True, np.diff(residuals.counter) != 0))
     ends = np.append(begins[1:], len(heights_ns))

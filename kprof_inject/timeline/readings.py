@@ -105,14 +105,12 @@ def _by_warp(records: Records, group: NDArray[np.int64], shape: tuple[int, ...])
 
 
 def _count_unpaired(warps: WarpTally, records: Records, pairs: Pairs, rows: slice) -> None:
-    """Fill in the counts of the CTAs ``rows``."""
     shape = warps.kept[rows].shape
     warps.open_starts[rows] = _by_warp(records, records.group[pairs.open_starts], shape)
     warps.stray_ends[rows] = _by_warp(records, records.group[pairs.stray_ends], shape)
 
 
 def _count_warps(warps: WarpTally, records: Records, rows: slice) -> None:
-    """Fill in the columns of the CTAs ``rows``."""
     shape = warps.kept[rows].shape
     kept = _by_warp(records, records.group, shape)
     begins = np.cumsum(kept.reshape(-1)).reshape(shape) - kept
@@ -209,7 +207,6 @@ def _divides(step: int, gaps: NDArray[np.int64]) -> bool:
 
 
 def _common_divisor(gaps: NDArray[np.int64]) -> int:
-    """Return the largest divisor that most gaps share."""
     batches = gaps[: gaps.size // _GAPS_PER_DIVISOR * _GAPS_PER_DIVISOR].reshape(-1, _GAPS_PER_DIVISOR)
     divisors = np.unique(np.gcd.reduce(batches, axis=1))[::-1].tolist()
     return next((divisor for divisor in divisors if _divides(divisor, gaps)), 1)

@@ -340,7 +340,6 @@ def _last_wave(residence: _Residence, first: int) -> LastWave:
 
 
 def _tail(residence: _Residence, dry_ns: NDArray[np.int64]) -> Tail:
-    """Compute the tail; ``dry_ns`` is when each SM had finished its last work."""
     duration_ns = int(dry_ns.max() - dry_ns.min())
     busy_ns = int((dry_ns - dry_ns.min()).sum())
     return Tail(

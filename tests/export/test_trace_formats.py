@@ -17,11 +17,11 @@ from snapshots import check
 
 from kprof_inject.errors import KprofError
 from kprof_inject.export.chrome import chrome_trace
-from kprof_inject.export.comma_separated import csv_table
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.formats import TraceFile, format_of, gzipped, write_trace
 from kprof_inject.export.hatchet import hatchet_tree
 from kprof_inject.export.perfetto import perfetto_trace
+from kprof_inject.export.scope_rows import csv_table
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 

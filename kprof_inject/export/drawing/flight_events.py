@@ -67,7 +67,6 @@ class FlightEvents:
         yield self._events(process.pid, first_tid)
 
     def _threads(self, process: TraceProcess, first_tid: int) -> Iterator[Part]:
-        """Yield groups and threads by SM, CTA and lane."""
         pid, lanes = process.pid, self.lanes
         first = np.flatnonzero(np.diff(lanes.lane, prepend=-1))
         lane, groups, work = lanes.lane[first], lanes.groups[first], lanes.work[first]

@@ -160,7 +160,6 @@ def _odd_type(values: Any) -> str:
 
 
 def _column(hook: Hook, what: str, answer: Any) -> Any:
-    """Return the values as a masked array."""
     try:
         return np.ma.asarray(answer)
     except (TypeError, ValueError) as error:

@@ -158,8 +158,6 @@ def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
 
 
 class _WarpEvents:
-    """The threads of a launch's warps and their events."""
-
     def __init__(
         self,
         placed: PlacedLaunch,
