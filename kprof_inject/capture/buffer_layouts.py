@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
 from kprof_inject.errors import KprofError
+from kprof_inject.quantities import counted
 
 # An entry is two words. The first, high to low: end flag, scope id, event flag (Triton 3.9), unused, clock bits 42 to
 # 32. The second: clock bits 31 to 0 (Proton's CircularStoreOp lowering).
@@ -188,7 +189,7 @@ class Layout:
         rings_at = counts_at + num_warps
         if not recorded or words.shape[1] < rings_at:
             raise KprofError(
-                f"a buffer of {words.shape[1] * 4} bytes per CTA has no room for {num_warps} warps",
+                f"a buffer of {words.shape[1] * 4} bytes per CTA has no room for {counted(num_warps, 'warp')}",
                 hint="the kernel's metadata and its buffer do not match; capture again",
             )
         warps = np.array(recorded, dtype=np.int64)

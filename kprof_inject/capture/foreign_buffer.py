@@ -56,7 +56,7 @@ _MAX_EVENTS = 1 << 12
 _MAX_DESCRIPTION_BYTES = 1 << 20
 _FORMATS = ", ".join(PROFILERS)
 _HOW = "name the profiler that wrote it: format="
-_ARGUMENTS = "help(kprof_inject.read_buffer) says what it takes"
+_ARGUMENTS = "see help(kprof_inject.read_buffer)"
 _HOW_OF_FILE = (
     "name the profiler that wrote it: --buffer-format (format= of read_buffer in Python), or format in a .json file "
     "next to it"
@@ -148,7 +148,7 @@ def read_buffer_array(array: Any, description: BufferDescription, path: Path | N
     """Open a buffer that is an array of NumPy, or can be converted to one; ``path`` is its file, if any."""
     if description.format is None:
         how = _HOW_OF_FILE if path else _HOW
-        raise KprofError("an array does not say which profiler wrote it", hint=f"{how}; one of {_FORMATS}", exit_code=2)
+        raise KprofError("the profiler that wrote the array is unknown", hint=f"{how}; one of {_FORMATS}", exit_code=2)
     profiler = profiler_of(description.format)
     if not profiler.takes_units and (description.units is not None or description.unit_name is not None):
         raise KprofError(
@@ -159,7 +159,7 @@ def read_buffer_array(array: Any, description: BufferDescription, path: Path | N
     names = description.name_of()
     if wrong := [event for event in names if not 0 <= event < _MAX_EVENTS]:
         raise KprofError(
-            f"event {wrong[0]} has a name: events go from 0 to {_MAX_EVENTS - 1}",
+            f"event {wrong[0]} is out of range: events go from 0 to {_MAX_EVENTS - 1}",
             hint="name events by their numbers: a list begins with that of event 0",
             exit_code=2,
         )
@@ -180,7 +180,7 @@ def _require_entries(entries: Entries, format_name: str, profiler: Profiler) -> 
     if not kept or 2 * damaged > kept:
         also = ", and its number of units" if profiler.takes_units and kept else ""
         raise KprofError(
-            f"{damaged} of {kept} entries are not {format_name} entries" if kept else "nothing was recorded in it",
+            f"{damaged} of {kept} entries are not {format_name} entries" if kept else "it has no records",
             hint=f"save the buffer after the launch, and name its profiler{also}; one of {_FORMATS}",
         )
 
@@ -192,9 +192,7 @@ def _saved(path: Path) -> NDArray[Any]:
             return found
         with found:
             if len(found.files) != 1:
-                raise KprofError(
-                    f"it holds {len(found.files)} arrays, but a buffer is a single array", hint=_SAVE_AGAIN
-                )
+                raise KprofError(f"it has {len(found.files)} arrays, but a buffer is a single array", hint=_SAVE_AGAIN)
             array: NDArray[Any] = found[found.files[0]]
             return array
     except (*_UNREADABLE, OSError, MemoryError) as error:

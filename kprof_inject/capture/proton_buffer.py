@@ -36,6 +36,7 @@ from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
+from kprof_inject.quantities import counted
 from kprof_inject.ttgir.strings import STRING, unquote
 
 _VERSION = 1
@@ -138,15 +139,15 @@ def _recorded(path: Path, words: _Words, begin: bytes, file_bytes: int) -> tuple
     """
     warps, uids = words.total_unit, words.uid_num
     _check(path, words.header_offset == _HEADER_OFFSET, "header_offset", f"its header begins at {words.header_offset}")
-    _check(path, 0 < warps <= _MAX_WARPS, "total_unit", f"a CTA has {warps} warps")
-    _check(path, 0 < uids <= warps, "uid_num", f"{uids} of {warps} warps were recorded")
+    _check(path, 0 < warps <= _MAX_WARPS, "total_unit", f"a CTA has {counted(warps, 'warp')}")
+    _check(path, 0 < uids <= warps, "uid_num", f"{uids} of {counted(warps, 'warp')} were recorded")
     size = _FIXED.size + uids * _WORD_BYTES
     _check(path, words.header_size == size, "header_size", f"{words.header_size} bytes of header, but it takes {size}")
     if len(begin) < size:
         raise _cut_off(path, f"its header takes {size} bytes", file_bytes)
     recorded = struct.unpack_from(f"<{uids}I", begin, _FIXED.size)
     for number, warp in enumerate(recorded):
-        _check_at(path, warp < warps, _FIXED.size + number * _WORD_BYTES, f"warp {warp} of {warps} warps")
+        _check_at(path, warp < warps, _FIXED.size + number * _WORD_BYTES, f"warp {warp} of {counted(warps, 'warp')}")
     return tuple(sorted(set(recorded)))
 
 
@@ -247,7 +248,7 @@ def recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[i
         with suppress(KprofError):
             readings[name] = layout.read(words, num_warps, recorded)
     if not readings:
-        raise KprofError(f"rows of {words.shape[1] * 4} bytes have no room for {num_warps} warps")
+        raise KprofError(f"rows of {words.shape[1] * 4} bytes have no room for {counted(num_warps, 'warp')}")
     return _recording(*max(readings.items(), key=_credibility))
 
 

@@ -92,7 +92,7 @@ class TableFormat:
         if option:
             drawings = [known for known, format in _FORMATS.items() if isinstance(format, DrawingFormat)]
             raise KprofError(
-                f"{option} is for timelines, and a {ending} file is not one",
+                f"{option} only applies to timelines, and a {ending} file is a table",
                 hint=f"leave it out, or write {' or '.join(drawings)}",
                 exit_code=2,
             )
@@ -222,7 +222,7 @@ def _ending(path: Path) -> str:
     if ending := _known_ending(path):
         return ending
     raise KprofError(
-        f"the name {path.name} does not say which format to write",
+        f"{path.name} has no extension of a known format",
         hint=f"use one of the extensions {', '.join(_FORMATS)}",
         exit_code=2,
     )

@@ -98,7 +98,7 @@ def counters(unit: str) -> Callable[[CountersFunction], CounterValues]:
     values from these times on.
     """
     if not isinstance(unit, str):
-        raise KprofError("counters have a unit", hint='write @export.counters(unit="GB/s") above the function')
+        raise KprofError("counters need a unit", hint='write @export.counters(unit="GB/s") above the function')
     return lambda function: CounterValues(function, unit)
 
 

@@ -450,9 +450,13 @@ def _matches(
     for at, bar in sorted(pairs.items()):
         if span := launches[at].span:
             is_only = len(candidates[at]) == 1
-            reason = "the only kernel of its name then" if is_only else f"by its time, of {len(candidates[at])} kernels"
+            reason = (
+                "the only kernel of its name at that time"
+                if is_only
+                else f"the only one of {len(candidates[at])} kernels that fits its time"
+            )
             by_call = launches[at].call is not None and bars[bar].call is not None
-            reason = f"{reason}, and by its call" if by_call else reason
+            reason = f"{reason}, confirmed by its call" if by_call else reason
             yield LaunchMatch(at, bar, reason, _outside_ns(span, bars[bar], clock), by_call)
 
 

@@ -140,7 +140,7 @@ def test_any_chunks_are_one_gzip_member() -> None:
     ],
 )
 def test_another_ending_is_a_usage_error(name: str, timelines: list[Timeline], tmp_path: Path) -> None:
-    with pytest.raises(KprofError, match="does not say which format") as caught:
+    with pytest.raises(KprofError, match="no extension of a known format") as caught:
         write_trace(tmp_path / name, timelines)
     assert caught.value.exit_code == 2
     check("export/trace_registry", caught.value.hint, "extensions")

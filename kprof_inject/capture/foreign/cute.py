@@ -96,8 +96,8 @@ def _slices(words: NDArray[np.int64], units: int, entry_words: int) -> NDArray[n
     size, rest = divmod(len(words), units)
     if rest or size <= entry_words or (size - 1) % entry_words:
         raise KprofError(
-            f"a buffer of {counted(len(words), 'word')} cannot be that of {counted(units, 'unit')}: each takes 1 word, "
-            f"and {entry_words} for each scope that there is room for",
+            f"a buffer of {counted(len(words), 'word')} cannot have {counted(units, 'unit')}: each takes 1 word, and "
+            f"{counted(entry_words, 'word')} for each scope",
             hint=_GIVE_UNITS,
         )
     return words.reshape(units, size)

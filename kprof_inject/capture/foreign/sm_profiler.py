@@ -27,6 +27,7 @@ from kprof_inject.capture.foreign.entries import (
     sm_of_blocks,
 )
 from kprof_inject.errors import KprofError
+from kprof_inject.quantities import counted
 
 _HEADER_WORDS = 2
 _EVENTS = 32
@@ -68,8 +69,8 @@ class SmProfiler:
         end = begin + _ENTRY.itemsize // 8 * count * room
         if len(words) < end:
             raise KprofError(
-                f"the buffer is truncated: {blocks} blocks of {groups} groups with room for {room} scopes take {end} "
-                f"words, and it has {len(words)}",
+                f"the buffer is truncated: it has {counted(len(words), 'word')} of the {end} that {blocks} blocks of "
+                f"{groups} groups take with room for {room} scopes",
                 hint=_HINT,
             )
         written = words[_HEADER_WORDS:begin].view("<u4")[:count].astype(np.int64)
@@ -83,11 +84,11 @@ class SmProfiler:
 
 def _header(words: NDArray[np.uint64]) -> tuple[int, int, int]:
     if len(words) < _HEADER_WORDS:
-        raise KprofError(f"the buffer is truncated: it has {len(words)} words, no header", hint=_HINT)
+        raise KprofError(f"the buffer is truncated: it has {counted(len(words), 'word')}, and no header", hint=_HINT)
     blocks, groups, room = int(words[0]) >> 32, int(words[0]) & 0xFFFFFFFF, int(words[1]) >> 32
     if not (blocks and 0 < groups <= _MAX_GROUPS and room):
         raise KprofError(
-            f"the header makes no sense: {blocks} blocks of {groups} groups with room for {room} scopes",
+            f"the header is invalid: {blocks} blocks of {groups} groups, with room for {room} scopes",
             hint=f"is it an sm-profiler buffer? {_HINT}",
         )
     return blocks, groups, room

@@ -39,6 +39,7 @@ from kprof_inject.capture.foreign.entries import (
     unwrapped,
 )
 from kprof_inject.errors import KprofError
+from kprof_inject.quantities import counted
 
 _MAX_GROUPS = 1024
 # Position of the group in a tag of either profiler.
@@ -81,7 +82,7 @@ def _grid_of(words: NDArray[np.uint64], hint: str) -> _Grid:
     blocks, groups = int(words[0]) & 0xFFFFFFFF, int(words[0]) >> 32
     if not (blocks and 0 < groups <= _MAX_GROUPS and blocks * groups < len(words)):
         raise KprofError(
-            f"the header makes no sense: {blocks} blocks of {groups} groups, in a buffer of {len(words)} words",
+            f"the header is invalid: {blocks} blocks of {groups} groups, in a buffer of {counted(len(words), 'word')}",
             hint=hint,
         )
     return _Grid(blocks, groups)
@@ -194,7 +195,7 @@ class TritonDistributed:
         number, sm = (blocks & np.uint64(0xFFFFFFFF)).astype(np.int64), (blocks >> np.uint64(32)).astype(np.int64)
         has_sm = (number == np.arange(grid.blocks)) & (sm < _MAX_SMS)
         if not has_sm.any():
-            raise KprofError("no block says which SM it ran on", hint=_TRITON_DISTRIBUTED_HINT)
+            raise KprofError("the SM of every block is invalid", hint=_TRITON_DISTRIBUTED_HINT)
         return _points_of(
             words[1 + grid.blocks :],
             grid,

@@ -33,7 +33,7 @@ from kprof_inject.timeline.host_clock import HostCall
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
 
-_NO_END = "when the call returned was not recorded"
+_NO_END = "the return of the call was not recorded"
 
 
 @dataclass(frozen=True, slots=True)
