@@ -192,7 +192,17 @@ def _require_one_run(folder: Path, processes: Sequence[ProcessRecord]) -> None:
 def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Process:
     end = files.read_if_there(END_FILE, EndRecord)
     readings, damaged_readings = _host_readings(files)
-    origin = _origin(files, readings)
+    process = files.process
+    origin = Origin(
+        files.folder.name,
+        process.pid,
+        process.rank,
+        process.host,
+        process.boot_id,
+        process.device_names,
+        process.device_uuids,
+        readings,
+    )
     kernels: dict[tuple[str, str], tuple[Kernel, int]] = {}
     launches: dict[str, Launch] = {}
     lines = 0
@@ -297,20 +307,6 @@ def _launch(
         crc32=record.buffer_crc32,
         process=files.process,
         capture_folder=files.capture_folder,
-    )
-
-
-def _origin(files: ProcessFiles, readings: tuple[ClockRecord, ...]) -> Origin:
-    process = files.process
-    return Origin(
-        files.folder.name,
-        process.pid,
-        process.rank,
-        process.host,
-        process.boot_id,
-        process.device_names,
-        process.device_uuids,
-        readings,
     )
 
 

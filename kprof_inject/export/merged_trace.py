@@ -17,7 +17,7 @@ from typing import Any
 
 from kprof_inject.export.chrome import events_in
 from kprof_inject.export.drawing.draw import DrawnProcess, launch_processes, sections
-from kprof_inject.export.drawing.hooked import LaunchHooks
+from kprof_inject.export.drawing.hook_parts import LaunchHooks
 from kprof_inject.export.drawing.launch_events import launch_facts
 from kprof_inject.export.drawing.scene import Arrow
 from kprof_inject.export.drawing.tracks import TrackLayout, by_sm

@@ -4,7 +4,7 @@ Each SM has its own counter, whose clock is not steady: under load, an H200 was 
 its SMs to differ by a few per cent. The fit has three steps:
 
 1. leave out readings that cannot be true (``agreement``);
-2. fit one rate for the launch, by weighted least squares over all others (``fit_rate``), and a line of that rate for
+2. fit one rate for the launch, by weighted least squares over all others (``fit_rates``), and a line of that rate for
    each SM's counter (``straight_lines``);
 3. fit a curve through the readings' distances from those lines (``fit_curves``).
 
@@ -236,14 +236,11 @@ class ClockFit:
         return begins
 
 
-def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
-    """Fit the clock of one launch; ``nominal_hz`` is the device's nominal clock, 0 if unknown."""
-    (fit,) = fit_clocks([(readings, nominal_hz)])
-    return fit
-
-
 def fit_clocks(launches: Sequence[tuple[Readings, float]]) -> list[ClockFit]:
-    """Fit the clocks of many launches at once; the result is that of fitting each alone."""
+    """Fit the clocks of many launches, given with their device's nominal clock in Hz (0 if unknown).
+
+    The result is that of fitting each alone.
+    """
     fits = {number: _without_readings(*launch) for number, launch in enumerate(launches) if not launch[0].sm.size}
     fitted = [launch for number, launch in enumerate(launches) if number not in fits]
     lines = _lines(fitted)

@@ -102,17 +102,11 @@ class RateSample:
     nominal_hz: float
 
 
-def fit_rate(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> ClockRate:
-    """Fit lines of one common rate, near ``rough_ns``, one for each ``counter``.
+def fit_rates(samples: Sequence[RateSample]) -> list[ClockRate]:
+    """Fit the rates of many launches at once: lines of one rate for each, near ``rough_ns``, one for each counter.
 
     Where a launch is too short to determine the rate, the device's nominal clock does.
     """
-    (rate,) = fit_rates([RateSample(readings, counter, rough_ns, nominal_hz)])
-    return rate
-
-
-def fit_rates(samples: Sequence[RateSample]) -> list[ClockRate]:
-    """Fit the rates of many launches at once."""
     rates = _likeliest(samples)
     # No record is before init or after pre-final. If the likeliest fit has some there, they must be close to them, and
     # the rate higher.

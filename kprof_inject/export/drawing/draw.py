@@ -10,7 +10,7 @@ import numpy as np
 
 from kprof_inject.capture.model import Origin
 from kprof_inject.export.drawing.flight_events import FlightEvents
-from kprof_inject.export.drawing.hooked import NO_HOOKS, LaunchHooks, hook_counters
+from kprof_inject.export.drawing.hook_parts import NO_HOOKS, LaunchHooks, hook_counters
 from kprof_inject.export.drawing.launch_events import OWN_THREAD, SharedArgs, active_ctas, launch_events, launch_facts
 from kprof_inject.export.drawing.scene import (
     Arg,

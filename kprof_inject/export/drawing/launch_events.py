@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
-from kprof_inject.export.drawing.hooked import LaunchHooks
+from kprof_inject.export.drawing.hook_parts import LaunchHooks
 from kprof_inject.export.drawing.scene import (
     Arg,
     Arrow,
