@@ -18,10 +18,10 @@ from msgspec import Meta, Struct, structs
 from numpy.typing import NDArray
 
 from kprof_inject.capture.encoding import converted, decode
-from kprof_inject.capture.foreign.cute import Cute, CuteCompact
+from kprof_inject.capture.foreign.cute import read_cute, read_cute_compact
 from kprof_inject.capture.foreign.entries import Entries, Profiler, Recorded
-from kprof_inject.capture.foreign.sm_profiler import SmProfiler
-from kprof_inject.capture.foreign.strided import FlashInfer, TritonDistributed
+from kprof_inject.capture.foreign.sm_profiler import read_sm_profiler
+from kprof_inject.capture.foreign.strided import read_flashinfer, read_triton_distributed
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture, Kernel, capture_of_buffer
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
@@ -30,16 +30,15 @@ from kprof_inject.files import read_regular
 from kprof_inject.quantities import counted
 
 PROFILERS: dict[str, Profiler] = {
-    "sm-profiler": SmProfiler(),
-    "triton-distributed": TritonDistributed(),
-    "flashinfer": FlashInfer(),
-    "cute": Cute(),
-    "cute-compact": CuteCompact(),
+    "sm-profiler": Profiler(read_sm_profiler),
+    "triton-distributed": Profiler(read_triton_distributed),
+    "flashinfer": Profiler(read_flashinfer),
+    "cute": Profiler(read_cute, "unit", "lane", takes_units=True),
+    "cute-compact": Profiler(read_cute_compact, "unit", "lane", takes_units=True),
 }
 
 
-def profiler_of(name: str) -> Profiler:
-    """Return the profiler with this name; raises ``KprofError`` if there is none."""
+def _profiler_of(name: str) -> Profiler:
     if name not in PROFILERS:
         raise KprofError(
             f"no profiler is called {name!r}",
@@ -149,7 +148,7 @@ def read_buffer_array(array: Any, description: BufferDescription, path: Path | N
     if description.format is None:
         how = _HOW_OF_FILE if path else _HOW
         raise KprofError("the profiler that wrote the array is unknown", hint=f"{how}; one of {_FORMATS}", exit_code=2)
-    profiler = profiler_of(description.format)
+    profiler = _profiler_of(description.format)
     if not profiler.takes_units and (description.units is not None or description.unit_name is not None):
         raise KprofError(
             f"a buffer of {description.format} has no units: its header gives its CTAs and groups",

@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,21 +136,14 @@ _FLASHINFER_HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FlashInfer:
-    """Profiler with two forms of its tag, of which the one that fits more entries is used.
+def read_flashinfer(words: NDArray[np.uint64], units: int, names: int) -> Points:
+    """Read all entries by that form of the tag, of two, that fits more of them.
 
-    An instant does not advance the position: the group's next entry replaces it.
+    An instant does not advance the position: the group's next entry replaces it. Raises ``KprofError`` if the header is
+    invalid.
     """
-
-    cta_name: ClassVar[str] = "CTA"
-    unit_name: ClassVar[str] = "group"
-    takes_units: ClassVar[bool] = False
-
-    def read(self, words: NDArray[np.uint64], units: int, names: int) -> Points:
-        """Read all entries; raises ``KprofError`` if the header is invalid."""
-        grid = _grid_of(words, _FLASHINFER_HINT)
-        return _points_of(words[1:], grid, 0, partial(_flashinfer_tags, grid.groups))
+    grid = _grid_of(words, _FLASHINFER_HINT)
+    return _points_of(words[1:], grid, 0, partial(_flashinfer_tags, grid.groups))
 
 
 def _flashinfer_tags(groups: int, tags: NDArray[np.int64], group: NDArray[np.int64]) -> _Tags:
@@ -180,29 +172,24 @@ _TRITON_DISTRIBUTED_HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TritonDistributed:
-    """Profiler in which one thread of each group writes; slots that it did not write stay empty."""
+def read_triton_distributed(words: NDArray[np.uint64], units: int, names: int) -> Points:
+    """Read all entries; one thread of each group writes, and slots that it did not write stay empty.
 
-    cta_name: ClassVar[str] = "CTA"
-    unit_name: ClassVar[str] = "group"
-    takes_units: ClassVar[bool] = False
-
-    def read(self, words: NDArray[np.uint64], units: int, names: int) -> Points:
-        """Read all entries; raises ``KprofError`` if the header or every block's word is invalid."""
-        grid = _grid_of(words, _TRITON_DISTRIBUTED_HINT)
-        blocks = words[1 : 1 + grid.blocks]
-        number, sm = (blocks & np.uint64(0xFFFFFFFF)).astype(np.int64), (blocks >> np.uint64(32)).astype(np.int64)
-        has_sm = (number == np.arange(grid.blocks)) & (sm < _MAX_SMS)
-        if not has_sm.any():
-            raise KprofError("the SM of every block is invalid", hint=_TRITON_DISTRIBUTED_HINT)
-        return _points_of(
-            words[1 + grid.blocks :],
-            grid,
-            0xFFFFFFFFFFFFFFFF,
-            _triton_distributed_tags,
-            np.where(has_sm, sm, UNKNOWN_SM),
-        )
+    Raises ``KprofError`` if the header or every block's word is invalid.
+    """
+    grid = _grid_of(words, _TRITON_DISTRIBUTED_HINT)
+    blocks = words[1 : 1 + grid.blocks]
+    number, sm = (blocks & np.uint64(0xFFFFFFFF)).astype(np.int64), (blocks >> np.uint64(32)).astype(np.int64)
+    has_sm = (number == np.arange(grid.blocks)) & (sm < _MAX_SMS)
+    if not has_sm.any():
+        raise KprofError("the SM of every block is invalid", hint=_TRITON_DISTRIBUTED_HINT)
+    return _points_of(
+        words[1 + grid.blocks :],
+        grid,
+        0xFFFFFFFFFFFFFFFF,
+        _triton_distributed_tags,
+        np.where(has_sm, sm, UNKNOWN_SM),
+    )
 
 
 def _triton_distributed_tags(tags: NDArray[np.int64], group: NDArray[np.int64]) -> _Tags:
