@@ -7,6 +7,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from kprof_inject.errors import KprofError, Position
+from kprof_inject.quantities import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ class Mode:
         recorded = tuple(warp for warp in self.warps if warp < total_warps)
         if not recorded:
             raise KprofError(
-                f"it has none of the selected warps ({', '.join(map(str, self.warps))}), only 0 to {total_warps - 1}",
+                f"it has none of the selected warps ({', '.join(map(str, self.warps))}), only "
+                f"{counted(total_warps, 'warp')} (0 to {total_warps - 1})",
                 hint="select others with --warps",
             )
         return recorded

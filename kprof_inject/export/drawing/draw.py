@@ -30,6 +30,7 @@ from kprof_inject.export.drawing.tracks import TrackLayout, by_sm, cta_label, sm
 from kprof_inject.export.hooks import Hook
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.host_clock import HostCall
+from kprof_inject.timeline.nesting import free_lanes
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
 
@@ -83,7 +84,7 @@ class HostLaunches:
         end_ns = np.array([launch.placed.clock.ns_on_axis(_end_ns(launch.call)) for launch in calls], dtype=np.int64)
         # An arrow needs a slice of some length to leave from.
         end_ns = np.maximum(end_ns, start_ns + 1)
-        return cls(calls, start_ns, end_ns, _free_threads(start_ns, end_ns))
+        return cls(calls, start_ns, end_ns, free_lanes(np.zeros_like(start_ns), start_ns, end_ns))
 
     @property
     def threads(self) -> int:
@@ -121,29 +122,17 @@ def _end_ns(call: HostCall) -> int:
     return call.start_ns if call.end_ns is None else call.end_ns
 
 
-def _free_threads(start_ns: Numbers, end_ns: Numbers) -> Numbers:
-    """Return for each span, by its start, the first thread that is free then."""
-    thread = np.zeros(len(start_ns), dtype=np.int64)
-    free_ns: list[int] = []
-    for at in np.argsort(start_ns, kind="stable").tolist():
-        chosen = next((number for number, free in enumerate(free_ns) if free <= start_ns[at]), len(free_ns))
-        free_ns[chosen : chosen + 1] = [int(end_ns[at])]
-        thread[at] = chosen
-    return thread
-
-
 def _kind(call: HostLaunch) -> EventKind:
-    return EventKind(call.placed.timeline.launch.kernel.name, "host", tuple(_args(call)))
-
-
-def _args(call: HostLaunch) -> Iterator[tuple[str, str | int]]:
     launch = call.placed.timeline.launch
-    yield "variant", launch.kernel.variant
-    yield "launch", launch.index
-    yield "device", launch.device
-    yield "stream", launch.stream
+    args: dict[str, str | int] = {
+        "variant": launch.kernel.variant,
+        "launch": launch.index,
+        "device": launch.device,
+        "stream": launch.stream,
+    }
     if call.call.end_ns is None:
-        yield "end", _NO_END
+        args["end"] = _NO_END
+    return EventKind(launch.kernel.name, "host", tuple(args.items()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
