@@ -26,10 +26,10 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import Resources, ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeInfo, distinct_names
 from kprof_inject.export.chrome import chrome_trace
-from kprof_inject.export.comma_separated import csv_table
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.hatchet import hatchet_tree
 from kprof_inject.export.perfetto import perfetto_trace
+from kprof_inject.export.scope_rows import csv_table
 from kprof_inject.report.diff.gate import crossings
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.table import diff_json

@@ -14,15 +14,19 @@ from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, distinct_names
 from kprof_inject.quantities import counted, numbered
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.idle import IdleSms, idle_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.phases import Phases, PhaseSums
-from kprof_inject.timeline.scope_statistics import PartitionTime, ScopeStatistics, ScopeSums
+from kprof_inject.timeline.scope_statistics import (
+    PartitionTime,
+    ScopeStatistics,
+    ScopeSums,
+    SmCycles,
+    TagStatistics,
+    TagSums,
+)
 from kprof_inject.timeline.sharing import Sharing, SharingSums
-from kprof_inject.timeline.sm_cycles import SmCycles
-from kprof_inject.timeline.tag_statistics import TagStatistics, TagSums
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.waves import Ending, Waves, ending_of, launch_duration_ns, waves_of
+from kprof_inject.timeline.waves import Ending, IdleSms, Waves, ending_of, idle_of, launch_duration_ns, waves_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
 
-from kprof_inject.capture.schema import PointRecord, ScopeTableRecord
+from kprof_inject.capture.schema import Partition, PointRecord, ScopeTableRecord, TagRecord
 
 
 class ScopeKind(StrEnum):
@@ -29,28 +29,6 @@ class ScopeKind(StrEnum):
     """Point in time: nothing is between its start and its end."""
     UNKNOWN = "scope"
     """Scope that stock Proton recorded, whose buffer does not have the kind."""
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """Partition of a warp-specialized kernel.
-
-    ``warps`` is the number of warps that run it (None if unknown), ``function`` the function that its region was
-    written as (Gluon takes one for each; empty if unknown).
-    """
-
-    name: str
-    warps: int | None
-    function: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TagInfo:
-    """Value that is recorded with a scope: its name, the name of its records, and its name in the module."""
-
-    name: str
-    record: str
-    value: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +54,7 @@ class ScopeInfo:
     partition: int | None = None
     lines: tuple[int, int] | None = None
     ended_by_next: bool = False
-    tags: tuple[TagInfo, ...] = ()
+    tags: tuple[TagRecord, ...] = ()
 
     def is_at_site_of(self, other: ScopeInfo) -> bool:
         """Return whether a scope of another table of the same kernel records the same site.
@@ -156,11 +134,11 @@ class ScopeTable:
                     partition=scope.partition,
                     lines=scope.lines,
                     ended_by_next=scope.ended_by_next,
-                    tags=tuple(TagInfo(tag.name, tag.record, tag.value) for tag in scope.tags),
+                    tags=scope.tags,
                 )
                 for scope in record.scopes
             ),
-            tuple(Partition(partition.name, partition.warps, partition.function) for partition in record.partitions),
+            record.partitions,
             record.body_record,
         )
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from click.core import ParameterSource
 
-from kprof_inject.capture.foreign.profilers import PROFILERS
-from kprof_inject.capture.foreign_buffer import BufferDescription, parse_names
-from kprof_inject.capture.redaction import LEFT_OUT, STAYS
+from kprof_inject.capture.foreign_buffer import PROFILERS, BufferDescription, parse_names
+from kprof_inject.capture.model import LEFT_OUT, STAYS
 from kprof_inject.cli.options import Function, completions, harmless_setting, kernel_option, path_type, program_setting
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.formats import ENDINGS, DrawingFormat, TraceFile, format_of

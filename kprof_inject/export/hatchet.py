@@ -104,8 +104,6 @@ class _ScopeNodes(Protocol):
 
 
 class _PlannedNodes:
-    """Nodes for the scopes of the table."""
-
     def __init__(self, table: ScopeTable) -> None:
         self.paths: list[tuple[int, ...]] = []
         for index, scope in enumerate(table.scopes):
@@ -165,8 +163,6 @@ def hatchet_tree(timelines: Sequence[Timeline]) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _Frame:
-    """A frame, whose children have unique keys."""
-
     name: str
     metrics: dict[str, Any] = field(default_factory=dict)
     children: dict[Hashable, _Frame] = field(default_factory=dict)

@@ -60,7 +60,6 @@ class Hook:
 
     @property
     def _place(self) -> Position | None:
-        """The place of its definition."""
         code = getattr(self.function, "__code__", None)
         return _line_of(code.co_filename, code.co_firstlineno) if code else None
 
@@ -99,7 +98,7 @@ def counters(unit: str) -> Callable[[CountersFunction], CounterValues]:
     values from these times on.
     """
     if not isinstance(unit, str):
-        raise KprofError("counters have a unit", hint='write @export.counters(unit="GB/s") above the function')
+        raise KprofError("counters need a unit", hint='write @export.counters(unit="GB/s") above the function')
     return lambda function: CounterValues(function, unit)
 
 

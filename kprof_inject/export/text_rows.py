@@ -176,7 +176,7 @@ class NumberField:
 
 @dataclass(frozen=True, slots=True)
 class PickedField:
-    """One of several texts in each row, by ``index``, after a ``label``; both only in rows that are ``shown``.
+    """Text in each row, picked by ``index``, after a ``label``; both only in rows that are ``shown``.
 
     ``shown`` None means all rows. No text has zero bytes.
     """

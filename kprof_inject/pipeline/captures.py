@@ -16,11 +16,9 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.foreign_buffer import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
-from kprof_inject.capture.model import Capture, Launch
-from kprof_inject.capture.proton_buffer import read_proton_buffer, read_scope_names
-from kprof_inject.capture.proton_header import is_proton_buffer
+from kprof_inject.capture.model import Capture, Launch, redacted
+from kprof_inject.capture.proton_buffer import is_proton_buffer, read_proton_buffer, read_scope_names
 from kprof_inject.capture.reader import is_capture, read_capture
-from kprof_inject.capture.redaction import redacted
 from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.export.formats import is_format

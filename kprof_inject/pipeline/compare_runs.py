@@ -21,7 +21,7 @@ from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.quantities import listed, size_text
 from kprof_inject.runtime.session import STEP_VARIABLE
-from kprof_inject.timeline.fit import fitted_buffer
+from kprof_inject.timeline.fitted_buffer import fitted_buffer
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_paths import is_workspace

@@ -13,9 +13,9 @@ from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.formats import gzipped
 from kprof_inject.export.hooks import Hook
-from kprof_inject.export.merging.launch_matching import Captured, LaunchMatching, Refusal, match
-from kprof_inject.export.merging.merged import MatchedLaunch, TracePart, merged_trace
-from kprof_inject.export.merging.torch_trace import Bar, Span, TorchTrace, read_torch_trace
+from kprof_inject.export.launch_matching import Captured, LaunchMatching, Refusal, match
+from kprof_inject.export.merged_trace import MatchedLaunch, TracePart, merged_trace
+from kprof_inject.export.torch_trace import Bar, Span, TorchTrace, read_torch_trace
 from kprof_inject.files import write_chunks
 from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import counted, listed, size_text, time_text

@@ -24,7 +24,7 @@ from kprof_inject.runtime.packages import install_command, missing_to_run
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, run_program
 from kprof_inject.runtime.session import TORCH_TRACE, Session
-from kprof_inject.timeline.fit import Need, fitted_buffer
+from kprof_inject.timeline.fitted_buffer import Need, fitted_buffer
 from kprof_inject.timeline.trust import is_comparable, usable_times
 from kprof_inject.workspace import Workspace
 

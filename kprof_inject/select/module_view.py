@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from kprof_inject.capture.schema import PartitionRecord
+from kprof_inject.capture.schema import Partition
 from kprof_inject.select.calls import (
     InlinedCall,
     KeptCall,
@@ -41,7 +41,7 @@ class Partitions:
     A module without ``ttg.warp_specialize`` has none.
     """
 
-    all: tuple[PartitionRecord, ...]
+    all: tuple[Partition, ...]
 
     def __init__(self, module: Module, functions: Sequence[Function], sources: Sources) -> None:
         """Find the partitions and the functions that each one calls."""
@@ -50,7 +50,7 @@ class Partitions:
         regions = [region for region in found if region.number is not None]
         defaults = {region.function for region in found if region.number is None}
         warps = module.attribute("ttg.num-warps")
-        default = PartitionRecord(
+        default = Partition(
             "default partition",
             int(warps) if warps.isdecimal() and len(warps) < _MAX_DIGITS else None,
             defaults.pop() if len(defaults) == 1 else "",
@@ -131,11 +131,11 @@ def _function_of(region: Region, kernel: Function, sources: Sources) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def _partitions(regions: Sequence[_PartitionRegion]) -> Iterator[PartitionRecord]:
+def _partitions(regions: Sequence[_PartitionRegion]) -> Iterator[Partition]:
     several = len({region.operation for region in regions}) > 1
     for region in regions:
         suffix = f"#{region.operation}" if several else ""
-        yield PartitionRecord(f"partition {region.number}{suffix}", region.warps, region.function)
+        yield Partition(f"partition {region.number}{suffix}", region.warps, region.function)
 
 
 # Triton mangles a helper's name: its module, its own name, and after two underscores the types of its arguments.

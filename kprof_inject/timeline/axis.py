@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.model import HostReading, Launch, place_names
+from kprof_inject.capture.model import Launch, place_names
+from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.timeline.host_clock import HostCall, HostClock, fit_host_clock, host_call
 from kprof_inject.timeline.timeline import Timeline
 
@@ -158,7 +159,7 @@ def _devices_of(timelines: Sequence[Timeline]) -> dict[Hashable, _Device]:
 
 def _device(timelines: Sequence[Timeline]) -> _Device:
     """Combine the readings of all processes that share the device: each read the host's clock next to it."""
-    readings: dict[Hashable, dict[HostReading, None]] = {}
+    readings: dict[Hashable, dict[ClockRecord, None]] = {}
     for timeline in timelines:
         origin = timeline.launch.origin
         of_device = [reading for reading in origin.host_readings if reading.device == timeline.launch.device]

@@ -106,7 +106,7 @@ def _parse_range(part: str, where: Position) -> _Range:
         raise KprofError(
             f"{part.strip()!r} is neither a number nor a range" if part.strip() else "a number is missing",
             where=where,
-            hint="numbers from 0 and ranges, separated by commas, such as 0,4-7,12-",
+            hint="give numbers from 0 and ranges, separated by commas, such as 0,4-7,12-",
             exit_code=2,
         )
     first = int(found["first"])
@@ -117,7 +117,7 @@ def _parse_range(part: str, where: Position) -> _Range:
     last = int(found["last"])
     if last < first:
         raise KprofError(
-            f"no number is in {part.strip()}",
+            f"{part.strip()} is an empty range",
             where=where,
             hint=f"write the smaller one first: {last}-{first}",
             exit_code=2,
@@ -199,7 +199,7 @@ class Choice:
         wanted = tuple(launch for launch in left if self.keeps_launch(launch))
         if not wanted:
             raise KprofError(
-                "some launch has each of these, but no launch has them all",
+                "no launch has all of these CTAs, warps and scopes; each is in some launch",
                 hint="combine fewer of --cta, --warp and --scope",
             )
         return wanted
@@ -231,7 +231,6 @@ class Choice:
         return not self.kernels or any(fnmatchcase(launch.kernel.name, glob) for glob in self.kernels)
 
     def _keeps_scopes(self, table: ScopeTable) -> NDArray[np.bool_]:
-        """Return whether each scope of the table is wanted."""
         return np.array(
             [any(matches_scope(scope.name, glob) for glob in self.scopes) for scope in table.scopes], dtype=bool
         )

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.rate import PART, means, of_one_length, parts
+from kprof_inject.timeline.rate import PART, Lines, Residuals, means, of_one_length, parts, stacked
 from kprof_inject.timeline.readings import reading_weights
-from kprof_inject.timeline.timer_lines import Lines, Residuals, stacked
 
 # Keeps the stiffness finite between two readings at one time.
 _MIN_STEP_NS2 = 1e-3

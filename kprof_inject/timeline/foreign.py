@@ -26,8 +26,7 @@ from kprof_inject.timeline.columns import (
     largest,
     smallest,
 )
-from kprof_inject.timeline.nesting import Nesting, crossing, nest, within_children
-from kprof_inject.timeline.overlaps import lanes_of_pairs, single_lane
+from kprof_inject.timeline.nesting import Nesting, crossing, lanes_of_pairs, nest, single_lane, within_children
 from kprof_inject.timeline.pairs import Pairs
 from kprof_inject.timeline.records import contradicted_records
 from kprof_inject.timeline.timeline import Timeline, decode_launch, decode_together

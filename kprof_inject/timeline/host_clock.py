@@ -15,7 +15,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.model import HostReading, Launch
+from kprof_inject.capture.model import Launch
+from kprof_inject.capture.schema import ClockRecord
 
 # Two quartz clocks, each within 100 ppm.
 _MAX_DRIFT = 2e-4
@@ -79,7 +80,7 @@ class HostClock:
         return math.ceil(furthest + self._furthest_reading_ns) + 1  # rounding to whole nanoseconds
 
 
-def fit_host_clock(readings: Sequence[HostReading]) -> HostClock | None:
+def fit_host_clock(readings: Sequence[ClockRecord]) -> HostClock | None:
     """Fit the relation to readings of one device and one host clock; None if there are none."""
     if not readings:
         return None

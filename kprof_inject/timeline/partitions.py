@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import Partition, ScopeTable
+from kprof_inject.capture.schema import Partition
+from kprof_inject.capture.scopes import ScopeTable
 
 _SEVERAL = "several partitions"
 

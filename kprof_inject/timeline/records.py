@@ -58,9 +58,11 @@ def torn_by_cycles(
     lower half overflows. If it does so between the two reads, the upper half is one too high.
 
     ``distance`` is the distance of each value from the middle one of its CTA. A value is taken for torn if its lower
-    half was about to overflow, and if without the 2^32 it would be within ``max_distance`` of that middle.
+    half was about to overflow, and if without the 2^32 it would be within ``max_distance`` of that middle. It would
+    also have to be a time of the counter, which has none below 0: where all 43 bits overflowed, the values of an SM
+    with any other record before that are higher by a period.
     """
-    about_to_overflow = cycles % _HALF >= _HALF - _MAX_BETWEEN_CYCLES
+    about_to_overflow = (cycles >= _HALF) & (cycles % _HALF >= _HALF - _MAX_BETWEEN_CYCLES)
     return np.where(about_to_overflow & (np.abs(distance - _HALF) <= max_distance), _HALF, 0)
 
 

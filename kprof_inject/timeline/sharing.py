@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.timeline.ranges import merged
+from kprof_inject.timeline.columns import merged_ranges
 from kprof_inject.timeline.timeline import Timeline
 
 Numbers = NDArray[np.int64]
@@ -166,7 +166,7 @@ class _Loop:
         return _State(self, when, at, np.where(here == inside, inside, 0), when.until(at % self.far_ns))
 
     def _busy_time(self) -> _ActiveTime:
-        begins, ends = merged(self.begins, self.ends)
+        begins, ends = merged_ranges(self.begins, self.ends)
         at, (busy_sms,) = _levels((begins % self.far_ns, ends % self.far_ns))
         return _ActiveTime.of(at, busy_sms >= _MIN_BUSY * self.sms)
 

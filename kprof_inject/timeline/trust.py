@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources
+from kprof_inject.quantities import counted
 from kprof_inject.timeline.comparison import (
     CONFIDENCE,
     RECORDS_METHOD,
@@ -242,8 +243,7 @@ def median_time_ns(cost: KernelResources) -> float | None:
 def _spills(clean: KernelResources, with_records: KernelResources) -> Iterator[_Finding]:
     if clean.spills is None or with_records.spills is None or with_records.spills <= clean.spills:
         return
-    grew = f"spills grew from {clean.spills} to {with_records.spills}"
-    yield _Finding(Level.UNRELIABLE, grew if clean.spills else "the kernel spills with records, and not without")
+    yield _Finding(Level.UNRELIABLE, f"records increase spills from {clean.spills} to {with_records.spills}")
 
 
 def _occupancy(clean: KernelResources, with_records: KernelResources) -> Iterator[_Finding]:
@@ -251,8 +251,8 @@ def _occupancy(clean: KernelResources, with_records: KernelResources) -> Iterato
     if before is None or after is None or before == after:
         return
     moved, overlaps = ("fell", "less") if after < before else ("rose", "more")
-    what = f"occupancy {moved} from {before} to {after} CTAs per SM"
-    yield _Finding(Level.CAREFUL, f"{what}: the kernel overlaps {overlaps} than without records")
+    what = f"occupancy {moved} from {counted(before, 'CTA')} per SM to {after}"
+    yield _Finding(Level.CAREFUL, f"{what}: CTAs overlap {overlaps} than without records")
 
 
 def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> _Finding:

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from programs.child import REPO
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.export.drawing.opening import last_launch
+from kprof_inject.export.drawing.draw import last_launch
 from kprof_inject.export.formats import write_trace
 from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.viewing.server import TraceServer, serving

@@ -14,7 +14,7 @@ from programs.child import REPO
 from snapshots import check
 from trace_processor.processor import Row
 
-from kprof_inject.export.drawing.opening import last_launch
+from kprof_inject.export.drawing.draw import last_launch
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.perfetto import perfetto_trace
 from kprof_inject.timeline.timeline import Timeline, decode_launch

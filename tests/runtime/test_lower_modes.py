@@ -76,7 +76,7 @@ def test_scheduling_barriers_stand_around_records(path: Path) -> None:
 
 
 def test_scheduling_barriers_are_refused_for_nvidia() -> None:
-    with pytest.raises(KprofError, match="--sched-barriers is for AMD"):
+    with pytest.raises(KprofError, match="--sched-barriers needs an AMD GPU"):
         lower(insertion_of(read(PIPELINE), "func").text, *described(PIPELINE), Mode(sched_barriers=True))
 
 

@@ -13,7 +13,7 @@ from buffers import Cta, Entry, Scope, buffer_words, end, save_launch, start
 from decoded_records import decoded, lookup, read
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import TimedLayout
+from kprof_inject.capture.buffer_layouts import LAYOUTS
 from kprof_inject.timeline.nesting import iterations, nest
 from kprof_inject.timeline.pairs import ScopeRules, scopes_of
 from kprof_inject.timeline.readings import tally_launch
@@ -139,7 +139,7 @@ def iterating(begin: int) -> list[Entry]:
 
 def scopes_in(words: NDArray[np.uint32]) -> set[tuple[int, ...]]:
     """Warp, scope, start and end."""
-    records, pairs = scopes_of(decoded(TimedLayout().read(words, 2, range(2)), SCOPES), RULES)
+    records, pairs = scopes_of(decoded(LAYOUTS["timed"].read(words, 2, range(2)), SCOPES), RULES)
     begins, ends = records.cycles[pairs.start_at], records.cycles[pairs.end_at]
     return set(map(tuple, np.stack((records.group[pairs.start_at], pairs.scope, begins, ends), axis=1).tolist()))
 

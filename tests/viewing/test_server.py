@@ -17,7 +17,7 @@ import pytest
 from requests_by_hand import ask
 
 from kprof_inject.errors import KprofError
-from kprof_inject.export.drawing.opening import Opening
+from kprof_inject.export.drawing.draw import Opening
 from kprof_inject.viewing.server import TraceServer, serving
 from kprof_inject.viewing.site import TraceToShow, hosted_site, offline_site
 

@@ -22,7 +22,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     groups_of,
     joined,
 )
-from kprof_inject.timeline.ranges import merged
+from kprof_inject.timeline.columns import merged_ranges
 
 Addresses = NDArray[np.int64]
 
@@ -37,7 +37,7 @@ class Ranges:
     @classmethod
     def of(cls, starts: Addresses, ends: Addresses) -> Ranges:
         """Merge ranges, which may be in any order and overlap."""
-        return cls(*merged(starts, ends))
+        return cls(*merged_ranges(starts, ends))
 
     @property
     def size_bytes(self) -> int:

@@ -23,8 +23,8 @@ from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_r
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.sm_cycles import cycles_with_ctas
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.waves import cycles_with_ctas
 
 # Roofs of kernels that keep a unit busy are up to 4.8 points above Nsight Compute's figure, which is at most 100 %
 # (H200).

@@ -6,9 +6,9 @@ start and each end (``Points``), others one for the whole scope (``Spans``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,23 +106,21 @@ class Recorded:
     scope_of_event: NDArray[np.int16]
 
 
-class Profiler(Protocol):
-    """Layout of one profiler's buffer."""
+@dataclass(frozen=True, slots=True)
+class Profiler:
+    """Profiler whose buffers can be read.
 
-    cta_name: ClassVar[str]
+    ``read`` takes the words of a whole buffer, the number of its slices, and the number of events that the user named.
+    It raises ``KprofError`` for a buffer that is not of this profiler; single invalid entries are counted.
+    """
+
+    read: Callable[[NDArray[np.uint64], int, int], Entries]
+    cta_name: str = "CTA"
     """Name of the unit in place of a CTA."""
-    unit_name: ClassVar[str]
+    unit_name: str = "group"
     """Name of the unit in place of a warp."""
-    takes_units: ClassVar[bool]
+    takes_units: bool = False
     """True if the buffer is divided into slices and lacks their number."""
-
-    def read(self, words: NDArray[np.uint64], units: int, names: int) -> Entries:
-        """Read the entries of a whole buffer, which has ``units`` slices.
-
-        ``names`` is the number of events that the user named. Raises ``KprofError`` for a buffer that is not of this
-        profiler; single invalid entries are counted.
-        """
-        ...
 
 
 # Far longer than any launch, but far less than the error of a damaged time.

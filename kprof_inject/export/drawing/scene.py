@@ -211,6 +211,27 @@ class Counters:
     at_ns: Numbers
     values: Numbers | Reals
 
+    @classmethod
+    def of_spans(
+        cls,
+        pid: int,
+        names: Sequence[str],
+        unit: str,
+        counter: Numbers,
+        start_ns: Numbers,
+        end_ns: Numbers,
+        amount: Numbers,
+    ) -> Counters:
+        """Return counters to which each span contributes its ``amount`` from its start to its end."""
+        at_ns, counter = np.concatenate((start_ns, end_ns)), np.tile(counter, 2)
+        order = np.lexsort((at_ns, counter))
+        at_ns, counter, values = at_ns[order], counter[order], np.cumsum(np.concatenate((amount, -amount))[order])
+        # Starts and ends at the same time make one change, or none. A counter starts and ends at 0.
+        is_last = np.append((at_ns[1:] != at_ns[:-1]) | (counter[1:] != counter[:-1]), True)
+        kept = np.flatnonzero(is_last)
+        kept = kept[np.diff(values[kept], prepend=0) != 0]
+        return cls(pid, names, unit, counter[kept], at_ns[kept], values[kept])
+
 
 Part = TraceProcess | TrackGroups | Threads | Events | Counters
 

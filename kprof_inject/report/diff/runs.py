@@ -15,13 +15,11 @@ from kprof_inject.report.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.comparison import MIN_LAUNCHES
-from kprof_inject.timeline.idle import IdleSms, idle_of
 from kprof_inject.timeline.records import recorded_warps
-from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics
-from kprof_inject.timeline.tag_statistics import TagStatistics, tag_statistics
+from kprof_inject.timeline.scope_statistics import ScopeStatistics, TagStatistics, scope_statistics, tag_statistics
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import usable_times
-from kprof_inject.timeline.waves import Waves, launch_duration_ns, waves_of
+from kprof_inject.timeline.waves import IdleSms, Waves, idle_of, launch_duration_ns, waves_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

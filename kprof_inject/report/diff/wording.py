@@ -19,8 +19,7 @@ from kprof_inject.report.diff.change_verdicts import (
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import LaunchFigures, grid_text, has_launching
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, rounded_error
-from kprof_inject.timeline.idle import IdleSms
-from kprof_inject.timeline.waves import Waves
+from kprof_inject.timeline.waves import IdleSms, Waves
 
 MORE_LAUNCHES = "capture more launches (--launches all or 0:20, from a program that launches the kernel that often)"
 _MORE_CAPTURES = "give more captures of each side (--more-a, --more-b)"

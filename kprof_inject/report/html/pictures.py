@@ -22,8 +22,8 @@ from kprof_inject.report.html.page_schema import (
     ScopePicture,
     TagTable,
 )
+from kprof_inject.timeline.scope_statistics import TagStatistics
 from kprof_inject.timeline.spread import IterationSeries, SpreadGroups
-from kprof_inject.timeline.tag_statistics import TagStatistics
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import SmWork, end_of_work_ns
 

@@ -32,7 +32,7 @@ from kprof_inject.report.terminal.tables import (
 )
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.phases import Phases
-from kprof_inject.timeline.tag_statistics import TagStatistics
+from kprof_inject.timeline.scope_statistics import TagStatistics
 
 _LABEL_WIDTH = 6
 _GAP = "   "

@@ -10,7 +10,7 @@ import pytest
 from known_kernels import ITERATIONS, WORK, Known, launched, rules_of, sentences_of, the_finding
 from snapshots import check
 
-from kprof_inject.capture.scopes import Partition
+from kprof_inject.capture.schema import Partition
 from kprof_inject.timeline.partitions import partitions_of
 from kprof_inject.timeline.timeline import Timeline
 

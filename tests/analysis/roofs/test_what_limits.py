@@ -16,8 +16,8 @@ from kprof_inject.analysis.roofs.operation_work import NO_WORK
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged
-from kprof_inject.timeline.idle import IdleSms
 from kprof_inject.timeline.trust import Overhead
+from kprof_inject.timeline.waves import IdleSms
 
 SMS = 4
 UNITS = ("tensor cores", "special functions", "fp32 units", "instruction issue", "shared memory and L1", "L2 to SM")

@@ -18,8 +18,8 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.capture.model import HostReading
-from kprof_inject.export.merging.torch_trace import Bar, Span
+from kprof_inject.capture.schema import ClockRecord
+from kprof_inject.export.torch_trace import Bar, Span
 from kprof_inject.quantities import listed, time_text
 from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
 
@@ -36,13 +36,9 @@ class Option:
     min_shift_ns: int
     max_shift_ns: int
 
-    def outside_ns(self, shift_ns: int) -> int:
-        """Return by how much both ends of the interval must move out for it to contain this shift."""
-        return max(self.min_shift_ns - shift_ns, shift_ns - self.max_shift_ns, 0)
-
     def fits(self, shift_ns: int, slack_ns: int) -> bool:
         """Return whether the interval contains this shift if both its ends move out by ``slack_ns``."""
-        return self.outside_ns(shift_ns) <= slack_ns
+        return max(self.min_shift_ns - shift_ns, shift_ns - self.max_shift_ns, 0) <= slack_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +61,7 @@ def agreements(options: Sequence[Option], slack_ns: int) -> list[Agreement]:
     Both ends of each option's interval first move out by ``slack_ns``. The range with the most items comes first;
     ranges with equally many are in ascending order.
     """
-    found = _peaks(options, slack_ns)
-    return sorted(found, key=lambda agreement: (-agreement.items, agreement.min_shift_ns))
-
-
-def _peaks(options: Sequence[Option], slack_ns: int) -> Iterator[Agreement]:
+    found = []
     edges: list[tuple[int, int, int]] = []
     for option in options:
         min_shift_ns, max_shift_ns = option.min_shift_ns - slack_ns, option.max_shift_ns + slack_ns
@@ -82,7 +74,7 @@ def _peaks(options: Sequence[Option], slack_ns: int) -> Iterator[Agreement]:
     for at_ns, is_end, item in edges:
         if is_end:
             if rose_at_ns is not None:
-                yield Agreement(len(open_options), rose_at_ns, at_ns)
+                found.append(Agreement(len(open_options), rose_at_ns, at_ns))
                 rose_at_ns = None
             open_options[item] -= 1
             if not open_options[item]:
@@ -91,6 +83,7 @@ def _peaks(options: Sequence[Option], slack_ns: int) -> Iterator[Agreement]:
             if item not in open_options:
                 rose_at_ns = at_ns
             open_options[item] += 1
+    return sorted(found, key=lambda agreement: (-agreement.items, agreement.min_shift_ns))
 
 
 # Kineto's clock and the host's both show Unix time, but Kineto's comes from CUPTI.
@@ -219,11 +212,9 @@ def _match_candidates(
         for at, choices in candidates.items()
         if at not in pairs
     }
-    times_ns: list[int] = []
-    for at in pairs:
-        if span := launches[at].span:
-            times_ns += [span.start_ns, span.end_ns]
-    error_ns = max(clock.error_ns(min(times_ns), max(times_ns)), *(each.outside_ns for each in matches))
+    spans = [span for at in pairs if (span := launches[at].span)]
+    clock_error_ns = clock.error_ns(min(span.start_ns for span in spans), max(span.end_ns for span in spans))
+    error_ns = max(clock_error_ns, *(each.outside_ns for each in matches))
     return LaunchMatching(matches, _sorted_refusals(refusals), clock, error_ns)
 
 
@@ -269,13 +260,13 @@ class _SameKind:
         """Return the bars that fit the launch's call and time, too, as far as these are known."""
         found = self.by_start
         if launch.call is not None and self.by_call:
-            first_ns = launch.call.start_ns - _MAX_CALL_DIFFERENCE_NS
-            last_ns = launch.call.end_ns + _MAX_CALL_DIFFERENCE_NS
-            found = self.by_call[_slice_between(self.calls_ns, first_ns, last_ns)]
+            first = bisect_left(self.calls_ns, launch.call.start_ns - _MAX_CALL_DIFFERENCE_NS)
+            found = self.by_call[first : bisect_right(self.calls_ns, launch.call.end_ns + _MAX_CALL_DIFFERENCE_NS)]
         elif prior is not None:
             error_ns = prior.error_ns(span.start_ns, span.end_ns) + _MAX_CLOCK_DIFFERENCE_NS
             start_ns = to_trace_time(prior, span).start_ns
-            found = self.by_start[_slice_between(self.starts_ns, start_ns - error_ns, start_ns + error_ns)]
+            first = bisect_left(self.starts_ns, start_ns - error_ns)
+            found = self.by_start[first : bisect_right(self.starts_ns, start_ns + error_ns)]
         return [at for at in found if _may_be_same_call(launch.call, self.bars[at].call)]
 
     def refusal_reason(self, launch: Captured) -> str:
@@ -295,10 +286,6 @@ def _may_be_same_call(launch_call: Span | None, bar_call: Span | None) -> bool:
     first_ns = launch_call.start_ns - _MAX_CALL_DIFFERENCE_NS
     last_ns = launch_call.end_ns + _MAX_CALL_DIFFERENCE_NS
     return first_ns <= bar_call.start_ns and bar_call.end_ns <= last_ns
-
-
-def _slice_between(ascending: Sequence[int], first: int, last: int) -> slice:
-    return slice(bisect_left(ascending, first), bisect_right(ascending, last))
 
 
 def _find_candidates(
@@ -381,11 +368,15 @@ def _choose_shift(
 
     ``near_zero`` is true if the true shift is known to be near zero.
     """
+
+    def pairs_at(agreement: Agreement) -> dict[int, int]:
+        return {option.item: option.choice for option in options if option.fits(agreement.shift_ns, slack_ns)}
+
     best, *others = found[:_MAX_AGREEMENTS]
-    best_pairs = _pairs_at(options, best, slack_ns)
+    best_pairs = pairs_at(best)
     rivals = [best]
     for other in others:
-        pairs = _pairs_at(options, other, slack_ns)
+        pairs = pairs_at(other)
         # If the clocks drift, other launches agree on another shift. Only a shift that pairs the same launches with
         # other bars contradicts the best one.
         contradictions = sum(bar != pairs.get(at, bar) for at, bar in best_pairs.items())
@@ -396,11 +387,6 @@ def _choose_shift(
     if len(rivals) > 1 and not (near_zero and _MIN_RIVAL_DISTANCE * abs(nearest.shift_ns) < abs(rivals[1].shift_ns)):
         return None
     return nearest.shift_ns
-
-
-def _pairs_at(options: Sequence[Option], agreement: Agreement, slack_ns: int) -> dict[int, int]:
-    """Return a bar that fits at this shift for each launch that has one."""
-    return {option.item: option.choice for option in options if option.fits(agreement.shift_ns, slack_ns)}
 
 
 def _unique_pairs(
@@ -445,7 +431,7 @@ def _fit_clock(
             middle_ns = (span.start_ns + span.end_ns) // 2
             offset_ns = (bar_span.start_ns - span.start_ns + bar_span.end_ns - span.end_ns) // 2
             room_ns = (bar_span.end_ns - bar_span.start_ns) - (span.end_ns - span.start_ns)
-            readings.append(HostReading(0, middle_ns + offset_ns, middle_ns, max(room_ns // 2 + slack_ns, 0)))
+            readings.append(ClockRecord(0, middle_ns + offset_ns, middle_ns, max(room_ns // 2 + slack_ns, 0)))
     return fit_host_clock(sorted(readings, key=lambda reading: reading.device_ns))
 
 
@@ -464,9 +450,13 @@ def _matches(
     for at, bar in sorted(pairs.items()):
         if span := launches[at].span:
             is_only = len(candidates[at]) == 1
-            reason = "the only kernel of its name then" if is_only else f"by its time, of {len(candidates[at])} kernels"
+            reason = (
+                "the only kernel of its name at that time"
+                if is_only
+                else f"the only one of {len(candidates[at])} kernels that fits its time"
+            )
             by_call = launches[at].call is not None and bars[bar].call is not None
-            reason = f"{reason}, and by its call" if by_call else reason
+            reason = f"{reason}, confirmed by its call" if by_call else reason
             yield LaunchMatch(at, bar, reason, _outside_ns(span, bars[bar], clock), by_call)
 
 
@@ -476,4 +466,4 @@ def _refusal_reason(launch: Captured, candidates: Sequence[Bar], clock: HostCloc
     outside_ns = min(_outside_ns(launch.span, bar, clock) for bar in candidates)
     if outside_ns <= slack_ns:
         return _AMBIGUOUS
-    return f"would lie {time_text(outside_ns)} outside the nearest kernel of its name"
+    return f"ran {time_text(outside_ns)} outside the nearest kernel of its name"

@@ -81,7 +81,7 @@ def _require_within(hook: Hook, what: str, timeline: Timeline, at_ns: NDArray[An
     ends = [timeline.last_ns, *timeline.ctas["post_final_ns"].tolist()]
     if at_ns.size and (int(at_ns.min()) < timeline.first_ns or int(at_ns.max()) > max(ends)):
         raise hook.failure(
-            f"{what} has times that are not within the launch: give those of the device's globaltimer, like start_ns"
+            f"{what} has times outside the launch: give times of the device's globaltimer, such as start_ns"
         )
 
 
@@ -126,7 +126,7 @@ class HookArrows:
 
 def _named(hook: Hook, answer: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(answer, Mapping):
-        raise hook.failure(f"it gave {type(answer).__name__}, not a dict of columns by their names")
+        raise hook.failure(f"it returned {type(answer).__name__}, not a dict of columns by name")
     for name, values in answer.items():
         yield str(name), values
 
@@ -160,15 +160,14 @@ def _odd_type(values: Any) -> str:
 
 
 def _column(hook: Hook, what: str, answer: Any) -> Any:
-    """Return the values as a masked array."""
     try:
         return np.ma.asarray(answer)
     except (TypeError, ValueError) as error:
-        raise hook.failure(f"{what} is no column: {error}") from None
+        raise hook.failure(f"{what} is not a column: {error}") from None
 
 
 def _two_columns(hook: Hook, what: str, content: str, answer: Any) -> tuple[Any, Any]:
-    """Return two columns of equal length; ``of`` describes them for the error."""
+    """Return two columns of equal length; ``content`` describes them for the error."""
     try:
         left, right = answer
     except (TypeError, ValueError):
@@ -188,7 +187,7 @@ def _numbers(values: NDArray[Any]) -> Numbers | Reals:
 
 
 def _rows(hook: Hook, answer: Any, count: int) -> tuple[Numbers, Numbers]:
-    leave, arrive = _two_columns(hook, "what it gave", "rows that arrows leave and rows that they point to", answer)
+    leave, arrive = _two_columns(hook, "its result", "rows that arrows leave and rows that they point to", answer)
     known = ~np.ma.getmaskarray(leave) & ~np.ma.getmaskarray(arrive)
     leave, arrive = leave.data[known], arrive.data[known]
     for rows in (leave, arrive):

@@ -17,13 +17,14 @@ from typing import Any
 
 from kprof_inject.export.chrome import events_in
 from kprof_inject.export.drawing.draw import DrawnProcess, launch_processes, sections
-from kprof_inject.export.drawing.hooked import LaunchHooks
+from kprof_inject.export.drawing.hook_parts import LaunchHooks
 from kprof_inject.export.drawing.launch_events import launch_facts
 from kprof_inject.export.drawing.scene import Arrow
-from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
+from kprof_inject.export.drawing.tracks import TrackLayout, by_sm
 from kprof_inject.export.hooks import Hook
-from kprof_inject.export.merging.launch_matching import LaunchMatch
-from kprof_inject.export.merging.torch_trace import (
+from kprof_inject.export.launch_matching import LaunchMatch
+from kprof_inject.export.text_rows import json_text
+from kprof_inject.export.torch_trace import (
     ARROW_IDS,
     SUMMARY_KEY,
     Bar,
@@ -32,7 +33,6 @@ from kprof_inject.export.merging.torch_trace import (
     nanoseconds,
     packed_text,
 )
-from kprof_inject.export.text_rows import json_text
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.axis import Axis, DeviceClock, PlacedLaunch
 from kprof_inject.timeline.host_clock import HostClock
@@ -130,7 +130,7 @@ class TracePart:
 def merged_trace(
     parts: Sequence[TracePart],
     facts: dict[str, Any],
-    layout: TrackLayout = BY_SM,
+    layout: TrackLayout = by_sm,
     run: JobRunner = in_turn,
     hooks: Sequence[Hook] = (),
 ) -> Iterator[bytes]:
