@@ -110,11 +110,20 @@ def scaled(a: str, b: str, of_a: str, of_b: str) -> str:
         ("%x = math.exp2 %a : tensor<128x64xf32, #x>", Work(special=128 * 64)),
         ("%x = arith.divf %a, %b : tensor<128xf32, #x>", Work(special=128)),
         ("%x = arith.mulf %a, %b : tensor<128xf32, #x>", Work(multiplications=128)),
+        ("%x = arith.subf %a, %b : tensor<128xf32, #x>", Work(additions=128)),
+        ("%x = arith.extf %a : tensor<128xf16, #x> to tensor<128xf32, #x>", Work(conversions=128)),
         ("%x = math.fma %a, %b, %c : tensor<128xf32, #x>", Work(multiplications=128, additions=128)),
         ("%x = tt.clampf %a, %b, %c, propagateNan = none : tensor<128xf32, #x>", Work(logic=128)),
         ("%x = arith.addf %a, %b : tensor<128xf64, #x>", NO_WORK),
         ("%x = arith.addf %a, %b : f32", NO_WORK),
         ("%x = tt.load %p : tensor<128x!tt.ptr<f32>, #x>", NO_WORK),
+        ("%x = arith.mulf %a, %b", NO_WORK),
+        (
+            "%x:2 = scf.if %c -> (tensor<128xf32, #x>, tensor<128xf32, #x>) {\n%y = arith.addf %a, %b : "
+            "tensor<128xf32, #x>\nscf.yield %y, %y : tensor<128xf32, #x>, tensor<128xf32, #x>\n} else {\nscf.yield %a, "
+            "%a : tensor<128xf32, #x>, tensor<128xf32, #x>\n}",
+            NO_WORK,
+        ),
     ],
 )
 def test_an_operations_work(line: str, work: Work) -> None:
@@ -233,6 +242,11 @@ MEMORY = "!ttg.memdesc<32x32xf32, #in_columns, #smem, mutable>"
         ),
         (f"%m = ttg.local_alloc : () -> {MEMORY}", NO_WORK),
         (f"%t = ttg.async_copy_global_to_local %p, %m : tensor<32x32x!tt.ptr<f32>, #x> -> {MEMORY}", NO_WORK),
+        (
+            f"%t = ttg.async_copy_global_to_local %p, %m : tensor<32x32x!tt.ptr<f32>, #lanes> -> {MEMORY}",
+            Work(conflict_cycles=31 * 32),
+        ),
+        ("%x = ttg.local_load %m", NO_WORK),
     ],
 )
 def test_bytes_between_registers_and_shared_memory(line: str, work: Work) -> None:
@@ -241,6 +255,12 @@ def test_bytes_between_registers_and_shared_memory(line: str, work: Work) -> Non
 
 def of_warp_group(a: str, rows: int) -> str:
     return f"%d = ttng.warp_group_dot %a, %b, %c : {a} * !ttg.memdesc<16x8xf16, #s, #m> -> tensor<{rows}x8xf32, #mma>"
+
+
+SCALED_ROWS_512 = (
+    "ttng.tc_gen5_mma_scaled %a, %b, %c, %s, %t, %u, %v lhs = e5m2 rhs = e5m2 : !ttg.memdesc<512x128xf8E5M2, #s, #m>, "
+    "!ttg.memdesc<128x64xf8E5M2, #s, #m>, !ttg.memdesc<512x64xf32, #t, #ttng.tensor_memory>"
+)
 
 
 def of_tensor_memory(rows: int, a: str = "#s, #m") -> str:
@@ -259,6 +279,7 @@ def of_tensor_memory(rows: int, a: str = "#s, #m") -> str:
         (of_warp_group("!ttg.memdesc<192x16xf16, #s, #m>", 192), 192 * 16 * 2 + 3 * 16 * 8 * 2),
         (of_warp_group("tensor<128x16xf16, #x>", 128), 2 * 16 * 8 * 2),
         (of_tensor_memory(512), 512 * 64 * 2 + 2 * 64 * 32 * 2),
+        (SCALED_ROWS_512, 512 * 128 + 2 * 128 * 64),
         (of_tensor_memory(128, "#t, #ttng.tensor_memory"), 64 * 32 * 2),
         (dot("128x64xf16, #x", "64x32xf16, #x", MMA), 0),
     ],
