@@ -327,6 +327,13 @@ def test_four_lanes_or_more_exchange_parts_of_a_reductions_result(shape: str, la
     assert exchanged_in(reduction("#x", shape)) == 2 * 128 * lanes * 4
 
 
+def test_results_of_reductions_to_a_scalar_and_of_two_tensors() -> None:
+    to_scalar = reduction("#x").replace("128x64", "64").replace("tensor<128xf32, #left>", "f32").replace("= 1", "= 0")
+    assert exchanged_in(to_scalar) == 2 * 4 * 4
+    of_two = reduction("#x").replace("(tensor<128x64xf32, #x>)", "(tensor<128x64xf32, #x>, tensor<128x64xi32, #x>)")
+    assert exchanged_in(of_two) == 2 * 128 * 4 * 4
+
+
 def test_a_scan_combines_at_least_once_for_each_element() -> None:
     scan = reduction("#x").replace("tt.reduce", "tt.scan").replace("tensor<128xf32, #left>", "tensor<128x64xf32, #x>")
     assert work_in(scan) == Work(additions=128 * 64)
@@ -361,6 +368,36 @@ def test_passes_of_a_precision_that_is_a_number(precision: str, work: Mapping[st
         "!ttg.memdesc<16x8xf32, #s, #m> -> tensor<64x8xf32, #mma>"
     )
     assert work_in(line).tensor_flops == {family: passes * 2 * 64 * 16 * 8 for family, passes in work.items()}
+
+
+def test_a_dot_of_other_types_is_no_work_of_the_fp32_units() -> None:
+    assert work_in(dot("128x64xf64, #x", "64x32xf64, #x", "128x32xf64, #blocked")).multiplications == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        dot("64xf16, #x", "64x32xf16, #x", "64x32xf32, #mma"),
+        dot("32x64xf16, #x", "64xf16, #x", "32x64xf32, #mma"),
+        "%d = tt.dot %a, %b, %c : tensor<64x64xf16, #x> -> tensor<64x64xf32, #mma>",
+        "%d = ttng.warp_group_dot %a, %b, %c : !ttg.memdesc<64x64xf16, #s, #m> -> tensor<64x64xf32, #mma>",
+    ],
+)
+def test_operands_that_do_not_fit_a_dot_are_no_work(line: str) -> None:
+    assert work_in(line) == NO_WORK
+
+
+def test_a_scaled_dot_of_batches() -> None:
+    line = (
+        "%d = tt.dot_scaled %a scale %s, %b scale %t, %c lhs = e5m2 rhs = e5m2 {fastMath = false} : "
+        "tensor<2x16x64xf8E5M2, #x>, tensor<2x16x2xi8, #x> * tensor<2x64x32xf8E5M2, #x>, tensor<2x32x2xi8, #x> -> "
+        "tensor<2x16x32xf32, #mma>"
+    )
+    assert work_in(line) == Work({"f8": 2 * 2 * 16 * 64 * 32})
+
+
+def test_a_reduction_along_an_axis_that_is_not_printed() -> None:
+    assert work_in(reduction("#rows", "32x64").replace("axis = 1 : i32", "")) == Work(additions=32 * 63)
 
 
 def test_a_dot_whose_layout_is_a_slice_of_tensor_cores() -> None:
