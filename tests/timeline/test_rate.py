@@ -85,9 +85,9 @@ def test_a_clock_that_is_not_known_is_assumed() -> None:
 
 
 def test_errors_of_readings_are_those_of_the_timer_of_estimates_and_of_a_cycle() -> None:
-    readings = of_cta(1000, 2.0, error_ns=3.0, estimated_error_cycles=4.0)
+    readings = of_cta(1000, 3.0, error_ns=3.0, estimated_error_cycles=4.0)
     # A cycle is off by anything up to half of one.
-    assert reading_errors(readings, 2.0) == pytest.approx(np.sqrt(3**2 + (2 * 4) ** 2 + 2**2 / 12))
+    assert reading_errors(readings, 3.0) == pytest.approx(np.sqrt(3**2 + (3 * 4) ** 2 + 3**2 / 12))
 
 
 def test_means_of_groups() -> None:
