@@ -197,3 +197,11 @@ def test_neighbours_that_contradict_each_other_are_left_out_and_a_warp_of_many()
     group = np.repeat([0, 1], [20, 3])
     found = contradicted_records(group, np.concatenate([many, [3, 3, 4]]), np.ones(23, dtype=bool))
     assert found.tolist() == [True] * 20 + [False] * 3
+
+
+def test_a_ring_that_wrapped_is_read_beside_one_that_did_not() -> None:
+    wrapped, full = (
+        [Entry(warp, False, 10 * warp + place) for place in range(count)] for warp, count in ((0, 6), (1, 4))
+    )
+    records = decoded(read([Cta([wrapped, full])], slots=4))
+    assert [entries_of(records, warp) for warp in (0, 1)] == [wrapped[2:], full]

@@ -153,3 +153,19 @@ def test_two_delays_show_no_bend_and_three_may() -> None:
     assert steps([0, 1000], [0, 500]).slack is None
     assert steps([0, 1000, 2000], [0, 0, 1000]).slack is not None
     assert steps([0, 1000, 2000], [0, 0, 1000], error=1000.0).slack is None
+
+
+def test_times_count_by_their_errors() -> None:
+    delays, longer = [0.0, 100, 200, 400, 800, 1600], [0.0, 0, 60, 100, 500, 1300]
+    errors = np.array([1.0, 1, 200, 1, 1, 1])
+    found = response(np.array(delays), np.array(longer), errors, EXACT)
+    assert found is not None and found.slack is not None
+    assert found.slack.value == pytest.approx(300, rel=0.03)
+    assert found.beyond == pytest.approx(1, abs=0.03)
+
+
+def test_only_what_is_added_to_the_time_without_a_delay_counts() -> None:
+    usual, later = (steps([0, 100, 200, 400, 800], [at, at, at, at + 100, at + 500]) for at in (0.0, 5_000.0))
+    assert usual.slack is not None and later.slack is not None
+    assert later.slack.value == pytest.approx(usual.slack.value)
+    assert later.slack.error == pytest.approx(usual.slack.error)
