@@ -85,4 +85,5 @@ def _with_blanks(module: Module, start: int, end: int) -> tuple[int, int]:
     rest = text[start:end]
     if rest.endswith("\n"):  # the line end belongs to the other operations
         return start, start + len(rest) - len(module.newline)
-    return (start, end) if rest[-1].isspace() else (start - text[start - 1].isspace(), end)
+    joins_words = f"_{text[start - 2]}{text[end]}".isidentifier()
+    return (start, end) if rest[-1].isspace() or joins_words else (start - text[start - 1].isspace(), end)

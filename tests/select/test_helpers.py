@@ -101,6 +101,14 @@ def test_the_kernels_own_name_is_its_body(selector: str) -> None:
     assert (scope.record, scope.block, scope.source) == ("func", "function", PointRecord(FILE, 14, 0))
 
 
+@pytest.mark.parametrize("selector", ["func(k)", "func(k_64)", "func"])
+def test_a_kernel_that_was_given_another_name_has_both(selector: str) -> None:
+    text = CALLED.replace("  }\n}", f'  }} loc("{FILE}":14:0)\n}}').replace("@k(", "@k_64(")
+    assert [block for _, block, _, _ in found(plan_of(text, selector, sources=SOURCES))] == ["function"]
+    with pytest.raises(KprofError):
+        insertion_of(text, "func(other)", sources=SOURCES)
+
+
 def test_a_helper_without_its_source_is_called_by_its_first_line() -> None:
     text = kernel(f"{STORE} @h.py:10<15", f"{LOAD} @/lib/h.py:3<h.py:9<15", f"{LOAD} @/lib/h.py:2<h.py:9<15")
 

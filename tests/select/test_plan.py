@@ -269,3 +269,14 @@ def test_what_nothing_is_inserted_into_is_not_refused() -> None:
     plan = plan_of(HELPED % "", "loop", "other/func")
 
     assert (plan.table.kernel, plan.scopes, plan.records, counts(plan)) == ("k", (), (), {})
+
+
+def test_a_file_with_records_is_refused_only_if_something_is_selected() -> None:
+    text = kernel('    proton.record start "a"\n', '    proton.record end "a"\n')
+    assert plan_of(text, "loop").scopes == ()
+    with pytest.raises(KprofError):
+        plan_of(text, "func")
+
+
+def test_without_selectors_and_markers_only_the_structure_is_selected() -> None:
+    assert [selection.selector.text for selection in plan_of(kernel(LOOP)).selections] == ["func", "loop", "iter"]
