@@ -160,14 +160,13 @@ class LaunchAnalysis:
 
     def _executed(self) -> ExecutedKernel | Unjudged:
         from kprof_inject.analysis.interpreter.executions import evaluated_kernel, with_recorded_iterations
-        from kprof_inject.analysis.scope_map import ScopeMap
 
         try:
             ran = evaluated_kernel(self.launch)
             if self.timeline.records_lost:
                 return ran
             with evaluating():
-                return with_recorded_iterations(ran, ScopeMap(ran.module, self.timeline.table), self.summary)
+                return with_recorded_iterations(ran, self.summary)
         except KprofError as error:
             return _unjudged(error)
 

@@ -264,13 +264,16 @@ def slopes_in(folder: Path, capture: Capture | None, say: Callable[[str], None])
     for kernel_folder, found in read_experiments(folder):
         timeline = recorded_launch(capture, found.variant, found.grid)
         summary = summarise(timeline) if timeline else None
-        yield kernel_slopes(found, _executed(kernel_folder, found, say), timeline, summary)
+        yield kernel_slopes(found, _executed(kernel_folder, found, timeline, say), timeline, summary)
 
 
-def _executed(folder: Path, found: ExperimentRecord, say: Callable[[str], None]) -> ExecutedKernel | None:
+def _executed(
+    folder: Path, found: ExperimentRecord, timeline: Timeline | None, say: Callable[[str], None]
+) -> ExecutedKernel | None:
     path = folder / TTGIR_FILE
+    table = timeline.table if timeline else ScopeTable(())
     try:
-        return evaluated(read_text(path), str(path), found.grid, found.arguments)
+        return evaluated(read_text(path), str(path), found.grid, found.arguments, table)
     except KprofError as error:
         say(f"{found.name}: {error.what}")
         return None

@@ -32,12 +32,12 @@ _READY_CYCLES = 130
 
 def in_flight(timeline: Timeline, ran: ExecutedKernel) -> InFlight:
     """Return the work of the asynchronous operations that were recorded (``--at async``, ``--at parts``)."""
-    return _paired(timeline, async_work(ran.operations), ScopeMap(ran.module, timeline.table))
+    return _paired(timeline, async_work(ran.operations), ran.scope_map)
 
 
 def signals_between_warps(timeline: Timeline, ran: ExecutedKernel) -> NDArray[np.void]:
     """Return the signals between warps by barriers, as ``IN_FLIGHT_COLUMNS``: from the arrival to the wait's end."""
-    return _paired(timeline, arrivals(ran.operations), ScopeMap(ran.module, timeline.table)).groups
+    return _paired(timeline, arrivals(ran.operations), ran.scope_map).groups
 
 
 def _paired(timeline: Timeline, work: AsyncWork, scope_map: ScopeMap) -> InFlight:

@@ -129,13 +129,13 @@ class _MissingStages:
 
 def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield pipelined loops that still wait for their copies; needs records of these waits."""
-    if evidence.ran is None or evidence.scope_map is None or evidence.dram_part > _AT_ROOF:
+    if evidence.ran is None or evidence.dram_part > _AT_ROOF:
         return
     for pipeline in copy_pipelines(evidence.ran.module):
         roof = evidence.roof_around(pipeline.loop)
         if roof is None or pipeline.depth == 0 or roof.part > _AT_ROOF:
             continue
-        waited = _waited(evidence, evidence.scope_map, pipeline)
+        waited = _waited(evidence, evidence.ran.scope_map, pipeline)
         if waited is None or waited < _MIN_WAITING:
             continue
         wanted = _wanted(evidence, evidence.ran, pipeline, max(1 - waited, roof.part))
