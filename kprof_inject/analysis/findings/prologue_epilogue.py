@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from kprof_inject.analysis.findings.finding import Figures, Finding
 from kprof_inject.analysis.findings.loops import missing_in_loops, unrecorded_before
-from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.analysis.unjudged import Unjudged
-from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import percent, short_time
 from kprof_inject.timeline.phases import Phases
 from kprof_inject.timeline.timeline import Timeline
@@ -23,17 +23,21 @@ _MIN_ITERATIONS = 3
 _MAJORITY = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Phase:
     """The time before or after a loop, of all warps that ran one, with the scope that takes most of it."""
 
     rule: str
-    loop: int
-    where: str
+    loop: ScopeSummary
+    side: str
     time_ns: int
-    share_of_cta: float
-    scope: int | None
-    scope_ns: int
+    longest: int | None
+    longest_ns: int
+    advice: str
+
+    @property
+    def where(self) -> str:
+        return f"{self.side} {self.loop.distinct_name}"
 
 
 def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
@@ -45,18 +49,16 @@ def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
     if before := unrecorded_before(timeline.table, phases.first_loop):
         yield Unjudged(f"{before} was not recorded", "add --at loop")
         return
-    loop = summary.scopes[phases.first_loop].distinct_name
     phase = _Phase(
-        "prologue",
-        phases.first_loop,
-        f"before {loop}",
-        phases.before_ns,
-        phases.before_share,
-        phases.before_scope,
-        phases.before_scope_ns,
+        rule="prologue",
+        loop=summary.scopes[phases.first_loop],
+        side="before",
+        time_ns=phases.before_ns,
+        longest=phases.before_scope,
+        longest_ns=phases.before_scope_ns,
+        advice="move work out of the kernel, or give each CTA more iterations or several tiles",
     )
-    advice = "move work out of the kernel, or give each CTA more iterations or several tiles"
-    yield from _judged(timeline, summary, phases, phase, f"before {loop} begins", advice)
+    yield from _judged(timeline, summary, phases, phase)
 
 
 def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
@@ -65,81 +67,65 @@ def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
     if phases is None:
         yield from _unjudged(timeline)
         return
-    loop = summary.scopes[phases.last_loop].distinct_name
     phase = _Phase(
-        "epilogue",
-        phases.last_loop,
-        f"after {loop}",
-        phases.after_ns,
-        phases.after_share,
-        phases.after_scope,
-        phases.after_scope_ns,
+        rule="epilogue",
+        loop=summary.scopes[phases.last_loop],
+        side="after",
+        time_ns=phases.after_ns,
+        longest=phases.after_scope,
+        longest_ns=phases.after_scope_ns,
+        advice="see how the result is converted and stored, or overlap this with the next tile",
     )
-    advice = "see how the result is converted and stored, or overlap this with the next tile"
-    yield from _judged(timeline, summary, phases, phase, f"after {loop}", advice)
+    yield from _judged(timeline, summary, phases, phase)
 
 
-def _judged(
-    timeline: Timeline, summary: LaunchSummary, phases: Phases, phase: _Phase, passes: str, advice: str
-) -> Iterator[Finding | Unjudged]:
-    share = _share(timeline, summary, phase)
-    if share < _MIN_SHARE:
+def _judged(timeline: Timeline, summary: LaunchSummary, phases: Phases, phase: _Phase) -> Iterator[Finding | Unjudged]:
+    share = min(phase.time_ns / max(timeline.warp_time_ns, 1), 1.0)
+    if share < _MIN_SHARE or not _has_iterations(summary):
         yield from _unjudged(timeline)
         return
+    cta_ns, whole_cta_ns = phase.time_ns / phases.warps, phases.whole_ns / phases.warps
+    times = f"{short_time(cta_ns)} of {short_time(whole_cta_ns)}"
+    warps = len(timeline.ctas) * len(timeline.warps)
+    if phases.warps < warps:
+        times += f", in {percent(phases.warps / warps)} of the warps"
+    cta_share = phase.time_ns / phases.whole_ns
+    figures: Figures = {
+        "mean_ns": cta_ns,
+        "cta_ns": whole_cta_ns,
+        "cta_share": cta_share,
+        "warps_with_loops": phases.warps,
+    }
+    if phase.longest is not None:
+        figures["longest_scope"] = summary.scopes[phase.longest].distinct_name
+        figures["longest_scope_ns"] = phase.longest_ns / phases.warps
     yield Finding(
         rule=phase.rule,
-        scope=summary.scopes[phase.loop].scope,
-        index=phase.loop,
+        scope=phase.loop.scope,
+        index=phase.loop.index,
         share=share,
-        text=f"slow {phase.rule}: {percent(phase.share_of_cta)} of a CTA's time passes {passes} "
-        f"({_times(timeline, phases, phase)})",
-        advice=f"{_look(summary, phase)}; {advice}",
-        figures=_figures(summary, phases, phase),
+        text=f"slow {phase.rule}: CTAs spend {percent(cta_share)} of their time {phase.where} ({times})",
+        advice=f"{_look(summary, phase)}; {phase.advice}",
+        figures=figures,
     )
 
 
 def _unjudged(timeline: Timeline) -> Iterator[Unjudged]:
-    return missing_in_loops(timeline, _unrecorded_body(timeline.table))
+    unrecorded = Unjudged("the kernel's whole body was not recorded", "add --at func")
+    return missing_in_loops(timeline, None if timeline.table.spans_body else unrecorded)
 
 
-def _unrecorded_body(table: ScopeTable) -> Unjudged | None:
-    return None if table.spans_body else Unjudged("the kernel's whole body was not recorded", "add --at func")
-
-
-def _share(timeline: Timeline, summary: LaunchSummary, phase: _Phase) -> float:
-    """Return the phase's part of the launch's time; 0 if the loops run too few iterations to distinguish phases."""
+def _has_iterations(summary: LaunchSummary) -> bool:
+    """Return False if the loops run too few iterations to distinguish phases."""
     iterations = [scope.iterations.median for scope in summary.scopes if scope.iterations is not None]
     iterations += [0 for scope in summary.scopes if scope.kind == ScopeKind.ITERATION and not scope.count]
-    if iterations and max(iterations) < _MIN_ITERATIONS:
-        return 0.0
-    return min(phase.time_ns / max(timeline.warp_time_ns, 1), 1.0)
-
-
-def _times(timeline: Timeline, phases: Phases, phase: _Phase) -> str:
-    times = f"{short_time(phase.time_ns / phases.warps)} of {short_time(phases.whole_ns / phases.warps)}"
-    warps = len(timeline.ctas) * len(timeline.warps)
-    return times if phases.warps == warps else f"{times}, in {percent(phases.warps / warps)} of the warps"
+    return not iterations or max(iterations) >= _MIN_ITERATIONS
 
 
 def _look(summary: LaunchSummary, phase: _Phase) -> str:
-    if phase.scope is None:
+    if phase.longest is None:
         return f"record what runs {phase.where} (markers, --at line(...), other loops)"
-    scope, part = summary.scopes[phase.scope], phase.scope_ns / phase.time_ns
+    scope, part = summary.scopes[phase.longest], phase.longest_ns / phase.time_ns
     where = scope.source or "its source line is unknown"
     look = f"look at {scope.distinct_name} ({where}), which takes {percent(part)} of it"
     return look if part >= _MAJORITY else f"{look}, and record what else runs {phase.where}"
-
-
-def _figures(summary: LaunchSummary, phases: Phases, phase: _Phase) -> Figures:
-    figures: Figures = {
-        "mean_ns": phase.time_ns / phases.warps,
-        "cta_ns": phases.whole_ns / phases.warps,
-        "cta_share": phase.share_of_cta,
-        "warps_with_loops": phases.warps,
-    }
-    if phase.scope is None:
-        return figures
-    return figures | {
-        "longest_scope": summary.scopes[phase.scope].distinct_name,
-        "longest_scope_ns": phase.scope_ns / phases.warps,
-    }
