@@ -9,8 +9,7 @@ from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
 
-from kprof_inject.analysis.causal.cta_chains import executions
-from kprof_inject.analysis.causal.delay_schedule import delays_for, whole_share
+from kprof_inject.analysis.causal.delays import delays_for, executions, whole_share
 from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated, evaluated_kernel
 from kprof_inject.analysis.summary import summarise

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kprof_inject.analysis.causal.critical_path import Blame, CriticalPath, critical_path
-from kprof_inject.analysis.causal.cta_chains import Executions, executions
+from kprof_inject.analysis.causal.delays import Executions, executions
 from kprof_inject.analysis.causal.response import DelayErrors, Interval, Response, response
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.summary import LaunchSummary
