@@ -74,7 +74,7 @@ def _never_awaited(work: AsyncWork) -> Iterator[tuple[str, str]]:
     awaited = {(one.work, one.slot.allocation if one.slot else None) for one in work.awaits}
     for issue in work.issues:
         if (issue.work, issue.slot.allocation if issue.slot else None) not in awaited:
-            yield issue.counted.operation.name, "its wait is unknown"
+            yield issue.counted.operation.name, "no wait for it was found"
 
 
 def _recorded(timeline: Timeline, scopes: Sequence[int]) -> NDArray[np.void]:

@@ -44,8 +44,9 @@ def low_fill(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
 # A device gives all SMs their first CTA within 0.2 µs (measured on an H200); 1 µs is well beyond that.
 _MIN_WAIT_NS = 1_000
 _ADVICE = (
-    "see what holds these SMs when the launch begins, a kernel of another stream or communication (a trace of the "
-    "whole program shows it: --torch-profiler); launch this kernel before or after it, or give each its own SMs"
+    "find what occupies these SMs when the launch begins, such as a kernel of another stream or communication "
+    "(--torch-profiler shows it in a trace of the whole program); launch this kernel before or after it, or give each "
+    "its own SMs"
 )
 
 
@@ -62,10 +63,10 @@ def late_start(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
         rule="late-start",
         scope=None,
         share=idle.late_won_share,
-        text=f"{counted(idle.late_sms, 'SM')} of {idle.sms} {'starts' if idle.late_sms == 1 else 'start'} late, the "
-        f"last one {short_time(idle.longest_wait_ns)} after the first: on average, SMs wait for their first CTA for "
-        f"{percent(idle.before_share)} of the launch; had all started at once, it would take "
-        f"{percent(idle.late_won_share)} less",
+        text=f"{idle.late_sms} of {counted(idle.sms, 'SM')} {'starts' if idle.late_sms == 1 else 'start'} late, the "
+        f"last one {short_time(idle.longest_wait_ns)} after the first: on average, SMs wait "
+        f"{percent(idle.before_share)} of the launch for their first CTA; if all started at once, it would take "
+        f"{percent(idle.late_won_share)} less time",
         advice=_ADVICE,
         figures={
             "sms": idle.sms,
@@ -92,8 +93,8 @@ def _never(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
         rule="late-start",
         scope=None,
         share=share,
-        text=f"{counted(never, 'SM')} of {kernel.sm_count} {'gets' if never == 1 else 'get'} no CTA, though the grid "
-        f"has {waves.ctas}: on all SMs, the launch would take up to {percent(share)} less",
+        text=f"{never} of {counted(kernel.sm_count, 'SM')} {'gets' if never == 1 else 'get'} no CTA, though the grid "
+        f"has {waves.ctas}: spread over all SMs, the launch would take up to {percent(share)} less time",
         advice=_ADVICE,
         figures={"sms": waves.sms, "device_sms": kernel.sm_count, "ctas": waves.ctas},
     )
@@ -116,9 +117,9 @@ def between_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding
         rule="between-ctas",
         scope=None,
         share=idle.gaps_won_share,
-        text=f"SMs are idle between CTAs, {counted(idle.gaps, 'time')} for {short_time(idle.gap_ns)} on average: "
-        f"{percent(idle.between_share)} of their time; without these gaps, the launch would take "
-        f"{percent(idle.gaps_won_share)} less",
+        text=f"SMs are idle between CTAs for {percent(idle.between_share)} of their time: "
+        f"{counted(idle.gaps, 'gap')} of {short_time(idle.gap_ns)} on average; without gaps, the launch would take "
+        f"{percent(idle.gaps_won_share)} less time",
         advice=_advice(waves),
         figures={
             "gaps": idle.gaps,
@@ -136,7 +137,7 @@ def _advice(waves: Waves) -> str:
         "tiles"
     )
     if waves.slots_per_sm > 1:
-        return f"{fewer}; see whether another kernel takes the SMs in between"
+        return f"{fewer}; check whether another kernel runs on the SMs in the gaps"
     return f"{fewer}; or make room for a second CTA on an SM (fewer registers, less shared memory) to fill the gaps"
 
 
@@ -145,7 +146,7 @@ def tail(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
     waves, ending = summary.waves, summary.ending
     if waves is None or ending is None or ending.count_share < MIN_SHARE:
         return
-    won = f"spread evenly, the same work would take {percent(ending.count_share)} less"
+    won = f"spread evenly, the same work would take {percent(ending.count_share)} less time"
     yield Finding(
         rule="tail",
         scope=None,
@@ -177,11 +178,11 @@ def _even(waves: Waves) -> str:
 
 def _what(waves: Waves, ending: Ending) -> str:
     if waves.waves > 1:
-        return f"the last wave is {counted(waves.last.ctas, 'CTA')} on {waves.last.sms} of {waves.sms} SMs"
-    has = "has" if ending.fullest_sms == 1 else "have"
+        return f"the last wave has only {counted(waves.last.ctas, 'CTA')}, on {waves.last.sms} of {waves.sms} SMs"
+    fullest = f"{counted(ending.fullest_sms, 'SM')} {'runs' if ending.fullest_sms == 1 else 'run'}"
     return (
-        f"{counted(waves.ctas, 'CTA')} do not divide evenly among {waves.sms} SMs: {ending.fullest_sms} of these {has} "
-        f"{ending.most_ctas} to run, the others finish earlier"
+        f"{counted(waves.ctas, 'CTA')} do not divide evenly among {waves.sms} SMs: {fullest} {ending.most_ctas}, the "
+        "others finish earlier"
     )
 
 
@@ -204,8 +205,8 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]
         advice = "do not launch CTAs without work; start the others first, or split them"
     else:
         what = (
-            f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} the median CTA ({short_time(ending.last_cta_ns)} "
-            f"against {short_time(ending.cta_ns)})"
+            f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} as long as the median CTA "
+            f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)})"
         )
         advice = f"see why CTA {ending.last_cta} has more work than others; start the longest CTAs first, or split them"
     yield Finding(

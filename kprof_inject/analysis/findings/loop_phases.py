@@ -165,10 +165,11 @@ def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
             index=scope.index,
             share=share,
             text=f"pipeline fill: {numbered('iteration', range(slow))} of {scope.distinct_name} "
-            f"{'takes' if slow == 1 else 'each take'} {ratio(mean_ns / steady_ns)} a steady one ({short_time(mean_ns)} "
-            f"against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's time",
-            advice="see what the first loads wait for; more iterations per CTA, or a persistent kernel with several "
-            "tiles per CTA, fill the pipeline less often",
+            f"{'takes' if slow == 1 else 'each take'} {ratio(mean_ns / steady_ns)} as long as a steady one "
+            f"({short_time(mean_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
+            "time",
+            advice="fill the pipeline less often, with more iterations per CTA or a persistent kernel with several "
+            "tiles per CTA; see what the first loads wait for",
             figures=_figures(series, steady_ns) | {"slow_iterations": slow, "slow_ns": mean_ns},
         )
     yield from missing_in_loops(timeline, unrecorded_iterations(timeline.table))
@@ -188,8 +189,8 @@ def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Findi
             scope=scope.scope,
             index=scope.index,
             share=share,
-            text=f"the last iteration of {scope.distinct_name} takes {ratio(last_ns / steady_ns)} a steady one "
-            f"({short_time(last_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
+            text=f"the last iteration of {scope.distinct_name} takes {ratio(last_ns / steady_ns)} as long as a steady "
+            f"one ({short_time(last_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
             "time",
             advice="see what only the last iteration does: masks, a remainder, waits for outstanding work",
             figures=_figures(series, steady_ns) | {"last_ns": last_ns},

@@ -141,7 +141,7 @@ def _limited_by_unit(rule: str, results: RuleResults, evidence: Evidence) -> Ite
     rest = 1 - part
     for result in results:
         if isinstance(result, Finding) and rule in _OF_SAME_WORK and result.share > rest:
-            limit = f"{percent(rest)} can be won at most ({unit}: {percent(part)} of peak)"
+            limit = f"at most {percent(rest)} can be gained ({unit} at {percent(part)} of peak)"
             result = replace(result, share=rest, text=f"{result.text}; {limit}")
         yield result
 

@@ -126,7 +126,7 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
     target = timeline.launch.kernel.target or "an unknown device"
     rates = rates_of(target)
     if rates is None:
-        return SpeedOfLight((), missing=Unjudged(f"there are no unit rates for {target}", ""))
+        return SpeedOfLight((), missing=Unjudged(f"no peak rates are known for {target}", ""))
     missing = _missing(timeline)
     times = _by_timer(timeline) if missing else _by_records(timeline, summary)
     if not times:
