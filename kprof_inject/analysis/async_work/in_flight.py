@@ -57,13 +57,13 @@ def _paired(timeline: Timeline, work: AsyncWork, scope_map: ScopeMap) -> InFligh
             found.append(_in_order(rows, mine, its, len(timeline.warps)))
     barriers = dict.fromkeys(one.slot.allocation for one in issues.values() if one.slot)
     for allocation in barriers:
-        told = {scope: one for scope, one in issues.items() if one.slot and one.slot.allocation is allocation}
+        signals = {scope: one for scope, one in issues.items() if one.slot and one.slot.allocation is allocation}
         waits = {scope: one for scope, one in awaits.items() if one.slot and one.slot.allocation is allocation}
         if waits:
             try:
-                found.append(_by_barrier(rows, told, waits))
+                found.append(_by_barrier(rows, signals, waits))
             except NotCounted as reason:
-                unpaired.update(dict.fromkeys((one.counted.operation.name for one in told.values()), str(reason)))
+                unpaired.update(dict.fromkeys((one.counted.operation.name for one in signals.values()), str(reason)))
     groups = np.concatenate(found) if found else np.empty(0, IN_FLIGHT_COLUMNS)
     works = {scope: one.work for scope, one in issues.items()}
     return InFlight(groups[np.lexsort((groups["start_cycles"], groups["warp"], groups["cta"]))], works, unpaired)
@@ -111,8 +111,8 @@ def _in_order(
 
 def _by_barrier(rows: NDArray[np.void], issues: Mapping[int, Issue], awaits: Mapping[int, Await]) -> NDArray[np.void]:
     """Pair work that signals a barrier with its waits. Raises ``NotCounted``."""
-    told, waits = pairs_by_barrier(rows, issues, awaits)
-    groups = _groups(told, waits, np.zeros(len(told), np.int64), told["bytes"])
+    signals, waits = pairs_by_barrier(rows, issues, awaits)
+    groups = _groups(signals, waits, np.zeros(len(signals), np.int64), signals["bytes"])
     groups["depth"] = _overlapping(groups)
     return groups
 

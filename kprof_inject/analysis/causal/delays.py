@@ -47,7 +47,7 @@ def chain_length(ctas: int, slots: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Executions:
-    """How often the mean CTA, and the last chain of CTAs, execute each scope of a table; None if unknown."""
+    """Executions of each scope of a table by the mean CTA and by the last chain of CTAs; None if unknown."""
 
     by_cta: Sequence[float | None]
     by_chain: Sequence[float | None]

@@ -34,7 +34,7 @@ _MIN_ERROR = 2e-5  # of times that all fall on one step of the timer, and so sho
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One delay: its cycles in each execution, and the relative slowdown of the kernel with its standard error.
+    """A delay: its cycles in each execution, and the relative slowdown of the kernel with its standard error.
 
     The slowdown is relative to a delay of no cycles at the same place.
     """
@@ -77,12 +77,12 @@ class PlaceSlope:
 
     @property
     def is_critical(self) -> bool:
-        """Whether the kernel certainly gains at least half of each cycle saved there."""
+        """True if the kernel certainly gains at least half of each cycle saved there."""
         return self.response is not None and self.response.slope.low >= _CRITICAL
 
     @property
     def is_hidden(self) -> bool:
-        """Whether a cycle more or less there certainly makes no difference."""
+        """True if a cycle more or less there certainly makes no difference."""
         return self.response is not None and self.response.slope.high < _HIDDEN
 
     @property

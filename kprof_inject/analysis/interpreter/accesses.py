@@ -91,7 +91,7 @@ _DESCRIBED = re.compile(r"!tt\.tensordesc<(?:tensor<)?((?:\d+x)+)([a-z]\w*)")
 
 @dataclass(frozen=True, slots=True)
 class AccessForm:
-    """How an operation accesses global memory.
+    """Kind of access to global memory by an operation.
 
     ``passes_by_l1``: data goes from the L2 to shared memory without being kept in the L1. ``by_registers``: data moves
     between the L1 and registers.

@@ -153,7 +153,7 @@ class CountedLoop:
 
     @property
     def is_even(self) -> bool:
-        """Whether all CTAs have equally many iterations."""
+        """True if all CTAs have equally many iterations."""
         return bool((self.trips.values == self.most).all())
 
     def when(self) -> Mask:
@@ -209,7 +209,7 @@ class Changes:
 
     @property
     def has_open_slots(self) -> bool:
-        """Whether a loop-carried slice of shared memory may depend on a value that was open."""
+        """True if a loop-carried slice of shared memory may depend on a value that was open."""
         return any(isinstance(value, SharedMemorySlice) and value.index is None for value in self.values)
 
     def settle_slots(self, passed: Sequence[Value]) -> None:
@@ -354,7 +354,7 @@ def stacked(values: Sequence[Value], axis: GridAxis) -> Value:
 
 @dataclass(slots=True)
 class LoopRounds:
-    """How often CTAs run a block of a loop, and its arguments in each round."""
+    """Executions of a block of a loop by the CTAs, and its arguments in each round."""
 
     loop: CountedLoop
     values: list[Value]
