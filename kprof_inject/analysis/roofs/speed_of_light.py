@@ -137,12 +137,12 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
     working = list(_working(ran, timeline.launch.kernel))
     return SpeedOfLight(
         tuple(_roofs(timeline, ran.scope_map, times, rates, working, traffic)),
-        sum(one.whole_times is None for one, _ in working),
-        missing,
-        traffic.dram_bound(rates.l1_bytes),
-        sum(one.operation.traits.is_atomic for one in ran.operations),
-        _resident_cycles(timeline),
-        _exchanges(ran, rates, max((one.sm_cycles for one in times.values()), default=0)),
+        unknown=sum(one.whole_times is None for one, _ in working),
+        missing=missing,
+        dram=traffic.dram_bound(rates.l1_bytes),
+        atomics=sum(one.operation.traits.is_atomic for one in ran.operations),
+        resident_cycles=_resident_cycles(timeline),
+        exchanges=_exchanges(ran, rates, max((one.sm_cycles for one in times.values()), default=0)),
     )
 
 
