@@ -61,7 +61,7 @@ def _to_keep(report: LaunchAnalysis, lost: Unjudged) -> Advice:
 def _to_disturb_less(report: LaunchAnalysis) -> Iterator[Advice]:
     if report.verdict.level is not Level.UNRELIABLE:
         return
-    why = "the records disturb the kernel: what is found, or not, may be their doing"
+    why = "the records disturb the kernel: they may cause findings, and hide others"
     if fewer := fewer_records(report):
         yield Advice(f"record less: {fewer}", why, None)
     elif report.slopes is None:

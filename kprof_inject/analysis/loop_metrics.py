@@ -9,7 +9,6 @@ from typing import Any
 from kprof_inject.analysis.async_work.flight_metrics import copied_ahead
 from kprof_inject.analysis.findings.loops import is_wait
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
@@ -49,7 +48,7 @@ def _ahead(analysis: LaunchAnalysis, index: int) -> int | None:
     ran = analysis.executed
     if isinstance(ran, Unjudged):
         return None
-    loop = ScopeMap(ran.module, analysis.timeline.table).loop_of(index)
+    loop = ran.scope_map.loop_of(index)
     if loop is None:
         return None
     if (pipeline := pipeline_of(loop)) is not None:

@@ -93,6 +93,11 @@ class ScopeSummary(ScopeStatistics):
     """Its times by the values of its tags."""
 
     @property
+    def executions(self) -> int:
+        """Number of executions by CTAs. All warps that run it do so together."""
+        return self.count // max(len(self.warps.ids), 1)
+
+    @property
     def self_share(self) -> float:
         """Self time as part of the same whole as ``share``; 0 if times are unknown."""
         if self.share is None or self.self_ns is None or self.total_ns is None:

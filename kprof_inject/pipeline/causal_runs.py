@@ -9,8 +9,7 @@ from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
 
-from kprof_inject.analysis.causal.cta_chains import executions
-from kprof_inject.analysis.causal.delay_schedule import delays_for, whole_share
+from kprof_inject.analysis.causal.delays import delays_for, executions, whole_share
 from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated, evaluated_kernel
 from kprof_inject.analysis.summary import summarise
@@ -266,13 +265,14 @@ def slopes_in(folder: Path, capture: Capture | None, say: Say) -> Iterator[Kerne
     for kernel_folder, found in read_experiments(folder):
         timeline = recorded_launch(capture, found.variant, found.grid)
         summary = summarise(timeline) if timeline else None
-        yield kernel_slopes(found, _executed(kernel_folder, found, say), timeline, summary)
+        yield kernel_slopes(found, _executed(kernel_folder, found, timeline, say), timeline, summary)
 
 
-def _executed(folder: Path, found: ExperimentRecord, say: Say) -> ExecutedKernel | None:
+def _executed(folder: Path, found: ExperimentRecord, timeline: Timeline | None, say: Say) -> ExecutedKernel | None:
     path = folder / TTGIR_FILE
+    table = timeline.table if timeline else ScopeTable(())
     try:
-        return evaluated(read_text(path), str(path), found.grid, found.arguments)
+        return evaluated(read_text(path), str(path), found.grid, found.arguments, table)
     except KprofError as error:
         say(f"{found.name}: {error.what}")
         return None

@@ -44,7 +44,7 @@ def test_the_recorded_captures_are_replayed_and_compared(replay: tuple[Path, End
     # Limit, what to try, faster.
     first, second, changed = ended.stdout.split("\n\n")
     assert "\nLIMIT  shared memory and L1 (" in first and "79.8 % in loop[0]" in first
-    assert "\nTRY    " in first and "num_stages of 3" in first
+    assert "\nTRY    " in first and "num_stages to 3" in first
     assert "\nLIMIT  the tensor cores (" in second and "85.6 % in loop[0]" in second
     assert "\nB is 1.56 × faster (" in changed
     # In it, the loop has waits of the same name as one outside of it.

@@ -21,6 +21,7 @@ from snapshots import check
 
 from kprof_inject.analysis.causal.slopes import kernel_slopes
 from kprof_inject.analysis.interpreter.executions import evaluated
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.pipeline.causal_runs import CausalChoice, prepare
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.runtime.experiments import kernel_experiment
@@ -158,7 +159,9 @@ def test_what_cannot_be_launched_again_takes_turns(runs: FakeRuns, monkeypatch: 
     assert not found.replayed
     assert found.ended == "program"
     text = next((runs.workspace / "kernels").glob("scale-*/kernel.ttgir"))
-    slopes = kernel_slopes(found, evaluated(text.read_text(), str(text), found.grid, found.arguments)).ranked
+    slopes = kernel_slopes(
+        found, evaluated(text.read_text(), str(text), found.grid, found.arguments, ScopeTable(()))
+    ).ranked
     assert [place.scope.name.split("@")[0] for place in slopes] == ["stores", "loads"]
     assert slopes[0].response is not None
     assert slopes[0].response.slope.value == pytest.approx(1, abs=0.05)

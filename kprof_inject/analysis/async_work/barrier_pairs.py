@@ -180,7 +180,7 @@ class _Uses:
         segment: NDArray[np.integer] = rows["cta"] if self.begins.size > 1 else np.zeros(len(rows), np.int64)
         lost = self.lengths[segment] - last_of_group(number, of_warp)
         if lost.min(initial=0) < 0:
-            raise NotCounted("it ran more often than its loops say")
+            raise NotCounted("it ran more often than its loops allow")
         found["execution"] = number - 1 + lost
         place = self.begins[segment] + found["execution"]
         for name in ("slot", "number", "phase"):
@@ -215,7 +215,7 @@ class _Sequence:
         try:
             joint, mask = value.joint(), when.joint()
         except TooLarge:
-            raise NotCounted("it ran too often to be followed") from None
+            raise NotCounted("it ran too often to be tracked") from None
         by_cta = CTA in joint.axes or CTA in mask.axes
         axes = tuple(axis for axis in sorted(executed.sizes) if by_cta or axis != CTA)
         shape = [executed.sizes[axis] for axis in axes]

@@ -310,7 +310,7 @@ def meetings(rows_of: Mapping[int, NDArray[np.void]]) -> dict[int, dict[int, Mee
 
 @dataclass(frozen=True, slots=True)
 class _Execution:
-    """One execution of a scope, by all warps of a CTA. ``places`` are the places of their rows."""
+    """Execution of a scope, by all warps of a CTA. ``places`` are the places of their rows."""
 
     cta: int
     places: tuple[int, ...]
@@ -322,7 +322,7 @@ class _Execution:
 
     @property
     def leave_together(self) -> bool:
-        """Whether no warp left before the last arrived, and all left within a short time."""
+        """True if no warp left before the last arrived, and all left within a short time."""
         return self.first_left_ns >= self.last_ns and self.left_apart_ns <= max(
             _NARROWER * self.came_apart_ns, _TOGETHER_NS
         )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kprof_inject.analysis.causal.critical_path import Blame, CriticalPath, critical_path
-from kprof_inject.analysis.causal.cta_chains import Executions, executions
+from kprof_inject.analysis.causal.delays import Executions, executions
 from kprof_inject.analysis.causal.response import DelayErrors, Interval, Response, response
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.summary import LaunchSummary
@@ -34,7 +34,7 @@ _MIN_ERROR = 2e-5  # of times that all fall on one step of the timer, and so sho
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One delay: its cycles in each execution, and the relative slowdown of the kernel with its standard error.
+    """A delay: its cycles in each execution, and the relative slowdown of the kernel with its standard error.
 
     The slowdown is relative to a delay of no cycles at the same place.
     """
@@ -77,12 +77,12 @@ class PlaceSlope:
 
     @property
     def is_critical(self) -> bool:
-        """Whether the kernel certainly gains at least half of each cycle saved there."""
+        """True if the kernel certainly gains at least half of each cycle saved there."""
         return self.response is not None and self.response.slope.low >= _CRITICAL
 
     @property
     def is_hidden(self) -> bool:
-        """Whether a cycle more or less there certainly makes no difference."""
+        """True if a cycle more or less there certainly makes no difference."""
         return self.response is not None and self.response.slope.high < _HIDDEN
 
     @property
@@ -229,21 +229,20 @@ def _place(
     by_cta, by_chain = counted.by_cta[index], counted.by_chain[index]
     measured = [one for one in sorted(delays, key=lambda one: one.delay_cycles) if len(one.ns) >= MIN_LAUNCHES]
     seldom = next((one.refusal for one in delays if one.refusal), _SELDOM)
+    place = PlaceSlope(scope, by_cta, by_chain, disturbed=None, points=(), response=None, reason=seldom)
     if not measured or measured[0].delay_cycles:
-        return PlaceSlope(scope, by_cta, by_chain, None, (), None, seldom)
+        return place
     ratio, error = _ratio(measured[0])
-    disturbed = Interval.about(ratio - 1, error)
     points = tuple(_points(measured, experiment))
+    place = replace(place, disturbed=Interval.about(ratio - 1, error), points=points)
     if not by_chain or not kernel_cycles:
         reason = "how often it runs is unknown" if kernel_cycles else "the clock is unknown"
-        return PlaceSlope(scope, by_cta, by_chain, disturbed, points, None, reason)
-    none_cycles = _takes(experiment).get(0, 0.0)
+        return replace(place, reason=reason)
     found = _response(points, kernel_cycles / by_chain)
     if found is None:
-        return PlaceSlope(scope, by_cta, by_chain, disturbed, points, None, seldom)
-    return PlaceSlope(
-        scope, by_cta, by_chain, disturbed, points, found.with_slack_of(none_cycles), none_cycles=none_cycles
-    )
+        return place
+    none_cycles = _takes(experiment).get(0, 0.0)
+    return replace(place, response=found.with_slack_of(none_cycles), reason="", none_cycles=none_cycles)
 
 
 def _takes(experiment: ExperimentRecord) -> dict[int, float]:

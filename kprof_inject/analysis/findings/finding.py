@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
@@ -11,7 +10,6 @@ from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
-from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.locations import LocationTable
@@ -56,7 +54,7 @@ class Finding:
         return asdict(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """The evidence by which rules judge a launch.
 
@@ -70,17 +68,12 @@ class Evidence:
     ran: ExecutedKernel | None
     slopes: KernelSlopes | None = None
 
-    @cached_property
-    def scope_map(self) -> ScopeMap | None:
-        """The scopes of the module's operations; None if nothing is known about these."""
-        return None if self.ran is None else ScopeMap(self.ran.module, self.timeline.table)
-
     def roof_around(self, operation: Operation) -> Roof | None:
         """Return the roof of the innermost scope around an operation that has one."""
-        if self.scope_map is None:
+        if self.ran is None:
             return None
         roofs = {roof.index: roof for roof in self.light.roofs}
-        index = self.scope_map.innermost_around(operation, roofs)
+        index = self.ran.scope_map.innermost_around(operation, roofs)
         return None if index is None else roofs[index]
 
     def name_of(self, roof: Roof) -> str:

@@ -8,19 +8,14 @@ from enum import Enum
 from typing import Any
 
 from kprof_inject.analysis.findings.bank_conflicts import bank_conflicts
-from kprof_inject.analysis.findings.between_ctas import between_ctas
 from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.idle_sms import between_ctas, late_start, low_fill, tail, uneven_ctas
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
-from kprof_inject.analysis.findings.iterations import first_iterations, last_iteration
-from kprof_inject.analysis.findings.late_start import late_start
-from kprof_inject.analysis.findings.low_fill import low_fill
+from kprof_inject.analysis.findings.loop_phases import epilogue, first_iterations, last_iteration, prologue
 from kprof_inject.analysis.findings.pace import pace
 from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
-from kprof_inject.analysis.findings.prologue_epilogue import epilogue, prologue
 from kprof_inject.analysis.findings.second_cta import second_cta
-from kprof_inject.analysis.findings.tail import tail
 from kprof_inject.analysis.findings.throttled import throttled
-from kprof_inject.analysis.findings.uneven_ctas import uneven_ctas
 from kprof_inject.analysis.findings.waiting import waiting
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, missing_records, too_short, unpaired_records
@@ -146,7 +141,7 @@ def _limited_by_unit(rule: str, results: RuleResults, evidence: Evidence) -> Ite
     rest = 1 - part
     for result in results:
         if isinstance(result, Finding) and rule in _OF_SAME_WORK and result.share > rest:
-            limit = f"{percent(rest)} can be won at most ({unit}: {percent(part)} of peak)"
+            limit = f"at most {percent(rest)} can be gained ({unit} at {percent(part)} of peak)"
             result = replace(result, share=rest, text=f"{result.text}; {limit}")
         yield result
 

@@ -32,12 +32,12 @@ class Executed:
 
     @property
     def is_predicated(self) -> bool:
-        """Whether some executions may have no effect."""
+        """True if some executions may have no effect."""
         return self.predicate != ALWAYS
 
     @property
     def times(self) -> int | None:
-        """How often it has an effect, in all CTAs together; None if unknown."""
+        """Number of executions with an effect, in all CTAs together; None if unknown."""
         if self.when is None or self.predicate is None:
             return None
         when = self.when & self.predicate

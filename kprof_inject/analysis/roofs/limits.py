@@ -136,7 +136,7 @@ class _Judged:
             gain = percent(1 / self.slowdown - 1)
             text = f"{limit.text}; without records the launch takes up to {gain} longer, which is taken into account"
             return replace(limit, text=text)
-        cost = f"the {percent(self.slowdown - 1)} that recording adds, at least, are left out"
+        cost = f"not counting the time that recording adds, at least {percent(self.slowdown - 1)}"
         return replace(limit, text=f"{limit.text}; {cost}")
 
 
@@ -310,13 +310,13 @@ def _two_units(judged: _Judged) -> Limit | None:
 def _impossible(judged: _Judged) -> Limit:
     """Return that the limit is unknown: a unit with impossible counts may be the limit, if no other one is."""
     return judged.not_known(
-        f"by the counts, {_would_be_busy(judged.whole)} of the time, which is impossible: the counts or the cycles are "
-        f"wrong; of the others, {_nearest(judged)}"
+        f"the counts or the cycles are wrong, as by them {_would_be_busy(judged.whole)} of the time; of the other "
+        f"units, {_nearest(judged)}"
     )
 
 
 def _left_out(limit: Limit, whole: Roof) -> Limit:
-    text = f"{limit.text}; left out, as it is impossible: by the counts, {_would_be_busy(whole)} of the time"
+    text = f"{limit.text}; ignores impossible counts, by which {_would_be_busy(whole)} of the time"
     return replace(limit, text=text)
 
 
@@ -343,8 +343,8 @@ def _unknown_accesses(judged: _Judged) -> Limit | None:
     if dram is None or dram.streamed_bytes is not None:
         return None
     return judged.not_known(
-        "how often some accesses to memory were executed depends on loaded data or a function that is called "
-        f"(--at iter counts the iterations of loops); of what is known, {_nearest(judged)}"
+        "the number of some memory accesses is unknown, as it depends on loaded data or a called function (--at iter "
+        f"counts the iterations of loops); of what is known, {_nearest(judged)}"
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from typing import Any
 
-from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel, by_ctas
+from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.roofs.computed_elements import computed_shares
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
 from kprof_inject.analysis.roofs.memory import DramBound, Traffic
@@ -126,7 +126,7 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
     target = timeline.launch.kernel.target or "an unknown device"
     rates = rates_of(target)
     if rates is None:
-        return SpeedOfLight((), missing=Unjudged(f"there are no unit rates for {target}", ""))
+        return SpeedOfLight((), missing=Unjudged(f"no peak rates are known for {target}", ""))
     missing = _missing(timeline)
     times = _by_timer(timeline) if missing else _by_records(timeline, summary)
     if not times:
@@ -136,13 +136,13 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
     traffic = Traffic(ran.operations, timeline, ran.module.aliases)
     working = list(_working(ran, timeline.launch.kernel))
     return SpeedOfLight(
-        tuple(_roofs(timeline, ScopeMap(ran.module, timeline.table), times, rates, working, traffic)),
-        sum(one.whole_times is None for one, _ in working),
-        missing,
-        traffic.dram_bound(rates.l1_bytes),
-        sum(one.operation.traits.is_atomic for one in ran.operations),
-        _resident_cycles(timeline),
-        _exchanges(ran, rates, max((one.sm_cycles for one in times.values()), default=0)),
+        tuple(_roofs(timeline, ran.scope_map, times, rates, working, traffic)),
+        unknown=sum(one.whole_times is None for one, _ in working),
+        missing=missing,
+        dram=traffic.dram_bound(rates.l1_bytes),
+        atomics=sum(one.operation.traits.is_atomic for one in ran.operations),
+        resident_cycles=_resident_cycles(timeline),
+        exchanges=_exchanges(ran, rates, max((one.sm_cycles for one in times.values()), default=0)),
     )
 
 
@@ -157,7 +157,7 @@ class _Time:
 def _by_records(timeline: Timeline, summary: LaunchSummary) -> dict[int, _Time]:
     """Return the executions and cycles of the recorded scopes by index."""
     return {
-        index: _Time(by_ctas(summary, index), summary.scopes[index].sm_cycles)
+        index: _Time(summary.scopes[index].executions, summary.scopes[index].sm_cycles)
         for index, scope in enumerate(timeline.table.scopes)
         if _is_whole(scope)
     }

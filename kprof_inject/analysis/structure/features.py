@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from itertools import count
 
 from kprof_inject.analysis.structure.prefetching import iterations_ahead
@@ -309,26 +308,11 @@ def _dot(module: Module, operation: Operation) -> _MutableFacts:
     return facts
 
 
-def _nothing(module: Module, operation: Operation) -> _MutableFacts:
-    return {}
-
-
-_FACTS_OF: Mapping[Kind, Callable[[Module, Operation], _MutableFacts]] = {
-    Kind.LOAD: partial(_access, Kind.LOAD),
-    Kind.STORE: partial(_access, Kind.STORE),
-    Kind.ATOMIC: partial(_access, Kind.ATOMIC),
-    Kind.DOT: _dot,
-    Kind.REDUCTION: _nothing,
-    Kind.SPECIAL: _nothing,
-    Kind.CONVERSION: _nothing,
-    Kind.SHARED: _nothing,
-    Kind.FENCE: _nothing,
-}
-
-
 @if_misfit({})
 def _facts_of(kind: Kind, module: Module, operation: Operation) -> _MutableFacts:
-    return _FACTS_OF[kind](module, operation)
+    if kind in (Kind.LOAD, Kind.STORE, Kind.ATOMIC):
+        return _access(kind, module, operation)
+    return _dot(module, operation) if kind == Kind.DOT else {}
 
 
 CodeOf = Callable[[SourcePoint], str]

@@ -239,7 +239,7 @@ _MESSAGES: dict[str, Callable[[Fact | None, Fact | None], str]] = {
     WAY: lambda before, after: f"{before} → {after}",
     ADDRESSES: lambda before, after: f"{before} → {after}",
     BITS: lambda before, after: f"{before} → {after} bits per thread and access",
-    LANES: lambda before, after: f"a warp's threads lie along dimension {before} → {after}",
+    LANES: lambda before, after: f"a warp's threads are spread along dimension {before} → {after}",
     INSTRUCTION: lambda before, after: f"{before} → {after}",
     PREDICATED: _predicated,
 }

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.drawing_lanes import FlightLanes, flight_lanes
-from kprof_inject.analysis.async_work.groups import InFlight, group_numbers, numbers_in_group
+from kprof_inject.analysis.async_work.groups import FlightLanes, InFlight, flight_lanes, group_numbers, numbers_in_group
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.export.drawing.scene import (
     Arg,

@@ -27,8 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.drawing_lanes import flight_lanes
-from kprof_inject.analysis.async_work.groups import InFlight
+from kprof_inject.analysis.async_work.groups import InFlight, flight_lanes
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.columns import NO_TAG
 from kprof_inject.timeline.timeline import Timeline

@@ -97,7 +97,7 @@ def test_the_path_leads_through_the_slower_side(
     lost = np.array([(0,)] if len(latest) < len(one.spans) + len(other.spans) else [], [("cta", "i4")])
     found = critical_path(
         replace(timeline, table=table, incomplete=lost, ctas=cta_rows((0, 0, 0, end_ns, end_ns))),
-        evaluated(text, kernel, (1, 1, 1), (None, *spins_ns, ITERATIONS)),
+        evaluated(text, kernel, (1, 1, 1), (None, *spins_ns, ITERATIONS), table),
     )
     assert found is not None
     assert sum(blame.share for blame in found.blames) + found.outside == pytest.approx(1)

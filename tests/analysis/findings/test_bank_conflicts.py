@@ -38,7 +38,7 @@ def test_stores_that_turn_a_tile_around_are_named(tmp_path: Path) -> None:
     finding = found(launched(tmp_path, TURNED, 10))["bank-conflicts"]
     check("analysis/findings", sentences_of(finding), "bank conflicts")
     located = TURNED.replace("#shared, #smem>\n", '#shared, #smem> loc("/a/matmul.py":58:4)\n', 1)
-    assert "loop[0] (matmul.py:58) takes" in found(launched(tmp_path / "located", located, 10))["bank-conflicts"].text
+    assert "loop[0] (matmul.py:58)" in found(launched(tmp_path / "located", located, 10))["bank-conflicts"].text
     assert (finding.figures["cycles"], finding.figures["least_cycles"]) == (4 * 1024, 64)
     assert finding.share == pytest.approx(2 * (4 * 1024 - 64) / 10_000)
     assert finding.scope == "loop[0]"

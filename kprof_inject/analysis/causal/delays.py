@@ -1,11 +1,12 @@
-"""Count how often a delay is executed on the path from a launch's begin to its end.
+"""Delays of a causal experiment: how often each is executed, and how long those are that are tried.
 
-CTAs follow each other in a slot of an SM, and the launch ends with the chain of CTAs that ends last.
+CTAs follow each other in a slot of an SM, and the launch ends with the chain of CTAs that ends last. Delays count as
+often as this chain executes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -46,7 +47,7 @@ def chain_length(ctas: int, slots: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Executions:
-    """How often the mean CTA, and the last chain of CTAs, execute each scope of a table; None if unknown."""
+    """Executions of each scope of a table by the mean CTA and by the last chain of CTAs; None if unknown."""
 
     by_cta: Sequence[float | None]
     by_chain: Sequence[float | None]
@@ -104,3 +105,45 @@ def _evaluated(ran: ExecutedKernel, scope_map: ScopeMap, index: int, ctas: int) 
         if one.operation.block is begin.block and one.times is not None and not one.executed.is_predicated:
             return one.times / ctas
     return None
+
+
+SHORTEST_CYCLES = 48
+"""A delay spins in steps of some 20 cycles; a shorter one is dominated by noise."""
+
+_LONGEST_CYCLES = 1 << 22
+_FACTOR = 3
+_MIN_STEPS = 4
+_MIN_SHARE = 0.02  # of the time between two executions
+# An iteration can be hidden by the work of a stage or two; code that is executed once, by another CTA at most.
+_MAX_SHARE_OFTEN, _MAX_SHARE_SELDOM = 2.0, 0.6
+_OFTEN = 4.0
+# The delays if it is unknown how often the place is executed.
+_BLIND = (64, 192, 576, 1728)
+
+
+def delays_for(kernel_cycles: float | None, by_cta: float | None, by_chain: float | None) -> tuple[int, ...]:
+    """Return delays in cycles, ascending; the first is 0.
+
+    ``kernel_cycles`` is how long the kernel takes; ``by_cta`` and ``by_chain`` are how often a CTA, and the last chain
+    of CTAs, execute the place.
+    """
+    if not kernel_cycles or not by_chain:
+        return (0, *_BLIND)
+    between = kernel_cycles / by_chain
+    longest = between * (_MAX_SHARE_OFTEN if (by_cta or 0) >= _OFTEN else _MAX_SHARE_SELDOM)
+    steps = _steps(max(_MIN_SHARE * between, SHORTEST_CYCLES), min(longest, _LONGEST_CYCLES))
+    return (0, *dict.fromkeys(steps))
+
+
+def _steps(shortest: float, longest: float) -> Iterator[int]:
+    """Yield delays, at least ``_MIN_STEPS``: short ones show no slope, and a few cannot tell a bend from a line."""
+    cycles, count = shortest, 0
+    while count < _MIN_STEPS or cycles <= longest:
+        yield min(round(cycles), _LONGEST_CYCLES)
+        cycles *= _FACTOR
+        count += 1
+
+
+def whole_share(delay_cycles: int, kernel_cycles: float | None, by_chain: float | None) -> float:
+    """Return the relative slowdown of the kernel if no part of a delay is hidden; 0 if unknown."""
+    return delay_cycles * by_chain / kernel_cycles if kernel_cycles and by_chain else 0.0
