@@ -53,7 +53,7 @@ class FileLexer(Lexer):
                     offset = token.end_pos or 0
                     break
             else:
-                raise UnexpectedCharacters(text, offset, 1, 1)
+                raise UnexpectedCharacters(text, offset, 1, 1)  # type: ignore[no-untyped-call]
 
 
 def _single(name: str, text: str, offset: int) -> Token | None:
@@ -62,9 +62,13 @@ def _single(name: str, text: str, offset: int) -> Token | None:
 
 
 def _run(name: str, text: str, offset: int) -> Run | None:
-    matches = list(iter(terminal(_REPEATED[name]).scanner(text, offset).match, None))
+    match, end = terminal(_REPEATED[name]).match, offset
+    matches = []
+    while found := match(text, end):
+        matches.append(found)
+        end = found.end()
     if not matches:
         return None
-    run = Run(name, "", offset, end_pos=matches[-1].end())
+    run = Run(name, "", offset, end_pos=end)
     run.matches = matches
     return run
