@@ -206,7 +206,7 @@ class LaunchSummary:
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as JSON values; columns become lists."""
-        return {**asdict(self, dict_factory=_plain), "resolution_ns": self.resolution_ns}
+        return {**asdict(self), "resolution_ns": self.resolution_ns}
 
 
 def summarise(timeline: Timeline) -> LaunchSummary:
@@ -314,7 +314,3 @@ def _scope_summaries(
 def _title(scope: ScopeInfo, name: str, partition: str | None) -> str:
     is_body = scope.kind == ScopeKind.FUNCTION and scope.parent < 0
     return f"{name} ({partition})" if partition and is_body else name
-
-
-def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in items}

@@ -65,6 +65,11 @@ def converted(value: Any, kind: type[Record], where: str, hint: str) -> Record:
         raise KprofError(f"{where}: {_at_its_field(str(error)).removeprefix('$.')}", hint=hint, exit_code=2) from None
 
 
+def plain(record: Any) -> Any:
+    """Return a record, and the records in it, as JSON values: a column becomes a list, as a tuple does."""
+    return msgspec.to_builtins(record, enc_hook=lambda column: column.tolist())
+
+
 @cache
 def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from lark import Lark, Token, Transformer
+from lark import Token, Transformer
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from kprof_inject.errors import KprofError, Position, did_you_mean
@@ -29,6 +30,7 @@ from kprof_inject.select.targets import (
     SitePattern,
     SourceLines,
 )
+from kprof_inject.ttgir.grammar import Grammar
 
 _FORMS = (
     "write [KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, parts, line(57), "
@@ -101,16 +103,17 @@ def _likely_word(text: str) -> str:
     return "" if word in _WORDS else did_you_mean(word, _WORDS, 1, lambda close: repr(close + site[len(word) :]))
 
 
+SELECTORS = Grammar(
+    "kprof_inject.select",
+    "selector",
+    lambda: (files("kprof_inject.select") / "selector.lark").read_text(encoding="utf-8"),
+    start="selector",
+)
+
+
 @cache
 def _parser() -> Any:
-    return Lark.open(
-        "selector.lark",
-        rel_to=__file__,
-        start="selector",
-        parser="lalr",
-        lexer="contextual",
-        transformer=_SelectorBuilder(visit_tokens=False),
-    )
+    return SELECTORS.parser(_SelectorBuilder(visit_tokens=False))
 
 
 class _SelectorBuilder(Transformer[Token, Any]):

@@ -15,7 +15,7 @@ from lark import Token, Transformer
 from lark.exceptions import LarkError
 
 from kprof_inject.errors import KprofError
-from kprof_inject.ttgir.grammar import open_grammar
+from kprof_inject.ttgir.grammar import Grammar, ttgir_grammar
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.strings import unquote
 
@@ -181,9 +181,12 @@ def parse_location(text: str) -> Location:
 _MAX_DIGITS = 10
 
 
+LOCATIONS = Grammar("kprof_inject.ttgir", "location", ttgir_grammar, start="location")
+
+
 @cache
 def _location_parser() -> Any:
-    return open_grammar("location", lexer="contextual", transformer=_LocationBuilder(visit_tokens=False))
+    return LOCATIONS.parser(_LocationBuilder(visit_tokens=False))
 
 
 class _LocationBuilder(Transformer[Token, Any]):

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
 from kprof_inject.errors import Position
 from kprof_inject.ttgir.dialect import FUNCTION, MODULES, Traits, traits_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Operation:
+class Operation(Struct, frozen=True, eq=False):
     """An operation with its regions."""
 
     name: str
@@ -32,8 +34,12 @@ class Operation:
     """The source text that closes the last region; empty without regions."""
 
     regions: tuple[Region, ...] = ()
-    block: Block | None = field(default=None, init=False, repr=False)
+    block: Block | None = None
     """The block that holds it; None for a top-level operation."""
+
+    def __repr__(self) -> str:
+        """Return its name and place; its block leads to all other operations."""
+        return f"<{self.name} at {self.start}>"
 
     @property
     def traits(self) -> Traits:
@@ -97,7 +103,7 @@ def link(operation: Operation) -> None:
         for block in region.blocks:
             _set(block, "region", region)
             for child in block.operations:
-                _set(child, "block", block)
+                force_setattr(child, "block", block)
 
 
 _set = object.__setattr__
