@@ -8,7 +8,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from buffers import Cta, Entry, JsonWriter, buffer_words, end, kernel_json, launch_json, num_warps_of, start
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 from planning import fixture_sources, fixture_view
+from replacing import replace
 from specialised import warps_of_partitions
 
 from kprof_inject.analysis.launch import LaunchAnalysis

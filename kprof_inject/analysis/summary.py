@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, structs
 from numpy.typing import NDArray
 
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Place
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, distinct_names
@@ -29,8 +31,7 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import Ending, IdleSms, Waves, ending_of, idle_of, launch_duration_ns, waves_of
 
 
-@dataclass(frozen=True, slots=True)
-class RecordFaults:
+class RecordFaults(Struct, frozen=True):
     """Number of records that are missing or unusable, and of the warps and CTAs concerned.
 
     ``worst_*`` describe the warp with most of them, and ``worst_written`` counts all records that it wrote.
@@ -62,8 +63,7 @@ def record_faults(incomplete: NDArray[np.void], column: str) -> RecordFaults | N
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ScopeSummary(ScopeStatistics):
+class ScopeSummary(ScopeStatistics, frozen=True, eq=False, kw_only=True):
     """Statistics of one scope of one launch."""
 
     index: int
@@ -105,8 +105,7 @@ class ScopeSummary(ScopeStatistics):
         return self.share * self.self_ns / max(self.total_ns, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSummary(PartitionScopes):
+class PartitionSummary(PartitionScopes, frozen=True):
     """A partition of a launch."""
 
     whole_ns: int
@@ -206,7 +205,7 @@ class LaunchSummary:
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as JSON values; columns become lists."""
-        return {**asdict(self), "resolution_ns": self.resolution_ns}
+        return {**json_values(self), "resolution_ns": self.resolution_ns}
 
 
 def summarise(timeline: Timeline) -> LaunchSummary:
@@ -268,7 +267,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
 
 
 def _partition_summary(partition: PartitionScopes, time: PartitionTime, lossy: set[int]) -> PartitionSummary:
-    known = {field.name: getattr(partition, field.name) for field in fields(partition)}
+    known = structs.asdict(partition)
     outside_ns = time.outside_ns if lossy.isdisjoint(partition.warps) else None
     return PartitionSummary(**known, whole_ns=time.whole_ns, outside_ns=outside_ns)
 
@@ -294,7 +293,7 @@ def _scope_summaries(
         scope = timeline.table.scopes[index]
         depth.append(depth[scope.parent] + 1 if scope.parent >= 0 else 0)
         yield ScopeSummary(
-            **{field.name: getattr(figures, field.name) for field in fields(figures)},
+            **structs.asdict(figures),
             index=index,
             scope=scope.name,
             distinct_name=names[index],

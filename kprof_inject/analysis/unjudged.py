@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
+
+from msgspec import Struct
 
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.errors import KprofError
@@ -13,8 +14,7 @@ from kprof_inject.quantities import counted, numbered, percent
 from kprof_inject.timeline.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True)
-class Unjudged:
+class Unjudged(Struct, frozen=True):
     """The reason why a launch could not be judged, with its remedy."""
 
     reason: str

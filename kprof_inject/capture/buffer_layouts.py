@@ -10,9 +10,9 @@ checked on an H200 with Triton 3.6.0, and the stores in the PTX of every version
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
@@ -141,8 +141,7 @@ def first_of_each(ids: NDArray[np.uint32], rows: NDArray[np.bool_]) -> NDArray[n
 _MAX_SMS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class RawCtas:
+class RawCtas(Struct, frozen=True):
     """CTAs that ran, one row each, and what their warps wrote."""
 
     warps: NDArray[np.int64]
@@ -170,8 +169,7 @@ class RawCtas:
     """Number of warps with an impossible count: too high, or not of whole records."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Layout of the buffer in some versions of Triton.
 
     A row has a header of four words, the three timer readings if it ``has_times``, then counts, then the rings.

@@ -65,9 +65,10 @@ def converted(value: Any, kind: type[Record], where: str, hint: str) -> Record:
         raise KprofError(f"{where}: {_at_its_field(str(error)).removeprefix('$.')}", hint=hint, exit_code=2) from None
 
 
-def plain(record: Any) -> Any:
+def json_values(record: Any) -> dict[str, Any]:
     """Return a record, and the records in it, as JSON values: a column becomes a list, as a tuple does."""
-    return msgspec.to_builtins(record, enc_hook=lambda column: column.tolist())
+    values: dict[str, Any] = msgspec.to_builtins(record, enc_hook=lambda column: column.tolist())
+    return values
 
 
 @cache

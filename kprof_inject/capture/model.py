@@ -5,16 +5,19 @@ It only needs msgspec and numpy.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode
@@ -28,8 +31,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, open_regular, read_regular
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Device as one process numbers it; ``rank`` is the process's, or None."""
 
     host: str
@@ -38,8 +40,7 @@ class Place:
     device: int
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Process that a launch comes from, its host, and its devices."""
 
     name: str
@@ -103,8 +104,7 @@ def _item(texts: tuple[str, ...], index: int) -> str:
     return texts[index] if 0 <= index < len(texts) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """Compiled variant of a kernel, for one device."""
 
     variant: str
@@ -240,8 +240,7 @@ class Launch:
         return raw.reshape(-1, self.kernel.stride_bytes // 4)
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """Process of the program, and what it saved."""
 
     origin: Origin
@@ -260,8 +259,7 @@ class Process:
         return self.origin.pid
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(Struct, frozen=True):
     """Processes and launches that one ``run`` saved."""
 
     folder: Path
@@ -342,5 +340,5 @@ def _redacted(process: Process, hosts: Mapping[str, str], boots: Mapping[str, st
     host, boot_id = hosts.get(process.origin.host, ""), boots.get(process.origin.boot_id, "")
     origin = replace(process.origin, host=host, boot_id=boot_id)
     info = msgspec.structs.replace(process.info, argv=(), executable="", host=host, boot_id=boot_id)
-    launches = tuple(replace(launch, origin=origin, process=info) for launch in process.launches)
+    launches = tuple(dataclasses.replace(launch, origin=origin, process=info) for launch in process.launches)
     return replace(process, origin=origin, info=info, launches=launches)

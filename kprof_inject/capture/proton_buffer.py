@@ -12,11 +12,11 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import (
@@ -50,8 +50,7 @@ _BACKENDS = {1: "cuda", 2: "hip"}
 _SAVE_AGAIN = "save it again, whole: host_buffer.numpy().tofile(PATH)"
 
 
-@dataclass(frozen=True, slots=True)
-class ProtonHeader:
+class ProtonHeader(Struct, frozen=True):
     """Header of a buffer: ``rows`` of ``row_bytes``, one for each CTA, begin at ``payload_offset``.
 
     Of a CTA's ``num_warps`` warps those in ``recorded``, ascending, have a ring. ``backend`` is ``cuda``, ``hip``, or
@@ -211,8 +210,7 @@ _UNTIMED = "untimed"
 _SURPLUS = 1.1
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """Recording mode of a payload, which its header lacks."""
 
     layout: LayoutName

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -44,8 +43,7 @@ from kprof_inject.errors import KprofError, printable
 from kprof_inject.files import open_regular
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessFiles:
+class ProcessFiles(Struct, frozen=True):
     """Folder of one process, and its ``process.json``."""
 
     folder: Path

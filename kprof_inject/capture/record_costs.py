@@ -63,8 +63,7 @@ rows.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RecordCost:
+class RecordCost(Struct, frozen=True):
     """Cycles of the SM's counter that a record adds to the distance to the next one, on one device and in one ``Mode``.
 
     The costs of the start and of the end of a scope differ where stores are moved, from after the start to after the

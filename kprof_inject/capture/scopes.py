@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
+
+from msgspec import Struct
 
 from kprof_inject.capture.schema import Partition, PointRecord, ScopeTableRecord, TagRecord
 
@@ -31,8 +32,7 @@ class ScopeKind(StrEnum):
     """Scope that stock Proton recorded, whose buffer does not have the kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeInfo:
+class ScopeInfo(Struct, frozen=True):
     """Scope of a scope table.
 
     ``source`` is ``file:line`` (empty if unknown), ``called_from`` the call lines that inlined it. ``parent`` is the
@@ -68,8 +68,7 @@ class ScopeInfo:
         return self.lines == other.lines
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeTable:
+class ScopeTable(Struct, frozen=True):
     """Scopes of one kernel, outer before inner, in the order of the text.
 
     A scope's key is its index, because several may have one name. A scope and its parent are in the same partition.

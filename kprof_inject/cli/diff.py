@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
 import click
 from click.core import ParameterSource
+from msgspec.structs import replace
 
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture

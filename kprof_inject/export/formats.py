@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import Struct
 
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing import LAYOUT_NAMES
@@ -39,8 +40,7 @@ TraceWriter = Callable[[Sequence[Timeline], JobRunner], Iterator[bytes]]
 _TracksWriter = Callable[[Sequence[Timeline], "TrackLayout", JobRunner, Sequence[Hook]], Iterator[bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class DrawingFormat:
+class DrawingFormat(Struct, frozen=True):
     """A format that draws scopes on tracks, for a viewer.
 
     Its times are ``on_axis``: on the axes of ``timeline.axis``. ``advice`` says how to read such a file.
@@ -58,8 +58,7 @@ class DrawingFormat:
         return lambda timelines, run: self.write(timelines, tracks, run, hooks)
 
 
-@dataclass(frozen=True, slots=True)
-class TableFormat:
+class TableFormat(Struct, frozen=True):
     """A format of numbers, for programs; ``needs`` is an optional package, ``advice`` says how to read a ``{file}``."""
 
     write: TraceWriter
@@ -145,8 +144,7 @@ ENDINGS = (
 """The formats in words, for the help of commands."""
 
 
-@dataclass(frozen=True, slots=True)
-class TraceFile:
+class TraceFile(Struct, frozen=True):
     """A file to write, in the format that its name's ending determines."""
 
     path: Path

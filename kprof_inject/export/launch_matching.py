@@ -13,10 +13,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.export.torch_trace import Bar, Span
@@ -24,8 +25,7 @@ from kprof_inject.quantities import listed, time_text
 from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """A possible pair of ``item`` and ``choice``, with the bounds that it sets on the shift between the clocks.
 
     If the minimum exceeds the maximum, no shift fits, and the difference is how far the pair is from fitting.
@@ -41,8 +41,7 @@ class Option:
         return max(self.min_shift_ns - shift_ns, shift_ns - self.max_shift_ns, 0) <= slack_ns
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(Struct, frozen=True):
     """A range of shifts on which the same number of ``items`` agree, and no more items on either side of it."""
 
     items: int
@@ -109,8 +108,7 @@ _MAX_NAMED = 3
 _AMBIGUOUS = "matches several kernels, or one that another launch also matches"
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(Struct, frozen=True):
     """A launch in a capture; its kernel in the trace may have any of ``names`` and any of ``grids``.
 
     ``span`` is from the start of the first CTA to the end of the last one, on the device's clock. ``call`` is the
@@ -126,8 +124,7 @@ class Captured:
     call: Span | None
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchMatch:
+class LaunchMatch(Struct, frozen=True):
     """A pair of a launch and a bar, as indices of the sequences given to ``match``.
 
     ``outside_ns`` is how far the launch's CTAs are outside the bar, by the fitted clock. ``by_call`` is true if the
@@ -141,16 +138,14 @@ class LaunchMatch:
     by_call: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A launch without a bar, and the reason: a phrase that continues "it"."""
 
     launch: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchMatching:
+class LaunchMatching(Struct, frozen=True):
     """Result of ``match`` for all launches of a device.
 
     ``clock`` converts the device's times to the trace's; it is None if nothing was matched. ``error_ns`` is its maximum
@@ -234,8 +229,7 @@ def _sorted_refusals(refusals: dict[int, str]) -> tuple[Refusal, ...]:
     return tuple(Refusal(at, reason) for at, reason in sorted(refusals.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class _SameKind:
+class _SameKind(Struct, frozen=True):
     """Bars of one name, grid and size, as indices of ``bars``.
 
     ``by_start`` has them sorted by start. ``by_call`` has them sorted by call; it is empty unless all calls are known.

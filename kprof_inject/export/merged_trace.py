@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from itertools import count, pairwise
 from typing import Any
+
+from msgspec import Struct
 
 from kprof_inject.export.chrome import events_in
 from kprof_inject.export.drawing.draw import DrawnProcess, launch_processes, sections
@@ -41,8 +42,7 @@ from kprof_inject.timeline.timeline import Timeline
 _CHUNK_EVENTS = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Renumbering:
+class Renumbering(Struct, frozen=True):
     """New numbers and times for the events of a trace.
 
     ``pids`` has the new ID of each process that needs one. ``id_offset`` is added to the numeric ID of an arrow, and
@@ -103,8 +103,7 @@ _ALIGNMENT = "the trace that it was merged into"
 _CHUNK_CHARACTERS = 1 << 22
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedLaunch:
+class MatchedLaunch(Struct, frozen=True):
     """A launch and its bar.
 
     ``clock`` converts the times of the launch's device to those of its trace, with an error of at most ``error_ns``.
@@ -119,8 +118,7 @@ class MatchedLaunch:
     error_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class TracePart:
+class TracePart(Struct, frozen=True):
     """A trace, and the launches that were matched to it."""
 
     trace: TorchTrace
@@ -158,8 +156,7 @@ def merged_trace(
     yield from _chunks(first.text, bracket, len(first.text))
 
 
-@dataclass(frozen=True, slots=True)
-class _DrawnLaunch:
+class _DrawnLaunch(Struct, frozen=True):
     """A launch with its place in the merged trace.
 
     ``pid`` is the new ID of the bar's process, ``position`` is the sort index of that process (None if the trace has
@@ -215,8 +212,7 @@ def _chunks(text: str, begin: int, end: int) -> Iterator[bytes]:
         yield packed_text(text[at:following])
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
+class _Numbers(Struct, frozen=True):
     """Renumbering of each trace but the first, and all IDs that processes and threads then have."""
 
     renumberings: Sequence[Renumbering]

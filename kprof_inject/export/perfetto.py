@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from kprof_inject.export.drawing.draw import draw
 from kprof_inject.export.drawing.scene import (
@@ -333,8 +333,7 @@ def _samples(uuids: Numbers, at_ns: Numbers, values: Numbers | Reals) -> bytes:
     return concatenate_rows(join_columns(_event_packets(at_ns, event, field(_TYPE, _EVENT_COUNTER)), len(uuids)))
 
 
-@dataclass(frozen=True, slots=True)
-class _ArgForm:
+class _ArgForm(Struct, frozen=True):
     """The encoding of an argument: the bytes before its value, and the value."""
 
     key: bytes
@@ -356,8 +355,7 @@ def _arg_form(arg: Arg, interned: _Interned) -> _ArgForm:
     return _ArgForm(name + varint_key(_ARG_INT), varints)
 
 
-@dataclass(frozen=True, slots=True)
-class _EventWriter:
+class _EventWriter(Struct, frozen=True):
     """Writes events of some kinds: the common start of each, the encoding of each argument, and which kinds last."""
 
     common_start: ByteColumn

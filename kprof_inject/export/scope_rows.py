@@ -11,10 +11,10 @@ line.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS
@@ -30,8 +30,7 @@ IN_FLIGHT = ("in_flight_ns", "blocked_ns", "depth_in_flight", "bytes_in_flight")
 """The values of ``IN_FLIGHT_COLUMNS`` for scopes that start asynchronous work; -1 for all others."""
 
 
-@dataclass(frozen=True, slots=True)
-class FlightColumns:
+class FlightColumns(Struct, frozen=True):
     """The asynchronous work of a launch, by the record of the scope that started it."""
 
     keys: NDArray[np.int64]
@@ -92,8 +91,7 @@ TAG_TYPE = np.dtype(np.int64)
 _NO_RANK = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(Struct, frozen=True):
     """The values that are the same in all rows of a scope in a launch's table, in the order of ``*_DESCRIPTIONS``."""
 
     texts: tuple[str, ...]
@@ -125,8 +123,7 @@ def describe(timeline: Timeline) -> list[Description]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeRows:
+class ScopeRows(Struct, frozen=True):
     """The rows of all launches.
 
     ``texts`` has the possible values of each column of texts, ``tags`` the tag's name for each column of tags.

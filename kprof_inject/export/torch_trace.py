@@ -21,10 +21,12 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, TypeGuard
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.files import read_regular
@@ -62,8 +64,7 @@ _FORMAT_HINT = "name a trace that torch.profiler's export_chrome_trace wrote"
 _EXPORT_AGAIN = "export it again: export_chrome_trace has to end before the file is read, and the disk must have room"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """An interval of time, in nanoseconds of any clock."""
 
     start_ns: int
@@ -74,8 +75,7 @@ class Span:
         return Span(self.start_ns + by_ns, self.end_ns + by_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """A kernel in the trace. Values that the trace lacks are None.
 
     Times include ``TorchTrace.base_ns``. ``pid`` and ``tid`` are the trace's own, and place the kernel in the picture.
@@ -94,8 +94,7 @@ class Bar:
     call: Span | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TorchTrace:
+class TorchTrace(Struct, frozen=True):
     """A trace: its text, its kernels as ``bars``, and the IDs that it uses.
 
     ``events_begin`` is the offset after the opening bracket of the events. ``text[:events_end]`` ends with the last
@@ -293,8 +292,7 @@ def _expect(text: str, at: int, character: str) -> int:
     return at + 1
 
 
-@dataclass(slots=True)
-class _EventFacts:
+class _EventFacts(Struct):
     """Facts collected from the events.
 
     Times do not include the base yet, because it may follow the events. For the same reason kernels have no calls yet:

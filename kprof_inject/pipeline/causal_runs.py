@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
+
+from msgspec import Struct
 
 from kprof_inject.analysis.causal.delays import delays_for, executions, whole_share
 from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
@@ -39,8 +40,7 @@ MAX_PLACES = 64
 """Maximum number of places in a kernel: each needs several builds, and its share of the time."""
 
 
-@dataclass(frozen=True, slots=True)
-class CausalChoice:
+class CausalChoice(Struct, frozen=True):
     """Choice of the kernels, launches and places of an experiment.
 
     ``kernel`` and ``partition`` are globs; ``launches`` keeps one launch of each kernel; ``seconds`` is the time limit

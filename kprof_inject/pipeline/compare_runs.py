@@ -10,8 +10,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
@@ -41,8 +43,7 @@ class SideFailed(Exception):
         self.exit_code = max(exit_code, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedSide:
+class ComparedSide(Struct, frozen=True):
     """A setting under which the program runs.
 
     Messages call it ``name``. ``triton`` is a folder with the package, as ``pip install --target`` makes it;
@@ -90,8 +91,7 @@ def require_usable(sides: Sequence[ComparedSide]) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedRounds:
+class ComparedRounds(Struct, frozen=True):
     """Choice of how often to capture each side, and what to capture.
 
     ``selectors`` are as in ``insert``, ``kernel`` is a glob, ``launches`` is as in ``run``, and ``buffer`` are options

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import source_text
@@ -31,8 +31,7 @@ _MAX_CANDIDATES = 20
 _OPERATION = re.compile(r"op\(([\w.]+)\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Insertion:
+class Insertion(Struct, frozen=True):
     """A module, its plan (without scopes if nothing matched), and its text with the records."""
 
     view: ModuleView
@@ -45,8 +44,7 @@ class Insertion:
         return self.view.module
 
 
-@dataclass(frozen=True, slots=True)
-class KernelInsertion:
+class KernelInsertion(Struct, frozen=True):
     """The insertion into one dumped kernel, or the reason why the kernel is left unchanged.
 
     ``changed_sources`` are the files that have changed since the dump.

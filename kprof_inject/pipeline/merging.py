@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.capture.model import Launch, Origin, place_names
 from kprof_inject.errors import KprofError
@@ -31,8 +33,7 @@ _NO_PROCESS = "was saved as a single buffer, which does not name its process"
 _BY_TIME = "; by time alone, since no host calls are known"
 
 
-@dataclass(frozen=True, slots=True)
-class _OnDevice:
+class _OnDevice(Struct, frozen=True):
     """The launches of one trace and device, and how they match. ``numbers`` are their indices among all launches."""
 
     trace: TorchTrace
@@ -73,8 +74,7 @@ class _OnDevice:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """A merged trace that was written, and the launches that are not in it."""
 
     path: Path

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from shlex import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.advice import fewer_records, trust_in
 from kprof_inject.analysis.findings.finding import Finding
@@ -252,8 +254,7 @@ _LAUNCHES = " --launches 0:20"
 _REPLAYS = " --replay 50"
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """Options for each command; each is empty, or begins with a blank.
 
     They name the workspace if it is not the default one, the kernel if there are several, and the launches if they are

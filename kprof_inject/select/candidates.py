@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted
@@ -23,8 +24,7 @@ from kprof_inject.ttgir.loops import copy_pipelines
 _MARKED = {RangeMarker: "statements", LoopMarker: "loop", IterationMarker: "iteration", InstantMarker: "instant"}
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A place to select; ``what`` describes it in a word or two.
 
     ``sources`` are the lines of its sites (for a helper, of its calls), as far as known; ``depth`` is the number of

@@ -10,7 +10,8 @@ Syntax" and "Inline Assembler Expressions".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
@@ -59,8 +60,7 @@ v_mov_b32 $0, {cycles}"""
 _CONSTRAINTS = {"cuda": "=r", "hip": "=v,~{s4},~{s5},~{s6},~{s7},~{scc}"}
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
+class Delay(Struct, frozen=True):
     """A delay to insert as one line; ``number`` distinguishes it from the other delays of its module."""
 
     point: InsertPoint

@@ -10,8 +10,10 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
+
+from msgspec import Struct
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError
@@ -124,8 +126,7 @@ def block_kind(operation: Operation) -> str:
     return owner.traits.regions or "branch" if owner else "function"
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """A loop; ``path`` has its index in each loop around it, outermost first: ``(0, 2)`` is the third in the first."""
 
     operation: Operation

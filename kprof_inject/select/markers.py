@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.select.python_source import (
@@ -44,8 +45,7 @@ _HINT_ALONE = "on its own line: begin NAME, end [NAME] or mark NAME"
 _HINT_AFTER_CODE = "after a statement: one word, its name; after for or while also loop [NAME] or iter [NAME]"
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(Struct, frozen=True):
     """An instruction of a marker comment; without a ``verb`` it names a statement. ``name`` is empty if omitted."""
 
     verb: str
@@ -142,8 +142,7 @@ def _hint(comment: Comment) -> str:
     return _HINT_ALONE if comment.is_alone else _HINT_AFTER_CODE
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(Struct, frozen=True):
     """A marker; ``line`` is its comment's, ``function`` the innermost function that holds the marked code."""
 
     name: str
@@ -152,30 +151,26 @@ class Marker:
     function: SourceFunction
 
 
-@dataclass(frozen=True, slots=True)
-class RangeMarker(Marker):
+class RangeMarker(Marker, frozen=True):
     """A marker of the statements from ``begin`` to ``end``, or of one statement, on these lines."""
 
     first_line: int
     last_line: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoopMarker(Marker):
+class LoopMarker(Marker, frozen=True):
     """A marker around the loop whose ``for`` or ``while`` is on this line; ``loop`` by default."""
 
     loop_line: int
 
 
-@dataclass(frozen=True, slots=True)
-class IterationMarker(Marker):
+class IterationMarker(Marker, frozen=True):
     """A marker of each iteration of the loop whose ``for`` or ``while`` is on this line; ``iter`` by default."""
 
     loop_line: int
 
 
-@dataclass(frozen=True, slots=True)
-class InstantMarker(Marker):
+class InstantMarker(Marker, frozen=True):
     """A marker of an instant: before the statements below it in its suite, or (not ``is_before``) after those above.
 
     ``statements`` has the first and last line of each statement, the nearest first: the compiler may leave nothing of

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from kprof_inject.capture.schema import Partition
 from kprof_inject.select.calls import (
@@ -83,8 +84,7 @@ class Partitions:
         return self._callers
 
 
-@dataclass(frozen=True, slots=True)
-class _PartitionRegion:
+class _PartitionRegion(Struct, frozen=True):
     """Region ``number`` of the module's ``ttg.warp_specialize`` number ``operation``, both from 0.
 
     A default region has no number.

@@ -7,7 +7,9 @@ its loops. Causal profiling delays them, one after the other, unless the user se
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function, block_kind
@@ -45,8 +47,7 @@ def part_of(operation_name: str) -> str:
     return LOADS if traits.reads_global else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """``parts``: those of each innermost loop, or of a function without loops, and the code around its loops."""
 
     def find(self, view: ModuleView, spread: Spread) -> Found:

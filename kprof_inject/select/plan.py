@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.capture.encoding import encode
 from kprof_inject.capture.schema import SCOPE_IDS, PointRecord, ScopeRecord, ScopeTableRecord, TagRecord
@@ -32,8 +33,7 @@ BODY_RECORD = "kernel body"
 """Name of the record around the kernel's whole body if no scope is there: the clock fit needs it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A record to insert, after the operations that compute its value if it is the start of a tag."""
 
     point: InsertPoint
@@ -48,8 +48,7 @@ class Record:
         return self.point.after.join(f"{self.point.indent}{operation}" for operation in (*self.before, own))
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Everything that a selector found in the module.
 
     A site that two selectors find belongs to the first that names it, else to the first.
@@ -59,8 +58,7 @@ class Selection:
     findings: Found
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The insertions into a module."""
 
     table: ScopeTableRecord  # the scopes, outermost first, and in the order of the text
@@ -132,8 +130,7 @@ def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ..
     return (*marked, *_select(view, _STRUCTURE, spread))
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
+class _Chosen(Struct, frozen=True):
     """A site, the selector that it belongs to, and the tags of all selectors that found it."""
 
     site: Site
@@ -194,8 +191,7 @@ def _ids_needed(view: ModuleView, site: Site, tags: int = 0) -> int:
     return (len(site.end_records) + tags) * view.copies_of_functions[site.function]
 
 
-@dataclass(frozen=True, slots=True)
-class _Bracket:
+class _Bracket(Struct, frozen=True):
     record: str
     site: Site
     tags: tuple[PlacedTag, ...] = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
@@ -12,6 +11,8 @@ from typing import Any
 
 from lark import Token, Transformer
 from lark.exceptions import UnexpectedInput, UnexpectedToken
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.select.parts import Parts
@@ -40,8 +41,7 @@ _FORMS = (
 _WORDS = ("func", "loop", "iter", "op", "async", "parts", "line", "partition", "default", "marker")
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(Struct, frozen=True):
     """``[KERNEL/]SITE[=NAME]``, followed by any number of ``--tag NAME=VALUE``.
 
     ``kernel`` is a glob on the kernel's name, ``name`` the scope's name (or empty).

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
 
 
-@dataclass(frozen=True, slots=True)
-class InsertPoint:
+class InsertPoint(Struct, frozen=True):
     """The place of a record: at ``offset``, between ``indent`` and ``after``.
 
     The record gets a line of its own. Where several operations share a line, it goes between them, and ``indent`` or
@@ -60,16 +61,14 @@ class Site:
         return max(end.offset for end in self.ends)
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
+class Missed(Struct, frozen=True):
     """An operation that a selector found and that none of its sites spans, with the reason."""
 
     operation: Operation
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(Struct, frozen=True):
     """A marker without any code left in the module: its name and place, and the kind of code that was removed."""
 
     marker: str
@@ -80,8 +79,7 @@ class Dropped:
         return f"the compiler removed every {self.what} of marker {self.marker}"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The result of one selector: sites in the order of the text, and the operations they leave out.
 
     ``covered`` are the offsets of the operations that it found and that its sites span.

@@ -7,9 +7,12 @@ the last of its operations that does work.
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
@@ -19,8 +22,7 @@ from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Block, Operation
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Operations of one function that a user selects as one: the same lines (or helper), reached by the same calls.
 
     The sites get ``kind``, ``label``, ``source`` and ``called_from``.
@@ -34,8 +36,7 @@ class Group:
     called_from: Chain
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """Operations of a group in one block, without a loop or branch between them that holds others of the group.
 
     ``anchors`` are those that do work, or all if none of the group's does. ``block`` is ``prologue`` or ``epilogue``
@@ -203,15 +204,14 @@ def one_record(site: Site) -> Site:
 
 def two_records(site: Site) -> Site:
     """Record a start and an end in each iteration."""
-    return replace(site, exit=None)
+    return dataclasses.replace(site, exit=None)
 
 
 ITERATION_RECORDS: dict[str, IterationRecords] = {"one": one_record, "two": two_records}
 """The choices by their names on the command line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Struct, frozen=True):
     """The way in which sites get their records."""
 
     spread: Spread = in_one_piece

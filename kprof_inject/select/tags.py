@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.capture.schema import MAX_TAGS
 from kprof_inject.errors import KprofError, Position, did_you_mean
@@ -43,16 +44,14 @@ _CARRIER_TYPES = {"cuda": ("i32", "=r,0"), "hip": ("i64", "=v,0")}
 _TO_I32 = {"i1": "arith.extui", "i8": "arith.extsi", "i16": "arith.extsi", "i32": "", "index": "arith.index_cast"}
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(Struct, frozen=True):
     """A tag as the user wrote it: a name for the value, and the value."""
 
     name: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedTag:
+class PlacedTag(Struct, frozen=True):
     """A tag at a site: its name, its records' name, and the value found there."""
 
     name: str

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Protocol
+
+from msgspec import Struct, structs
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function, Loop
@@ -20,8 +22,7 @@ from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
 
 
-@dataclass(frozen=True, slots=True)
-class LoopPath:
+class LoopPath(Struct, frozen=True):
     """``[0.2]``: the third loop inside the first. Every loop without a path."""
 
     path: tuple[int, ...] | None = None
@@ -31,8 +32,7 @@ class LoopPath:
         return self.path in (None, loop.path)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceLines:
+class SourceLines(Struct, frozen=True):
     """``file.py:57-63``: source lines, including the rest of each statement or header that begins on them.
 
     Triton's location for a statement may be on any of its lines. A ``file`` that is not absolute may be the end of a
@@ -62,7 +62,7 @@ class SourceLines:
 
     def readings(self, kernel_file: str) -> tuple[SourceLines, ...]:
         """Return the lines of the kernel's own file, then of any file: the first that find something count."""
-        return (self,) if self.file else (replace(self, file=kernel_file), self)
+        return (self,) if self.file else (structs.replace(self, file=kernel_file), self)
 
     def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
         """Return whether the loop is written on these lines, for ``loop@57``."""
@@ -117,7 +117,7 @@ def findings_of(marker: Marker, view: ModuleView, spread: Spread) -> Found:
     if found.sites or found.missed:
         return found
     what = "loop" if isinstance(marker, LoopMarker | IterationMarker) else "operation"
-    return replace(found, dropped=(Dropped(f"{marker.name} ({marker.file}:{marker.line})", what),))
+    return structs.replace(found, dropped=(Dropped(f"{marker.name} ({marker.file}:{marker.line})", what),))
 
 
 def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Found]:
@@ -170,7 +170,7 @@ def _marked_loops(
     lines = SourceLines(marker.file, line, line)
     for function in view.functions:
         found = _loops_in(function, lines, view.sources, site_of)
-        yield replace(found, sites=tuple(replace(site, name=marker.name) for site in found.sites))
+        yield structs.replace(found, sites=tuple(dataclasses.replace(site, name=marker.name) for site in found.sites))
 
 
 class SitePattern(Protocol):
@@ -181,8 +181,7 @@ class SitePattern(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Func:
+class Func(Struct, frozen=True):
     """``func``: the kernel function's whole body."""
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
@@ -190,8 +189,7 @@ class Func:
         return Found.merge([f.findings([f.body_site()]) for f in view.functions if f.is_public])
 
 
-@dataclass(frozen=True, slots=True)
-class Helper:
+class Helper(Struct, frozen=True):
     """``func(NAME)``: every call of a helper function, inlined or not; for the kernel's own name, its body."""
 
     name: str
@@ -221,8 +219,7 @@ class Helper:
         return fnmatchcase(view.helper_names[function.symbol], self.name) or fnmatchcase(function.symbol, self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Loops:
+class Loops(Struct, frozen=True):
     """``loop…``: around loops."""
 
     which: LoopFilter
@@ -232,8 +229,7 @@ class Loops:
         return _find_loops(self.which, view, Function.loop_site)
 
 
-@dataclass(frozen=True, slots=True)
-class Iterations:
+class Iterations(Struct, frozen=True):
     """``iter…``: each iteration of loops."""
 
     which: LoopFilter
@@ -251,8 +247,7 @@ def _find_loops(which: LoopFilter, view: ModuleView, site_of: Callable[[Function
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Ops:
+class Ops(Struct, frozen=True):
     """``op(GLOB)``: around each operation of that name."""
 
     glob: str
@@ -262,8 +257,7 @@ class Ops:
         return _operations_that(view, lambda operation: fnmatchcase(operation.name, self.glob))
 
 
-@dataclass(frozen=True, slots=True)
-class Asynchronous:
+class Asynchronous(Struct, frozen=True):
     """``async``: around each operation that starts asynchronous work, and each that waits for some."""
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
@@ -297,8 +291,7 @@ def _operations_that(view: ModuleView, matches: Callable[[Operation], bool]) -> 
     return Found(tuple(sites), tuple(missed), frozenset(covered))
 
 
-@dataclass(frozen=True, slots=True)
-class OpsOfLines:
+class OpsOfLines(Struct, frozen=True):
     """``line(…)``: the operations that come from these source lines."""
 
     which: SourceLines
@@ -318,8 +311,7 @@ class OpsOfLines:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRegions:
+class PartitionRegions(Struct, frozen=True):
     """``partition[N]`` and ``default``: regions of ``ttg.warp_specialize``, by the selector's word."""
 
     glob: str
@@ -334,8 +326,7 @@ class PartitionRegions:
                 yield function.region_site(ScopeKind.PARTITION, label, operation, region, "partition")
 
 
-@dataclass(frozen=True, slots=True)
-class Markers:
+class Markers(Struct, frozen=True):
     """``marker``, ``marker(GLOB)``: marker comments in the kernel's source."""
 
     glob: str

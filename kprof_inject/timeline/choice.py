@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.model import Launch
@@ -24,8 +24,7 @@ _Range = tuple[int, int | None]
 """First number of the range, and the first one after it; None if it has no end."""
 
 
-@dataclass(frozen=True, slots=True)
-class NumberSet:
+class NumberSet(Struct, frozen=True):
     """Set of whole numbers from 0 on, as the user writes them: ``0,4-7,12-``.
 
     ``bounds`` ascend: a number is in the set if an odd number of them are no greater.
@@ -135,8 +134,7 @@ def _range_text(first: int, stop: int | None) -> str:
 _MAX_NAMES = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The wanted part of a capture; a field that is None or empty excludes nothing.
 
     ``launches`` are numbers as in ``Launch.index``. ``kernels`` and ``scopes`` are globs, of which one must match.

@@ -14,10 +14,11 @@ Without readings there is nothing to fit: the rate is assumed, and so is each SM
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import RawCtas
@@ -167,8 +168,7 @@ class ClockSource(StrEnum):
     """No clock: every record is itself a reading of the timer, in nanoseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClockFit:
+class ClockFit(Struct, frozen=True):
     """Clock of a launch, which converts the cycles of its SMs' counters to nanoseconds.
 
     All times are as the timer shows them: half of its step late on average.

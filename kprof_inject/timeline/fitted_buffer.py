@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.capture.buffer_layouts import ENTRY_BYTES, WORDS_PER_ENTRY
 from kprof_inject.capture.mode import Mode
@@ -13,8 +16,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.timeline.records import lost_records, read_raw
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(Struct, frozen=True):
     """Records that the launches of one kernel wrote and lost, summed.
 
     ``ctas`` is the largest number of CTAs of a launch, ``max_in_warp`` the largest number of records of a warp, and
@@ -51,8 +53,7 @@ class Need:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """Mode that keeps every record of a run that does the same again.
 
     ``losses`` are the kernels that lost records. ``largest`` is the kernel whose launch then has the largest buffer, of
@@ -85,7 +86,7 @@ def fitted_buffer(launches: Iterable[Launch], mode: Mode) -> Fit | None:
     in_shared = mode.buffer == "shared" and all(_has_room(need, buffer_bytes) for need in needs)
     largest = max(needs, key=lambda need: _launch_bytes(need, buffer_bytes))
     return Fit(
-        replace(mode, buffer="shared" if in_shared else "global", buffer_bytes=buffer_bytes),
+        dataclasses.replace(mode, buffer="shared" if in_shared else "global", buffer_bytes=buffer_bytes),
         losses,
         largest,
         _launch_bytes(largest, buffer_bytes),

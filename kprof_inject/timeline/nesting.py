@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.pairs import Pairs
@@ -113,8 +114,7 @@ def _range_maximum(values: NDArray[np.int64], begin: NDArray[np.int64], end: NDA
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Nesting:
+class Nesting(Struct, frozen=True):
     """Nesting of a block's scopes.
 
     ``depth`` is the number of scopes of the warp that contain each scope, ``parent`` the index of the innermost of
@@ -294,8 +294,7 @@ def crossing_own_kind(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
+class Lanes(Struct, frozen=True):
     """Lanes of a launch's scopes.
 
     ``first`` and ``overlaps`` are ``Timeline.lanes`` and ``Timeline.overlaps``. ``own`` is the lane of each scope that

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.readings import MIN_SHIFT_WITHIN_FUNCTION_NS, Readings, reading_weights
@@ -47,8 +48,7 @@ _MIN_APART = 1e-10  # of a determinant: smaller ones are mostly rounding of the 
 _MEDIAN_TO_DEVIATION = 1.4826
 
 
-@dataclass(frozen=True, slots=True)
-class ClockRate:
+class ClockRate(Struct, frozen=True):
     """Rate of the counters of a launch."""
 
     ns: float
@@ -63,8 +63,7 @@ class ClockRate:
     """The clock is not an SM's, and does not wander."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Prior:
+class _Prior(Struct, frozen=True):
     """Expected rate before any reading: ``rate_ns`` with a standard deviation of ``spread_ns``."""
 
     rate_ns: float
@@ -88,8 +87,7 @@ def assumed_rate(nominal_ns: float) -> ClockRate:
     return ClockRate(nominal_ns, NOMINAL_SPREAD, 0.0, fitted=False, constant=False)
 
 
-@dataclass(frozen=True, slots=True)
-class RateSample:
+class RateSample(Struct, frozen=True):
     """Data to which the rate of a launch is fitted.
 
     These are readings, the ``counter`` of each, the approximate nanoseconds per cycle, and the device's nominal clock,
@@ -304,8 +302,7 @@ def _not_above_maximum(rate: ClockRate, nominal_ns: float) -> ClockRate:
     return replace(rate, ns=nominal_ns, error=max(rate.error, beyond))
 
 
-@dataclass(frozen=True, slots=True)
-class Residuals:
+class Residuals(Struct, frozen=True):
     """Distances of some readings from their counters' lines, in order of ``counter`` and time."""
 
     counter: NDArray[np.int32]
@@ -324,7 +321,7 @@ class Residuals:
 
     def at(self, rows: NDArray[np.int64]) -> Residuals:
         """Return these readings, or some of them, in the order of ``rows``."""
-        return Residuals(*(getattr(self, field.name)[rows] for field in fields(self)))
+        return Residuals(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
     def lowered_by(self, ns: NDArray[np.float64]) -> Residuals:
         """Return the readings, each lowered by its part of ``ns``."""
@@ -334,12 +331,11 @@ class Residuals:
 def stacked(launches: Sequence[Residuals]) -> Residuals:
     """Stack the residuals of launches that have equally many readings: each column has the shape (launch, reading)."""
     return Residuals(
-        *(np.stack([getattr(residuals, field.name) for residuals in launches]) for field in fields(Residuals))
+        *(np.stack([getattr(residuals, name) for residuals in launches]) for name in Residuals.__struct_fields__)
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """Straight line for each counter of a launch, all of the same rate, through its readings."""
 
     readings: Readings

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import CLOCK_BITS, RawCtas
@@ -19,8 +19,7 @@ _MAX_LOST_CYCLES = float(1 << (CLOCK_BITS - 1))
 _USUAL_DISTANCES = 0.96
 
 
-@dataclass(frozen=True, slots=True)
-class WarpTally:
+class WarpTally(Struct, frozen=True):
     """Records of each recorded warp of each CTA; every array has the shape (CTA, warp).
 
     ``first_cycles`` and ``last_cycles`` are those of its ``kept`` sound records (``NO_SMALLEST`` and ``NO_LARGEST``
@@ -40,8 +39,7 @@ class WarpTally:
     stray_ends: NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """Totals of a launch's records.
 
     ``scopes`` is the number of scopes that ran; ``open_starts`` and ``stray_ends`` count the unpaired records of each
@@ -256,8 +254,7 @@ _TRUSTED_ERRORS = 3.0
 _FAR = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class Readings:
+class Readings(Struct, frozen=True):
     """Timer readings of a launch, each with the clock value that it belongs to: the data to which the clock is fitted.
 
     Every CTA reads the device's globaltimer when it begins (init) and when all its warps are done (pre-final). A record

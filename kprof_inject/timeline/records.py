@@ -7,9 +7,10 @@ A *group* is one recorded warp of one CTA: number ``row * warps + warp``, where 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import (
@@ -191,8 +192,7 @@ def contradicted_records(
 _BLOCK_RECORDS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(Struct, frozen=True):
     """The sound records of some CTAs, ordered by ``group`` and time."""
 
     group: NDArray[np.int64]
@@ -224,8 +224,7 @@ def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
     return lost
 
 
-@dataclass(frozen=True, slots=True)
-class RecordDecoder:
+class RecordDecoder(Struct, frozen=True):
     """Decoder of the records in a launch's rings."""
 
     ctas: RawCtas

@@ -5,10 +5,10 @@ A scope that ran costs 16 bytes at the peak, 8 more for each of its tags, and 16
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.schema import TagRecord
@@ -33,8 +33,7 @@ from kprof_inject.timeline.spread import (
 from kprof_inject.timeline.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ScopeStatistics:
+class ScopeStatistics(Struct, frozen=True, eq=False, kw_only=True):
     """Statistics of one scope of the table, over all warps and CTAs of a launch.
 
     Durations exclude the cost of records, except for ``raw_total_ns``. They are None for a scope without any, and so
@@ -76,8 +75,7 @@ class ScopeStatistics:
     iterations: IterationSeries | None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionTime:
+class PartitionTime(Struct, frozen=True):
     """Time of a partition's warps from begin to end of their CTAs, summed (``whole_ns``).
 
     ``outside_ns`` is the part outside of its scopes. Together with their self times it makes the whole.
@@ -297,8 +295,7 @@ MAX_VALUES = 64
 """Number of values kept of one tag: those that take the most time."""
 
 
-@dataclass(frozen=True, slots=True)
-class TagValue:
+class TagValue(Struct, frozen=True):
     """Runs of a scope with one value of a tag.
 
     Times are None for a mark, which takes no time except its record's. ``times_others`` is the median over that of the
@@ -312,8 +309,7 @@ class TagValue:
     times_others: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class TagStatistics:
+class TagStatistics(Struct, frozen=True):
     """Values of one tag of a scope.
 
     ``values`` are at most ``MAX_VALUES`` of the ``distinct`` ones: those that take the most time or, for a mark, occur

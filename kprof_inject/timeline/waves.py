@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import RawCtas
@@ -28,8 +28,7 @@ from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SmWork:
+class SmWork(Struct, frozen=True, eq=False):
     """Work of the SMs that ran a CTA, ``ids`` ascending: how many CTAs each ran, and when it finished its last work.
 
     ``row_of`` has the row of each CTA's SM.
@@ -80,8 +79,7 @@ def _covered_ns(sm: NDArray[np.integer], begin_ns: NDArray[np.int64], until_ns: 
     return int((spans[:, 2] - spans[:, 1]).sum())
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """Cost of the tail: SMs that have finished their last work idle until the launch ends.
 
     All SMs that ran a CTA together idle for ``idle_share`` of their time, 0 to 1. If all ended at once, the launch
@@ -155,8 +153,7 @@ def _lost_by_count(ctas_per_sm: float) -> float:
     return 1 - ctas_per_sm / ceil(ctas_per_sm)
 
 
-@dataclass(frozen=True, slots=True)
-class LastWave:
+class LastWave(Struct, frozen=True):
     """The CTAs that began last: how many, on how many SMs, and the time from the first one's begin to the end of all.
 
     ``share`` is that time's share of the launch.
@@ -168,8 +165,7 @@ class LastWave:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(Struct, frozen=True):
     """Time from when the first SM has finished its last work to the end of the launch.
 
     ``busy_sms`` is the mean number of SMs that still work in that time; None if all end at once. ``Ending.idle_share``
@@ -181,8 +177,7 @@ class Tail:
     busy_sms: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Waves:
+class Waves(Struct, frozen=True):
     """Waves and idle time of a launch.
 
     ``sms`` is the number of SMs that ran a CTA, ``highest_sm`` the highest id among them; how many the device has is
@@ -209,8 +204,7 @@ class Waves:
     idle_slot_share: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Residence:
+class _Residence(Struct, frozen=True):
     """When each CTA was on which of ``sms`` SMs, ordered by begin.
 
     ``end_ns`` is the end of its work, ``left_ns`` when its slot was free again.
@@ -351,8 +345,7 @@ def _tail(residence: _Residence, dry_ns: NDArray[np.int64]) -> Tail:
 _LATE = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class IdleSms:
+class IdleSms(Struct, frozen=True):
     """Idle time of the ``sms`` that ran a CTA.
 
     The three shares are of all their time, 0 to 1, and add up to ``Waves.idle_sm_share``. A CTA occupies its SM until
@@ -438,8 +431,7 @@ def _gaps(ctas: NDArray[np.void], work: SmWork) -> tuple[NDArray[np.int64], NDAr
     return gaps_ns, np.bincount(row[1:][same_sm], gaps_ns, len(work.ids)).astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class _Queue:
+class _Queue(Struct, frozen=True):
     """CTAs in the order of their begins: how long each works, and how long it occupies a slot."""
 
     slots_per_sm: int

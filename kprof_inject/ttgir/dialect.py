@@ -6,9 +6,10 @@ under ``_PLAIN`` if they have none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+
+from msgspec import Struct
 
 FUNCTION = "tt.func"
 CALL = "tt.call"
@@ -37,8 +38,7 @@ TILE_REQUESTS = ("nvws.clc_try_cancel", "ttng.clc_try_cancel")
 """Cluster launch control: request the work of a CTA that has not begun."""
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
+class Traits(Struct, frozen=True):
     """Facts about all operations of one name; for a name that is in no table, every flag is false."""
 
     is_terminator: bool  # the last operation of a block: nothing may follow it
@@ -216,8 +216,7 @@ _DATA_OPERANDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
+class _Names(Struct, frozen=True):
     exact: frozenset[str]
     patterns: tuple[str, ...]
 

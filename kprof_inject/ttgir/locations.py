@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 from lark import Token, Transformer
 from lark.exceptions import LarkError
+from msgspec import Struct
 
 from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.grammar import Grammar, ttgir_grammar
@@ -20,8 +20,7 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.strings import unquote
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """``loc(unknown)``, and any location that cannot be read."""
 
 
@@ -33,31 +32,27 @@ class SourcePoint(NamedTuple):
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """``"acc"(#loc3)``: the variable that the value was assigned to, and the location of that."""
 
     name: str
     child: Location
 
 
-@dataclass(frozen=True, slots=True)
-class CallSite:
+class CallSite(Struct, frozen=True):
     """``callsite(#loc1 at #loc2)``: code of an inlined function, and the place that called it."""
 
     callee: Location
     caller: Location
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(Struct, frozen=True):
     """``fused[#loc1, #loc2]``: one operation made from several."""
 
     children: tuple[Location, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
+class Alias(Struct, frozen=True):
     """``#loc3``, unresolved."""
 
     name: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.ttgir.dialect import COMMIT_GROUP
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -60,8 +61,7 @@ _TDM_WAITS = ("amdg.async_tdm_wait", "amdg.async_tdm_intrinsic_wait")
 _NUMBER = re.compile(r'\b(?:ttg\.num_(?:commit_groups|tdm_ops)"?|num) = (\d{1,10})|\b(?:count|num_inst) = (0)\b')
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitedGroup:
+class AwaitedGroup(Struct, frozen=True):
     """The latest group that is complete after a wait.
 
     ``commit`` is the commit of the loop that ends this group, ``iterations_ago`` the number of iterations between it
@@ -73,8 +73,7 @@ class AwaitedGroup:
     iterations_ago: int
 
 
-@dataclass(frozen=True, slots=True)
-class CopyPipeline:
+class CopyPipeline(Struct, frozen=True):
     """A loop that copies asynchronously, with the group that each of its waits needs."""
 
     loop: Operation

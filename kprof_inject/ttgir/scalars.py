@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.locations import Alias, CallSite, Fused, Location, Named, SourcePoint, parse_location
@@ -28,8 +30,7 @@ _SCALAR = re.compile(r"[a-z]\w*")
 _MAX_ALIASES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(Struct, frozen=True):
     """A value that is visible at an operation.
 
     ``name`` is its name in the module (``%pid_3``). ``variable`` is the name in the source that it, or a part of what

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
+
+from msgspec import Struct
 
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.strings import STRING
@@ -126,8 +127,7 @@ def constant_of(operation: Operation) -> int | None:
     return value if _MIN_INTEGER <= value <= _MAX_INTEGER else None
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """An operation without regions: the node of its results and those of its operands, in the order of the text."""
 
     operation: Operation
@@ -135,8 +135,7 @@ class Leaf:
     values: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
+class _Body(Struct, frozen=True):
     """A region: the arguments of its entry block, and the values that the end of each of its blocks passes on."""
 
     arguments: list[int]

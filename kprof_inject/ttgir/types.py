@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache, wraps
 from math import prod
 from typing import ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import without_strings
@@ -33,8 +34,7 @@ _MAX_WIDTH_DIGITS = 4
 _OPEN, _CLOSE = "([{<", ")]}>"
 
 
-@dataclass(frozen=True, slots=True)
-class PrintedType:
+class PrintedType(Struct, frozen=True):
     """The type of a tensor, of shared or tensor memory, of a tensor descriptor, or of a scalar.
 
     ``element`` is a type's name, ``f16`` or ``!tt.ptr<f16>``; ``rest`` is the text after it: the layout and the memory.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from kernel_code import give_code
 from planning import fixture_view
 from playwright.sync_api import Locator, expect
 from programs.child import REPO
+from replacing import replace
 from shown_page import Show, ShownPage
 from snapshots import check
 from specialised import save_specialised

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.cli.capture_lines import loss_lines

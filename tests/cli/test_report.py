@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from altered import altered
 from command_line import CommandLine
 from known_launch import known_launch
 from programs.child import REPO, run_child
+from replacing import replace
 from several_kernels import three_kernels
 from snapshots import check
 

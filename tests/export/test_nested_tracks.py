@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import drawn
@@ -11,6 +10,7 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from drawn import NESTED_TRACKS, launch_name, number
 from programs.child import REPO
+from replacing import replace
 from snapshots import check
 from trace_processor.processor import Row
 

@@ -8,7 +8,7 @@ import gzip
 import resource
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -20,6 +20,7 @@ from buffers import Scope
 from cases import FIXTURES, sources
 from module_damage import DAMAGES
 from programs.child import REPO
+from replacing import replace
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 from ttgir_forms import FORMS
 

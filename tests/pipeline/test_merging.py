@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
+from replacing import replace
 from snapshots import check
 from torch_traces import GPU_POSITION, Kernel, save_kineto
 from trace_processor.processor import query_many

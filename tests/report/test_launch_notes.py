@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from figures_in import figures_in
 from known_launch import FUNC, ITER, SCOPES, known_launch
+from replacing import replace
 from snapshots import check
 from timelines import Ran, cta_rows, incomplete_rows
 

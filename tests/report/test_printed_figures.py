@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from known_launch import known_launch
 from programs.child import REPO
+from replacing import replace
 from terminal.screens import lines_shown
 
 from kprof_inject.analysis.launch import LaunchAnalysis

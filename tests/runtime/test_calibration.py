@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import triton
 from fake_gpu.kernels import RECORD_CYCLES
 from fake_runs import LAUNCHES, FakeRuns
 from programs.child import Ended, fake_gpu_path
+from replacing import replace
 from snapshots import check
 from triton import knobs
 from triton.backends.compiler import GPUTarget

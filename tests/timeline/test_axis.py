@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from ranks import BEGIN_NS, Timer, decode_all, save_process
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.cli.capture_lines import axis_lines

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from decoded_records import lookup
 from programs.child import REPO
+from replacing import replace
 
 from kprof_inject.capture.buffer_layouts import RawCtas
 from kprof_inject.capture.reader import read_capture

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from buffers import Cta, Scope, save_launch
 from hypothesis import given
 from hypothesis import strategies as st
 from ranks import BEGIN_NS, Timer
+from replacing import replace
 
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.schema import ClockRecord

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from buffers import Cta, Entry, Scope, end, save_launch, start
 from golden import fixtures, read
 from planning import fixture_view, plan_of
+from replacing import replace
 from snapshots import check
 from specialised import save_specialised, specialised_ctas, warps_of_partitions
 

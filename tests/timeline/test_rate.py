@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from replacing import replace
 
 from kprof_inject.timeline.rate import (
     NOMINAL_SPREAD,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from buffers import CLOCK_PERIOD, Cta, Entry, end, start, with_moved_stores
 from decoded_records import EVERY_ID, decoded, entries_of, lookup, read
+from replacing import replace
 
 from kprof_inject.timeline.records import contradicted_records, lost_records, record_decoder
 

@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
+from replacing import replace
 from requests_by_hand import ask
 
 from kprof_inject.errors import KprofError

@@ -7,9 +7,9 @@ the latest executions: phases are counted back from the last one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import (
@@ -73,8 +73,7 @@ def _key(cta: Numbers, slot: Numbers) -> Numbers:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Signals:
+class _Signals(Struct, frozen=True):
     """The executions of an operation that signals barriers, each by the first warp that executes it."""
 
     rows: NDArray[np.void]
@@ -132,8 +131,7 @@ def _waited(rows: NDArray[np.void], wait: Await) -> NDArray[np.void]:
 _EXTRA = [("slot", "i8"), ("number", "i8"), ("execution", "i8"), ("phase", "i8"), ("bytes", "i8"), ("arrivals", "i8")]
 
 
-@dataclass(frozen=True, slots=True)
-class _Uses:
+class _Uses(Struct, frozen=True):
     """The executions of an operation in each CTA, in their order.
 
     ``slot`` is the barrier that each is for, ``number`` its number among those for the same barrier, from 1; 0 where a
@@ -199,8 +197,7 @@ class _Uses:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Sequence:
+class _Sequence(Struct, frozen=True):
     """A value in each execution, CTA by CTA: of CTA c from ``begins[c]``; one begin if all CTAs are alike."""
 
     values: NDArray[np.int64]

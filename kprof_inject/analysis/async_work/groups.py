@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
@@ -39,8 +39,7 @@ flight once it had begun, including itself. ``bytes`` are what this warp's part 
 CTA's."""
 
 
-@dataclass(frozen=True, slots=True)
-class InFlight:
+class InFlight(Struct, frozen=True):
     """The asynchronous work of a launch.
 
     ``works`` are the kinds of work that scopes issue. ``unpaired`` gives the reason for each operation whose work could
@@ -116,8 +115,7 @@ def greatest_so_far(values: Numbers, group: Numbers) -> Numbers:
     return np.maximum.accumulate(np.maximum(values, 0) + group * MAX_ROWS) - group * MAX_ROWS
 
 
-@dataclass(frozen=True, slots=True)
-class FlightLanes:
+class FlightLanes(Struct, frozen=True):
     """The groups of a launch that are drawn, ordered by lane and start.
 
     A group is in flight until ``known_ns`` at least, and until ``end_ns`` at most, as far as its lane has room.

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.analysis.interpreter.axis_arrays import Mask, SharedMemorySlice, Value
 from kprof_inject.analysis.interpreter.executions import CountedOperation
@@ -23,8 +24,7 @@ ARRIVALS = "arrivals"
 """Not work by itself: warps signal that they have arrived."""
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
+class Issue(Struct, frozen=True):
     """An operation that issues asynchronous work, or closes a group of it.
 
     Operations that signal the same barrier together are represented by the first. ``group_bytes`` is the maximum that
@@ -42,8 +42,7 @@ class Issue:
     needed: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Await:
+class Await(Struct, frozen=True):
     """A wait: until at most ``pending`` groups are in flight, or until the barrier ``slot`` completes a phase.
 
     ``phase`` is the parity of that phase.
@@ -57,8 +56,7 @@ class Await:
     predicate: Value
 
 
-@dataclass(frozen=True, slots=True)
-class AsyncWork:
+class AsyncWork(Struct, frozen=True):
     """The asynchronous operations of a kernel, in the order of the text."""
 
     issues: tuple[Issue, ...]

@@ -7,10 +7,10 @@ often as this chain executes them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
@@ -45,8 +45,7 @@ def chain_length(ctas: int, slots: int) -> int:
     return max(ceil(ctas / slots), 1) if slots else 1
 
 
-@dataclass(frozen=True, slots=True)
-class Executions:
+class Executions(Struct, frozen=True):
     """Executions of each scope of a table by the mean CTA and by the last chain of CTAs; None if unknown."""
 
     by_cta: Sequence[float | None]

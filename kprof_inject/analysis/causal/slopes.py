@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
 from math import exp, prod
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.causal.critical_path import Blame, CriticalPath, critical_path
 from kprof_inject.analysis.causal.delays import Executions, executions
 from kprof_inject.analysis.causal.response import DelayErrors, Interval, Response, response
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable, distinct_names
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, trimmed_mean
@@ -32,8 +34,7 @@ _SELDOM = "too few timings; raise --seconds"
 _MIN_ERROR = 2e-5  # of times that all fall on one step of the timer, and so show no scatter
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """A delay: its cycles in each execution, and the relative slowdown of the kernel with its standard error.
 
     The slowdown is relative to a delay of no cycles at the same place.
@@ -45,8 +46,7 @@ class Point:
     pairs: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceSlope:
+class PlaceSlope(Struct, frozen=True):
     """The slope of one place of a kernel. ``response`` is None if it is unknown, for ``reason``."""
 
     scope: ScopeInfo
@@ -102,21 +102,20 @@ class PlaceSlope:
             "lines": self.scope.lines,
             "executions_by_cta": self.by_cta,
             "executions_by_chain": self.by_chain,
-            "disturbed": asdict(self.disturbed) if self.disturbed else None,
-            "slope": asdict(self.response.slope) if self.response else None,
+            "disturbed": json_values(self.disturbed) if self.disturbed else None,
+            "slope": json_values(self.response.slope) if self.response else None,
             "slope_up_to_cycles": self.response.up_to if self.response else None,
-            "slack_cycles": asdict(self.response.slack) if self.response and self.response.slack else None,
+            "slack_cycles": json_values(self.response.slack) if self.response and self.response.slack else None,
             "slope_beyond_slack": self.response.beyond if self.response else None,
             "spare_cycles": self.spare_cycles,
-            "points": [asdict(point) for point in self.points],
+            "points": [json_values(point) for point in self.points],
             "time_share": self.time_share,
             "critical_path": self.blame.share if self.blame else None,
             "reason": self.reason,
         }
 
 
-@dataclass(frozen=True, slots=True)
-class KernelSlopes:
+class KernelSlopes(Struct, frozen=True):
     """The slopes of all places of one kernel, in the order of the text."""
 
     experiment: ExperimentRecord

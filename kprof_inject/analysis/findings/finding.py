@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
+
+from msgspec import Struct
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Operation
@@ -51,11 +54,10 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as JSON values."""
-        return asdict(self)
+        return json_values(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """The evidence by which rules judge a launch.
 
     ``ran`` is None if the module cannot be read, or nothing is known about its work. ``slopes`` is None without a

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding
 from kprof_inject.analysis.findings.loops import (
@@ -32,8 +32,7 @@ _MIN_ITERATIONS = 3
 _MAJORITY = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Phase:
+class _Phase(Struct, frozen=True, kw_only=True):
     """The time before or after a loop, of all warps that ran one, with the scope that takes most of it."""
 
     rule: str

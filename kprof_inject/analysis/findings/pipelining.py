@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.analysis.async_work.flight_metrics import CopiedAhead, copied_ahead
 from kprof_inject.analysis.findings.finding import Evidence, Finding
@@ -94,8 +95,7 @@ def _copies_finding(evidence: Evidence, roof: Roof, share: float) -> Finding:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _MissingStages:
+class _MissingStages(Struct, frozen=True):
     """The stages that a loop lacks.
 
     A copy takes as long as ``iterations_of_copy`` iterations that do not wait; ``room_bytes`` of a CTA's shared memory

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.axis_arrays import (
     AxisArray,
@@ -88,8 +89,7 @@ def described_arguments(function: Operation) -> list[tuple[int, int] | None]:
 _DESCRIBED = re.compile(r"!tt\.tensordesc<(?:tensor<)?((?:\d+x)+)([a-z]\w*)")
 
 
-@dataclass(frozen=True, slots=True)
-class AccessForm:
+class AccessForm(Struct, frozen=True):
     """Kind of access to global memory by an operation.
 
     ``passes_by_l1``: data goes from the L2 to shared memory without being kept in the L1. ``by_registers``: data moves
@@ -140,8 +140,7 @@ _FORMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """An access of all CTAs, in all iterations, to all elements.
 
     ``mask`` is true for those that access memory, at ``address``. None is unknown.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import reduce
 from math import prod
 
 import numpy as np
+from msgspec import Struct
 
 from kprof_inject.analysis.interpreter.axis_arrays import (
     ALWAYS,
@@ -136,8 +136,7 @@ def chosen(condition: Condition, one: Value, other: Value) -> Value:
 _MAX_CARRIED = 1 << 12  # loop-carried values of one loop; each has a placeholder of its own
 
 
-@dataclass(slots=True)
-class CountedLoop:
+class CountedLoop(Struct):
     """A loop that is being interpreted. ``trips`` may differ between CTAs; ``most`` is their maximum."""
 
     axis: GridAxis
@@ -352,8 +351,7 @@ def stacked(values: Sequence[Value], axis: GridAxis) -> Value:
     return IntegerExpr.of(*found)
 
 
-@dataclass(slots=True)
-class LoopRounds:
+class LoopRounds(Struct):
     """Executions of a block of a loop by the CTAs, and its arguments in each round."""
 
     loop: CountedLoop

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.accesses import Access, access_of
 from kprof_inject.analysis.interpreter.axis_arrays import loop_axis
@@ -22,8 +26,7 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
 
 
-@dataclass(frozen=True, slots=True)
-class CountedOperation:
+class CountedOperation(Struct, frozen=True):
     """An operation of a launch's kernel, and how often all CTAs together executed it (``times``).
 
     ``times`` is None if that is unknown: under a condition or in a loop that depends on loaded data, and in called
@@ -95,7 +98,7 @@ def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> Exe
     if not iterations:
         return ran
     counted = (replace(one, times=_times(one.executed, iterations)) for one in ran.operations)
-    return replace(ran, operations=tuple(counted))
+    return dataclasses.replace(ran, operations=tuple(counted))
 
 
 @lru_cache(maxsize=4)  # the launches of a kernel come together

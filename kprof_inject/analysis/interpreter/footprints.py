@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import prod
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.interpreter.axis_arrays import (
@@ -27,8 +27,7 @@ from kprof_inject.timeline.columns import merged_ranges
 Addresses = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Ranges:
+class Ranges(Struct, frozen=True):
     """Bytes of memory as ascending ranges that do not touch each other."""
 
     starts: Addresses

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.roofs.operation_work import Work
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, short_time, size_text
 from kprof_inject.timeline.trust import Overhead
@@ -37,8 +40,7 @@ _NEAR = 0.1
 _MIN_SMS = 0.6
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """The limit of a launch."""
 
     name: str
@@ -62,7 +64,7 @@ class Limit:
 
     def to_json(self) -> dict[str, Any]:
         """Return the limit as JSON values."""
-        return {**asdict(self), "sentence": self.sentence}
+        return {**json_values(self), "sentence": self.sentence}
 
 
 def limit_of(
@@ -101,8 +103,7 @@ def _first(judged: _Judged, *judges: Callable[[_Judged], Limit | None]) -> Limit
     return next((limit for judge in judges if (limit := judge(judged))), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(Struct, frozen=True):
     summary: LaunchSummary
     light: SpeedOfLight
     whole: Roof

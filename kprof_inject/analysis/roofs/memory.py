@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 import numpy as np
+from msgspec import Struct
 
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray, TooLarge
@@ -21,8 +21,7 @@ from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.types import types_of
 
 
-@dataclass(frozen=True, slots=True)
-class DramBound:
+class DramBound(Struct, frozen=True):
     """Bounds of the bytes that a launch moves from and to DRAM if it finds nothing in the L2."""
 
     read_bytes: int

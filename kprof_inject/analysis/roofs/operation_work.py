@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from operator import add
+
+from msgspec import Struct, field
 
 from kprof_inject.analysis.structure.banks import SIDES, conflict_cycles
 from kprof_inject.analysis.structure.tensor_layouts import lanes_and_warps_along
@@ -18,8 +19,7 @@ from kprof_inject.ttgir.ssa_values import definition_of, operand_names
 from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, if_misfit, types_of
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """Work of one CTA, or of all.
 
     Elements count as floats of 32 bits unless a field says otherwise.

@@ -7,9 +7,11 @@ that no clock rate is needed. CTAs that share an SM share its units. All work is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.roofs.computed_elements import computed_shares
@@ -20,6 +22,7 @@ from kprof_inject.analysis.roofs.unit_rates import UnitRates, rates_of
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.timeline.clock import ClockSource
@@ -31,8 +34,7 @@ from kprof_inject.timeline.waves import cycles_with_ctas
 MAX_POSSIBLE = 1.05
 
 
-@dataclass(frozen=True, slots=True)
-class Roof:
+class Roof(Struct, frozen=True):
     """Lower bounds of the utilization of the units by one scope of a launch."""
 
     index: int
@@ -78,11 +80,10 @@ class Roof:
 
     def to_json(self) -> dict[str, Any]:
         """Return the roof as JSON values."""
-        return {**asdict(self), "unit": self.unit}
+        return {**json_values(self), "unit": self.unit}
 
 
-@dataclass(frozen=True, slots=True)
-class SpeedOfLight:
+class SpeedOfLight(Struct, frozen=True):
     """The roofs of a launch's scopes."""
 
     roofs: tuple[Roof, ...]
@@ -110,7 +111,7 @@ class SpeedOfLight:
         return {
             "scopes": [roof.to_json() for roof in self.roofs],
             "unknown_operations": self.unknown,
-            "dram": {**asdict(self.dram), "least_ns": self.dram.least_ns} if self.dram else None,
+            "dram": {**json_values(self.dram), "least_ns": self.dram.least_ns} if self.dram else None,
             "exchanges": self.exchanges,
             "missing": str(self.missing) if self.missing else None,
         }
@@ -146,8 +147,7 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Time:
+class _Time(Struct, frozen=True):
     """Executions and cycles of a scope, as in ``Roof``."""
 
     executions: int

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
 
+from msgspec import Struct
+
 from kprof_inject.analysis.structure.prefetching import iterations_ahead
 from kprof_inject.analysis.structure.tensor_layouts import access_bits, dot_instruction, lanes_dimension, layout_of
 from kprof_inject.select.functions import Function, functions_of
@@ -143,8 +145,7 @@ _MutableFacts = dict[str, Fact]
 _Facts = frozenset[tuple[str, Fact]]
 
 
-@dataclass(frozen=True, slots=True)
-class _FoundOperation:
+class _FoundOperation(Struct, frozen=True):
     """An operation that a feature may be made of."""
 
     kind: Kind
@@ -323,8 +324,7 @@ CodeOf = Callable[[SourcePoint], str]
 _COMPILER_SUFFIXES = (".ttir", ".ttgir", ".mlir")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A source line as named in a report, with its identity.
 
     The identity is its text and that of the lines that call it, if known, else their numbers.

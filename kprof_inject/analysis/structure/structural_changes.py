@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from kprof_inject.analysis.structure.features import (
     ADDRESSES,
@@ -37,8 +38,7 @@ from kprof_inject.ttgir.nodes import Module, Operation
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class StructuralChange:
+class StructuralChange(Struct, frozen=True):
     """A difference between A and B."""
 
     id: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
+
+from msgspec import Struct
 
 from kprof_inject.ttgir.types import PrintedType, bits_of, closing_bracket, if_misfit
 
@@ -48,8 +49,7 @@ def layout_of(printed: PrintedType, aliases: Mapping[str, str]) -> str:
     return printed.rest[found.start() : closing_bracket(printed.rest, end + 1) + 1 if has_body else end]
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(Struct, frozen=True):
     """A layout of tiles, one after the other in each dimension.
 
     ``elements`` are a thread's, ``lanes`` its warp's; ``order`` has the dimension that varies fastest first.

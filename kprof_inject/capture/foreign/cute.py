@@ -11,9 +11,8 @@ like one that took no time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.foreign.entries import (
@@ -106,8 +105,7 @@ def _require_no_anchor_inside(slices: NDArray[np.int64]) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _FoundEvents:
+class _FoundEvents(Struct, frozen=True):
     """Slots of all slices; ``unit`` is the slice. ``used`` slots were written, ``sound`` ones are valid."""
 
     unit: NDArray[np.int64]

@@ -7,10 +7,10 @@ start and each end (``Points``), others one for the whole scope (``Spans``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 UNKNOWN_SM = -1
@@ -56,8 +56,7 @@ OPEN_COLUMNS = np.dtype([("unit", "i8"), ("event", "i4")])
 """Scope that began and has no end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
+class Points(Struct, frozen=True):
     """Starts, ends and instants by unit, and within a unit in the order of writing."""
 
     units: NDArray[np.void]
@@ -70,8 +69,7 @@ class Points:
         return _kinds(self.points["event"], self.points["side"] == PointKind.INSTANT)
 
 
-@dataclass(frozen=True, slots=True)
-class Spans:
+class Spans(Struct, frozen=True):
     """Whole scopes and instants, in any order; no scope ends before it begins."""
 
     units: NDArray[np.void]
@@ -95,8 +93,7 @@ def _kinds(event: NDArray[np.int32], is_instant: NDArray[np.bool_]) -> set[tuple
 Entries = Points | Spans
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """Entries of one launch, and the scope of each event in the launch's table.
 
     ``scope_of_event`` has the shape (event, is an instant), and -1 for events that do not occur.
@@ -106,8 +103,7 @@ class Recorded:
     scope_of_event: NDArray[np.int16]
 
 
-@dataclass(frozen=True, slots=True)
-class Profiler:
+class Profiler(Struct, frozen=True):
     """Profiler whose buffers can be read.
 
     ``read`` takes the words of a whole buffer, the number of its slices, and the number of events that the user named.

@@ -22,10 +22,10 @@ Facts about Triton-distributed: ByteDance-Seed/Triton-distributed, python/triton
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.foreign.entries import (
@@ -45,8 +45,7 @@ _MAX_GROUPS = 1024
 _GROUP_SHIFT, _GROUP_MASK = 12, 0xFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class _Grid:
+class _Grid(Struct, frozen=True):
     """Number of blocks that ran, and of groups of each block that record."""
 
     blocks: int
@@ -58,8 +57,7 @@ class _Grid:
         return self.blocks * self.groups
 
 
-@dataclass(frozen=True, slots=True)
-class _Tags:
+class _Tags(Struct, frozen=True):
     """Content of the tags of some entries.
 
     ``sm`` is the SM of each, or ``UNKNOWN_SM``; entries that are not ``sound`` are not of this profiler.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 
 from kprof_inject.capture.model import Origin
 from kprof_inject.export.drawing.flight_events import FlightEvents
@@ -37,8 +37,7 @@ from kprof_inject.timeline.timeline import Timeline
 _NO_END = "the return of the call was not recorded"
 
 
-@dataclass(frozen=True, slots=True)
-class HostLaunch:
+class HostLaunch(Struct, frozen=True):
     """A call on the host that made a launch."""
 
     placed: PlacedLaunch
@@ -65,8 +64,7 @@ def process_of(placed: PlacedLaunch) -> Hashable:
     return origin.host_clock, origin.name
 
 
-@dataclass(frozen=True, slots=True)
-class HostLaunches:
+class HostLaunches(Struct, frozen=True):
     """The calls of one process, with their starts and ends on its axis and the number of the thread to draw each on.
 
     There are several threads only if calls overlap, because the program's own threads may make them.
@@ -135,8 +133,7 @@ def _kind(call: HostLaunch) -> EventKind:
     return EventKind(launch.kernel.name, "host", tuple(args.items()))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DrawnProcess:
+class DrawnProcess(Struct, frozen=True, eq=False):
     """A process to draw.
 
     ``own`` is the name of the thread that shows it as a whole, empty for none; ``tracks`` is the number of further
@@ -268,8 +265,7 @@ def _active_ctas(placed: PlacedLaunch, process: TraceProcess, _first_tid: int) -
 _WARPS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(Struct, frozen=True):
     """The slice of a launch, and the names of the tracks to expand.
 
     With these, the launch's first warps are visible where tracks nest by SM, CTA and warp.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import FlightLanes, InFlight, flight_lanes, group_numbers, numbers_in_group
@@ -28,8 +28,7 @@ from kprof_inject.timeline.axis import PlacedLaunch
 _CATEGORY = "in flight"
 
 
-@dataclass(frozen=True, slots=True)
-class FlightEvents:
+class FlightEvents(Struct, frozen=True):
     """The asynchronous work of a launch."""
 
     placed: PlacedLaunch

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.export.drawing.scene import Arg, Arrows, Counters, Numbers, Picked, Reals, TraceProcess
@@ -19,8 +19,7 @@ from kprof_inject.timeline.timeline import Timeline
 _ARROWS_PER_LAUNCH = 1 << 32
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchHooks:
+class LaunchHooks(Struct, frozen=True):
     """The hooks, and the number of a launch in its trace."""
 
     hooks: Sequence[Hook]

@@ -7,10 +7,10 @@ Numbers are computed from the table of CTAs, so that a million warps need no tab
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import distinct_names
@@ -31,8 +31,7 @@ LAUNCH = -1
 """The number for the launch, which contains the tracks that are in no group."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedTracks:
+class NamedTracks(Struct, frozen=True):
     """Threads or groups, by number: the group that contains each, and its name there.
 
     Threads have ``full_names``, too, for viewers that do not nest.
@@ -199,8 +198,7 @@ def cta_label(cta: int) -> str:
     return f"{CTA}{cta}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Nouns:
+class _Nouns(Struct, frozen=True):
     """The words in the names of a launch's threads, each with a trailing blank; unknown SMs are not in names."""
 
     cta: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
+
+from msgspec import Struct
 
 from kprof_inject.analysis.loop_metrics import LoopFigures
 from kprof_inject.analysis.structure.structural_changes import StructuralChange
@@ -194,16 +195,14 @@ _AROUND = 2
 _NUMBER_WIDTH = 4
 
 
-@dataclass(frozen=True, slots=True)
-class SourceLine:
+class SourceLine(Struct, frozen=True):
     """Line of a source file, with its number from 1."""
 
     number: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRow:
+class SourceRow(Struct, frozen=True):
     """Line as it is in A and in B; None where a side lacks it.
 
     ``changes`` are the texts of the compiler's changes at this line.
@@ -219,8 +218,7 @@ class SourceRow:
         return self.a is None or self.b is None or self.a.text != self.b.text
 
 
-@dataclass(frozen=True, slots=True)
-class SourcePart:
+class SourcePart(Struct, frozen=True):
     """Consecutive rows of the file ``name``, without folders."""
 
     name: str

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import distinct_names
@@ -24,8 +26,7 @@ _MAX_NAMES = 12
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Pairing:
+class Pairing(Struct, frozen=True):
     """Pairs of kernels in A's order, and the kernels without a partner."""
 
     pairs: tuple[tuple[KernelRuns, KernelRuns], ...]
@@ -126,8 +127,7 @@ _LOOP_NUMBERS = re.compile(r"\[[\d.]+\]")
 NOWHERE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeIdentity:
+class ScopeIdentity(Struct, frozen=True):
     """Properties that identify a scope."""
 
     name: str
@@ -171,8 +171,7 @@ class ScopeIdentity:
         return without_folders(self.source)
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeMatch:
+class ScopeMatch(Struct, frozen=True):
     """Scope ``a`` of A matched with scope ``b`` of B; ``note`` says what differs, empty if nothing does."""
 
     a: int
@@ -180,8 +179,7 @@ class ScopeMatch:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Unmatched:
+class Unmatched(Struct, frozen=True):
     """Scope of one side without a partner: its index there, and the reason."""
 
     index: int
@@ -189,8 +187,7 @@ class Unmatched:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeMatching:
+class ScopeMatching(Struct, frozen=True):
     """Matches and B's unmatched scopes in the order of B's scopes; A's unmatched scopes in A's order."""
 
     matches: tuple[ScopeMatch, ...]

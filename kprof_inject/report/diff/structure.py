@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -36,8 +37,7 @@ from kprof_inject.ttgir.ssa_values import argument_names, argument_types
 from kprof_inject.workspace import saved_sources
 
 
-@dataclass(frozen=True, slots=True)
-class CodePart:
+class CodePart(Struct, frozen=True):
     """Part of the kernel: a loop, or one of the two parts that are no loops.
 
     A loop has its ``index`` in B's scope table, or in A's if B has no matching loop. Two parts may have the same name.
@@ -56,8 +56,7 @@ WHOLE = CodePart("the whole kernel")
 OUTSIDE = CodePart("outside of loops")
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedPart:
+class ChangedPart(Struct, frozen=True):
     """Loop of B, the code outside of loops, or the kernel as a whole, with all changes in it.
 
     ``explained`` is its part of the launch's change; None if the launch did not change or the part is unknown. A change
@@ -82,8 +81,7 @@ class ChangedPart:
         return None if self.explained is None else _sum([scope.own_cta_change_ns for scope in self.scopes])
 
 
-@dataclass(frozen=True, slots=True)
-class Structure:
+class Structure(Struct, frozen=True):
     """Differences of the code between both sides.
 
     ``unexplained`` is the part of the launch's change in unchanged code; None if the launch did not change or it is
@@ -100,8 +98,7 @@ class Structure:
     only_part: CodePart | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleChanges:
+class ModuleChanges(Struct, frozen=True):
     """Changes from one ``.ttgir`` file to another, and whether anything else differs."""
 
     changes: tuple[StructuralChange, ...]

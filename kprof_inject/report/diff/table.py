@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, counted, listed, numbered, percent, resolved_time, short_time
@@ -327,13 +327,13 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "without_records": diff.clean
         and {
             **diff.clean.to_json(),
-            "median_ns": asdict(diff.clean_ns),
+            "median_ns": json_values(diff.clean_ns),
             "launching_subtracted": not has_launching(diff.a, diff.b),
         },
         "with_records": {
             **diff.recorded.to_json(),
-            "median_ns": asdict(diff.duration_ns),
-            "median_cycles": asdict(diff.sides.duration_cycles),
+            "median_ns": json_values(diff.duration_ns),
+            "median_cycles": json_values(diff.sides.duration_cycles),
         },
         "compared_warps": diff.warps,
         "first_launches_left_out": diff.left_out,
@@ -358,7 +358,7 @@ def _runs(runs: KernelRuns) -> dict[str, Any]:
 
 
 def _scope(scope: ScopeChange) -> dict[str, Any]:
-    values = asdict(scope)
+    values = json_values(scope)
     judged = scope.judged.to_json() if scope.judged else {"verdict": None, "change": None, "change_in_cycles": None}
     del values["judged"]
     return {**values, **judged}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, counted, factor, listed, percent, short_time
@@ -29,8 +30,7 @@ _MANY_LAUNCHES = 20
 """With this many launches, ``MORE_LAUNCHES`` has been followed already."""
 
 
-@dataclass(frozen=True, slots=True)
-class CannotTell:
+class CannotTell(Struct, frozen=True):
     """Reason why the verdict on a launch is unknown, and what would help; no remedies if nothing would."""
 
     reason: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
@@ -101,8 +101,7 @@ _BINS = 96
 _MIN_LOG_RATIO = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Bins:
+class Bins(Struct, frozen=True, eq=False):
     """Bins between ascending ``edges_ns``; a bin includes its lower edge, not its upper one.
 
     All are equally wide, or, if ``grow``, each is wider than the one before by about the same factor.

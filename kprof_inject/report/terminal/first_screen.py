@@ -7,10 +7,10 @@ scopes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 
+from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
@@ -216,8 +216,7 @@ def _phase_shares(summary: LaunchSummary, phases: Phases) -> dict[str, float]:
     return {name: time_ns / phases.whole_ns for name, time_ns in times_ns.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """Row of the table; an empty cell has no figure."""
 
     name: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 
+from msgspec.structs import replace
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 

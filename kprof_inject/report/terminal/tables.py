@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
@@ -29,8 +30,7 @@ _INSTEAD = {"µ": "u", "→": "->", "±": "+-", "…": "...", "×": "x", "–": 
 _FRAME, _SPACE, _WIDE_SPACE = 3, 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """Column of a table."""
 
     title: str
@@ -247,8 +247,7 @@ _WIDTH, _NARROW_WIDTH = 16, 8
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Bars:
+class Bars(Struct, frozen=True):
     """Bars that draw shares in characters."""
 
     inner: str
@@ -296,8 +295,7 @@ _MAX_LINES = 60
 _AROUND = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """Lines that a screen has left for the tables of a report; ``lines`` is None if the output is not a screen.
 
     ``rest`` says where to find what does not fit. A launch's limit is printed above the tables: if a terminal scrolled

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from async_launches import BARRIERS, COMMIT, COPIES, LAST, TMA_COPY, TMA_WAIT, WAIT, Span, launched
+from replacing import replace
 from timelines import cta_rows, incomplete_rows
 
 from kprof_inject.analysis.causal.critical_path import CriticalPath, critical_path

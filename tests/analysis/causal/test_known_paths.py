@@ -6,13 +6,13 @@ are simulated."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from async_launches import Span, launched
 from planning import insertion_of
+from replacing import replace
 from timelines import cta_rows
 
 from kprof_inject.analysis.causal.critical_path import critical_path

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from known_kernels import SMS, Known, launched, rules_of, sentences_of, the_finding
+from replacing import replace
 from snapshots import check
 
 D = Known().duration_ns

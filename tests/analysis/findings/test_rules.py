@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from known_kernels import ITERATIONS, Known, evidence_of, found_in, launched, rules_of
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.findings.rules import judge_by_rules

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from known_kernels import Known, launched, rules_of, sentences_of, the_finding, the_finding_of
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.capture.resources import KernelResources

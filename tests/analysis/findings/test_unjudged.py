@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from altered import altered
 from buffers import Cta, Scope, end, save_launch, start
 from known_kernels import Known, evidence_of, launched
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.findings.rules import RULES, Outcome, judge_by_rules

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from brute_force import Kernel, assert_bytes_right, assert_right, run
+from replacing import replace
 
 from kprof_inject.analysis.interpreter import accesses, axis_arrays
 from kprof_inject.analysis.interpreter.accesses import Access

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from buffers import Scope
+from replacing import replace
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.interpreter import executions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from brute_force import Kernel, Overflow, Ran, bytes_of, run
 from buffers import Scope
 from generated_kernels import kernels
 from hypothesis import HealthCheck, given, reject, settings
+from replacing import replace
 from timelines import cta_rows, made_timeline
 
 from kprof_inject.analysis.interpreter.accesses import Access

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from buffers import Scope
+from replacing import replace
 from snapshots import check
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from buffers import Scope
 from figures_in import figures_in
 from known_sides import HEAD_NS, ITER, ITER_NS, ITERATIONS, SCOPES, around, rows_of, side, usual, with_rows
+from replacing import replace
 from snapshots import check
 from timelines import cta_rows
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from buffers import Scope
 from golden import FIXTURES
 from known_sides import ITER_NS, SCOPES, usual
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.capture.resources import KernelResources

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 from buffers import Scope
 from known_sides import HEAD_NS, ITER_NS, SCOPES, around, usual, with_rows
 from numpy.typing import NDArray
+from replacing import replace
 from snapshots import check
 from timelines import cta_rows
 

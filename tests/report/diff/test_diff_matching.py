@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from buffers import Cta, JsonWriter, Scope, buffer_words, kernel_json, launch_json
 from figures_in import figures_in
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.capture.reader import read_capture

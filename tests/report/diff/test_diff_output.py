@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from buffers import Scope
 from known_sides import FUNC, HEAD_NS, ITER_NS, SCOPES, around, usual, with_rows
+from replacing import replace
 from rich.console import Console
 from snapshots import check
 

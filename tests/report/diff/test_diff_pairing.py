@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from known_sides import usual
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.capture.mode import Mode

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from known_sides import usual
+from replacing import replace
 
 from kprof_inject.analysis.structure.features import Line
 from kprof_inject.analysis.structure.structural_changes import StructuralChange

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
 from altered import altered
 from known_reports import KINDS, delayed
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.advice import advice_on

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from replacing import replace
 from timelines import cta_rows, made_timeline
 
 from kprof_inject.analysis.summary import summarise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from altered import altered
 from buffers import Scope
 from figures_in import figures_in
 from known_launch import FUNC, SCOPES, known_launch
+from replacing import replace
 from screens import WIDE, coloured, lines_shown
 from snapshots import check
 from timelines import Ran

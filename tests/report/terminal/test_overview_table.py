@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from altered import altered
 from figures_in import figures_in
 from known_launch import known_launch
+from replacing import replace
 from screens import WIDE, lines_shown
 from several_kernels import save_kernels
 from snapshots import check

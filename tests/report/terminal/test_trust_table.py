@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from buffers import Cta, Scope, save_launch
 from figures_in import figures_in
+from replacing import replace
 from rich.console import Console
 from snapshots import check
 
