@@ -33,9 +33,9 @@ from kprof_inject.capture.ring_sizes import mode_of_kernel
 from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
 from kprof_inject.runtime.compiling.instrumentation import instrumented, shared_bytes_of
-from kprof_inject.select.record_bound import max_records
+from kprof_inject.select.plan import max_records
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import Style
 
 EVERYTHING = ("func", "loop", "iter")
 RESAMPLES = 1_000

@@ -28,7 +28,7 @@ from kprof_inject.runtime.launch.launch_choice import LaunchChoice, LaunchFilter
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import Style
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import DumpedKernel, Workspace
 from kprof_inject.workspace_lock import held
@@ -59,7 +59,7 @@ _entered_for = ""
 def _in_use_error() -> KprofError:
     if _entered_for:
         return KprofError(
-            f"{_entered_for} already has this process profiled",
+            f"{_entered_for} already profiles this process",
             hint=f"unset {_entered_for}, or take kprof_inject.profile out of the program",
         )
     return KprofError("another profile is already running", hint="profile one block at a time")
@@ -185,7 +185,7 @@ class Profile(Results):
         errors = read_reports(Path(self._session.reports)).errors
         reasons = "; ".join([*(f"{name}: {reason}" for name, reason in self.left_alone.items()), *errors])
         if not reasons and (others := self.passed_over):
-            reasons = f"no kernel matches {self._session.kernel!r}, but there are {listed(others, _MAX_NAMES)}"
+            reasons = f"no kernel matches {self._session.kernel!r}; the kernels are {listed(others, _MAX_NAMES)}"
         return KprofError(
             f"no launch was recorded{f': {reasons}' if reasons else ''}",
             hint="launch a Triton kernel inside the context, one that at= and kernel= select",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from kprof_inject.api import Profile
-    from kprof_inject.cli.autostart_options import AutostartOptions
+    from kprof_inject.cli.recording_options import AutostartOptions
 
 VARIABLE = "KPROF_INJECT"
 _NO_OPTIONS = "1"
@@ -74,8 +74,7 @@ def _begin(triton: ModuleType) -> None:
 
 
 def _options() -> AutostartOptions:
-    """Parse the variable's options. Raises ``KprofError`` if that fails."""
-    from kprof_inject.cli.autostart_options import read_options
+    from kprof_inject.cli.recording_options import read_options
 
     text = os.environ[VARIABLE]
     return read_options("" if text == _NO_OPTIONS else text, VARIABLE)

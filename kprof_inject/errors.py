@@ -71,8 +71,11 @@ def did_you_mean(word: str, known: Iterable[str], max_words: int = 3, shown: Cal
     """Return a question for the known words similar to this one, with a trailing blank; empty if there are none."""
     from difflib import get_close_matches  # imported late, because only errors need it
 
-    close = get_close_matches(word, list(known), max_words)
-    return f"did you mean {' or '.join(map(shown, close))}? " if close else ""
+    close = [shown(found) for found in get_close_matches(word, list(known), max_words)]
+    if not close:
+        return ""
+    *others, last = close
+    return f"did you mean {', '.join(others)} or {last}? " if others else f"did you mean {last}? "
 
 
 def printable(text: str) -> str:

@@ -100,7 +100,6 @@ def _write(target: Path | int, chunks: Iterable[bytes | memoryview]) -> int:
 
 
 def _replace(target: Path, old: os.stat_result | None, chunks: Iterable[bytes | memoryview]) -> int:
-    """Replace ``old`` by a new file with its mode and, where allowed, its owner."""
     temporary = target.with_name(f".{target.name[:40]}.{os.getpid()}.{threading.get_ident()}.{os.urandom(4).hex()}")
     try:
         with temporary.open("xb") as file:

@@ -219,7 +219,6 @@ class _Forks(Generic[T]):
                 self._forget(fork)
 
     def _receive(self, fork: Connection) -> None:
-        """Take the results of a fork that has sent some, or notice its end."""
         try:
             results = _Results(fork.recv(), recv_handle(fork))
         except (EOFError, OSError, RuntimeError):  # the last: no more files

@@ -23,9 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add our command line options to pytest's."""
     group = parser.getgroup("kprof-inject")
     group.addoption(
-        "--kprof-pages",
-        metavar="DIR",
-        help="When a test fails, write the HTML page of its profile to this folder.",
+        "--kprof-pages", metavar="DIR", help="When a test fails, write the HTML page of its profile to this folder."
     )
     group.addoption(
         "--kprof-store",
@@ -93,7 +91,7 @@ def _stored(folder: Path) -> Results:
     try:
         return kprof_inject.load(folder)
     except KprofError as error:
-        pytest.fail(f"there is no baseline: {error.what}; store it: pytest --kprof-store", pytrace=False)
+        pytest.fail(f"there is no baseline: {error.what}; store one: pytest --kprof-store", pytrace=False)
 
 
 def _require_as_fast(stored: Results, prof: Profile, limit: float, folder: Path) -> None:

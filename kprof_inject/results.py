@@ -21,8 +21,8 @@ from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook, hooks_of
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
 from kprof_inject.quantities import counted, listed
-from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text
-from kprof_inject.report.explanation.gathering import explanation
+from kprof_inject.report.explanation import explanation
+from kprof_inject.report.explanation_schema import DEFAULT_BUDGET, explanation_text
 from kprof_inject.timeline.timeline import Timeline
 
 ALL = "*"
@@ -83,7 +83,7 @@ class Results:
         for the mandatory parts, or if it is no integer.
         """
         if not isinstance(budget, int):
-            raise KprofError(f"the budget is {budget!r}, but tokens are a whole number", hint="such as budget=1000")
+            raise KprofError(f"the budget must be a whole number of tokens, not {budget!r}", hint="such as budget=1000")
         return explanation_text(explanation(self._analyses(_of_kernels(self._kept(), kernel))), budget)
 
     def html(self, path: str | Path, *, kernel: str = ALL) -> Path:
@@ -161,7 +161,7 @@ def _of_kernels(timelines: Sequence[Timeline], glob: str) -> list[Timeline]:
     chosen = [timeline for timeline in timelines if fnmatchcase(timeline.launch.kernel.name, glob)]
     if timelines and not chosen:
         known = list(dict.fromkeys(timeline.launch.kernel.name for timeline in timelines))
-        hint = did_you_mean(glob, known) + f"there are kernels {listed(known, _MAX_NAMES)}"
+        hint = did_you_mean(glob, known) + f"the kernels are {listed(known, _MAX_NAMES)}"
         raise KprofError(f"no kernel matches {glob!r}", hint=hint)
     return chosen
 
@@ -217,5 +217,4 @@ def _event_names(names: object) -> object:
 
 
 def _plain(value: object) -> object:
-    """Return a NumPy number as a Python number."""
     return value.item() if isinstance(value, np.generic) else value

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
-from kprof_inject.select.plan import Plan
-from kprof_inject.select.sites import InsertPoint
+from kprof_inject.select.delays import Delay
+from kprof_inject.select.plan import Plan, Record
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.dialect import EVENT
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import names_in, result_names
-
-
-class Insertable(Protocol):
-    """An operation and its place; ``line`` has the place's indent."""
-
-    @property
-    def point(self) -> InsertPoint:
-        """The place of the operation."""
-        ...
-
-    @property
-    def line(self) -> str:
-        """The text to insert."""
-        ...
 
 
 def apply(module: Module, plan: Plan) -> str:
@@ -33,7 +18,7 @@ def apply(module: Module, plan: Plan) -> str:
     return inserted(module, plan.records)
 
 
-def inserted(module: Module, operations: Iterable[Insertable]) -> str:
+def inserted(module: Module, operations: Iterable[Record | Delay]) -> str:
     """Return the module's text with these operations inserted, which are in the order of their places.
 
     Each gets a line of its own, unless operations share a line there.
@@ -84,7 +69,6 @@ def _span_after_results(module: Module, operation: Operation) -> tuple[int, int]
 
 
 def _runs(operations: Iterable[Operation]) -> list[tuple[int, int]]:
-    """Return the spans of operations that directly follow each other."""
     runs: list[tuple[int, int]] = []
     for operation in operations:
         begin = runs.pop()[0] if runs and runs[-1][1] == operation.start else operation.start
@@ -101,4 +85,5 @@ def _with_blanks(module: Module, start: int, end: int) -> tuple[int, int]:
     rest = text[start:end]
     if rest.endswith("\n"):  # the line end belongs to the other operations
         return start, start + len(rest) - len(module.newline)
-    return (start, end) if rest[-1].isspace() else (start - text[start - 1].isspace(), end)
+    joins_words = f"_{text[start - 2]}{text[end]}".isidentifier()
+    return (start, end) if rest[-1].isspace() or joins_words else (start - text[start - 1].isspace(), end)

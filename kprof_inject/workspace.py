@@ -83,7 +83,6 @@ def _texts(path: Path, within: Path) -> dict[str, str]:
 
 
 def _workspace_of_kernel(folder: Path) -> Path:
-    """Return the workspace of a folder ``kernels/VARIANT``."""
     return folder.parent.parent
 
 
@@ -144,23 +143,11 @@ class Workspace:
             shutil.rmtree(aside, ignore_errors=True)
 
     @classmethod
-    def _where_to_look(cls, folder: Path) -> str:
-        """Return the hint for a folder that is no workspace."""
-        if not folder.exists():
-            return where_to_look(folder)
-        around = next((parent for parent in folder.resolve().parents if (parent / MARK_FILE).exists()), None)
-        if around is not None:
-            return f"it is inside one: {around}"
-        if folder.exists() and any(folder.iterdir()):
-            return "name a workspace or a capture, such as kprof_out or kprof_out/captures/001"
-        return how_to_make(folder)
-
-    @classmethod
     def open(cls, folder: Path) -> Workspace:
         """Open an existing workspace. Raises ``KprofError`` if it is none or of another version."""
         if not (folder / MARK_FILE).exists():
             what = "is not a workspace" if folder.exists() else "does not exist"
-            raise KprofError(f"{folder} {what}", hint=cls._where_to_look(folder))
+            raise KprofError(f"{folder} {what}", hint=_what_instead(folder))
         version = decode(read_json(folder / MARK_FILE, folder), _Mark, str(folder / MARK_FILE), _DUMP_AGAIN).version
         if version != WORKSPACE_VERSION:
             raise KprofError(
@@ -352,6 +339,17 @@ class Workspace:
 
     def _read(self, path: Path, kind: type[Record]) -> Record:
         return decode(read_json(path, self.folder), kind, str(path), _DUMP_AGAIN)
+
+
+def _what_instead(folder: Path) -> str:
+    if not folder.exists():
+        return where_to_look(folder)
+    around = next((parent for parent in folder.resolve().parents if (parent / MARK_FILE).exists()), None)
+    if around is not None:
+        return f"it is inside a workspace: {around}"
+    if any(folder.iterdir()):
+        return "name a workspace or a capture, such as kprof_out or kprof_out/captures/001"
+    return how_to_make(folder)
 
 
 def _write(path: Path, record: Any) -> None:

@@ -94,7 +94,7 @@ def require_ours(folder: Path) -> None:
         and any(path.name != LOCK_FILE for path in folder.iterdir())
     ):
         raise KprofError(
-            f"{folder} is not empty and not a kprof-inject workspace",
+            f"{folder} is neither empty nor a kprof-inject workspace",
             hint="name another folder (-o, or folder= in Python)",
         )
     require_no_links(folder)

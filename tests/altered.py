@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import fields, replace
 from typing import Any
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 
-_PARTS = ("timeline", "summary", "verdict", "limit", "in_flight", "flights", "_evaluated")
+_PARTS = (
+    "timeline",
+    "summary",
+    "verdict",
+    "executed",
+    "speed_of_light",
+    "slopes",
+    "judgements",
+    "limit",
+    "in_flight",
+    "flights",
+)
 
 
 def altered(analysis: LaunchAnalysis, **parts: Any) -> LaunchAnalysis:
@@ -16,8 +26,6 @@ def altered(analysis: LaunchAnalysis, **parts: Any) -> LaunchAnalysis:
     for name in _PARTS:
         getattr(analysis, name)
     made = copy.copy(analysis)
-    judged = {name: parts.pop(name) for name in {field.name for field in fields(analysis._evaluated)} & parts.keys()}
-    made.__dict__["_evaluated"] = replace(analysis._evaluated, **judged)
     made.__dict__.update(parts)
     made.launch, made.duration_ns = made.timeline.launch, made.summary.duration_ns
     return made

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from buffers import Scope
+from replacing import replace
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.timeline.timeline import Timeline

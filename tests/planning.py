@@ -13,8 +13,7 @@ from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import in_runs
-from kprof_inject.select.style import USUAL_STYLE, Style, two_records
+from kprof_inject.select.spans import USUAL_STYLE, Style, in_runs, two_records
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.scalars import scalars_at
 from kprof_inject.ttgir.strings import source_files

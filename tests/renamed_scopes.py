@@ -8,7 +8,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from buffers import Cta, Entry, JsonWriter, buffer_words, end, kernel_json, launch_json, num_warps_of, start
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 from planning import fixture_sources, fixture_view
+from replacing import replace
 from specialised import warps_of_partitions
 
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -26,21 +26,21 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import Resources, ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeInfo, distinct_names
 from kprof_inject.export.chrome import chrome_trace
-from kprof_inject.export.comma_separated import csv_table
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.hatchet import hatchet_tree
 from kprof_inject.export.perfetto import perfetto_trace
+from kprof_inject.export.scope_rows import csv_table
 from kprof_inject.report.diff.gate import crossings
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.table import diff_json
-from kprof_inject.report.explanation.gathering import explanation
+from kprof_inject.report.explanation import explanation
 from kprof_inject.report.html.document import all_sections, launch_meta
 from kprof_inject.report.html.overview_tab import kernel_rows
 from kprof_inject.report.html.pictures import ScopePictures
 from kprof_inject.report.html.scope_columns import shown_of
-from kprof_inject.report.slope_text import slopes_csv
 from kprof_inject.report.terminal.screens import answers_text
-from kprof_inject.select.plan import Plan, make_plan, scope_table
+from kprof_inject.report.terminal.slope_table import slopes_csv
+from kprof_inject.select.plan import Plan, make_plan, table_json
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -71,10 +71,10 @@ def made_launch(folder: Path, text: str) -> Launch:
     """A launch of a fixture's kernel, in which no two scopes take as long."""
     plan = make_plan(fixture_view(text), parse_selectors(_SELECTORS))
     ctas = list(_ctas(plan))
-    words, table = buffer_words(ctas, 512), scope_table(plan)
+    words, table = buffer_words(ctas, 512), table_json(plan.table)
     target = re.search(r'ttg.target = "(\w+):(\w+)"', text)
     assert target is not None
-    kernel = kernel_json([], words, num_warps_of(ctas), name=plan.kernel)
+    kernel = kernel_json([], words, num_warps_of(ctas), name=plan.table.kernel)
     kernel |= {"scope_table": table, "sm_count": _CTAS}
     kernel["scope_ids"] = {str(index): scope["record"] for index, scope in enumerate(table["scopes"])}
     arch = int(target[2]) if target[2].isdigit() else target[2]
@@ -87,14 +87,14 @@ def made_launch(folder: Path, text: str) -> Launch:
 
 
 def _ctas(plan: Plan) -> Iterator[Cta]:
-    warps = warps_of_partitions(plan) if plan.partitions else [tuple(range(4))]
+    warps = warps_of_partitions(plan) if plan.table.partitions else [tuple(range(4))]
     for number in range(_CTAS):
         begin = 1_000_000 + 20_000 * number
         rows: list[list[Entry]] = [[] for _ in range(1 + max(warp for mine in warps for warp in mine))]
         for partition, mine in enumerate(warps):
             for warp in mine:
                 at = rows[warp][-1].cycles + 100 if rows[warp] else begin + 40 * warp
-                rows[warp] += _records(plan, partition if plan.partitions else None, at)
+                rows[warp] += _records(plan, partition if plan.table.partitions else None, at)
         end_ns = max(entries[-1].cycles for entries in rows if entries) // 2 + 100
         yield Cta(rows, number, begin // 2 - 100, end_ns, end_ns + 50)
 
@@ -108,7 +108,7 @@ def _records(plan: Plan, partition: int | None, begin: int) -> list[Entry]:
     def run(parent: int) -> None:
         for index, scope in enumerate(plan.scopes):
             if scope.partition == partition and scope.parent == parent:
-                for _ in range(_ITERATIONS if scope.site.kind == "iter" else 1):
+                for _ in range(_ITERATIONS if scope.kind == "iter" else 1):
                     found.append(start(index, after(20)))
                     run(index)
                     found.append(end(index, after(30 + 17 * index)))
@@ -172,9 +172,9 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
         "explain": {key: value for key, value in explained.items() if key != "findings"},
         # Their texts, which JSON has in full, are cut off at another place.
         "findings explained": [{**one, "text": "", "advice": ""} for one in explained["findings"]],
-        "page": all_sections(report, pictures),
-        "page's data": launch_meta(report, "k", "", shown_of(timeline, timeline.scope_count)),
-        "page's kernels": kernel_rows([report]),
+        "page": msgspec.to_builtins(all_sections(report, pictures)),
+        "page's data": msgspec.to_builtins(launch_meta(report, "k", "", shown_of(timeline, timeline.scope_count))),
+        "page's kernels": msgspec.to_builtins(kernel_rows([report])),
         "causal": list(csv.reader(io.StringIO(slopes_csv([report.slopes])))),
         "csv": list(csv.reader(io.StringIO(b"".join(csv_table([few])).decode()))),
         "hatchet": json.loads(b"".join(hatchet_tree([few]))),

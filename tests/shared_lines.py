@@ -23,6 +23,7 @@ BESIDE_OPERATIONS = [
     ('    proton.record start "a" proton.record end "a"\n    tt.return\n', "    tt.return\n"),
     ('    gpu.barrier proton.record start "a" // why\n    tt.return\n', "    gpu.barrier\n    tt.return\n"),
     ('  gpu.barrier proton.record start "a"\n  proton.record end "a" tt.return\n', "  gpu.barrier\n  tt.return\n"),
+    ('  gpu.barrier proton.record start "a"tt.return\n', "  gpu.barrier tt.return\n"),
 ]  # fmt: skip
 """Records of others that share a line with operations, and what stripping leaves."""
 

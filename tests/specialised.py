@@ -13,7 +13,7 @@ from typing import Any
 from buffers import Cta, Entry, buffer_words, end, kernel_json, num_warps_of, save_launches, start
 
 from kprof_inject.capture.model import Launch
-from kprof_inject.select.plan import Plan, scope_table
+from kprof_inject.select.plan import Plan, table_json
 
 ITERATIONS = 5
 _STEP_CYCLES = 50
@@ -23,7 +23,7 @@ _MARGIN_NS = 100
 
 def warps_of_partitions(plan: Plan) -> list[tuple[int, ...]]:
     """The warps of each of the plan's partitions."""
-    sizes = [partition.warps or 0 for partition in plan.partitions]
+    sizes = [partition.warps or 0 for partition in plan.table.partitions]
     found: list[tuple[int, ...]] = [tuple(range(sizes[0])), *[()] * (len(sizes) - 1)]
     operations = _operations(plan)
     for operation in operations:
@@ -42,14 +42,14 @@ def warps_of_partitions(plan: Plan) -> list[tuple[int, ...]]:
 
 def _extra_warps(plan: Plan) -> int:
     """Those that all but the default partition have, in whole groups of four."""
-    most = max(sum(plan.partitions[index].warps or 0 for index in operation) for operation in _operations(plan))
+    most = max(sum(plan.table.partitions[index].warps or 0 for index in operation) for operation in _operations(plan))
     return -(-most // 4) * 4
 
 
 def _operations(plan: Plan) -> list[list[int]]:
     """The partitions of each ``ttg.warp_specialize``."""
     found: list[list[int]] = []
-    for index, partition in enumerate(plan.partitions[1:], 1):
+    for index, partition in enumerate(plan.table.partitions[1:], 1):
         if partition.name.startswith("partition 0"):
             found.append([])
         found[-1].append(index)
@@ -64,7 +64,7 @@ def records_of(plan: Plan, partition: int, cycles: int) -> list[Entry]:
     def run(parent: int) -> Iterator[Entry]:
         for index, scope in enumerate(plan.scopes):
             if scope.partition == partition and scope.parent == parent:
-                for _ in range(ITERATIONS if scope.site.kind == "iter" else 1):
+                for _ in range(ITERATIONS if scope.kind == "iter" else 1):
                     yield start(index, next(clock))
                     yield from run(index)
                     yield end(index, next(clock))
@@ -97,7 +97,7 @@ def save_specialised(
     """A capture of one launch of the plan's kernel, with the plan's own scope table."""
     ctas = specialised_ctas(plan) if ctas is None else ctas
     words = buffer_words(ctas, slots, recorded=(mode or {}).get("warps"))
-    kernel = kernel_json([], words, num_warps_of(ctas), name=plan.kernel, mode=mode)
-    table = scope_table(plan)
+    kernel = kernel_json([], words, num_warps_of(ctas), name=plan.table.kernel, mode=mode)
+    table = table_json(plan.table)
     records = {str(index): scope["record"] for index, scope in enumerate(table["scopes"])}
     return save_launches(folder, {**kernel, "scope_table": table, "scope_ids": records}, [words])[0]

@@ -45,7 +45,7 @@ AGAINST = {
     "imports point down in the runtime": [
         ("runtime.devices.torch_device", "runtime.launch.launch_choice"),
         ("runtime.launch.launcher", "runtime.run_step"),
-        ("runtime.launch.launch_capture", "runtime.replay.replayed_kernels"),
+        ("runtime.launch.launch_capture", "runtime.replay.replay"),
         ("runtime.replay.replay", "runtime.experiments.experiment"),
         ("runtime.faults", "runtime.devices.torch_device"),
     ],

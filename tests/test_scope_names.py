@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -22,6 +21,7 @@ from renamed_scopes import (
     said_of,
     said_of_pair,
 )
+from replacing import replace
 
 from kprof_inject.analysis.advice import advice_on
 from kprof_inject.analysis.launch import LaunchAnalysis

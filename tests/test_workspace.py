@@ -43,7 +43,7 @@ def test_an_empty_folder_becomes_one(tmp_path: Path) -> None:
 
 def test_a_folder_of_other_things_does_not(tmp_path: Path) -> None:
     (tmp_path / "kernels").mkdir()
-    with pytest.raises(KprofError, match="is not empty and not ") as refused:
+    with pytest.raises(KprofError, match="is neither empty nor ") as refused:
         Workspace.create(tmp_path)
     check("workspace/refusals", str(refused.value), "a folder of other things")
     assert os.listdir(tmp_path) == ["kernels"]
@@ -263,7 +263,7 @@ def test_a_file_system_that_cannot_lock_is_told_of(tmp_path: Path, monkeypatch: 
 
 def test_a_folder_of_other_things_is_not_locked(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("precious")
-    with pytest.raises(KprofError, match="is not empty and not "), held(tmp_path, fail):
+    with pytest.raises(KprofError, match="is neither empty nor "), held(tmp_path, fail):
         pass
     assert os.listdir(tmp_path) == ["notes.txt"]
 

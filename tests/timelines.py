@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from buffers import Cta, Scope, save_launch
 from numpy.typing import NDArray
+from replacing import replace
 
 from kprof_inject.timeline.columns import CTA_COLUMNS, INCOMPLETE_COLUMNS, SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline, decode_launch

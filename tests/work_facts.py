@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 from kprof_inject.analysis.roofs.operation_work import Work
 
-_KINDS = {field.name for field in fields(Work)}
+_KINDS = set(Work.__struct_fields__)
 
 
 def work_named(facts: Sequence[str]) -> Work:

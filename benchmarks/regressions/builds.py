@@ -62,8 +62,7 @@ def write_build(name: str, folder: Path, ttgir: Path | None) -> KernelBuild:
     from kprof_inject.runtime.compiling.compiler import as_json
     from kprof_inject.runtime.compiling.instrumentation import lower, scope_names
     from kprof_inject.runtime.versions import installed_version
-    from kprof_inject.select.plan import scope_table
-    from kprof_inject.select.record_bound import max_records
+    from kprof_inject.select.plan import max_records
     from kprof_inject.select.selectors import parse_selectors
     from kprof_inject.ttgir.strings import source_files
 
@@ -100,7 +99,7 @@ def write_build(name: str, folder: Path, ttgir: Path | None) -> KernelBuild:
         triton=triton.__version__,
         plain=_code(metadata, made.asm["ptx"]),
         records=_code(lowered.metadata, lowered.assembly),
-        scope_table=msgspec.convert({**scope_table(done.plan), "most_records": bound}, ScopeTableRecord),
+        scope_table=msgspec.structs.replace(done.plan.table, most_records=bound),
         scope_ids=scope_names(str(with_records), HOPPER),
         layout=installed_version().buffer_layout,
         mode=ModeRecord(*astuple(mode)),

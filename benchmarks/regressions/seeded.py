@@ -35,9 +35,9 @@ from triton import knobs
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.compare_runs import ComparedRounds, ComparedSide
+from kprof_inject.report.diff.code_changes import change_json
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.structure import changes_between
-from kprof_inject.report.diff.structure_text import change_json
 from kprof_inject.report.diff.table import diff_json
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary
@@ -19,8 +20,7 @@ from kprof_inject.timeline.trust import Level
 _MAX_RULES = 3  # named in one sentence
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """A thing to try, with the reason."""
 
     text: str
@@ -32,8 +32,7 @@ class Advice:
     """True if some of the records that it is based on are missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(Struct, frozen=True):
     """Trust in a launch's figures, given the overhead of the records and the records that are missing."""
 
     level: Level
@@ -61,7 +60,7 @@ def _to_keep(report: LaunchAnalysis, lost: Unjudged) -> Advice:
 def _to_disturb_less(report: LaunchAnalysis) -> Iterator[Advice]:
     if report.verdict.level is not Level.UNRELIABLE:
         return
-    why = "the records disturb the kernel: what is found, or not, may be their doing"
+    why = "the records disturb the kernel: they may cause findings, and hide others"
     if fewer := fewer_records(report):
         yield Advice(f"record less: {fewer}", why, None)
     elif report.slopes is None:

@@ -6,9 +6,8 @@ The terminal report, JSON, the HTML page and traces read it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kprof_inject.analysis.async_work.groups import InFlight, starts_async
 from kprof_inject.analysis.findings.finding import Finding
@@ -31,18 +30,7 @@ if TYPE_CHECKING:
 
 _DISTURBED = "the records disturb this kernel so much that it may be limited by something else without them"
 
-
-@dataclass(frozen=True, slots=True)
-class _EvaluatedParts:
-    """The parts that need the evaluated kernel.
-
-    If the evaluation fails in any of them, all are computed without it.
-    """
-
-    executed: ExecutedKernel | Unjudged
-    speed_of_light: SpeedOfLight
-    slopes: KernelSlopes | None
-    judgements: tuple[Judgement, ...]
+T = TypeVar("T")
 
 
 class LaunchAnalysis:
@@ -94,29 +82,62 @@ class LaunchAnalysis:
         """The verdict on how far the records disturbed the kernel."""
         return judge(self.launch.kernel)
 
-    @property
+    @cached_property
     def executed(self) -> ExecutedKernel | Unjudged:
         """The operations that the launch executed, or why they are unknown.
 
         Recorded iterations are counted only if no record is missing: the remaining records do not show how many there
         were.
         """
-        return self._evaluated.executed
+        from kprof_inject.analysis.interpreter.executions import evaluated_kernel, with_recorded_iterations
 
-    @property
+        try:
+            ran = evaluated_kernel(self.launch)
+            if self.timeline.records_lost:
+                return ran
+            with evaluating():
+                return with_recorded_iterations(ran, self.summary)
+        except KprofError as error:
+            return _unjudged(error)
+
+    @cached_property
     def speed_of_light(self) -> SpeedOfLight:
         """The roofs of the launch's scopes."""
-        return self._evaluated.speed_of_light
+        from kprof_inject.analysis.roofs.speed_of_light import speed_of_light
 
-    @property
+        return self._by_executed(lambda executed: speed_of_light(self.timeline, self.summary, executed))
+
+    @cached_property
     def slopes(self) -> KernelSlopes | None:
         """The result of the causal experiment with this launch's kernel and grid, or None if there was none."""
-        return self._evaluated.slopes
+        variant, grid = self.launch.kernel.program_variant, self.launch.grid
+        own = next((one for one in self._experiments if (one.variant, one.grid) == (variant, grid)), None)
+        if own is None:
+            return None
+        from kprof_inject.analysis.causal.slopes import kernel_slopes
 
-    @property
+        return self._by_executed(lambda executed: kernel_slopes(own, _known(executed), self.timeline, self.summary))
+
+    @cached_property
     def judgements(self) -> tuple[Judgement, ...]:
         """The result of each rule, in the order of the rules."""
-        return self._evaluated.judgements
+        from kprof_inject.analysis.findings.finding import Evidence
+        from kprof_inject.analysis.findings.rules import judge_by_rules
+
+        light, slopes = self.speed_of_light, self.slopes
+        return self._by_executed(
+            lambda executed: judge_by_rules(Evidence(self.timeline, self.summary, light, _known(executed), slopes))
+        )
+
+    def _by_executed(self, compute: Callable[[ExecutedKernel | Unjudged], T]) -> T:
+        """Compute a part from the executed operations; without them if they are unknown, or if that fails."""
+        if isinstance(self.executed, Unjudged):
+            return compute(self.executed)
+        try:
+            with evaluating():
+                return compute(self.executed)
+        except Unevaluated as error:
+            return compute(_unjudged(error))
 
     @cached_property
     def limit(self) -> Limit:
@@ -146,49 +167,6 @@ class LaunchAnalysis:
         from kprof_inject.analysis.async_work.flight_metrics import flights_of
 
         return flights_of(self.timeline, self.in_flight, self.speed_of_light.roofs)
-
-    @cached_property
-    def _evaluated(self) -> _EvaluatedParts:
-        executed = self._executed()
-        if not isinstance(executed, Unjudged):
-            try:
-                with evaluating():
-                    return self._evaluate(executed)
-            except Unevaluated as error:
-                executed = _unjudged(error)
-        return self._evaluate(executed)
-
-    def _executed(self) -> ExecutedKernel | Unjudged:
-        from kprof_inject.analysis.interpreter.executions import evaluated_kernel, with_recorded_iterations
-        from kprof_inject.analysis.scope_map import ScopeMap
-
-        try:
-            ran = evaluated_kernel(self.launch)
-            if self.timeline.records_lost:
-                return ran
-            with evaluating():
-                return with_recorded_iterations(ran, ScopeMap(ran.module, self.timeline.table), self.summary)
-        except KprofError as error:
-            return _unjudged(error)
-
-    def _evaluate(self, executed: ExecutedKernel | Unjudged) -> _EvaluatedParts:
-        from kprof_inject.analysis.findings.finding import Evidence
-        from kprof_inject.analysis.findings.rules import judge_by_rules
-        from kprof_inject.analysis.roofs.speed_of_light import speed_of_light
-
-        light = speed_of_light(self.timeline, self.summary, executed)
-        ran = None if isinstance(executed, Unjudged) else executed
-        slopes = self._slopes(ran)
-        evidence = Evidence(self.timeline, self.summary, light, ran, slopes)
-        return _EvaluatedParts(executed, light, slopes, judge_by_rules(evidence))
-
-    def _slopes(self, ran: ExecutedKernel | None) -> KernelSlopes | None:
-        for experiment in self._experiments:
-            if self.launch.kernel.program_variant == experiment.variant and self.launch.grid == experiment.grid:
-                from kprof_inject.analysis.causal.slopes import kernel_slopes
-
-                return kernel_slopes(experiment, ran, self.timeline, self.summary)
-        return None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -241,6 +219,10 @@ class LaunchAnalysis:
             "in_flight": self.flights.to_json() if self.flights else None,
             "causal": self.slopes.to_json() if self.slopes else None,
         }
+
+
+def _known(executed: ExecutedKernel | Unjudged) -> ExecutedKernel | None:
+    return None if isinstance(executed, Unjudged) else executed
 
 
 def _unjudged(error: KprofError) -> Unjudged:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kprof_inject.analysis.async_work.flight_metrics import copied_ahead
 from kprof_inject.analysis.findings.loops import is_wait
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
-from kprof_inject.ttgir.copy_groups import pipeline_of
+from kprof_inject.ttgir.loops import pipeline_of
 
 
-@dataclass(frozen=True, slots=True)
-class LoopFigures:
+class LoopFigures(Struct, frozen=True):
     """Metrics of one loop."""
 
     parts: Mapping[str, float]
@@ -35,7 +35,7 @@ class LoopFigures:
 
     def to_json(self) -> dict[str, Any]:
         """Return the metrics as JSON values."""
-        return {**asdict(self), "unit": self.unit}
+        return {**json_values(self), "unit": self.unit}
 
 
 def loop_figures(analysis: LaunchAnalysis, index: int) -> LoopFigures:
@@ -49,7 +49,7 @@ def _ahead(analysis: LaunchAnalysis, index: int) -> int | None:
     ran = analysis.executed
     if isinstance(ran, Unjudged):
         return None
-    loop = ScopeMap(ran.module, analysis.timeline.table).loop_of(index)
+    loop = ran.scope_map.loop_of(index)
     if loop is None:
         return None
     if (pipeline := pipeline_of(loop)) is not None:

@@ -7,10 +7,12 @@ of a kernel, and usually their duration, is known without decoding them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from msgspec import Struct, field
 
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -21,8 +23,7 @@ from kprof_inject.timeline.waves import recorded_duration_ns
 _EVERY_KERNEL = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class KernelOverview:
+class KernelOverview(Struct, frozen=True):
     """A kernel in all its compiled variants."""
 
     name: str
@@ -118,8 +119,7 @@ def glob_of(kernel: KernelOverview, reports: Sequence[LaunchAnalysis]) -> str:
     return "" if process is None or process.kernel == _EVERY_KERNEL else process.kernel
 
 
-@dataclass(slots=True)
-class _Variant:
+class _Variant(Struct):
     """A compiled variant in one process: its chosen launches, and the others of the capture."""
 
     name: str

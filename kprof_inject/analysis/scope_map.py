@@ -22,20 +22,20 @@ class ScopeMap:
 
     def __init__(self, module: Module, table: ScopeTable) -> None:
         """Relate a module and the scope table that was planned for it."""
-        self._module = module
+        self.module = module
         self._table = table
         self._lines_of: dict[Operation, Lines] = {}
 
     @cached_property
     def _loops(self) -> list[tuple[Operation, Lines]]:
         """The loops in the order of the text: an outer loop comes before those in it."""
-        loops = [operation for operation in self._module.walk() if operation.traits.is_loop]
+        loops = [operation for operation in self.module.walk() if operation.traits.is_loop]
         return [(loop, self.lines_of(loop)) for loop in loops]
 
     def lines_of(self, operation: Operation) -> Lines:
         """Return the lines that an operation is printed on, with those of its regions."""
         if operation not in self._lines_of:
-            first, last = self._module.line_numbers([operation.start, operation.end - 1])
+            first, last = self.module.line_numbers([operation.start, operation.end - 1])
             self._lines_of[operation] = first, last
         return self._lines_of[operation]
 

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, structs
 from numpy.typing import NDArray
 
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Place
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, distinct_names
 from kprof_inject.quantities import counted, numbered
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.idle import IdleSms, idle_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.phases import Phases, PhaseSums
-from kprof_inject.timeline.scope_statistics import PartitionTime, ScopeStatistics, ScopeSums
+from kprof_inject.timeline.scope_statistics import (
+    PartitionTime,
+    ScopeStatistics,
+    ScopeSums,
+    SmCycles,
+    TagStatistics,
+    TagSums,
+)
 from kprof_inject.timeline.sharing import Sharing, SharingSums
-from kprof_inject.timeline.sm_cycles import SmCycles
-from kprof_inject.timeline.tag_statistics import TagStatistics, TagSums
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.waves import Ending, Waves, ending_of, launch_duration_ns, waves_of
+from kprof_inject.timeline.waves import Ending, IdleSms, Waves, ending_of, idle_of, launch_duration_ns, waves_of
 
 
-@dataclass(frozen=True, slots=True)
-class RecordFaults:
+class RecordFaults(Struct, frozen=True):
     """Number of records that are missing or unusable, and of the warps and CTAs concerned.
 
     ``worst_*`` describe the warp with most of them, and ``worst_written`` counts all records that it wrote.
@@ -58,8 +63,7 @@ def record_faults(incomplete: NDArray[np.void], column: str) -> RecordFaults | N
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ScopeSummary(ScopeStatistics):
+class ScopeSummary(ScopeStatistics, frozen=True, eq=False, kw_only=True):
     """Statistics of one scope of one launch."""
 
     index: int
@@ -89,6 +93,11 @@ class ScopeSummary(ScopeStatistics):
     """Its times by the values of its tags."""
 
     @property
+    def executions(self) -> int:
+        """Number of executions by CTAs. All warps that run it do so together."""
+        return self.count // max(len(self.warps.ids), 1)
+
+    @property
     def self_share(self) -> float:
         """Self time as part of the same whole as ``share``; 0 if times are unknown."""
         if self.share is None or self.self_ns is None or self.total_ns is None:
@@ -96,8 +105,7 @@ class ScopeSummary(ScopeStatistics):
         return self.share * self.self_ns / max(self.total_ns, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSummary(PartitionScopes):
+class PartitionSummary(PartitionScopes, frozen=True):
     """A partition of a launch."""
 
     whole_ns: int
@@ -197,7 +205,7 @@ class LaunchSummary:
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as JSON values; columns become lists."""
-        return {**asdict(self, dict_factory=_plain), "resolution_ns": self.resolution_ns}
+        return {**json_values(self), "resolution_ns": self.resolution_ns}
 
 
 def summarise(timeline: Timeline) -> LaunchSummary:
@@ -259,7 +267,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
 
 
 def _partition_summary(partition: PartitionScopes, time: PartitionTime, lossy: set[int]) -> PartitionSummary:
-    known = {field.name: getattr(partition, field.name) for field in fields(partition)}
+    known = structs.asdict(partition)
     outside_ns = time.outside_ns if lossy.isdisjoint(partition.warps) else None
     return PartitionSummary(**known, whole_ns=time.whole_ns, outside_ns=outside_ns)
 
@@ -285,7 +293,7 @@ def _scope_summaries(
         scope = timeline.table.scopes[index]
         depth.append(depth[scope.parent] + 1 if scope.parent >= 0 else 0)
         yield ScopeSummary(
-            **{field.name: getattr(figures, field.name) for field in fields(figures)},
+            **structs.asdict(figures),
             index=index,
             scope=scope.name,
             distinct_name=names[index],
@@ -305,7 +313,3 @@ def _scope_summaries(
 def _title(scope: ScopeInfo, name: str, partition: str | None) -> str:
     is_body = scope.kind == ScopeKind.FUNCTION and scope.parent < 0
     return f"{name} ({partition})" if partition and is_body else name
-
-
-def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in items}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
+
+from msgspec import Struct
 
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.errors import KprofError
@@ -13,8 +14,7 @@ from kprof_inject.quantities import counted, numbered, percent
 from kprof_inject.timeline.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True)
-class Unjudged:
+class Unjudged(Struct, frozen=True):
     """The reason why a launch could not be judged, with its remedy."""
 
     reason: str
@@ -37,7 +37,7 @@ class Unevaluated(KprofError):
     """Evaluating a kernel's module failed."""
 
 
-CHECK_MODULE = "kprof-inject check FILE.ttgir tells whether Triton accepts it"
+CHECK_MODULE = "kprof-inject check FILE.ttgir shows whether Triton accepts it"
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def missing_ctas(timeline: Timeline, summary: LaunchSummary) -> Unjudged | None:
     if summary.is_foreign:
         return Unjudged("another profiler's buffer does not say when CTAs began and ended", "")
     if summary.waves is None:
-        return Unjudged("no timer reading says when CTAs ran", "record with Triton 3.6 or newer")
+        return Unjudged("the capture has no times of CTAs", "record with Triton 3.6 or newer")
     if timeline.ctas_never_ran:
         return Unjudged(f"{counted(timeline.ctas_never_ran, 'CTA')} of the grid never ran", "capture again")
     if timeline.ctas_damaged:
@@ -102,12 +102,13 @@ def unpaired_records(timeline: Timeline) -> Unjudged | None:
     if not unpaired:
         return None
     what = "1 record has" if unpaired == 1 else f"{unpaired} records have"
-    return Unjudged(f"{what} no partner", "")
+    return Unjudged(f"{what} no matching start or end", "")
 
 
 def missing_warps(timeline: Timeline) -> Unjudged | None:
     """Return that some warps of each CTA recorded nothing; None if all did."""
     if len(timeline.warps) >= timeline.launch.kernel.num_warps:
         return None
-    recorded = numbered("warp", timeline.warps) if timeline.warps else "no warp"
-    return Unjudged(f"only {recorded} recorded", "leave out --warps")
+    were = "was" if len(timeline.warps) == 1 else "were"
+    reason = f"only {numbered('warp', timeline.warps)} {were} recorded" if timeline.warps else "no warp was recorded"
+    return Unjudged(reason, "leave out --warps")

@@ -1,4 +1,4 @@
-"""Layouts of Proton's buffer, bit by bit: one class for each.
+"""Layouts of Proton's buffer, bit by bit.
 
 A buffer that was not cleared holds the previous content of its memory, perhaps the rows of an earlier launch. So a row
 counts only if a CTA of the launch can have written it, judged by its own fields and by the other rows.
@@ -10,14 +10,14 @@ checked on an H200 with Triton 3.6.0, and the stores in the PTX of every version
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
 from kprof_inject.errors import KprofError
+from kprof_inject.quantities import counted
 
 # An entry is two words. The first, high to low: end flag, scope id, event flag (Triton 3.9), unused, clock bits 42 to
 # 32. The second: clock bits 31 to 0 (Proton's CircularStoreOp lowering).
@@ -141,8 +141,7 @@ def first_of_each(ids: NDArray[np.uint32], rows: NDArray[np.bool_]) -> NDArray[n
 _MAX_SMS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class RawCtas:
+class RawCtas(Struct, frozen=True):
     """CTAs that ran, one row each, and what their warps wrote."""
 
     warps: NDArray[np.int64]
@@ -170,8 +169,13 @@ class RawCtas:
     """Number of warps with an impossible count: too high, or not of whole records."""
 
 
-class Layout(Protocol):
-    """Layout of the buffer in some versions of Triton."""
+class Layout(Struct, frozen=True):
+    """Layout of the buffer in some versions of Triton.
+
+    A row has a header of four words, the three timer readings if it ``has_times``, then counts, then the rings.
+    """
+
+    has_times: bool
 
     def read(self, words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> RawCtas:
         """Read the rows that CTAs of the launch can have written.
@@ -179,20 +183,11 @@ class Layout(Protocol):
         ``words`` has one row for each CTA of the grid. Of its ``num_warps`` warps those in ``recorded``, ascending,
         have a ring.
         """
-        ...
-
-
-class _HeaderLayout:
-    """Layout with a header of four words and perhaps timer readings, then counts, then the rings."""
-
-    _COUNTS_AT: int
-
-    def read(self, words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> RawCtas:
-        """Read the rows that CTAs of the launch can have written (see ``Layout``)."""
-        rings_at = self._COUNTS_AT + num_warps
+        counts_at = HEADER_WORDS + TIMES_WORDS * self.has_times
+        rings_at = counts_at + num_warps
         if not recorded or words.shape[1] < rings_at:
             raise KprofError(
-                f"a buffer of {words.shape[1] * 4} bytes per CTA has no room for {num_warps} warps",
+                f"a buffer of {words.shape[1] * 4} bytes per CTA has no room for {counted(num_warps, 'warp')}",
                 hint="the kernel's metadata and its buffer do not match; capture again",
             )
         warps = np.array(recorded, dtype=np.int64)
@@ -200,7 +195,8 @@ class _HeaderLayout:
         sound = ran & (words[:, 1] < len(words)) & (words[:, 2] < _MAX_SMS)
         size = usual_size(words[sound, 3], len(warps), words.shape[1] - rings_at)
         sound &= (words[:, 3] == size) & (size > 0)
-        times = self._times(words)
+        # The begin, the end and the end of copying of each row: shape (row, 3).
+        times = np.ascontiguousarray(words[:, HEADER_WORDS:counts_at]).view("<u8") if self.has_times else None
         in_time = sound if times is None else sound_times(times, sound)
         # If no row has plausible times, the timer is at fault, not the rows.
         timed = times is not None and bool(in_time.any() or not sound.any())
@@ -212,7 +208,7 @@ class _HeaderLayout:
         if times is not None and timed:
             own_times = times[sound].astype(np.int64)
         init_ns, pre_final_ns, post_final_ns = own_times.T
-        written = rows[:, self._COUNTS_AT + warps].astype(np.int64)
+        written = rows[:, counts_at + warps].astype(np.int64)
         odd, too_high = impossible_counts(written, pre_final_ns - init_ns if timed else None)
         if too_high.any():
             written = np.where(too_high, ring_words + written % ring_words, written)
@@ -233,30 +229,9 @@ class _HeaderLayout:
             miscounted=int((odd | too_high).sum()),
         )
 
-    def _times(self, words: NDArray[np.uint32]) -> NDArray[np.uint64] | None:
-        """Return the begin, the end and the end of copying of each row: shape (row, 3)."""
-        raise NotImplementedError
 
-
-class TimedLayout(_HeaderLayout):
-    """Layout of Triton 3.6 and later, with three timer readings."""
-
-    _COUNTS_AT = HEADER_WORDS + TIMES_WORDS
-
-    def _times(self, words: NDArray[np.uint32]) -> NDArray[np.uint64] | None:
-        return np.ascontiguousarray(words[:, HEADER_WORDS : self._COUNTS_AT]).view("<u8")
-
-
-class UntimedLayout(_HeaderLayout):
-    """Layout of Triton 3.5, without timer readings."""
-
-    _COUNTS_AT = HEADER_WORDS
-
-    def _times(self, words: NDArray[np.uint32]) -> NDArray[np.uint64] | None:
-        return None
-
-
-LAYOUTS: dict[LayoutName, Layout] = {"timed": TimedLayout(), "untimed": UntimedLayout()}
+LAYOUTS: dict[LayoutName, Layout] = {"timed": Layout(has_times=True), "untimed": Layout(has_times=False)}
+"""The layouts of Triton 3.6 and later, and of Triton 3.5."""
 
 
 def _rows(words: NDArray[np.uint32], sound: NDArray[np.bool_]) -> NDArray[np.uint32]:

@@ -65,6 +65,12 @@ def converted(value: Any, kind: type[Record], where: str, hint: str) -> Record:
         raise KprofError(f"{where}: {_at_its_field(str(error)).removeprefix('$.')}", hint=hint, exit_code=2) from None
 
 
+def json_values(record: Any) -> dict[str, Any]:
+    """Return a record, and the records in it, as JSON values: a column becomes a list, as a tuple does."""
+    values: dict[str, Any] = msgspec.to_builtins(record, enc_hook=lambda column: column.tolist())
+    return values
+
+
 @cache
 def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,15 +18,35 @@ from msgspec import Meta, Struct, structs
 from numpy.typing import NDArray
 
 from kprof_inject.capture.encoding import converted, decode
+from kprof_inject.capture.foreign.cute import read_cute, read_cute_compact
 from kprof_inject.capture.foreign.entries import Entries, Profiler, Recorded
-from kprof_inject.capture.foreign.profilers import PROFILERS, profiler_of
+from kprof_inject.capture.foreign.sm_profiler import read_sm_profiler
+from kprof_inject.capture.foreign.strided import read_flashinfer, read_triton_distributed
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
-from kprof_inject.capture.schema import ProcessRecord
+from kprof_inject.capture.model import Capture, Kernel, capture_of_buffer
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
-from kprof_inject.errors import KprofError
+from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import read_regular
 from kprof_inject.quantities import counted
+
+PROFILERS: dict[str, Profiler] = {
+    "sm-profiler": Profiler(read_sm_profiler),
+    "triton-distributed": Profiler(read_triton_distributed),
+    "flashinfer": Profiler(read_flashinfer),
+    "cute": Profiler(read_cute, "unit", "lane", takes_units=True),
+    "cute-compact": Profiler(read_cute_compact, "unit", "lane", takes_units=True),
+}
+
+
+def _profiler_of(name: str) -> Profiler:
+    if name not in PROFILERS:
+        raise KprofError(
+            f"no profiler is called {name!r}",
+            hint=f"{did_you_mean(name, PROFILERS)}known profilers: {', '.join(PROFILERS)}",
+            exit_code=2,
+        )
+    return PROFILERS[name]
+
 
 ENDINGS = (".npy", ".npz")
 _WORD_BYTES = 8
@@ -35,7 +55,7 @@ _MAX_EVENTS = 1 << 12
 _MAX_DESCRIPTION_BYTES = 1 << 20
 _FORMATS = ", ".join(PROFILERS)
 _HOW = "name the profiler that wrote it: format="
-_ARGUMENTS = "help(kprof_inject.read_buffer) says what it takes"
+_ARGUMENTS = "see help(kprof_inject.read_buffer)"
 _HOW_OF_FILE = (
     "name the profiler that wrote it: --buffer-format (format= of read_buffer in Python), or format in a .json file "
     "next to it"
@@ -127,8 +147,8 @@ def read_buffer_array(array: Any, description: BufferDescription, path: Path | N
     """Open a buffer that is an array of NumPy, or can be converted to one; ``path`` is its file, if any."""
     if description.format is None:
         how = _HOW_OF_FILE if path else _HOW
-        raise KprofError("an array does not say which profiler wrote it", hint=f"{how}; one of {_FORMATS}", exit_code=2)
-    profiler = profiler_of(description.format)
+        raise KprofError("the profiler that wrote the array is unknown", hint=f"{how}; one of {_FORMATS}", exit_code=2)
+    profiler = _profiler_of(description.format)
     if not profiler.takes_units and (description.units is not None or description.unit_name is not None):
         raise KprofError(
             f"a buffer of {description.format} has no units: its header gives its CTAs and groups",
@@ -138,14 +158,18 @@ def read_buffer_array(array: Any, description: BufferDescription, path: Path | N
     names = description.name_of()
     if wrong := [event for event in names if not 0 <= event < _MAX_EVENTS]:
         raise KprofError(
-            f"event {wrong[0]} has a name: events go from 0 to {_MAX_EVENTS - 1}",
+            f"event {wrong[0]} is out of range: events go from 0 to {_MAX_EVENTS - 1}",
             hint="name events by their numbers: a list begins with that of event 0",
             exit_code=2,
         )
     words = _words(array, _SAVE_AGAIN if path else _GIVE_ARRAY)
     entries = profiler.read(words, description.units or 1, max(names, default=-1) + 1)
     _require_entries(entries, description.format, profiler)
-    return _capture(entries, profiler, description, names, path or Path("buffer"), words.nbytes)
+    path = path or Path("buffer")
+    table, scope_of_event = _table(entries, names)
+    kernel = _kernel(entries, profiler, description, table, path)
+    ctas = len(np.unique(entries.units["cta"])) + entries.silent_ctas
+    return capture_of_buffer(kernel, path, ctas, words.nbytes, recorded=Recorded(entries, scope_of_event))
 
 
 def _require_entries(entries: Entries, format_name: str, profiler: Profiler) -> None:
@@ -155,7 +179,7 @@ def _require_entries(entries: Entries, format_name: str, profiler: Profiler) -> 
     if not kept or 2 * damaged > kept:
         also = ", and its number of units" if profiler.takes_units and kept else ""
         raise KprofError(
-            f"{damaged} of {kept} entries are not {format_name} entries" if kept else "nothing was recorded in it",
+            f"{damaged} of {kept} entries are not {format_name} entries" if kept else "it has no records",
             hint=f"save the buffer after the launch, and name its profiler{also}; one of {_FORMATS}",
         )
 
@@ -167,9 +191,7 @@ def _saved(path: Path) -> NDArray[Any]:
             return found
         with found:
             if len(found.files) != 1:
-                raise KprofError(
-                    f"it holds {len(found.files)} arrays, but a buffer is a single array", hint=_SAVE_AGAIN
-                )
+                raise KprofError(f"it has {len(found.files)} arrays, but a buffer is a single array", hint=_SAVE_AGAIN)
             array: NDArray[Any] = found[found.files[0]]
             return array
     except (*_UNREADABLE, OSError, MemoryError) as error:
@@ -191,34 +213,6 @@ def _words(array: Any, hint: str) -> NDArray[np.uint64]:
     return found.astype(found.dtype.newbyteorder("<"), copy=False).view("<u8")
 
 
-def _capture(
-    entries: Entries,
-    profiler: Profiler,
-    description: BufferDescription,
-    names: Mapping[int, str],
-    path: Path,
-    size: int,
-) -> Capture:
-    table, scope_of_event = _table(entries, names)
-    origin = Origin(path.stem, 0, None, "", "", (), (), ())
-    kernel = _kernel(entries, profiler, description, table, path)
-    launch = Launch(
-        kernel=kernel,
-        origin=origin,
-        index=0,
-        grid=(len(np.unique(entries.units["cta"])) + entries.silent_ctas, 1, 1),
-        device=0,
-        stream=0,
-        host_ns=0,
-        folder=path.parent,
-        file=path.name,
-        buffer_bytes=size,
-        graph=False,
-        recorded=Recorded(entries, scope_of_event),
-    )
-    return Capture(path, (Process(origin, ProcessRecord(pid=0), (launch,), True, {}, 0),))
-
-
 def _table(entries: Entries, names: Mapping[int, str]) -> tuple[ScopeTable, NDArray[np.int16]]:
     """Return the scopes in the order of their events, instants last, and the scope of each event.
 
@@ -233,12 +227,11 @@ def _table(entries: Entries, names: Mapping[int, str]) -> tuple[ScopeTable, NDAr
     for event, is_instant in kinds:
         name = names.get(event, f"scope {event}")
         scope_of_event[event, int(is_instant)] = found.setdefault((name, is_instant), len(found))
-    return ScopeTable(tuple(_scopes(found))), scope_of_event
-
-
-def _scopes(found: Mapping[tuple[str, bool], int]) -> Iterator[ScopeInfo]:
-    for name, is_instant in found:
-        yield ScopeInfo(name, name, ScopeKind.INSTANT if is_instant else ScopeKind.UNKNOWN, "", (), -1)
+    scopes = (
+        ScopeInfo(name, name, ScopeKind.INSTANT if is_instant else ScopeKind.UNKNOWN, "", (), -1)
+        for name, is_instant in found
+    )
+    return ScopeTable(tuple(scopes)), scope_of_event
 
 
 def _kernel(

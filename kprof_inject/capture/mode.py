@@ -7,6 +7,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from kprof_inject.errors import KprofError, Position
+from kprof_inject.quantities import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,8 @@ class Mode:
         recorded = tuple(warp for warp in self.warps if warp < total_warps)
         if not recorded:
             raise KprofError(
-                f"it has {total_warps} warps, 0 to {total_warps - 1}, and none of the selected ones "
-                f"({', '.join(map(str, self.warps))})",
+                f"it has none of the selected warps ({', '.join(map(str, self.warps))}), only "
+                f"{counted(total_warps, 'warp')} (0 to {total_warps - 1})",
                 hint="select others with --warps",
             )
         return recorded
@@ -45,7 +46,7 @@ class Mode:
         """Raise ``KprofError`` if there are tags, and the mode would move their values away from their starts."""
         if has_tags and self.sched_stores:
             raise KprofError(
-                "--sched-stores moves the store of a start to its end, away from the values of its tags",
+                "--sched-stores cannot record tags: it moves the store of a start away from the values of its tags",
                 hint="drop --sched-stores or --tag",
                 exit_code=2,
             )
@@ -54,7 +55,7 @@ class Mode:
         """Raise ``KprofError`` if the mode requires a feature that none of these backends (``cuda``, ``hip``) has."""
         if self.sched_barriers and backends and "hip" not in backends:
             raise KprofError(
-                "--sched-barriers is for AMD: Proton has no scheduling barriers for NVIDIA's GPUs",
+                "--sched-barriers needs an AMD GPU: Proton has no scheduling barriers for NVIDIA",
                 hint="drop --sched-barriers",
                 exit_code=2,
             )

@@ -1,19 +1,23 @@
-"""Content of a capture: kernels, launches, and the processes that they come from.
+"""Content of a capture: kernels, launches, and the processes that they come from; and a copy for others to read.
 
 It only needs msgspec and numpy.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import zlib
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode
@@ -21,24 +25,13 @@ from kprof_inject.capture.foreign.entries import Recorded
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import UNKNOWN_RESOURCES, KernelResources
-from kprof_inject.capture.schema import MAX_TEXT_BYTES, SOURCES_FILE, TTGIR_FILE, LayoutName, ProcessRecord
+from kprof_inject.capture.schema import MAX_TEXT_BYTES, SOURCES_FILE, TTGIR_FILE, ClockRecord, LayoutName, ProcessRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, open_regular, read_regular
 
 
-@dataclass(frozen=True, slots=True)
-class HostReading:
-    """Reading of the globaltimer of the process's device ``device`` at host time ``host_ns`` ± ``error_ns``."""
-
-    device: int
-    host_ns: int
-    device_ns: int
-    error_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Device as one process numbers it; ``rank`` is the process's, or None."""
 
     host: str
@@ -47,8 +40,7 @@ class Place:
     device: int
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Process that a launch comes from, its host, and its devices."""
 
     name: str
@@ -62,7 +54,7 @@ class Origin:
     """Names by the device's index; empty or absent if unknown."""
     device_uuids: tuple[str, ...]
     """UUIDs by the device's index; empty or absent if unknown."""
-    host_readings: tuple[HostReading, ...]
+    host_readings: tuple[ClockRecord, ...]
 
     @property
     def host_clock(self) -> Hashable:
@@ -112,8 +104,7 @@ def _item(texts: tuple[str, ...], index: int) -> str:
     return texts[index] if 0 <= index < len(texts) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """Compiled variant of a kernel, for one device."""
 
     variant: str
@@ -249,8 +240,7 @@ class Launch:
         return raw.reshape(-1, self.kernel.stride_bytes // 4)
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """Process of the program, and what it saved."""
 
     origin: Origin
@@ -269,8 +259,7 @@ class Process:
         return self.origin.pid
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(Struct, frozen=True):
     """Processes and launches that one ``run`` saved."""
 
     folder: Path
@@ -288,9 +277,68 @@ class Capture:
         return tuple(sorted(launches, key=lambda launch: launch.host_ns))
 
 
+def capture_of_buffer(
+    kernel: Kernel,
+    path: Path,
+    ctas: int,
+    buffer_bytes: int,
+    offset_bytes: int = 0,
+    recorded: Recorded | None = None,
+) -> Capture:
+    """Return a capture of one launch about which only its kernel and its buffer in the file ``path`` are known."""
+    origin = Origin(path.stem, 0, None, "", "", (), (), ())
+    launch = Launch(
+        kernel=kernel,
+        origin=origin,
+        index=0,
+        grid=(ctas, 1, 1),
+        device=0,
+        stream=0,
+        host_ns=0,
+        folder=path.parent,
+        file=path.name,
+        buffer_bytes=buffer_bytes,
+        graph=False,
+        offset_bytes=offset_bytes,
+        recorded=recorded,
+    )
+    return Capture(path, (Process(origin, ProcessRecord(pid=0), (launch,), True, {}, 0),))
+
+
 def _require_crc32(found: int, saved: int | None, path: Path) -> None:
     if saved is not None and found != saved:
         raise KprofError(
             f"{path} is not what was saved: its checksum does not match",
             hint=f"it was edited, damaged, or taken from another capture; {CAPTURE_AGAIN}",
         )
+
+
+LEFT_OUT = "the program's command line, its Python path, and host names"
+"""Data that ``redacted`` leaves out, for users to read. ``STAYS`` is data that they may expect to be left out."""
+STAYS = (
+    "the kernels' names, source, TTGIR and integer arguments, paths of source files, devices, versions, process ids "
+    "and times"
+)
+
+
+def redacted(capture: Capture) -> Capture:
+    """Return the capture without ``LEFT_OUT``.
+
+    Hosts are numbered in the order of their processes, so that they stay distinguishable.
+    """
+    hosts = {name: f"host {number}" for number, name in enumerate(_distinct(capture, lambda origin: origin.host), 1)}
+    boots = {boot: str(number) for number, boot in enumerate(_distinct(capture, lambda origin: origin.boot_id), 1)}
+    return replace(capture, processes=tuple(_redacted(process, hosts, boots) for process in capture.processes))
+
+
+def _distinct(capture: Capture, text: Callable[[Origin], str]) -> list[str]:
+    """Return the distinct texts, without the empty one, which means unknown."""
+    return [found for found in dict.fromkeys(text(process.origin) for process in capture.processes) if found]
+
+
+def _redacted(process: Process, hosts: Mapping[str, str], boots: Mapping[str, str]) -> Process:
+    host, boot_id = hosts.get(process.origin.host, ""), boots.get(process.origin.boot_id, "")
+    origin = replace(process.origin, host=host, boot_id=boot_id)
+    info = msgspec.structs.replace(process.info, argv=(), executable="", host=host, boot_id=boot_id)
+    launches = tuple(dataclasses.replace(launch, origin=origin, process=info) for launch in process.launches)
+    return replace(process, origin=origin, info=info, launches=launches)

@@ -1,22 +1,29 @@
-"""Reader of files with Proton's own ``host_buffer``, as captures of one launch about which little else is known."""
+"""Reader of files with Proton's own ``host_buffer``, as captures of one launch about which little else is known.
+
+A header describes the payload. Proton's instrumentation hook packs it (triton/profiler/hooks/instrumentation.py,
+``_populate_host_buffer``), and Proton's ``readCircularLayoutTrace`` reads it: ten little-endian words and the ids of
+the recorded warps, without padding. It is the same in Triton 3.5.1 to 3.9.0, and lacks the payload's layout.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import (
     CLOCK_HIGH_MASK,
     CLOCK_LOW_BITS,
     ENTRY_BYTES,
+    HEADER_WORDS,
     LAYOUTS,
     SCOPE_SHIFT,
     UNUSED_MASK,
@@ -24,13 +31,171 @@ from kprof_inject.capture.buffer_layouts import (
     RawCtas,
 )
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
-from kprof_inject.capture.proton_header import ProtonHeader, read_header
-from kprof_inject.capture.schema import SCOPE_IDS, LayoutName, ProcessRecord
+from kprof_inject.capture.model import Capture, Kernel, capture_of_buffer
+from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
+from kprof_inject.quantities import counted
 from kprof_inject.ttgir.strings import STRING, unquote
+
+_VERSION = 1
+_LATEST_VERSION = 0xFF
+_HEADER_OFFSET = 4
+_WORD_BYTES = 4
+# A CTA has at most 1024 threads.
+_MAX_WARPS = 1024
+
+_BACKENDS = {1: "cuda", 2: "hip"}
+_SAVE_AGAIN = "save it again, whole: host_buffer.numpy().tofile(PATH)"
+
+
+class ProtonHeader(Struct, frozen=True):
+    """Header of a buffer: ``rows`` of ``row_bytes``, one for each CTA, begin at ``payload_offset``.
+
+    Of a CTA's ``num_warps`` warps those in ``recorded``, ascending, have a ring. ``backend`` is ``cuda``, ``hip``, or
+    empty if unknown.
+    """
+
+    payload_offset: int
+    rows: int
+    row_bytes: int
+    num_warps: int
+    recorded: tuple[int, ...]
+    backend: str
+
+
+class _Words(NamedTuple):
+    """Words of the header, in the order of the file."""
+
+    version: int
+    header_offset: int
+    header_size: int
+    payload_offset: int
+    payload_size: int
+    device_type: int
+    block_num: int
+    total_unit: int
+    scratch_mem_size: int
+    uid_num: int
+
+
+_FIXED = struct.Struct(f"<{len(_Words._fields)}I")
+
+
+def is_proton_buffer(path: Path) -> bool:
+    """Return whether a file begins as a ``host_buffer`` of any version; the rest may be damaged."""
+    # Opening a pipe would block until another process writes to it.
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            begin = file.read(_FIXED.size)
+    except OSError:
+        return False
+    if len(begin) < 2 * _WORD_BYTES:
+        return False
+    version, header_offset = struct.unpack_from("<2I", begin)
+    return 1 <= int(version) <= _LATEST_VERSION and header_offset == _HEADER_OFFSET
+
+
+def read_header(path: Path) -> ProtonHeader:
+    """Read the header, and check it against the file.
+
+    Raises ``KprofError`` with the byte at which they disagree.
+    """
+    try:
+        file_bytes = path.stat().st_size
+        with path.open("rb") as file:
+            begin = file.read(_FIXED.size + _MAX_WARPS * _WORD_BYTES)
+    except OSError as error:
+        raise KprofError(f"cannot read {path}: {error.strerror}") from None
+    if len(begin) < _FIXED.size:
+        raise _cut_off(path, f"its header takes at least {_FIXED.size} bytes", file_bytes)
+    words = _Words(*_FIXED.unpack_from(begin))
+    if words.version != _VERSION:
+        raise KprofError(
+            f"{path} has version {words.version} of Proton's buffer (byte 0), this program reads {_VERSION}",
+            hint="update kprof-inject, or give a file that Proton wrote",
+        )
+    recorded = _recorded(path, words, begin, file_bytes)
+    _check_payload(path, words, file_bytes)
+    _check_rows(path, words, recorded)
+    return ProtonHeader(
+        words.payload_offset,
+        words.block_num,
+        words.scratch_mem_size,
+        words.total_unit,
+        recorded,
+        _BACKENDS.get(words.device_type, ""),
+    )
+
+
+def _recorded(path: Path, words: _Words, begin: bytes, file_bytes: int) -> tuple[int, ...]:
+    """Return the recorded warps.
+
+    Proton's compiler gives each warp one ring, in ascending order, however the user named them.
+    """
+    warps, uids = words.total_unit, words.uid_num
+    _check(path, words.header_offset == _HEADER_OFFSET, "header_offset", f"its header begins at {words.header_offset}")
+    _check(path, 0 < warps <= _MAX_WARPS, "total_unit", f"a CTA has {counted(warps, 'warp')}")
+    _check(path, 0 < uids <= warps, "uid_num", f"{uids} of {counted(warps, 'warp')} were recorded")
+    size = _FIXED.size + uids * _WORD_BYTES
+    _check(path, words.header_size == size, "header_size", f"{words.header_size} bytes of header, but it takes {size}")
+    if len(begin) < size:
+        raise _cut_off(path, f"its header takes {size} bytes", file_bytes)
+    recorded = struct.unpack_from(f"<{uids}I", begin, _FIXED.size)
+    for number, warp in enumerate(recorded):
+        _check_at(path, warp < warps, _FIXED.size + number * _WORD_BYTES, f"warp {warp} of {counted(warps, 'warp')}")
+    return tuple(sorted(set(recorded)))
+
+
+def _check_payload(path: Path, words: _Words, file_bytes: int) -> None:
+    offset = words.payload_offset
+    end = offset + words.payload_size
+    _check(path, offset >= words.header_size, "payload_offset", f"its payload begins at {offset}, within the header")
+    if end > file_bytes:
+        raise _cut_off(path, f"its payload goes from byte {offset} to {end}", file_bytes)
+    if end < file_bytes:
+        raise KprofError(
+            f"{path} has {file_bytes - end} more bytes after its payload, which ends at byte {end}",
+            hint="save each launch's host_buffer to its own file",
+        )
+
+
+def _check_rows(path: Path, words: _Words, recorded: tuple[int, ...]) -> None:
+    row_bytes = words.scratch_mem_size
+    if row_bytes == 0 or words.payload_size == 0:
+        raise KprofError(
+            f"{path} has no records: the kernel that was launched last has none",
+            hint="take the buffer right after the launch of a kernel with scopes",
+        )
+    # Size with the smallest header of all layouts, and one entry in each ring.
+    min_bytes = _WORD_BYTES * (HEADER_WORDS + words.total_unit + WORDS_PER_ENTRY * len(recorded))
+    whole = row_bytes % _WORD_BYTES == 0 and row_bytes >= min_bytes
+    _check(
+        path,
+        whole,
+        "scratch_mem_size",
+        f"{row_bytes} bytes for a CTA, which must be whole words and at least {min_bytes} bytes",
+    )
+    rows = words.payload_size // row_bytes
+    fits = words.block_num == rows and rows > 0
+    _check(path, fits, "block_num", f"{words.block_num} CTAs, but its payload has room for {rows}")
+
+
+def _check(path: Path, holds: bool, field: str, what: str) -> None:
+    _check_at(path, holds, _Words._fields.index(field) * _WORD_BYTES, what)
+
+
+def _check_at(path: Path, holds: bool, at: int, what: str) -> None:
+    if not holds:
+        raise KprofError(f"{path} is damaged at byte {at}: {what}", hint=_SAVE_AGAIN)
+
+
+def _cut_off(path: Path, promise: str, file_bytes: int) -> KprofError:
+    return KprofError(f"{path} is truncated: {promise}, but it ends at byte {file_bytes}", hint=_SAVE_AGAIN)
+
 
 # A clock that goes back by more than half its period has overflowed instead.
 _HALF_PERIOD = 1 << (CLOCK_LOW_BITS - 1)
@@ -45,8 +210,7 @@ _UNTIMED = "untimed"
 _SURPLUS = 1.1
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """Recording mode of a payload, which its header lacks."""
 
     layout: LayoutName
@@ -76,32 +240,26 @@ def recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[i
 
     Raises ``KprofError`` if a row has no room for the warps.
     """
-    readings: list[_Reading] = []
+    readings: dict[LayoutName, RawCtas] = {}
     for name, layout in LAYOUTS.items():
         # A row may have room for the counts of one layout but not for those of another.
         with suppress(KprofError):
-            readings.append(_Reading(name, layout.read(words, num_warps, recorded)))
+            readings[name] = layout.read(words, num_warps, recorded)
     if not readings:
-        raise KprofError(f"rows of {words.shape[1] * 4} bytes have no room for {num_warps} warps")
-    return _recording(max(readings, key=_credibility))
+        raise KprofError(f"rows of {words.shape[1] * 4} bytes have no room for {counted(num_warps, 'warp')}")
+    return _recording(*max(readings.items(), key=_credibility))
 
 
-class _Reading(NamedTuple):
-    layout: LayoutName
-    ctas: RawCtas
-
-
-def _credibility(reading: _Reading) -> tuple[int, bool]:
+def _credibility(reading: tuple[LayoutName, RawCtas]) -> tuple[int, bool]:
     """Return how plausible a reading is.
 
     A payload that is read with the wrong layout gives implausible counts or times: each is taken for the other.
     """
-    ctas = reading.ctas
-    return ctas.written_words.size - ctas.miscounted, ctas.timed or reading.layout == _UNTIMED
+    layout, ctas = reading
+    return ctas.written_words.size - ctas.miscounted, ctas.timed or layout == _UNTIMED
 
 
-def _recording(reading: _Reading) -> Recording:
-    ctas = reading.ctas
+def _recording(layout: LayoutName, ctas: RawCtas) -> Recording:
     sides = np.zeros(2 * SCOPE_IDS, dtype=np.int64)
     long_clocks = rings = turned = starts = parted = 0
     for first, cycles, followed in _blocks(ctas):
@@ -116,7 +274,7 @@ def _recording(reading: _Reading) -> Recording:
         starts += int(np.count_nonzero(is_start))
         parted += int(np.count_nonzero(is_start & (tag[..., 1:] - tag[..., :-1] != SCOPE_IDS)))
     return Recording(
-        reading.layout,
+        layout,
         ctas.entries.shape[2] * ENTRY_BYTES,
         # Hardly any reading of a counter of 43 bits fits in 32.
         CLOCK_LOW_BITS if 2 * long_clocks < sides.sum() else 64,
@@ -148,7 +306,7 @@ def _blocks(ctas: RawCtas) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64
 _TAKES_ID = re.compile(rf"\bproton\.(?:record\s+(?P<side>start|end)\s+({STRING})|allocate_event\s+({STRING}))")
 _FUNCTION = re.compile(r'(?<![\w.$-])"?tt\.func\b')
 
-_HINT = 'give the kernel\'s .ttgir with its records, or JSON: {"0": "name", ...}'
+_GIVE_NAMES = 'give the kernel\'s .ttgir with its records, or JSON: {"0": "name", ...}'
 
 
 def read_scope_names(path: Path) -> dict[int, str]:
@@ -185,7 +343,7 @@ def names_of_ttgir(text: str, file: str) -> dict[int, str]:
             opened[name] = side
         names[len(names)] = name
     if not names:
-        raise KprofError(f"{file} has no proton.record, and so no scope names", hint=_HINT)
+        raise KprofError(f"{file} has no proton.record, and so no scope names", hint=_GIVE_NAMES)
     return checked_names(names, file)
 
 
@@ -193,13 +351,13 @@ def _names_of_json(text: str, path: Path) -> dict[int, str]:
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise KprofError(f"{path} is not JSON: {error}", hint=_HINT) from None
+        raise KprofError(f"{path} is not JSON: {error}", hint=_GIVE_NAMES) from None
     if isinstance(values, dict):
         values = values.get("scope_ids", values)
     try:
         return checked_names(dict(_pair(*pair) for pair in _pairs(values)), str(path))
     except (TypeError, ValueError):
-        raise KprofError(f"{path} names no scope ids", hint=_HINT) from None
+        raise KprofError(f"{path} names no scope ids", hint=_GIVE_NAMES) from None
 
 
 def _pairs(values: Any) -> Iterable[Any]:
@@ -243,22 +401,7 @@ def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None)
     recording = recording_of(_payload(path, header), header.num_warps, header.recorded)
     names = {scope_id: f"scope {scope_id}" for scope_id in recording.scope_ids} | given
     kernel = _kernel(path, header, recording, dict(sorted(names.items())))
-    origin = Origin(path.stem, 0, None, "", "", (), (), ())
-    launch = Launch(
-        kernel=kernel,
-        origin=origin,
-        index=0,
-        grid=(header.rows, 1, 1),
-        device=0,
-        stream=0,
-        host_ns=0,
-        folder=path.parent,
-        file=path.name,
-        buffer_bytes=header.rows * header.row_bytes,
-        graph=False,
-        offset_bytes=header.payload_offset,
-    )
-    return Capture(path, (Process(origin, ProcessRecord(pid=0), (launch,), True, {}, 0),))
+    return capture_of_buffer(kernel, path, header.rows, header.rows * header.row_bytes, header.payload_offset)
 
 
 def _scopes(recording: Recording, names: Mapping[int, str]) -> Iterator[ScopeInfo]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
-from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode
+from kprof_inject.capture.encoding import CAPTURE_AGAIN, Record, decode, is_sealed, read_json, require_seal
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.model import Capture, HostReading, Kernel, Launch, Origin, Process
-from kprof_inject.capture.process_files import ProcessFiles
+from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of, read_costs
 from kprof_inject.capture.resources import clean_resources, resources_with_records
 from kprof_inject.capture.schema import (
@@ -25,11 +26,13 @@ from kprof_inject.capture.schema import (
     KERNELS_FOLDER,
     LAUNCHES_FILE,
     PROCESS_FILE,
+    READABLE_VERSIONS,
     RECORD_COSTS_FILE,
     TIMING_FILE,
     ClockRecord,
     DropRecord,
     EndRecord,
+    FileName,
     KernelRecord,
     LaunchRecord,
     ProcessRecord,
@@ -37,6 +40,99 @@ from kprof_inject.capture.schema import (
 )
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError, printable
+from kprof_inject.files import open_regular
+
+
+class ProcessFiles(Struct, frozen=True):
+    """Folder of one process, and its ``process.json``."""
+
+    folder: Path
+    capture_folder: Path
+    process: ProcessRecord
+
+    @classmethod
+    def open(cls, folder: Path) -> ProcessFiles:
+        """Open the folder of one process; raises ``KprofError`` if its ``process.json`` is damaged."""
+        path = folder / PROCESS_FILE
+        return cls(folder, folder.parent, _decode_process(read_json(path, folder.parent), str(path)))
+
+    def read(self, name: str, kind: type[Record]) -> Record:
+        """Read a file as a record; raises ``KprofError`` if it is missing or damaged."""
+        path = self.folder / name
+        text = read_json(path, self.capture_folder)
+        self.require_seal(text, name, str(path))
+        return decode(text, kind, str(path))
+
+    def read_if_there(self, name: str, kind: type[Record]) -> Record | None:
+        """Read a file as a record; None if there is no such file."""
+        return self.read(name, kind) if os.path.lexists(self.folder / name) else None
+
+    def lines(self, name: str) -> Iterator[tuple[bytes, str]]:
+        """Yield each complete line and its place for messages; the last line of a killed program may be cut."""
+        path = self.folder / name
+        if not os.path.lexists(path):
+            return
+        with io.BufferedReader(open_regular(path, self.capture_folder)) as file:
+            number = 0
+            while (line := file.readline(_MAX_LINE_BYTES)).endswith(b"\n"):
+                number += 1
+                yield line, f"{path}:{number}"
+        if len(line) == _MAX_LINE_BYTES:
+            raise KprofError(f"{path}:{number + 1}: no line has {len(line)} bytes", hint=CAPTURE_AGAIN)
+
+    def launch_lines(self) -> Iterator[tuple[LaunchRecord | DropRecord, str]]:
+        """Yield each record of ``launches.jsonl`` and its place for messages.
+
+        Raises ``KprofError`` if a line is damaged, or if one before it is missing.
+        """
+        for number, (line, where) in enumerate(self.lines(LAUNCHES_FILE), 1):
+            self.require_seal(line, LAUNCHES_FILE, where)
+            record = _decode_launch_line(line, where)
+            if self.process.version > 1 and record.line != number:
+                raise KprofError(
+                    f"{where}: $.line: expected {number}, got {record.line}: lines are missing", hint=CAPTURE_AGAIN
+                )
+            yield record, where
+
+    def require_seal(self, text: bytes, name: str, where: str) -> None:
+        """Raise ``KprofError`` unless the text has its checksum; captures of format 1 have none."""
+        if self.process.version > 1:
+            require_seal(text, f"{self.process.process}/{name}", where)
+
+
+_MAX_LINE_BYTES = 1 << 20
+
+
+class _LineKind(Struct, frozen=True):
+    drop: FileName | UnsetType = UNSET
+
+
+class _Version(Struct, frozen=True):
+    version: int | None = None
+
+
+def _decode_process(text: bytes, where: str) -> ProcessRecord:
+    """Decode ``process.json``; raises ``KprofError``, also if its format is not readable by this program."""
+    # An edit may have changed the version, which decides whether a seal is required.
+    if is_sealed(text):
+        require_seal(text, PROCESS_FILE, where)
+    version = decode(text, _Version, where).version
+    if version not in READABLE_VERSIONS:
+        raise KprofError(
+            f"{where}: this capture has format {version}, this program reads "
+            f"{' and '.join(map(str, READABLE_VERSIONS))}",
+            hint="capture again with this version, or read it with the version that wrote it",
+        )
+    if version > 1:
+        require_seal(text, PROCESS_FILE, where)
+    return decode(text, ProcessRecord, where)
+
+
+def _decode_launch_line(line: bytes, where: str) -> LaunchRecord | DropRecord:
+    # Few lines contain the word at all.
+    if b"drop" in line and decode(line, _LineKind, where).drop is not UNSET:
+        return decode(line, DropRecord, where)
+    return decode(line, LaunchRecord, where)
 
 
 def is_capture(folder: Path) -> bool:
@@ -94,8 +190,18 @@ def _require_one_run(folder: Path, processes: Sequence[ProcessRecord]) -> None:
 def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Process:
     end = files.read_if_there(END_FILE, EndRecord)
     readings, damaged_readings = _host_readings(files)
-    origin = _origin(files, readings)
-    kernels: dict[tuple[str, str], _BuiltKernel] = {}
+    process = files.process
+    origin = Origin(
+        files.folder.name,
+        process.pid,
+        process.rank,
+        process.host,
+        process.boot_id,
+        process.device_names,
+        process.device_uuids,
+        readings,
+    )
+    kernels: dict[tuple[str, str], tuple[Kernel, int]] = {}
     launches: dict[str, Launch] = {}
     lines = 0
     for record, where in files.launch_lines():
@@ -110,7 +216,7 @@ def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Proc
         key = record.variant, origin.device_name(record.device)
         if key not in kernels:
             kernels[key] = _kernel(files, record.variant, key[1], costs, end.launches if end else {})
-        launches[name] = _launch(files, origin, kernels[key], record, where)
+        launches[name] = _launch(files, origin, *kernels[key], record, where)
     if end is not None and end.launch_lines is not None and lines < end.launch_lines:
         raise KprofError(
             f"{files.folder / LAUNCHES_FILE} has {lines} lines, but {end.launch_lines} were written: launches are "
@@ -125,19 +231,14 @@ def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Proc
 _SMALLER_BUILD = re.compile(r"(.+-[0-9a-f]{16})-\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class _BuiltKernel:
-    kernel: Kernel
-    cta_bytes: int
-
-
 def _kernel(
     files: ProcessFiles,
     variant: str,
     device_name: str,
     costs: Mapping[CostKey, MeasuredCost],
     launches: Mapping[str, int],
-) -> _BuiltKernel:
+) -> tuple[Kernel, int]:
+    """Return the kernel, and the bytes of a launch's buffer for each CTA of its grid."""
     folder = f"{KERNELS_FOLDER}/{variant}"
     record = files.read(f"{folder}/{KERNEL_FILE}", KernelRecord)
     _require_same_recording(record, files.process, str(files.folder / folder / KERNEL_FILE))
@@ -167,7 +268,7 @@ def _kernel(
         launches=launches.get(variant),
         program_variant=record.program_variant or _program_variant(variant),
     )
-    return _BuiltKernel(kernel, record.cta_bytes)
+    return kernel, record.cta_bytes
 
 
 def _program_variant(variant: str) -> str:
@@ -176,18 +277,19 @@ def _program_variant(variant: str) -> str:
     return found[1] if found else variant
 
 
-def _launch(files: ProcessFiles, origin: Origin, built: _BuiltKernel, record: LaunchRecord, where: str) -> Launch:
+def _launch(
+    files: ProcessFiles, origin: Origin, kernel: Kernel, cta_bytes: int, record: LaunchRecord, where: str
+) -> Launch:
     ctas = math.prod(record.grid)
     # The first captures ignored that each CTA of a cluster has a row.
-    allowed = {ctas * built.cta_bytes} | ({ctas * built.kernel.stride_bytes} if files.process.version == 1 else set())
+    allowed = {ctas * cta_bytes} | ({ctas * kernel.stride_bytes} if files.process.version == 1 else set())
     if record.buffer_bytes not in allowed:
         raise KprofError(
-            f"{where}: $.buffer_bytes: expected {ctas * built.cta_bytes} for a grid of {ctas}, got "
-            f"{record.buffer_bytes}",
+            f"{where}: $.buffer_bytes: expected {ctas * cta_bytes} for a grid of {ctas}, got {record.buffer_bytes}",
             hint=CAPTURE_AGAIN,
         )
     return Launch(
-        kernel=built.kernel,
+        kernel=kernel,
         origin=origin,
         index=record.index,
         grid=record.grid,
@@ -206,32 +308,18 @@ def _launch(files: ProcessFiles, origin: Origin, built: _BuiltKernel, record: La
     )
 
 
-def _origin(files: ProcessFiles, readings: tuple[HostReading, ...]) -> Origin:
-    process = files.process
-    return Origin(
-        files.folder.name,
-        process.pid,
-        process.rank,
-        process.host,
-        process.boot_id,
-        process.device_names,
-        process.device_uuids,
-        readings,
-    )
-
-
-def _host_readings(files: ProcessFiles) -> tuple[tuple[HostReading, ...], int]:
+def _host_readings(files: ProcessFiles) -> tuple[tuple[ClockRecord, ...], int]:
     """Return the valid readings, and the number of invalid lines.
 
     A trace does without readings, so a damaged line does not stop a reader.
     """
-    readings: list[HostReading] = []
+    readings: list[ClockRecord] = []
     lines = 0
     for line, where in files.lines(CLOCK_FILE):
         lines += 1
         with suppress(KprofError):
             files.require_seal(line, CLOCK_FILE, where)
-            readings.append(HostReading(*msgspec.structs.astuple(decode(line, ClockRecord, where))))
+            readings.append(decode(line, ClockRecord, where))
     return tuple(readings), lines - len(readings)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.capture.schema import KernelRecord, TimingRecord
 
@@ -19,8 +20,7 @@ _WARP_UNIT = 4
 _THREADS_PER_WARP = 32
 
 
-@dataclass(frozen=True, slots=True)
-class SmLimits:
+class SmLimits(Struct, frozen=True):
     """Capacity of an SM (or CU).
 
     ``reserved_bytes`` of its shared memory are reserved for each CTA; ``registers`` 0 means that they are not a limit.
@@ -78,8 +78,7 @@ def _up_to(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-@dataclass(frozen=True, slots=True)
-class KernelResources:
+class KernelResources(Struct, frozen=True):
     """Resources that one build of a kernel uses; None is unknown."""
 
     registers: int | None = None

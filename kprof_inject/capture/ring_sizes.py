@@ -12,6 +12,7 @@ from kprof_inject.capture.buffer_layouts import ENTRY_BYTES, HEADER_WORDS, TIMES
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import ctas_per_sm, limits_of
 from kprof_inject.errors import KprofError
+from kprof_inject.quantities import counted
 
 _HEADER_BYTES = 4 * (HEADER_WORDS + TIMES_WORDS)
 _COUNT_BYTES = 4
@@ -82,8 +83,8 @@ def chosen_buffer_bytes(
     limit_bytes = limits_of(target).cta_shared_bytes
     if mode.buffer == "shared" and _shared_bytes_with_records(clean_shared_bytes, chosen) > limit_bytes:
         raise KprofError(
-            f"it uses {clean_shared_bytes} of the {limit_bytes} bytes of shared memory that a CTA can have, which "
-            f"leaves no room for {chosen} bytes of records",
+            f"its shared memory has no room for {chosen} bytes of records: it uses {clean_shared_bytes} of the "
+            f"{limit_bytes} bytes that a CTA can have",
             hint="choose --buffer global, a smaller --buffer-bytes, or fewer --warps",
         )
     return chosen
@@ -121,8 +122,8 @@ def in_whole_rings(buffer_bytes: int, rings: int) -> int:
     ring = _power_of_two_within(buffer_bytes // rings)
     if ring < _MIN_RING_BYTES:
         raise KprofError(
-            f"{buffer_bytes} bytes for the records of {rings} warps leave {buffer_bytes // rings} per warp: one scope "
-            f"takes {_MIN_RING_BYTES}",
+            f"{counted(buffer_bytes, 'byte')} for {counted(rings, 'warp')} are too few: one scope takes "
+            f"{_MIN_RING_BYTES} bytes, and a warp gets {buffer_bytes // rings}",
             hint=f"use at least --buffer-bytes {rings * _MIN_RING_BYTES}, or record fewer --warps",
         )
     return ring * rings

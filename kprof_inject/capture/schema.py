@@ -366,8 +366,12 @@ class ScopeRecord(Struct, frozen=True, kw_only=True):
             raise ValueError("expected ascending lines")
 
 
-class PartitionRecord(Struct, frozen=True):
-    """Partition of a warp-specialized kernel; ``Partition`` describes each field."""
+class Partition(Struct, frozen=True):
+    """Partition of a warp-specialized kernel.
+
+    ``warps`` is the number of warps that run it (None if unknown), ``function`` the function that its region was
+    written as (Gluon takes one for each; empty if unknown).
+    """
 
     name: Name
     warps: WarpCount | None
@@ -394,7 +398,7 @@ class ScopeTableRecord(Struct, frozen=True, kw_only=True):
 
     version: int = SCOPE_TABLE_VERSION
     kernel: Name = ""
-    partitions: Annotated[tuple[PartitionRecord, ...], Meta(max_length=SCOPE_IDS)] = ()
+    partitions: Annotated[tuple[Partition, ...], Meta(max_length=SCOPE_IDS)] = ()
     scopes: Annotated[tuple[ScopeRecord, ...], Meta(max_length=SCOPE_IDS)]
     most_records: Count | None = None
     body_record: Name = ""
@@ -407,9 +411,11 @@ class ScopeTableRecord(Struct, frozen=True, kw_only=True):
             raise ValueError(f"the scope table has version {self.version}, this program reads {readable}")
         for index, scope in enumerate(self.scopes):
             if scope.parent >= index:
-                raise ValueError(f"expected a parent of scope {index} that comes before it, got {scope.parent}")
+                raise ValueError(f"expected a parent of scope {index} before it, got {scope.parent}")
             if scope.partition is not None and scope.partition >= len(self.partitions):
-                raise ValueError(f"expected a partition of scope {index} that is there, got {scope.partition}")
+                raise ValueError(
+                    f"expected a partition of scope {index} below {len(self.partitions)}, got {scope.partition}"
+                )
         records = [scope.record for scope in self.scopes]
         records += [tag.record for scope in self.scopes for tag in scope.tags]
         if len({self.body_record, *records}) <= len(records):
@@ -447,7 +453,7 @@ class KernelRecord(Resources, frozen=True, kw_only=True):
         require_measured([self.dram_bytes_per_s], "dram_bytes_per_s")
         num_warps = self.known_metadata.num_warps
         if any(warp >= num_warps for warp in self.mode.warps):
-            raise ValueError(f"expected warps of the {num_warps} that a CTA has - at `$.mode.warps`")
+            raise ValueError(f"expected warps below {num_warps}, the number of a CTA's warps - at `$.mode.warps`")
         _ = self.known_clean_metadata
 
     @property

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
 
-from kprof_inject.capture.schema import PointRecord, ScopeTableRecord
+from msgspec import Struct
+
+from kprof_inject.capture.schema import Partition, PointRecord, ScopeTableRecord, TagRecord
 
 
 class ScopeKind(StrEnum):
@@ -31,30 +32,7 @@ class ScopeKind(StrEnum):
     """Scope that stock Proton recorded, whose buffer does not have the kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """Partition of a warp-specialized kernel.
-
-    ``warps`` is the number of warps that run it (None if unknown), ``function`` the function that its region was
-    written as (Gluon takes one for each; empty if unknown).
-    """
-
-    name: str
-    warps: int | None
-    function: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TagInfo:
-    """Value that is recorded with a scope: its name, the name of its records, and its name in the module."""
-
-    name: str
-    record: str
-    value: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeInfo:
+class ScopeInfo(Struct, frozen=True):
     """Scope of a scope table.
 
     ``source`` is ``file:line`` (empty if unknown), ``called_from`` the call lines that inlined it. ``parent`` is the
@@ -76,7 +54,7 @@ class ScopeInfo:
     partition: int | None = None
     lines: tuple[int, int] | None = None
     ended_by_next: bool = False
-    tags: tuple[TagInfo, ...] = ()
+    tags: tuple[TagRecord, ...] = ()
 
     def is_at_site_of(self, other: ScopeInfo) -> bool:
         """Return whether a scope of another table of the same kernel records the same site.
@@ -90,8 +68,7 @@ class ScopeInfo:
         return self.lines == other.lines
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeTable:
+class ScopeTable(Struct, frozen=True):
     """Scopes of one kernel, outer before inner, in the order of the text.
 
     A scope's key is its index, because several may have one name. A scope and its parent are in the same partition.
@@ -156,11 +133,11 @@ class ScopeTable:
                     partition=scope.partition,
                     lines=scope.lines,
                     ended_by_next=scope.ended_by_next,
-                    tags=tuple(TagInfo(tag.name, tag.record, tag.value) for tag in scope.tags),
+                    tags=scope.tags,
                 )
                 for scope in record.scopes
             ),
-            tuple(Partition(partition.name, partition.warps, partition.function) for partition in record.partitions),
+            record.partitions,
             record.body_record,
         )
 

@@ -16,14 +16,14 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
-    HarmlessSetting,
-    ProgramSetting,
     WorkspaceOrProgram,
     complete_selectors,
+    harmless_setting,
     json_option,
     kernel_option,
     names_a_workspace,
     path_type,
+    program_setting,
     require_place_for,
     workspace_option,
 )
@@ -40,8 +40,7 @@ from kprof_inject.pipeline.causal_runs import (
 )
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.programs import dump, run
-from kprof_inject.report.slope_text import slopes_csv, slopes_json
-from kprof_inject.report.terminal.slope_table import print_slopes
+from kprof_inject.report.terminal.slope_table import print_slopes, slopes_csv, slopes_json
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, REPLAYS, LaunchChoice, parse_launches
 from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors
@@ -52,8 +51,6 @@ from kprof_inject.workspace_paths import workspace_argument
 
 @dataclass(frozen=True, slots=True)
 class _Printed:
-    """Outputs of the results: a table or JSON on stdout, and files."""
-
     as_json: bool
     csv_path: Path | None
     html_path: Path | None
@@ -70,7 +67,7 @@ class _Printed:
             click.echo(slopes_json(slopes))
         else:
             print_slopes(slopes, table_console())
-            say(f"next: kprof-inject report{workspace_argument(workspace.folder)}, whose findings count these slopes")
+            say(f"next: kprof-inject report{workspace_argument(workspace.folder)}, whose findings use these slopes")
 
     def _write_page(self, path: Path, workspace: Workspace, capture: Capture | None) -> None:
         from kprof_inject.report.html.document import write_html
@@ -84,10 +81,9 @@ class _Printed:
 
 @click.command("causal", cls=WorkspaceOrProgram, context_settings=PROGRAM_SETTINGS)
 @workspace_option
-@click.option(
+@harmless_setting(
     "--at",
     "selectors",
-    cls=HarmlessSetting,
     multiple=True,
     metavar="SELECTOR",
     shell_complete=complete_selectors,
@@ -96,51 +92,30 @@ class _Printed:
     "and stores of the innermost loops, and the code before and after the loops]",
 )
 @kernel_option
-@click.option(
+@harmless_setting(
     "--seconds",
-    cls=HarmlessSetting,
     type=click.FloatRange(min=0.1, max=3600),
     default=20.0,
     show_default=True,
-    help="Time limit per kernel; it stops earlier once all slopes are known to 0.03.",
+    help="Time limit per kernel. It stops earlier once every slope is known to within 0.03.",
 )
-@click.option(
+@harmless_setting(
     "--launches",
-    cls=HarmlessSetting,
     default="first",
     show_default=True,
     metavar="SPEC",
     help="Which launch of each kernel to experiment with: the first that SPEC keeps, as in run.",
 )
-@click.option(
-    "--no-replay",
-    cls=HarmlessSetting,
-    is_flag=True,
-    help="Do not replay kernels: use the program's own launches in turn.",
-)
-@click.option(
-    "--warps",
-    cls=HarmlessSetting,
-    default="",
-    metavar="N,N,...",
-    help="Delay only these warps of each CTA. [default: all]",
-)
-@click.option(
+@harmless_setting("--no-replay", is_flag=True, help="Do not replay kernels: use the program's own launches in turn.")
+@harmless_setting("--warps", default="", metavar="N,N,...", help="Delay only these warps of each CTA. [default: all]")
+@harmless_setting(
     "--partition",
-    cls=HarmlessSetting,
     default="*",
     metavar="GLOB",
     help="Only places in matching partitions, such as 'partition 0' or 'default*'. [default: all]",
 )
 @json_option
-@click.option(
-    "--csv",
-    "csv_path",
-    cls=ProgramSetting,
-    type=path_type(),
-    metavar="FILE",
-    help="Also write the slopes as a CSV table.",
-)
+@program_setting("--csv", "csv_path", type=path_type(), metavar="FILE", help="Also write the slopes as a CSV table.")
 @click.option(
     "--html",
     "html_path",

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from kprof_inject.cli.console import print_error, read_input, table_console
-from kprof_inject.cli.options import HarmlessSetting, json_option, path_type
+from kprof_inject.cli.options import harmless_setting, json_option, path_type
 from kprof_inject.errors import KprofError
 from kprof_inject.report.terminal.tables import Column, print_fitted
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
@@ -25,10 +25,9 @@ _MAX_TIME_LIMIT_S = 86_400
 
 @click.command("check")
 @click.argument("places", metavar="[WORKSPACE|FILE]...", nargs=-1, type=path_type())
-@click.option(
+@harmless_setting(
     "--time-limit",
     "time_limit_s",
-    cls=HarmlessSetting,
     type=click.FloatRange(min=0, min_open=True, max=_MAX_TIME_LIMIT_S),
     default=300,
     show_default=True,

@@ -16,13 +16,13 @@ import click
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
-    HarmlessSetting,
-    ProgramSetting,
     at_option,
+    harmless_setting,
     json_option,
     kernel_option,
     path_type,
     program_argument,
+    program_setting,
     require_place_for,
     tag_option,
 )
@@ -39,7 +39,6 @@ from kprof_inject.pipeline.compare_runs import (
 from kprof_inject.report.diff.change_verdicts import ChangeVerdict
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
-from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
 from kprof_inject.runtime.launch.launch_choice import parse_launches
 from kprof_inject.runtime.program import require_startable
@@ -47,82 +46,64 @@ from kprof_inject.select.selectors import parse_selectors
 
 
 @click.command("compare", context_settings=PROGRAM_SETTINGS)
-@click.option(
+@program_setting(
     "-o",
     "--output",
     "folder",
-    cls=ProgramSetting,
     type=path_type(),
     default="kprof_compare",
     show_default=True,
     help="The folder for both workspaces.",
 )
-@click.option(
+@program_setting(
     "--python",
     "pythons",
-    cls=ProgramSetting,
     multiple=True,
     metavar="PYTHON",
     help="The Python interpreter of a side: first A's, then B's. A single one is B's.",
 )
-@click.option(
+@program_setting(
     "--triton",
     "tritons",
-    cls=ProgramSetting,
     multiple=True,
     type=path_type(),
     metavar="FOLDER",
-    help="A folder with another Triton: pip install --no-deps --target FOLDER triton==3.9.0. Like --python.",
+    help="A folder with another Triton, for a side as with --python: pip install --no-deps --target FOLDER "
+    "triton==3.9.0",
 )
-@click.option(
+@program_setting(
     "--env",
     "environment",
-    cls=ProgramSetting,
     multiple=True,
     metavar="NAME=VALUE",
     help="An environment variable that only B gets. Repeatable.",
 )
-@click.option(
-    "--arg",
-    "arguments",
-    cls=ProgramSetting,
-    multiple=True,
-    metavar="TEXT",
-    help="A program argument that only B gets. Repeatable.",
+@program_setting(
+    "--arg", "arguments", multiple=True, metavar="TEXT", help="A program argument that only B gets. Repeatable."
 )
-@click.option(
+@program_setting(
     "--values",
     "values_text",
-    cls=ProgramSetting,
     metavar="NAME=V1,V2,...",
-    help="A value for each side, A's first: of an environment variable, or of an option of the program (--NAME).",
+    help="Give each side its own value, A's first, of an environment variable or of an option of the program (--NAME).",
 )
-@click.option(
+@harmless_setting(
     "--bisect",
-    cls=HarmlessSetting,
     is_flag=True,
-    help="With three or more --python, --triton or --values: find the first that is slower than A, and explain it.",
+    help="With three or more --python, --triton or --values: find the first that is slower than A, and report why.",
 )
-@click.option(
-    "--rounds",
-    cls=HarmlessSetting,
-    type=click.IntRange(1, 100),
-    default=2,
-    show_default=True,
-    help="Runs of each side.",
-)
+@harmless_setting("--rounds", type=click.IntRange(1, 100), default=2, show_default=True, help="Runs of each side.")
 @at_option
 @tag_option
 @kernel_option
-@click.option(
+@harmless_setting(
     "--launches",
-    cls=HarmlessSetting,
     default="0:20",
     show_default=True,
     metavar="SPEC",
-    help="Which launches of each kernel to keep, as in profile. Telling a change from noise takes several.",
+    help="Which launches of each kernel to keep, as in profile. Several are needed to tell a change from noise.",
 )
-@click.option("--fail-above", "limit_text", cls=HarmlessSetting, metavar="LIMIT", help="Exit with code 1 as diff does.")
+@harmless_setting("--fail-above", "limit_text", metavar="LIMIT", help="Exit with code 1 as diff does.")
 @click.option(
     "--html", "html_path", type=path_type(), metavar="FILE", help="Also write the comparison as one HTML page."
 )
@@ -201,7 +182,7 @@ def _around_slower(sides: Sequence[ComparedSide], runs: ComparedRounds) -> _Comp
 
     found = first_slower(len(sides), is_slower)
     if found is None:
-        say(f"no side was found to be slower than {first.name}")
+        say(f"no side is measurably slower than {first.name}")
         return with_first[len(sides) - 1]
     before, slower = sides[found - 1], sides[found]
     say(f"{slower.name} is the first that is slower than {first.name}; the one before it is {before.name}")
@@ -214,6 +195,8 @@ def _compared(a: ComparedSide, b: ComparedSide, runs: ComparedRounds) -> _Compar
 
 def _show(diff: CaptureDiff, names: tuple[str, str], html_path: Path | None, *, as_json: bool) -> None:
     if html_path is not None:
+        from kprof_inject.report.diff.page import write_diff_page
+
         write_diff_page(html_path, diff, names)
         say(f"wrote {html_path}")
     if as_json:
@@ -228,7 +211,7 @@ def _is_slower(a: ComparedSide, b: ComparedSide, diff: CaptureDiff) -> bool:
         say(f"{b.name} is slower than {a.name}")
         return True
     if ChangeVerdict.UNKNOWN in verdicts:
-        say(f"cannot tell whether {b.name} is slower than {a.name}; it is taken not to be")
+        say(f"cannot tell whether {b.name} is slower than {a.name}; assuming that it is not")
     else:
         say(f"{b.name} is not slower than {a.name}")
     return False

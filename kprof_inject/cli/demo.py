@@ -14,16 +14,16 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
-from kprof_inject.cli.capture_arguments import write_and_say
+from kprof_inject.cli.capture_lines import say_next, write_and_say
 from kprof_inject.cli.console import as_a_step, say, table_console
 from kprof_inject.cli.options import path_type
-from kprof_inject.cli.printed_reports import print_report, say_next
 from kprof_inject.errors import KprofError
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.table import print_diff_answer
+from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.runtime.devices.device import has_gpu
 from kprof_inject.runtime.packages import install_command, is_installed, missing_to_run
 from kprof_inject.select.selectors import parse_selectors
@@ -55,7 +55,7 @@ class DemoRun:
 
 RUNS = (
     DemoRun("one-stage", ("--num-stages", "1"), "A: a matmul as it is, with num_stages=1"),
-    DemoRun("three-stages", ("--num-stages", "3"), "B: the advice followed, with num_stages=3"),
+    DemoRun("three-stages", ("--num-stages", "3"), "B: the same after the advice, with num_stages=3"),
 )
 
 
@@ -123,7 +123,7 @@ def _replay(workspace: Path, reason: str) -> None:
         timelines = decode_capture(capture, say)
         reports = [LaunchAnalysis.of(timeline) for timeline in timelines]
         click.echo(run.title)
-        print_report(reports)
+        print_answers(reports, table_console())
         click.echo()
     # As after two profiles, the workspace has the kernel of the last one.
     kernel = capture.launches[0].kernel
@@ -157,12 +157,7 @@ def _compile_with_records(kernel: Kernel) -> None:
 
     target = Target(**kernel.metadata["target"])
     insertion = insert_module(view_of(kernel.ttgir(), "matmul.ttgir", kernel.sources()), parse_selectors(SELECTORS))
-    lowered = lower(
-        insertion.text,
-        target_of(target),
-        {"num_warps": kernel.num_warps},
-        kernel.mode,
-    )
+    lowered = lower(insertion.text, target_of(target), {"num_warps": kernel.num_warps}, kernel.mode)
     say(
         f"inserted {len(insertion.plan.records)} records into {kernel.name} and compiled it for "
         f"{target}: {len(lowered.binary)} bytes of machine code, "

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
 import click
 from click.core import ParameterSource
+from msgspec.structs import replace
 
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.resources import KernelResources
-from kprof_inject.cli.capture_arguments import origin_line
+from kprof_inject.cli.capture_lines import origin_line
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import CapturePath, HarmlessSetting, json_option, path_type, require_place_for
+from kprof_inject.cli.options import CapturePath, harmless_setting, json_option, path_type, require_place_for
 from kprof_inject.cli.reading_options import (
     buffer_options,
     choice_options,
@@ -29,14 +29,13 @@ from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.files import read_text
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.quantities import counted
+from kprof_inject.report.diff.code_changes import build_lines, builds_json, change_lines, changes_json
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
-from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.structure import changes_between
-from kprof_inject.report.diff.structure_text import build_lines, builds_json, change_lines, changes_json
 from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
 from kprof_inject.rewrite import strip
-from kprof_inject.runtime.compiling.module_resources import module_resources
+from kprof_inject.runtime.compiling.module_check import module_resources
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.parser import parse
@@ -55,13 +54,12 @@ _MORE = "Another capture of {side}, such as one of another process, to show the 
 @click.option("--more-a", "more_a", multiple=True, type=CapturePath(), metavar="PLACE", help=_MORE.format(side="A"))
 @click.option("--more-b", "more_b", multiple=True, type=CapturePath(), metavar="PLACE", help=_MORE.format(side="B"))
 @click.option("--renamed", multiple=True, metavar="OLD=NEW", help="Kernel OLD in A is named NEW in B. Repeatable.")
-@click.option(
+@harmless_setting(
     "--fail-above",
     "limit_text",
-    cls=HarmlessSetting,
     metavar="LIMIT",
     help="Exit with code 1 if a launch, or a scope that --scope names, is certainly slower by more than LIMIT (5% or "
-    "0.05). Also if this cannot be told: too few launches, or something that only one side has.",
+    "0.05). Also if this cannot be determined: too few launches, or something that only one side has.",
 )
 @click.option(
     "--html", "html_path", type=path_type(), metavar="FILE", help="Also write the comparison as one HTML page."
@@ -94,7 +92,7 @@ def command(
     Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote. A single WORKSPACE compares its last two captures. Two .ttgir files are compared by
     what the compiler generated for each source line and, where Triton is installed, by the shared memory and registers
-    that they take; no option but --json is for them.
+    that they take; only --json applies to them.
     """
     require_place_for(html_path)
     if other is None:
@@ -113,6 +111,8 @@ def command(
         renamed=dict(map(_names, renamed)),
     )
     if html_path is not None:
+        from kprof_inject.report.diff.page import write_diff_page
+
         write_diff_page(html_path, diff, (place.name, other.name) if redact else (str(place), str(other)))
         say(f"wrote {html_path}")
     if as_json:

@@ -49,9 +49,6 @@ def _table(findings: Sequence[CheckResult]) -> Table:
         table.add_column(heading, overflow="fold")
     for finding in findings:
         table.add_row(
-            Text(finding.what),
-            Text(finding.status, _STYLES[finding.status]),
-            Text(finding.fact),
-            Text(finding.advice),
+            Text(finding.what), Text(finding.status, _STYLES[finding.status]), Text(finding.fact), Text(finding.advice)
         )
     return table

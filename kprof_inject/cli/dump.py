@@ -21,7 +21,7 @@ from kprof_inject.workspace_paths import workspace_argument
 @program_argument
 @click.pass_context
 def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str, ...]) -> None:
-    """Run PROGRAM, save every kernel's TTGIR, metadata and sources, and time some launches of it."""
+    """Run PROGRAM, save every kernel's TTGIR, metadata and sources, and time some of its launches."""
     require_startable(program)
     with held(workspace, say):
         exit_code = dump(Workspace.begin(workspace), kernel, program, own_input(), say)

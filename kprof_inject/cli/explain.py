@@ -8,21 +8,19 @@ import click
 
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import HarmlessSetting, place_argument
+from kprof_inject.cli.options import harmless_setting, place_argument
 from kprof_inject.cli.reading_options import buffer_options, launch_options, scope_names_option
-from kprof_inject.pipeline.captures import experiments_at, open_capture
-from kprof_inject.pipeline.reports import analyses
-from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text
-from kprof_inject.report.explanation.gathering import explanation
+from kprof_inject.pipeline.captures import analyses, experiments_at, open_capture
+from kprof_inject.report.explanation import explanation
+from kprof_inject.report.explanation_schema import DEFAULT_BUDGET, explanation_text
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_workspace
 
 
 @click.command("explain")
 @place_argument("WORKSPACE|CAPTURE|BUFFER")
-@click.option(
+@harmless_setting(
     "--budget",
-    cls=HarmlessSetting,
     type=click.IntRange(min=1),
     metavar="N",
     default=DEFAULT_BUDGET,
@@ -32,13 +30,7 @@ from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_workspace
 @launch_options
 @scope_names_option
 @buffer_options
-def command(
-    place: Path,
-    budget: int,
-    choice: Choice,
-    names_path: Path | None,
-    description: BufferDescription,
-) -> None:
+def command(place: Path, budget: int, choice: Choice, names_path: Path | None, description: BufferDescription) -> None:
     """Print what limits a launch as one line of JSON, for an agent that tunes kernels.
 
     Picks the kernel that takes the most time, and leaves out what matters least.

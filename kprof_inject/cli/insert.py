@@ -15,9 +15,9 @@ from kprof_inject.cli.plans import plan_json, say_changes, say_kernels, say_plan
 from kprof_inject.cli.recording_options import style_options
 from kprof_inject.files import write_json
 from kprof_inject.pipeline.insertion import changed_sources, insert_kernels, insert_module, view_of, write_insertions
-from kprof_inject.select.plan import scope_table
+from kprof_inject.select.plan import table_json
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import Style
 from kprof_inject.workspace import Workspace, saved_sources
 from kprof_inject.workspace_lock import held
 from kprof_inject.workspace_paths import may_be_workspace, workspace_argument
@@ -74,13 +74,13 @@ def command(
         view = view_of(text, name, snapshot)
         done = [insert_module(view, parse_selectors(selectors), style)]
         if writes and plan_path:
-            write_json(plan_path, scope_table(done[0].plan))
+            write_json(plan_path, table_json(done[0].plan.table))
         if writes:
             write_result(output, done[0].text)
         say_changes(changed_sources(snapshot))
-        if not snapshot and any(scope.site.kind in _MARKER_KINDS for scope in done[0].plan.scopes):
+        if not snapshot and any(scope.kind in _MARKER_KINDS for scope in done[0].plan.scopes):
             say("no sources were dumped with this file; markers come from the current source")
-        say_plan(done[0].plan.kernel, done[0].plan)
+        say_plan(done[0].plan.table.kernel, done[0].plan)
     if as_diff:
         for insertion in done:
             print_diff(insertion.module, insertion.text)

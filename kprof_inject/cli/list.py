@@ -18,7 +18,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import view_of, views_in
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.select.candidates import Candidate, outline
-from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.workspace import DumpedKernel, Workspace, saved_sources
 from kprof_inject.workspace_paths import may_be_workspace, workspace_argument
 
@@ -38,30 +37,25 @@ class Outline:
     differing: Mapping[str, str] = field(default_factory=dict)
 
 
-def heading(outline: Outline) -> str:
-    """Return the kernel's name and file, with the facts in which it differs from others of its name."""
+def _heading(outline: Outline) -> str:
     if outline.differing:
         return f"{outline.kernel} ({facts_in_words(outline.differing)}) {outline.file}"
     return f"{outline.kernel} ({outline.file})"
 
 
-def outline_table(candidates: Sequence[Candidate]) -> Table:
-    """Return a table with a row for each candidate."""
+def _table(candidates: Sequence[Candidate]) -> Table:
     table = Table(box=None, pad_edge=True)
     for heading in ("selector", "what", "source"):
         table.add_column(heading, overflow="fold")
     table.add_column("sites", justify="right", no_wrap=True)
     for candidate in candidates:
-        table.add_row(
-            Text("  " * candidate.depth + candidate.selector),
-            Text(candidate.what),
-            Text(_places(candidate.sources)),
-            str(candidate.count),
-        )
+        sources = dict.fromkeys(f"{PurePath(point.file).name}:{point.line}" for point in candidate.sources)
+        selector = "  " * candidate.depth + candidate.selector
+        table.add_row(Text(selector), Text(candidate.what), Text(", ".join(sources)), str(candidate.count))
     return table
 
 
-def outline_json(outline: Outline) -> dict[str, Any]:
+def _to_json(outline: Outline) -> dict[str, Any]:
     """Return a kernel as JSON values; ``options`` are all options that it was compiled with."""
     info = outline.dumped.info if outline.dumped else None
     return {
@@ -83,10 +77,6 @@ def outline_json(outline: Outline) -> dict[str, Any]:
     }
 
 
-def _places(points: Sequence[SourcePoint]) -> str:
-    return ", ".join(dict.fromkeys(f"{PurePath(point.file).name}:{point.line}" for point in points))
-
-
 @click.command("list")
 @place_argument("WORKSPACE|FILE")
 @json_option
@@ -97,19 +87,18 @@ def command(ctx: click.Context, place: Path, as_json: bool) -> None:
     for error in errors:
         print_error(error)
     if as_json:
-        click.echo(json.dumps([outline_json(outline) for outline in outlines], indent=1))
+        click.echo(json.dumps([_to_json(outline) for outline in outlines], indent=1))
     else:
         console = table_console()
         for kernel in outlines:
-            console.print(Text(heading(kernel), "bold"), soft_wrap=True)
-            console.print(outline_table(kernel.candidates))
+            console.print(Text(_heading(kernel), "bold"), soft_wrap=True)
+            console.print(_table(kernel.candidates))
         if may_be_workspace(place) and outlines:
             say(f"next: kprof-inject insert{workspace_argument(place)} --at SELECTOR")
     ctx.exit(1 if errors else 0)
 
 
 def _outlines(place: Path) -> tuple[list[Outline], list[KprofError]]:
-    """Return an outline of each kernel, and an error for each that cannot be read."""
     if not may_be_workspace(place):
         text, name = read_input(place)
         single = view_of(text, name, saved_sources(place))

@@ -19,6 +19,8 @@ from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_workspace
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 
 class HarmlessSetting(click.Option):
     """An option that ``pyproject.toml`` may set for every command.
@@ -32,6 +34,16 @@ class ProgramSetting(click.Option):
 
     The program can do anything that the option can.
     """
+
+
+def harmless_setting(*names: str, **attributes: Any) -> Callable[[Function], Function]:
+    """Add an option as ``click.option`` does, as a ``HarmlessSetting``."""
+    return click.option(*names, cls=HarmlessSetting, **attributes)
+
+
+def program_setting(*names: str, **attributes: Any) -> Callable[[Function], Function]:
+    """Add an option as ``click.option`` does, as a ``ProgramSetting``."""
+    return click.option(*names, cls=ProgramSetting, **attributes)
 
 
 class NumberOrAuto(click.IntRange):
@@ -72,9 +84,6 @@ def _selectors_of(place: Path) -> list[str]:
     else:
         views = [view_of(read_text(place), str(place), saved_sources(place))]
     return list(dict.fromkeys(text for view in views for text in candidates(view)))
-
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def path_type() -> click.Path:
@@ -141,44 +150,30 @@ def _require_program(ctx: click.Context, parameter: click.Parameter, program: tu
     return program
 
 
-def workspace_option(function: Function) -> Function:
-    """Add ``-o``, the ``workspace``."""
-    return click.option(
-        "-o",
-        "--output",
-        "workspace",
-        cls=ProgramSetting,
-        type=path_type(),
-        default=DEFAULT_WORKSPACE,
-        show_default=True,
-        help="The workspace: the folder that all steps share.",
-    )(function)
+workspace_option = program_setting(
+    "-o",
+    "--output",
+    "workspace",
+    type=path_type(),
+    default=DEFAULT_WORKSPACE,
+    show_default=True,
+    help="The workspace: the folder that all steps share.",
+)
 
+kernel_option = harmless_setting(
+    "--kernel", default="*", metavar="GLOB", help="Only kernels whose name matches. [default: all]"
+)
 
-def kernel_option(function: Function) -> Function:
-    """Add ``--kernel``, a glob; the default matches all kernels."""
-    return click.option(
-        "--kernel",
-        cls=HarmlessSetting,
-        default="*",
-        metavar="GLOB",
-        help="Only kernels whose name matches. [default: all]",
-    )(function)
-
-
-def at_option(function: Function) -> Function:
-    """Add ``--at``; the command gets the texts as ``selectors``."""
-    return click.option(
-        "--at",
-        "selectors",
-        cls=HarmlessSetting,
-        multiple=True,
-        metavar="SELECTOR",
-        shell_complete=complete_selectors,
-        help="What to time, [KERNEL/]SITE[=NAME]: func, func(NAME), loop, iter, loop[0.2], iter@57, op(GLOB), async, "
-        "parts, line(57-63), partition[0], default, marker(GLOB). Repeatable. [default: the source's markers if it "
-        "has any, else func, loop, iter]",
-    )(function)
+at_option = harmless_setting(
+    "--at",
+    "selectors",
+    multiple=True,
+    metavar="SELECTOR",
+    shell_complete=complete_selectors,
+    help="What to time, [KERNEL/]SITE[=NAME]: func, func(NAME), loop, iter, loop[0.2], iter@57, op(GLOB), async, "
+    "parts, line(57-63), partition[0], default, marker(GLOB). Repeatable. [default: the source's markers if it "
+    "has any, else func, loop, iter]",
+)
 
 
 class _TagOption(click.Option):
@@ -200,33 +195,35 @@ def _add_to_last_selector(ctx: click.Context, tag: str, state: Any) -> None:
     selectors[-1] += f" {OPTION} {tag}"
 
 
-def tag_option(function: Function) -> Function:
-    """Add ``--tag`` to a command with ``at_option``; the selectors then contain their tags."""
-    return click.option(
-        OPTION,
-        "tag",
-        cls=_TagOption,
-        expose_value=False,
-        metavar="NAME=VALUE",
-        help="Record a kernel value at the start of each scope of the preceding --at. VALUE is an integer of up to 32 "
-        "bits: a source variable, or a TTGIR name (%pid). Repeatable.",
-    )(function)
+tag_option = click.option(
+    OPTION,
+    "tag",
+    cls=_TagOption,
+    expose_value=False,
+    metavar="NAME=VALUE",
+    help="Record a kernel value at the start of each scope of the preceding --at. VALUE is an integer of up to 32 "
+    "bits: a source variable, or a TTGIR name (%pid). Repeatable.",
+)
+"""For a command with ``at_option``, whose selectors then contain their tags."""
 
 
-def json_option(function: Function) -> Function:
-    """Add ``--json``, as ``as_json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")(function)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
 
 
-class WorkspaceFirst(click.Command):
-    """Command that takes ``[OPTIONS] WORKSPACE [OPTIONS] [--] PROGRAM``.
+def names_a_workspace(word: str) -> bool:
+    """Return whether a word is a workspace; the default workspace's name always is, even if it does not exist."""
+    return is_workspace(Path(word)) or Path(word) == DEFAULT_WORKSPACE
+
+
+class WorkspaceOrProgram(click.Command):
+    """Command that takes ``[OPTIONS] [WORKSPACE] [OPTIONS] [--] PROGRAM``; it tells workspace and program apart itself.
 
     Click must stop parsing options at the program's first word, and would stop at the workspace.
     """
 
     def names_workspace(self, words: list[str]) -> bool:
         """Return whether the first of these words is a workspace rather than the program's first word."""
-        raise NotImplementedError
+        return names_a_workspace(words[0])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Move the options after the workspace before it, and parse the result."""
@@ -250,20 +247,7 @@ class WorkspaceFirst(click.Command):
         return (options[:-1] if options[-1:] == ["--"] else options), rest
 
 
-def names_a_workspace(word: str) -> bool:
-    """Return whether a word is a workspace; the default workspace's name always is, even if it does not exist."""
-    return is_workspace(Path(word)) or Path(word) == DEFAULT_WORKSPACE
-
-
-class WorkspaceOrProgram(WorkspaceFirst):
-    """Command whose workspace may be left out; the command itself tells it from the program."""
-
-    def names_workspace(self, words: list[str]) -> bool:
-        """Return whether the first word is a workspace."""
-        return names_a_workspace(words[0])
-
-
-class WorkspaceOrDefault(WorkspaceFirst):
+class WorkspaceOrDefault(WorkspaceOrProgram):
     """Command that uses the default workspace if none is named."""
 
     def names_workspace(self, words: list[str]) -> bool:

@@ -11,12 +11,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from kprof_inject.capture.schema import PointRecord, ScopeRecord
 from kprof_inject.cli.console import print_error, say, say_table
 from kprof_inject.pipeline.insertion import KernelInsertion, unmatched_selectors
 from kprof_inject.quantities import counted
-from kprof_inject.select.plan import Plan, Scope, Selection, scope_table
+from kprof_inject.select.plan import Plan, Selection, table_json
 from kprof_inject.select.selectors import Selector
-from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.workspace_paths import workspace_argument
 
@@ -29,45 +29,39 @@ def plan_table(plan: Plan) -> Table:
 
     A column that would be empty is left out.
     """
+    scopes = sorted(plan.scopes, key=_partition_order)
+    columns = {
+        "scope": ["  " * _depth(plan, scope) + scope.record for scope in scopes],
+        "partition": [_partition(plan, scope) for scope in scopes] if plan.table.partitions else [],
+        "selector": [scope.selector for scope in scopes],
+        "source": [_lines(scope.source, scope.called_from) for scope in scopes],
+        "block": [scope.block for scope in scopes],
+        "operations": [str(scope.operations or "") for scope in scopes],
+        "foreign ops": [str(scope.other_operations or "") for scope in scopes],
+        "crosses": [", ".join(plan.scopes[index].record for index in scope.crosses) for scope in scopes],
+        "tags": [", ".join(f"{tag.name} = {tag.value}" for tag in scope.tags) for scope in scopes],
+    }
     table = Table(box=None, pad_edge=True)
-    has_partitions = bool(plan.partitions)
-    has_tags = any(scope.tags for scope in plan.scopes)
-    has_foreign = any(scope.site.other_operations for scope in plan.scopes)
-    has_crossing = any(scope.crosses for scope in plan.scopes)
-    for heading in ("scope", *(["partition"] if has_partitions else []), "selector", "source", "block"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("operations", justify="right", no_wrap=True)
-    if has_foreign:
-        table.add_column("foreign ops", justify="right", no_wrap=True)
-    if has_crossing:
-        table.add_column("crosses", overflow="fold")
-    if has_tags:
-        table.add_column("tags", overflow="fold")
-    for scope in sorted(plan.scopes, key=_partition_order) if has_partitions else plan.scopes:
-        site = scope.site
-        table.add_row(
-            Text("  " * _depth(plan, scope) + scope.record),
-            *([_partition(plan, scope)] if has_partitions else []),
-            Text(scope.selector),
-            Text(_lines(site.source, site.called_from)),
-            site.block,
-            str(site.operations or ""),
-            *([str(site.other_operations or "")] if has_foreign else []),
-            *([Text(", ".join(plan.scopes[index].record for index in scope.crosses))] if has_crossing else []),
-            *([Text(", ".join(f"{tag.name} = {tag.value.name}" for tag in scope.tags))] if has_tags else []),
-        )
+    filled = {heading: texts for heading, texts in columns.items() if any(texts)}
+    for heading in filled:
+        if heading in ("operations", "foreign ops"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        else:
+            table.add_column(heading, overflow="fold")
+    for row in zip(*filled.values(), strict=True):
+        table.add_row(*map(Text, row))
     return table
 
 
-def _partition_order(scope: Scope) -> float:
+def _partition_order(scope: ScopeRecord) -> float:
     return math.inf if scope.partition is None else scope.partition
 
 
-def _partition(plan: Plan, scope: Scope) -> str:
+def _partition(plan: Plan, scope: ScopeRecord) -> str:
     if scope.partition is None:
         return "several"
-    name, warps = plan.partitions[scope.partition].name, plan.partitions[scope.partition].warps
-    return name if warps is None else f"{name}, {counted(warps, 'warp')}"
+    partition = plan.table.partitions[scope.partition]
+    return partition.name if partition.warps is None else f"{partition.name}, {counted(partition.warps, 'warp')}"
 
 
 def plan_notes(plan: Plan) -> Iterator[str]:
@@ -77,7 +71,7 @@ def plan_notes(plan: Plan) -> Iterator[str]:
         for dropped in selection.findings.dropped:
             yield f"{selection.selector.text}: {dropped}"
     if plan.inlined:
-        yield f"inlined for the measurement, since Proton lowers only one function: {', '.join(plan.inlined)}"
+        yield f"inlined to be measured, because Proton lowers only one function: {', '.join(plan.inlined)}"
     if any(scope.crosses for scope in plan.scopes):
         yield "crossing scopes contain part of each other's time; '--split runs' separates them"
 
@@ -88,7 +82,7 @@ def plan_json(module: Module, plan: Plan) -> dict[str, Any]:
     ``line`` is the line in the TTGIR.
     """
     return {
-        **scope_table(plan),
+        **table_json(plan.table),
         "file": module.file,
         "records": len(plan.records),
         "selectors": [
@@ -114,7 +108,7 @@ def _lines_of(module: Module, selection: Selection) -> list[int]:
 
 def _coverage(selection: Selection) -> str:
     sites = len(selection.findings.sites)
-    covered = f"{_covered(selection)} of {_found(selection)} operations covered"
+    covered = f"{_covered(selection)} of {counted(_found(selection), 'operation')} covered"
     coverage = f"{selection.selector.text}: {counted(sites, 'site')}, {covered}"
     reasons = Counter(missed.reason for missed in selection.findings.missed)
     return coverage + "".join(f"; not covered: {count} ({reason})" for reason, count in reasons.most_common())
@@ -128,7 +122,7 @@ def _found(selection: Selection) -> int:
     return _covered(selection) + len(selection.findings.missed)
 
 
-def _depth(plan: Plan, scope: Scope) -> int:
+def _depth(plan: Plan, scope: ScopeRecord) -> int:
     depth = 0
     while scope.parent >= 0:
         scope = plan.scopes[scope.parent]
@@ -136,10 +130,10 @@ def _depth(plan: Plan, scope: Scope) -> int:
     return depth
 
 
-def _lines(source: SourcePoint | None, called_from: tuple[SourcePoint, ...]) -> str:
+def _lines(source: PointRecord | None, called_from: Sequence[PointRecord | None]) -> str:
     if source is None:
         return "no source line"
-    return f"{PurePath(source.file).name}:{source.line}" + "".join(f" < {call.line}" for call in called_from)
+    return f"{PurePath(source.file).name}:{source.line}" + "".join(f" < {call.line}" for call in called_from if call)
 
 
 def say_kernels_briefly(workspace: Path, kernels: Sequence[KernelInsertion], selectors: Sequence[Selector]) -> None:
@@ -148,7 +142,7 @@ def say_kernels_briefly(workspace: Path, kernels: Sequence[KernelInsertion], sel
     say_kernels(kernels, selectors, with_scopes=planned <= _MAX_SCOPES)
     if planned > _MAX_SCOPES:
         command = f"kprof-inject insert{workspace_argument(workspace)} --dry-run"
-        say(f"where these {planned} scopes stand: {command}, with the same --at")
+        say(f"places of these {planned} scopes: {command}, with the same --at")
 
 
 def say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector], *, with_scopes: bool = True) -> None:
@@ -161,7 +155,7 @@ def say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector
     for done in kernels:
         name = done.kernel.variant if names.count(done.kernel.name) > 1 else done.kernel.name
         if done.refusal is not None:
-            say(f"{name}: left alone")
+            say(f"{name} takes no records:")
             print_error(done.refusal)
         elif done.insertion is not None:
             say_plan(name, done.insertion.plan, with_scopes=with_scopes)

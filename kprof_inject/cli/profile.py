@@ -15,12 +15,12 @@ import click
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.cli.capture_arguments import origin_line, write_and_say
-from kprof_inject.cli.console import INTERRUPTED, say
+from kprof_inject.cli.capture_lines import origin_line, print_json, say_next, write_and_say
+from kprof_inject.cli.console import INTERRUPTED, say, table_console
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
-    HarmlessSetting,
     at_option,
+    harmless_setting,
     json_option,
     program_argument,
     require_place_for,
@@ -28,7 +28,6 @@ from kprof_inject.cli.options import (
     workspace_option,
 )
 from kprof_inject.cli.plans import say_kernels_briefly
-from kprof_inject.cli.printed_reports import print_json, print_report, say_next
 from kprof_inject.cli.reading_options import layout_option, trace_file, trace_option
 from kprof_inject.cli.recording_options import capture_options, style_options
 from kprof_inject.errors import KprofError
@@ -36,10 +35,11 @@ from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.merging import merge_into
 from kprof_inject.pipeline.programs import dump, run, run_and_fit, torch_traces
+from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.program import STOPPED, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import Style
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
@@ -53,9 +53,8 @@ from kprof_inject.workspace_lock import held
 @capture_options
 @trace_option
 @layout_option
-@click.option(
+@harmless_setting(
     "--torch-profiler",
-    cls=HarmlessSetting,
     is_flag=True,
     help="Also trace the second run with torch.profiler, from the first recorded kernel on, and merge the launches "
     "into that trace.",
@@ -108,7 +107,7 @@ def command(
             _say_earlier_capture(opened)
             raise
         if exit_code in STOPPED and exit_code != INTERRUPTED:  # a scheduler that stopped it does not wait for long
-            say(f"{_how_stopped(exit_code)}: continuing with trace and report")
+            say(f"{_how_stopped(exit_code)}: not reading the capture; continue with trace and report")
             ctx.exit(exit_code)
         timelines = decode_capture(read_capture(capture_folder), say)
         write_and_say(trace, timelines)
@@ -116,7 +115,7 @@ def command(
         if as_json:
             print_json(reports)
         else:
-            print_report(reports)
+            print_answers(reports, table_console())
             say_next(workspace, reports)
         if torch_profiler:
             _merge(capture_folder, timelines, workspace / "torch_trace.kprof.json.gz", layout)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from click.core import ParameterSource
 
-from kprof_inject.capture.foreign.profilers import PROFILERS
-from kprof_inject.capture.foreign_buffer import BufferDescription, parse_names
-from kprof_inject.capture.redaction import LEFT_OUT, STAYS
-from kprof_inject.cli.options import Function, HarmlessSetting, ProgramSetting, completions, kernel_option, path_type
+from kprof_inject.capture.foreign_buffer import PROFILERS, BufferDescription, parse_names
+from kprof_inject.capture.model import LEFT_OUT, STAYS
+from kprof_inject.cli.options import Function, completions, harmless_setting, kernel_option, path_type, program_setting
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.formats import ENDINGS, DrawingFormat, TraceFile, format_of
 from kprof_inject.export.hooks import Hook
@@ -52,16 +51,13 @@ def _scopes_of(place: Path) -> list[str]:
     return list(dict.fromkeys(scope.name for table in tables for scope in table.scopes))
 
 
-def trace_option(function: Function) -> Function:
-    """Add ``--trace``, as ``trace_path``."""
-    return click.option(
-        "--trace",
-        "trace_path",
-        cls=ProgramSetting,
-        type=path_type(),
-        default=None,
-        help=f"The trace file; {ENDINGS}. [default: trace.json in the workspace]",
-    )(function)
+trace_option = program_setting(
+    "--trace",
+    "trace_path",
+    type=path_type(),
+    default=None,
+    help=f"The trace file; {ENDINGS}. [default: trace.json in the workspace]",
+)
 
 
 _NUMBERS = {
@@ -82,10 +78,9 @@ def choice_options(function: Function) -> Function:
         kernels = () if kernel == "*" else (kernel,)
         return function(*args, choice=Choice(kernels=kernels, scopes=scopes, **numbers), **others)
 
-    decorated: Any = click.option(
+    decorated: Any = harmless_setting(
         "--scope",
         "scopes",
-        cls=HarmlessSetting,
         multiple=True,
         metavar="GLOB",
         shell_complete=complete_scopes,
@@ -109,20 +104,16 @@ def launch_options(function: Function) -> Function:
 
 def _number_option(name: str) -> Callable[[Any], Any]:
     option, what = _NUMBERS[name]
-    return click.option(
-        option, name, cls=HarmlessSetting, type=Numbers(), metavar="SPEC", help=f"Only these {what}. [default: all]"
-    )
+    return harmless_setting(option, name, type=Numbers(), metavar="SPEC", help=f"Only these {what}. [default: all]")
 
 
-def scope_names_option(function: Function) -> Function:
-    """Add ``--scope-names``, as ``names_path``."""
-    return click.option(
-        "--scope-names",
-        "names_path",
-        type=path_type(),
-        metavar="FILE",
-        help="For a Proton BUFFER: where its scope names are, the kernel's .ttgir with records, or JSON.",
-    )(function)
+scope_names_option = click.option(
+    "--scope-names",
+    "names_path",
+    type=path_type(),
+    metavar="FILE",
+    help="For a Proton BUFFER: the file with its scope names, which is the kernel's .ttgir with records, or JSON.",
+)
 
 
 def buffer_options(function: Function) -> Function:
@@ -136,61 +127,43 @@ def buffer_options(function: Function) -> Function:
         description = BufferDescription(format=buffer_format, names=event_names, units=units)
         return function(*args, description=description, **others)
 
-    decorated: Any = click.option(
+    decorated: Any = harmless_setting(
         "--buffer-units",
         "units",
-        cls=HarmlessSetting,
         type=click.IntRange(min=1),
         metavar="N",
         help="For a BUFFER of cute or cute-compact: num_units of its allocation. [default: 1]",
     )(with_description)
-    decorated = click.option(
+    decorated = harmless_setting(
         "--names",
-        cls=HarmlessSetting,
         metavar="NAME,...",
         help="For a BUFFER of another profiler: the names of its events, starting at event 0.",
     )(decorated)
     return cast(
         Function,
-        click.option(
+        harmless_setting(
             "--buffer-format",
-            cls=HarmlessSetting,
             type=click.Choice(list(PROFILERS)),
-            help="For a BUFFER that numpy.save wrote: which profiler it is from. [default: as the .json file next to "
-            "it says]",
+            help="For a BUFFER that numpy.save wrote: the profiler that it is from. [default: from the .json file next "
+            "to it]",
         )(decorated),
     )
 
 
-def source_option(function: Function) -> Function:
-    """Add ``--source``, as ``with_source``."""
-    return click.option(
-        "--source",
-        "with_source",
-        cls=HarmlessSetting,
-        is_flag=True,
-        help="Also print the source of A and B side by side, where it or what the compiler made of it changed.",
-    )(function)
+source_option = harmless_setting(
+    "--source",
+    "with_source",
+    is_flag=True,
+    help="Also print the source of A and B side by side where it changed, or the code compiled from it.",
+)
 
+redact_option = harmless_setting("--redact", is_flag=True, help=f"Omit from all output: {LEFT_OUT}. Kept: {STAYS}.")
 
-def redact_option(function: Function) -> Function:
-    """Add ``--redact``."""
-    return click.option(
-        "--redact",
-        cls=HarmlessSetting,
-        is_flag=True,
-        help=f"Omit from all output: {LEFT_OUT}. Kept: {STAYS}.",
-    )(function)
-
-
-def layout_option(function: Function) -> Function:
-    """Add ``--layout``."""
-    return click.option(
-        "--layout",
-        cls=HarmlessSetting,
-        type=click.Choice(LAYOUT_NAMES),
-        help="Row order of the timeline: by SM, by CTA, or by scope. [default: sm]",
-    )(function)
+layout_option = harmless_setting(
+    "--layout",
+    type=click.Choice(LAYOUT_NAMES),
+    help="Row order of the timeline: by SM, by CTA, or by scope. [default: sm]",
+)
 
 
 def trace_file(ctx: click.Context, path: Path, layout: str | None, hooks: Sequence[Hook] = ()) -> TraceFile:

@@ -1,14 +1,30 @@
-"""Options of the commands that record: where records are inserted, how they are made, and which are kept."""
+"""Options of the commands that record: where records are inserted, how they are made, and which are kept.
+
+The variable ``KPROF_INJECT`` contains those of ``profile`` that apply to a single run.
+"""
 
 from __future__ import annotations
 
 import functools
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import click
 
 from kprof_inject.capture.mode import Mode, parse_warps
-from kprof_inject.cli.options import Function, HarmlessSetting, NumberOrAuto, kernel_option
+from kprof_inject.cli.options import (
+    Function,
+    NumberOrAuto,
+    at_option,
+    harmless_setting,
+    kernel_option,
+    tag_option,
+    workspace_option,
+)
+from kprof_inject.errors import KprofError
 from kprof_inject.runtime.launch.launch_choice import (
     KERNEL_SECONDS,
     PROCESS_SECONDS,
@@ -16,6 +32,8 @@ from kprof_inject.runtime.launch.launch_choice import (
     ReplayChoice,
     parse_launches,
 )
+from kprof_inject.select.selectors import Selector, parse_selectors
+from kprof_inject.select.spans import ITERATION_RECORDS, SPREADS, Style
 
 
 def style_options(function: Function) -> Function:
@@ -23,27 +41,23 @@ def style_options(function: Function) -> Function:
 
     @functools.wraps(function)
     def with_style(*args: Any, split: str, iter_records: str, **others: Any) -> Any:
-        from kprof_inject.select.style import Style
-
         return function(*args, style=Style.from_words(split, iter_records), **others)
 
-    decorated: Any = click.option(
+    decorated: Any = harmless_setting(
         "--iter-records",
-        cls=HarmlessSetting,
-        type=click.Choice(["one", "two"]),
+        type=click.Choice(list(ITERATION_RECORDS)),
         default="one",
         show_default=True,
-        help="Records per iteration: one, which also ends the previous iteration; or two, a start and an end, which "
+        help="Records per iteration. one: each start also ends the previous iteration; two: a start and an end, which "
         "take twice the space and show the time between iterations.",
     )(with_style)
-    decorated = click.option(
+    decorated = harmless_setting(
         "--split",
-        cls=HarmlessSetting,
-        type=click.Choice(["never", "runs"]),
+        type=click.Choice(list(SPREADS)),
         default="never",
         show_default=True,
-        help="How to treat foreign ops between the ops of a line, marker or helper: never: time them too; runs: time "
-        "only the runs between them.",
+        help="Foreign ops between the ops of a line, marker or helper. never: time them too; runs: time only the runs "
+        "between them.",
     )(decorated)
     return cast(Function, decorated)
 
@@ -68,32 +82,24 @@ def capture_options(function: Function) -> Function:
 
     decorated: Any = with_choice
     for option in (
-        click.option(
+        harmless_setting(
             "--max-launches",
-            cls=HarmlessSetting,
             type=click.IntRange(min=0),
             default=0,
-            help="Keep at most this many launches per process, and count the others. Not with last. [default: no "
-            "limit]",
+            help="Keep at most this many launches per process, and count the others. Not with --launches last. "
+            "[default: no limit]",
         ),
-        click.option(
+        harmless_setting(
             "--max-bytes",
-            cls=HarmlessSetting,
             type=click.IntRange(min=1),
             default=1 << 30,
             show_default=True,
             help="Keep at most this many buffer bytes on disk per process. A single launch that needs more gets "
             "smaller rings.",
         ),
-        click.option(
-            "--no-replay",
-            cls=HarmlessSetting,
-            is_flag=True,
-            help="Do not replay kernels to time them.",
-        ),
-        click.option(
+        harmless_setting("--no-replay", is_flag=True, help="Do not replay kernels to time them."),
+        harmless_setting(
             "--replay",
-            cls=HarmlessSetting,
             type=NumberOrAuto(min=1, max=10_000),
             default="auto",
             show_default=True,
@@ -103,15 +109,11 @@ def capture_options(function: Function) -> Function:
             f"launched too rarely to tell, for at most {KERNEL_SECONDS:g} s each and {PROCESS_SECONDS:g} s per "
             "process.",
         ),
-        click.option(
-            "--fit",
-            cls=HarmlessSetting,
-            is_flag=True,
-            help="If records were lost, rerun the program with a buffer that keeps them all.",
+        harmless_setting(
+            "--fit", is_flag=True, help="If records were lost, rerun the program with a buffer that keeps them all."
         ),
-        click.option(
+        harmless_setting(
             "--launches",
-            cls=HarmlessSetting,
             default="last",
             show_default=True,
             metavar="SPEC",
@@ -145,33 +147,29 @@ def mode_options(function: Function) -> Function:
         click.option(
             "--sched-barriers",
             is_flag=True,
-            help="Put scheduling barriers around scopes, which the compiler moves no instruction across. AMD only.",
+            help="Put scheduling barriers around scopes, so that no instruction moves across. AMD only.",
         ),
-        click.option(
+        harmless_setting(
             "--sched-stores",
-            cls=HarmlessSetting,
             is_flag=True,
-            help="Let Proton move the stores of the records to disturb the kernel less.",
+            help="Let Proton reorder the stores of the records, to disturb the kernel less.",
         ),
-        click.option(
+        harmless_setting(
             "--clock",
-            cls=HarmlessSetting,
             type=click.Choice(["32", "64"]),
             default="64",
             show_default=True,
             help="Bits of the cycle counter to read. 32 is cheaper, but consecutive records of a warp must be at most "
             "a second apart.",
         ),
-        click.option(
+        harmless_setting(
             "--warps",
-            cls=HarmlessSetting,
             default="",
             metavar="N,N,...",
             help="Record only these warps of each CTA, such as 0,4; they share the whole buffer. [default: all]",
         ),
-        click.option(
+        harmless_setting(
             "--buffer-bytes",
-            cls=HarmlessSetting,
             type=NumberOrAuto(min=16, max=1 << 30),
             default="auto",
             show_default=True,
@@ -179,9 +177,8 @@ def mode_options(function: Function) -> Function:
             help="Record buffer of a CTA, in bytes: each warp's ring is the largest power of two that fits into its "
             "share. auto: Proton's default, or less if a warp cannot fill it or occupancy would drop.",
         ),
-        click.option(
+        harmless_setting(
             "--buffer",
-            cls=HarmlessSetting,
             type=click.Choice(["shared", "global"]),
             default="shared",
             show_default=True,
@@ -190,3 +187,43 @@ def mode_options(function: Function) -> Function:
     ):
         decorated = option(decorated)
     return cast(Function, decorated)
+
+
+@dataclass(frozen=True, slots=True)
+class AutostartOptions:
+    """Choice of what to record in a process, and the workspace to save it in, which may be a relative path."""
+
+    workspace: Path
+    selectors: Sequence[Selector]
+    style: Style
+    choice: LaunchChoice
+    mode: Mode
+
+
+@click.command(add_help_option=False)
+@workspace_option
+@at_option
+@tag_option
+@style_options
+@capture_options
+def _command(
+    workspace: Path, selectors: tuple[str, ...], style: Style, choice: LaunchChoice, mode: Mode, fit: bool
+) -> AutostartOptions:
+    if fit:
+        raise KprofError("--fit runs the program twice", hint="give --buffer-bytes instead")
+    return AutostartOptions(workspace, parse_selectors(selectors), style, choice, mode)
+
+
+def read_options(text: str, name: str) -> AutostartOptions:
+    """Parse options in a text that is split like a shell's words; ``name`` is the variable that contains it.
+
+    Raises ``KprofError`` if the options are invalid.
+    """
+    hint = f"{name}='--at loop -o FOLDER', or 1"
+    try:
+        options: AutostartOptions = _command.main(shlex.split(text), prog_name=name, standalone_mode=False)
+    except click.ClickException as error:
+        raise KprofError(error.format_message(), hint=hint) from None
+    except ValueError as error:
+        raise KprofError(f"cannot read {text!r}: {str(error).lower()}", hint=hint) from None
+    return options

@@ -11,20 +11,19 @@ import click
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.foreign_buffer import BufferDescription
-from kprof_inject.cli.capture_arguments import origin_line
-from kprof_inject.cli.console import say
-from kprof_inject.cli.options import HarmlessSetting, json_option, path_type, place_argument, require_place_for
-from kprof_inject.cli.printed_reports import print_json, print_report, print_whole_report, say_next
+from kprof_inject.cli.capture_lines import origin_line, print_json, say_next
+from kprof_inject.cli.console import say, table_console
+from kprof_inject.cli.options import harmless_setting, json_option, path_type, place_argument, require_place_for
 from kprof_inject.cli.reading_options import buffer_options, launch_options, redact_option, scope_names_option
-from kprof_inject.pipeline.captures import decode_capture, experiments_at, last_profiled_capture, open_capture
-from kprof_inject.pipeline.reports import analyses
+from kprof_inject.pipeline.captures import analyses, decode_capture, experiments_at, last_profiled_capture, open_capture
 from kprof_inject.quantities import size_text
+from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.timeline.choice import Choice
 
 
 @click.command("report")
 @place_argument("WORKSPACE|CAPTURE|BUFFER")
-@click.option("-v", "--verbose", cls=HarmlessSetting, is_flag=True, help="Show all details of each launch.")
+@harmless_setting("-v", "--verbose", is_flag=True, help="Show all details of each launch.")
 @launch_options
 @scope_names_option
 @buffer_options
@@ -69,16 +68,15 @@ def command(
     if as_json:
         print_json(reports)
     elif verbose:
-        print_whole_report(reports)
+        print_all(reports, table_console())
     else:
-        print_report(reports)
+        print_answers(reports, table_console())
         say_next(place, reports)
     for line in page_lines:
         say(line)
 
 
 def _write_page(path: Path, reports: Sequence[LaunchAnalysis]) -> list[str]:
-    """Write the page, and return the lines to print about it."""
     from kprof_inject.report.html.document import omissions, write_html
 
     written = size_text(write_html(path, reports))

@@ -25,12 +25,7 @@ from kprof_inject.workspace_paths import workspace_argument
 @program_argument
 @click.pass_context
 def command(
-    ctx: click.Context,
-    workspace: Path,
-    choice: LaunchChoice,
-    mode: Mode,
-    fit: bool,
-    program: tuple[str, ...],
+    ctx: click.Context, workspace: Path, choice: LaunchChoice, mode: Mode, fit: bool, program: tuple[str, ...]
 ) -> None:
     """Rerun PROGRAM with the records that insert planned in WORKSPACE, save the raw buffers, and time some launches."""
     opened = Workspace.open(workspace)

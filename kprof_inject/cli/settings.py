@@ -86,7 +86,6 @@ def apply_settings(ctx: click.Context, name: str, command: click.Command, args: 
 
 
 def _program_of(words: click.Context) -> Sequence[str]:
-    """Return the program that the command will run; empty if it only reads."""
     program: Sequence[str] = words.params.get("program") or ()
     return program[1:] if program and names_a_workspace(program[0]) else program
 
@@ -206,7 +205,8 @@ def _checked(settings: Settings, key: str, option: click.Option, ctx: click.Cont
     kinds, words = next((kinds, words) for kind, kinds, words in _KINDS if isinstance(option.type, kind))
     for item in items:
         if type(item) not in kinds:  # not isinstance: a bool is an int
-            raise settings.error(key, f"{key} must be {f'a list: {words} for each' if option.multiple else words}")
+            expected = f"a list in which each item is {words}" if option.multiple else words
+            raise settings.error(key, f"{key} must be {expected}")
         try:
             option.type.convert(item, option, ctx)
         except click.BadParameter as error:

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from kprof_inject.capture.foreign_buffer import BufferDescription
-from kprof_inject.cli.capture_arguments import loss_lines, write_and_say
+from kprof_inject.cli.capture_lines import loss_lines, write_and_say
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import ProgramSetting, path_type, place_argument, require_place_for
+from kprof_inject.cli.options import path_type, place_argument, program_setting, require_place_for
 from kprof_inject.cli.reading_options import (
     buffer_options,
     choice_options,
@@ -47,10 +47,9 @@ _MAX_TRACES = 4
 )
 @choice_options
 @layout_option
-@click.option(
+@program_setting(
     "--hooks",
     "hook_files",
-    cls=ProgramSetting,
     type=path_type(),
     multiple=True,
     metavar="FILE",

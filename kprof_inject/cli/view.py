@@ -11,12 +11,12 @@ from shlex import quote
 import click
 
 from kprof_inject.capture.foreign_buffer import is_saved_array
-from kprof_inject.capture.proton_header import is_proton_buffer
-from kprof_inject.cli.capture_arguments import browser_lines, loss_lines
+from kprof_inject.capture.proton_buffer import is_proton_buffer
+from kprof_inject.cli.capture_lines import browser_lines, loss_lines
 from kprof_inject.cli.console import INTERRUPTED, say
-from kprof_inject.cli.options import HarmlessSetting, place_argument
+from kprof_inject.cli.options import harmless_setting, place_argument
 from kprof_inject.errors import KprofError
-from kprof_inject.export.drawing.opening import last_launch
+from kprof_inject.export.drawing.draw import last_launch
 from kprof_inject.export.formats import TableFormat, format_of, is_format, write_trace
 from kprof_inject.pipeline.captures import decode_capture, open_capture, run_to_write
 from kprof_inject.quantities import counted, size_text
@@ -37,9 +37,8 @@ _MAX_MINUTES_TO_FETCH = 10
 
 @click.command("view")
 @place_argument("WORKSPACE|CAPTURE|TRACE")
-@click.option(
+@harmless_setting(
     "--port",
-    cls=HarmlessSetting,
     type=click.IntRange(0, 65535),
     default=HOSTED_PORT,
     show_default=True,

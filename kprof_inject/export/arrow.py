@@ -10,11 +10,11 @@ import importlib
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing.launch_events import launch_facts
 from kprof_inject.export.scope_rows import ScopeRows, scope_rows
@@ -166,7 +166,7 @@ def _facts(placed: PlacedLaunch) -> dict[str, Any]:
     return {
         **launch_facts(placed),
         # Elsewhere, a capture of a single device omits its place; here, rows and launches are matched by it.
-        **asdict(launch.place),
+        **json_values(launch.place),
         "grid": launch.grid,
         "num_warps": launch.kernel.num_warps,
         "record_cost_cycles": cost and cost.cycles,

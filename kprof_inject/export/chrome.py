@@ -29,7 +29,7 @@ from kprof_inject.export.drawing.scene import (
     TraceProcess,
     TrackGroups,
 )
-from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
+from kprof_inject.export.drawing.tracks import TrackLayout, by_sm
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.text_rows import (
     THOUSANDTHS,
@@ -49,7 +49,7 @@ _SEPARATOR = b",\n"
 
 
 def chrome_trace(
-    timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: JobRunner = in_turn, hooks: Sequence[Hook] = ()
+    timelines: Sequence[Timeline], layout: TrackLayout = by_sm, run: JobRunner = in_turn, hooks: Sequence[Hook] = ()
 ) -> Iterator[bytes]:
     """Yield the trace's bytes in chunks."""
     yield from encode(draw(timelines, layout, hooks), run)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import Struct
 
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing import LAYOUT_NAMES
@@ -39,47 +40,26 @@ TraceWriter = Callable[[Sequence[Timeline], JobRunner], Iterator[bytes]]
 _TracksWriter = Callable[[Sequence[Timeline], "TrackLayout", JobRunner, Sequence[Hook]], Iterator[bytes]]
 
 
-class Format(Protocol):
-    """A format of files."""
+class DrawingFormat(Struct, frozen=True):
+    """A format that draws scopes on tracks, for a viewer.
 
-    @property
-    def on_axis(self) -> bool:
-        """True if its times are on the axes of ``timeline.axis``."""
-        ...
-
-    @property
-    def advice(self) -> str:
-        """The sentence that says how to read such a ``{file}``."""
-        ...
-
-    def writer(self, ending: str, layout: str | None, hooks: Sequence[Hook]) -> TraceWriter:
-        """Return the function that writes it in one of the ``LAYOUT_NAMES`` (None: the default), with these hooks.
-
-        Raises ``KprofError``, which names ``ending``, if the format supports no layouts or hooks, or if a package is
-        missing.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class DrawingFormat:
-    """A format that draws scopes on tracks, for a viewer."""
+    Its times are ``on_axis``: on the axes of ``timeline.axis``. ``advice`` says how to read such a file.
+    """
 
     write: _TracksWriter
     on_axis: ClassVar[bool] = True
     advice: ClassVar[str] = "open it: drag the file onto https://ui.perfetto.dev (it stays in your browser)"
 
     def writer(self, ending: str, layout: str | None, hooks: Sequence[Hook]) -> TraceWriter:
-        """Return the function that writes it."""
+        """Return the function that writes it in one of the ``LAYOUT_NAMES`` (None: the default), with these hooks."""
         from kprof_inject.export.drawing.tracks import LAYOUTS
 
         tracks = LAYOUTS[layout or LAYOUT_NAMES[0]]
         return lambda timelines, run: self.write(timelines, tracks, run, hooks)
 
 
-@dataclass(frozen=True, slots=True)
-class TableFormat:
-    """A format of numbers, for programs; ``needs`` is an optional package."""
+class TableFormat(Struct, frozen=True):
+    """A format of numbers, for programs; ``needs`` is an optional package, ``advice`` says how to read a ``{file}``."""
 
     write: TraceWriter
     advice: str
@@ -87,12 +67,12 @@ class TableFormat:
     on_axis: ClassVar[bool] = False
 
     def writer(self, ending: str, layout: str | None, hooks: Sequence[Hook]) -> TraceWriter:
-        """Return the function that writes it. Raises ``KprofError`` for a layout, hooks or a missing package."""
+        """Return the function that writes it; raises ``KprofError`` for a layout, hooks or a missing package."""
         option = "--layout" if layout is not None else "--hooks" if hooks else ""
         if option:
             drawings = [known for known, format in _FORMATS.items() if isinstance(format, DrawingFormat)]
             raise KprofError(
-                f"{option} is for timelines, and a {ending} file is not one",
+                f"{option} only applies to timelines, and a {ending} file is a table",
                 hint=f"leave it out, or write {' or '.join(drawings)}",
                 exit_code=2,
             )
@@ -101,6 +81,9 @@ class TableFormat:
 
             optional_module(self.needs, self.needs)
         return self.write
+
+
+Format = DrawingFormat | TableFormat
 
 
 def _chrome(
@@ -124,7 +107,7 @@ def _gzipped_drawing(write: _TracksWriter) -> _TracksWriter:
 
 
 def _csv(timelines: Sequence[Timeline], run: JobRunner) -> Iterator[bytes]:
-    from kprof_inject.export.comma_separated import csv_table
+    from kprof_inject.export.scope_rows import csv_table
 
     return csv_table(timelines, run)
 
@@ -161,8 +144,7 @@ ENDINGS = (
 """The formats in words, for the help of commands."""
 
 
-@dataclass(frozen=True, slots=True)
-class TraceFile:
+class TraceFile(Struct, frozen=True):
     """A file to write, in the format that its name's ending determines."""
 
     path: Path
@@ -222,7 +204,7 @@ def _ending(path: Path) -> str:
     if ending := _known_ending(path):
         return ending
     raise KprofError(
-        f"the name {path.name} does not say which format to write",
+        f"{path.name} has no extension of a known format",
         hint=f"use one of the extensions {', '.join(_FORMATS)}",
         exit_code=2,
     )

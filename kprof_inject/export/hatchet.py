@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from kprof_inject.capture.model import Launch, place_names
@@ -34,8 +34,7 @@ _NO_NAME = "(no name)"
 _DEVICE_TYPES = {"hip": "0", "cuda": "1"}
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A place in the tree of a launch's scopes."""
 
     path: tuple[int, ...]
@@ -104,8 +103,6 @@ class _ScopeNodes(Protocol):
 
 
 class _PlannedNodes:
-    """Nodes for the scopes of the table."""
-
     def __init__(self, table: ScopeTable) -> None:
         self.paths: list[tuple[int, ...]] = []
         for index, scope in enumerate(table.scopes):
@@ -163,10 +160,7 @@ def hatchet_tree(timelines: Sequence[Timeline]) -> Iterator[bytes]:
     yield (json.dumps([root.to_json(), {}], indent=1) + "\n").encode()
 
 
-@dataclass(slots=True)
-class _Frame:
-    """A frame, whose children have unique keys."""
-
+class _Frame(Struct):
     name: str
     metrics: dict[str, Any] = field(default_factory=dict)
     children: dict[Hashable, _Frame] = field(default_factory=dict)

@@ -10,9 +10,11 @@ import runpy
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from kprof_inject.errors import KprofError, Position
 
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
     ArrowsFunction = Callable[[Timeline], tuple[ArrayLike, ArrayLike]]
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """A function of the user's, which can be called as before."""
 
     function: Callable[..., Any]
@@ -60,25 +61,21 @@ class Hook:
 
     @property
     def _place(self) -> Position | None:
-        """The place of its definition."""
         code = getattr(self.function, "__code__", None)
         return _line_of(code.co_filename, code.co_firstlineno) if code else None
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeArgs(Hook):
+class ScopeArgs(Hook, frozen=True):
     """A hook that adds arguments to scopes: see ``scope_args``."""
 
 
-@dataclass(frozen=True, slots=True)
-class CounterValues(Hook):
+class CounterValues(Hook, frozen=True):
     """A hook that adds counters to a launch: see ``counters``."""
 
     unit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeArrows(Hook):
+class ScopeArrows(Hook, frozen=True):
     """A hook that adds arrows between scopes: see ``arrows``."""
 
 
@@ -99,7 +96,7 @@ def counters(unit: str) -> Callable[[CountersFunction], CounterValues]:
     values from these times on.
     """
     if not isinstance(unit, str):
-        raise KprofError("counters have a unit", hint='write @export.counters(unit="GB/s") above the function')
+        raise KprofError("counters need a unit", hint='write @export.counters(unit="GB/s") above the function')
     return lambda function: CounterValues(function, unit)
 
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from kprof_inject.export.drawing.draw import draw
 from kprof_inject.export.drawing.scene import (
@@ -35,12 +35,11 @@ from kprof_inject.export.drawing.scene import (
     Reals,
     Scene,
     Section,
-    TextColumn,
     Threads,
     TraceProcess,
     TrackGroups,
 )
-from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
+from kprof_inject.export.drawing.tracks import TrackLayout, by_sm
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.protobuf import (
     ByteColumn,
@@ -104,7 +103,7 @@ _IN_ORDER = field(_CHILD_ORDERING, _BY_RANK)
 
 
 def perfetto_trace(
-    timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: JobRunner = in_turn, hooks: Sequence[Hook] = ()
+    timelines: Sequence[Timeline], layout: TrackLayout = by_sm, run: JobRunner = in_turn, hooks: Sequence[Hook] = ()
 ) -> Iterator[bytes]:
     """Return the trace's bytes in chunks."""
     return encode(draw(timelines, layout, hooks), run)
@@ -115,13 +114,13 @@ def encode(scene: Scene, run: JobRunner = in_turn) -> Iterator[bytes]:
 
     The facts of each launch are in the trace's metadata, as JSON.
     """
-    yield _first_packet() + _launch_facts(scene.launches)
+    yield field(_PACKET, _CLEARS_INTERNED + field(_FIRST_ON_SEQUENCE, 1)) + _launch_facts(scene.launches)
     yield from run([partial(_packets_in, section) for section in scene.sections])
 
 
 def _packets_in(section: Section) -> Iterator[bytes]:
-    """Yield the packets of a section; the numbers of strings are valid within it."""
-    yield _clearing_packet()
+    """Yield the packets of a section; the first one invalidates the numbers of other sections' strings."""
+    yield field(_PACKET, _CLEARS_INTERNED)
     writer = _SectionWriter()
     for part in section():
         yield from writer.packets(part)
@@ -144,15 +143,12 @@ class _SectionWriter:
             case TrackGroups():
                 yield _nested_tracks(part.ids, _FIRST_GROUP + part.positions, part.nested, _KEPT_APART + _IN_ORDER)
             case Threads():
-                nested = part.nested or self._in_process(part)
+                nested = part.nested or Nested(np.full_like(part.tids, self._track_of_process[part.pid]), part.names)
                 yield _nested_tracks(part.tids, part.positions, nested, _KEPT_APART)
             case Events():
                 yield from self._events(part)
             case Counters():
                 yield from self._counters(part)
-
-    def _in_process(self, threads: Threads) -> Nested:
-        return Nested(np.full_like(threads.tids, self._track_of_process[threads.pid]), threads.names)
 
     def _events(self, events: Events) -> Iterator[bytes]:
         chunks = _slices_and_instants(events, self._interned)
@@ -178,18 +174,7 @@ def _launch_facts(launches: list[dict[str, Any]]) -> bytes:
     return _packet(_CHROME_EVENTS, b"".join(field(_METADATA, entry) for entry in entries)) if entries else b""
 
 
-def _first_packet() -> bytes:
-    """Return the packet that begins the sequence."""
-    return field(_PACKET, _CLEARS_INTERNED + field(_FIRST_ON_SEQUENCE, 1))
-
-
-def _clearing_packet() -> bytes:
-    """Return the packet that invalidates the numbers of earlier strings."""
-    return field(_PACKET, _CLEARS_INTERNED)
-
-
 def _packet(number: int, message: bytes) -> bytes:
-    """Return a packet with this message in this field of ``TracePacket``."""
     return field(_PACKET, field(number, message) + _NEEDS_INTERNED)
 
 
@@ -290,11 +275,10 @@ def _process_track(process: TraceProcess) -> bytes:
 
 
 def _nested_tracks(ids: Numbers, ranks: Numbers, nested: Nested, common: bytes) -> bytes:
-    """Return the descriptors of tracks, whose UUIDs are their IDs."""
     track = [
         *varint_fields(_UUID, ids),
         *varint_fields(_PARENT, nested.within),
-        *message_fields(_TRACK_NAME, _text(nested.labels)),
+        *message_fields(_TRACK_NAME, [_text(part) for part in nested.labels]),
         *varint_fields(_RANK, ranks),
         constant(common),
     ]
@@ -321,11 +305,7 @@ def _counter_tracks(counters: Counters, within: int, first_number: int) -> bytes
     )
 
 
-def _text(text: TextColumn) -> list[ByteColumn]:
-    return [_text_part(part) for part in text]
-
-
-def _text_part(part: str | Numbers | Picked) -> ByteColumn:
+def _text(part: str | Numbers | Picked) -> ByteColumn:
     match part:
         case str():
             return constant(part.encode(errors="replace"))
@@ -344,20 +324,16 @@ def _slices_and_instants(events: Events, interned: _Interned) -> Iterator[bytes]
     return (writer.packets(events.part(rows)) for rows in _chunks(events))
 
 
-def _counter_values(values: Numbers | Reals) -> list[ByteColumn]:
-    if values.dtype.kind != "f":
-        return varint_fields(_COUNTER_VALUE, values.astype(np.int64))
-    return [constant(fixed64_key(_COUNTER_DOUBLE)), doubles(values.astype(np.float64))]
-
-
 def _samples(uuids: Numbers, at_ns: Numbers, values: Numbers | Reals) -> bytes:
-    """Return the packets of counters' samples, one for each row."""
-    event = [*varint_fields(_TRACK, uuids), *_counter_values(values)]
+    if values.dtype.kind == "f":
+        value = [constant(fixed64_key(_COUNTER_DOUBLE)), doubles(values.astype(np.float64))]
+    else:
+        value = varint_fields(_COUNTER_VALUE, values.astype(np.int64))
+    event = [*varint_fields(_TRACK, uuids), *value]
     return concatenate_rows(join_columns(_event_packets(at_ns, event, field(_TYPE, _EVENT_COUNTER)), len(uuids)))
 
 
-@dataclass(frozen=True, slots=True)
-class _ArgForm:
+class _ArgForm(Struct, frozen=True):
     """The encoding of an argument: the bytes before its value, and the value."""
 
     key: bytes
@@ -379,8 +355,7 @@ def _arg_form(arg: Arg, interned: _Interned) -> _ArgForm:
     return _ArgForm(name + varint_key(_ARG_INT), varints)
 
 
-@dataclass(frozen=True, slots=True)
-class _EventWriter:
+class _EventWriter(Struct, frozen=True):
     """Writes events of some kinds: the common start of each, the encoding of each argument, and which kinds last."""
 
     common_start: ByteColumn
@@ -391,8 +366,12 @@ class _EventWriter:
         """Return a packet for each start and each end, in order."""
         is_slice = self.is_slice[events.kind]
         starts_at, ends_at = _positions(events, is_slice)
-        ends = _ends(events.tids[is_slice], events.end_ns[is_slice])
-        return merged([(self._starts(events), starts_at), (ends, ends_at)])
+        end = _event_packets(
+            events.end_ns[is_slice],
+            [varints(events.tids[is_slice])],
+            field(_TYPE, _SLICE_END) + varint_key(_TRACK),
+        )
+        return merged([(self._starts(events), starts_at), (join_columns(end, len(ends_at)), ends_at)])
 
     def _starts(self, events: Events) -> Rows:
         event = [
@@ -402,11 +381,6 @@ class _EventWriter:
             *(column for arrows in events.arrows for column in _arrows(arrows)),
         ]
         return join_columns(_event_packets(events.start_ns, event), len(events))
-
-
-def _ends(tids: Numbers, end_ns: Numbers) -> Rows:
-    first = field(_TYPE, _SLICE_END) + varint_key(_TRACK)
-    return join_columns(_event_packets(end_ns, [varints(tids)], first), len(tids))
 
 
 def _common_start(kind: EventKind, interned: _Interned) -> bytes:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
@@ -32,8 +32,7 @@ _SPREADS = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class ByteColumn:
+class ByteColumn(Struct, frozen=True):
     """A byte string for each row: the first ``lengths`` bytes of its item. A single row applies to all rows."""
 
     items: NDArray[np.void]
@@ -169,8 +168,7 @@ def _message_heads(number: int, first: bytes, longest: int) -> ByteColumn:
     return strings([key + varint(len(first) + rest) + first for rest in range(longest + 1)])
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """A byte string for each row, every ``stride`` bytes of ``data``, ``lengths`` long."""
 
     data: NDArray[np.uint8]

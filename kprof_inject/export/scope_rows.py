@@ -3,21 +3,72 @@
 The first columns describe the scope and its launch; those of ``SCOPE_COLUMNS`` follow, then those of its asynchronous
 work, then a column for each tag of the launches. Times are not rebased: they are on the globaltimer of the launch's
 device.
+
+The simplest of the formats is here: comma-separated values (RFC 4180), in UTF-8, with only a line feed at the end of a
+line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.export.flight_columns import IN_FLIGHT, FlightColumns
-from kprof_inject.timeline.columns import SCOPE_COLUMNS
+from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.export.text_rows import Field, NumberField, TextField, text_rows
+from kprof_inject.forks import JobRunner, in_turn
+from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
 from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.tag_entries import tag_column, tag_columns
 from kprof_inject.timeline.timeline import Timeline
+
+IN_FLIGHT = ("in_flight_ns", "blocked_ns", "depth_in_flight", "bytes_in_flight")
+"""The values of ``IN_FLIGHT_COLUMNS`` for scopes that start asynchronous work; -1 for all others."""
+
+
+class FlightColumns(Struct, frozen=True):
+    """The asynchronous work of a launch, by the record of the scope that started it."""
+
+    keys: NDArray[np.int64]
+    groups: NDArray[np.void]
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> FlightColumns:
+        """Analyse the asynchronous work of a launch."""
+        found = LaunchAnalysis.of(timeline).in_flight
+        groups = found.groups if found else np.empty(0, IN_FLIGHT_COLUMNS)
+        keys = _keys(groups, "record")
+        order = np.argsort(keys)
+        return cls(keys[order], groups[order])
+
+    def of_block(self, block: NDArray[np.void]) -> dict[str, NDArray[np.int64]]:
+        """Return the columns for a block of scopes."""
+        found = {name: np.full(len(block), _NOTHING) for name in IN_FLIGHT}
+        if not self.keys.size:
+            return found
+        keys = _keys(block, "start_record")
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        has_work = self.keys[place] == keys
+        groups = self.groups[place[has_work]]
+        values = (groups["end_ns"] - groups["start_ns"], groups["blocked_ns"], groups["depth"], groups["bytes"])
+        for name, column in zip(IN_FLIGHT, values, strict=True):
+            found[name][has_work] = column
+        return found
+
+
+_NOTHING = -1
+# More than the warps of a CTA, and than the records of a warp.
+_WARPS, _RECORDS = 1 << 7, 1 << 32
+
+
+def _keys(rows: NDArray[np.void], record: str) -> NDArray[np.int64]:
+    keys: NDArray[np.int64] = (rows["cta"].astype(np.int64) * _WARPS + rows["warp"]) * _RECORDS + rows[record]
+    return keys
+
 
 TEXT_DESCRIPTIONS = ("kernel", "variant", "host", "name", "kind", "partition", "source", "called_from")
 """Texts about the launch and, from ``name`` on, about the scope."""
@@ -40,8 +91,7 @@ TAG_TYPE = np.dtype(np.int64)
 _NO_RANK = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(Struct, frozen=True):
     """The values that are the same in all rows of a scope in a launch's table, in the order of ``*_DESCRIPTIONS``."""
 
     texts: tuple[str, ...]
@@ -73,8 +123,7 @@ def describe(timeline: Timeline) -> list[Description]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeRows:
+class ScopeRows(Struct, frozen=True):
     """The rows of all launches.
 
     ``texts`` has the possible values of each column of texts, ``tags`` the tag's name for each column of tags.
@@ -131,3 +180,40 @@ def _column(
     name: str, in_flight: Mapping[str, NDArray[np.int64]], block: NDArray[np.void]
 ) -> NDArray[np.signedinteger]:
     return in_flight[name] if name in in_flight else block[name]
+
+
+_SPECIAL = frozenset('",\r\n')
+
+
+def csv_table(timelines: Sequence[Timeline], run: JobRunner = in_turn) -> Iterator[bytes]:
+    """Yield the bytes of a file of comma-separated values, in chunks; the lines of each launch are one of its jobs."""
+    tags = tag_columns(timeline.table for timeline in timelines)
+    yield (",".join((*COLUMN_TYPES, *tags)) + "\n").encode()
+    yield from run([partial(_lines, timeline, tuple(tags.values())) for timeline in timelines])
+
+
+def _lines(timeline: Timeline, tags: Sequence[str]) -> Iterator[bytes]:
+    beginnings = TextField([_beginning(description) for description in describe(timeline)])
+    flights = FlightColumns.of(timeline)
+    for block in timeline.blocks():
+        columns = [block[name].astype(np.int64) for name in SCOPE_COLUMNS.names or ()]
+        numbers = [NumberField(b",", column) for column in (*columns, *flights.of_block(block).values())]
+        values = (tag_column(block, timeline.table, name) for name in tags)
+        cells = [field for column in values for field in _optional(column)]
+        yield from text_rows([beginnings, *numbers, *cells, TextField([b"\n"])], block["scope"].astype(np.int64))
+
+
+def _optional(tags: NDArray[np.int64]) -> tuple[Field, Field]:
+    """Return a cell for each value, empty for ``NO_TAG``."""
+    is_known = tags != NO_TAG
+    return TextField([b","]), NumberField(b"", np.where(is_known, tags, 0), shown=is_known)
+
+
+def _beginning(description: Description) -> bytes:
+    return ",".join([*map(_cell, description.texts), *map(str, description.numbers)]).encode()
+
+
+def _cell(text: str) -> str:
+    # Many readers end a text at a zero byte, and ``text_rows`` removes these.
+    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return '"' + text.replace('"', '""') + '"' if _SPECIAL & set(text) else text

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.errors import printable
@@ -111,8 +111,7 @@ def _readable(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """A way to write numbers: the bytes that a column of them needs, and a function that fills them in each row."""
 
     width: Callable[[NDArray[np.int64]], int]
@@ -124,8 +123,7 @@ THOUSANDTHS = Form(thousandths_width, write_thousandths)
 """For numbers that are not negative."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextField:
+class TextField(Struct, frozen=True):
     """A text that depends on the row's kind: ``texts[kind]``, without zero bytes.
 
     It is written in rows that are ``shown`` (None: in all).
@@ -149,8 +147,7 @@ class TextField:
             rows[~self.shown[part], at : at + width] = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NumberField:
+class NumberField(Struct, frozen=True):
     """A number in each row, after a ``label``; both only in rows that are ``shown`` (None: in all)."""
 
     label: bytes
@@ -174,9 +171,8 @@ class NumberField:
             rows[~self.shown[part], at : at + width] = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PickedField:
-    """One of several texts in each row, by ``index``, after a ``label``; both only in rows that are ``shown``.
+class PickedField(Struct, frozen=True):
+    """Text in each row, picked by ``index``, after a ``label``; both only in rows that are ``shown``.
 
     ``shown`` None means all rows. No text has zero bytes.
     """

@@ -2,3 +2,8 @@
 
 A step prints nothing. A step that reports progress takes ``say``.
 """
+
+from collections.abc import Callable
+
+Say = Callable[[str], None]
+"""A function that shows a line of progress to the user."""

@@ -1,36 +1,35 @@
-"""The steps that read a capture: open it, and decode its launches.
+"""The steps that read a capture: open it, decode its launches, and analyse them.
 
 Several processes decode and write launches in parallel, as far as there are cores and memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TypeVar
 
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.foreign_buffer import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
-from kprof_inject.capture.model import Capture, Launch
-from kprof_inject.capture.proton_buffer import read_proton_buffer, read_scope_names
-from kprof_inject.capture.proton_header import is_proton_buffer
+from kprof_inject.capture.model import Capture, Launch, redacted
+from kprof_inject.capture.proton_buffer import is_proton_buffer, read_proton_buffer, read_scope_names
 from kprof_inject.capture.reader import is_capture, read_capture
-from kprof_inject.capture.redaction import redacted
 from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.export.formats import is_format
 from kprof_inject.forks import JobRunner, forked, in_turn, usable_cores
+from kprof_inject.pipeline import Say
 from kprof_inject.quantities import counted, listed
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.foreign import timeline_of, timelines_of
 from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.waves import headers_duration_ns, launch_duration_ns
+from kprof_inject.timeline.waves import headers_duration_ns
 from kprof_inject.workspace import Workspace, read_experiments
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, may_be_workspace, where_to_look
 
@@ -167,22 +166,7 @@ def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:
     return tuple(found for folder in folders for _, found in read_experiments(folder))
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLaunch:
-    """A launch whose buffer is valid, and how to decode it."""
-
-    launch: Launch
-    duration_ns: int
-    """Duration as ``launch_duration_ns`` gives it."""
-    decode: Callable[[], Timeline]
-
-    @classmethod
-    def decoded(cls, timeline: Timeline) -> ReadLaunch:
-        """Wrap a launch that is decoded already."""
-        return cls(timeline.launch, launch_duration_ns(timeline), lambda: timeline)
-
-
-def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[Timeline]:
+def decode_capture(capture: Capture, say: Say, choice: Choice = EVERYTHING) -> list[Timeline]:
     """Decode every chosen launch; report and skip those whose buffers are damaged.
 
     Raises ``KprofError`` if none is left.
@@ -196,36 +180,38 @@ def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice 
     return [part for part in parts if part.ctas.size or not choice.names_ctas]
 
 
-def read_launches(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[ReadLaunch]:
-    """Check the buffers of all chosen launches, without decoding each.
+def analyses(
+    capture: Capture, experiments: Sequence[ExperimentRecord], say: Say, choice: Choice
+) -> list[LaunchAnalysis]:
+    """Return the analysis of each chosen launch; of many launches, only those whose analysis is used are decoded.
 
-    Reports and raises the same as ``decode_capture``.
+    All buffers are checked. Reports and raises the same as ``decode_capture``.
     """
-    launches = choice.wanted(capture.launches)
-    kernels = {launch.kernel.folder for launch in launches}
+    captured = capture.launches
+    launches = choice.wanted(captured)
     # Only decoding shows which CTAs ran on an SM.
-    if choice.names_ctas or len(launches) < _MANY_LAUNCHES * len(kernels):
-        return [ReadLaunch.decoded(timeline) for timeline in decode_capture(capture, say, choice)]
-    return _valid((_read(launch, choice) for launch in launches), capture, launches, say)
+    if choice.names_ctas or len(launches) < _MANY_LAUNCHES * len({launch.kernel.folder for launch in launches}):
+        timelines = decode_capture(capture, say, choice)
+        return [LaunchAnalysis.of(timeline, experiments, captured) for timeline in timelines]
+
+    def analysis(launch: Launch) -> LaunchAnalysis | KprofError:
+        try:
+            duration_ns = None if launch.recorded is not None else headers_duration_ns(read_raw(launch))
+            if duration_ns is None:
+                return LaunchAnalysis.of(_decoded(launch, choice), experiments, captured)
+        except KprofError as error:
+            return error
+        return LaunchAnalysis(launch, duration_ns, lambda: _decoded(launch, choice), experiments, captured)
+
+    return _valid(map(analysis, launches), capture, launches, say)
 
 
-def _read(launch: Launch, choice: Choice) -> ReadLaunch | KprofError:
-    try:
-        duration_ns = None if launch.recorded is not None else headers_duration_ns(read_raw(launch))
-        if duration_ns is None:
-            return ReadLaunch.decoded(_chosen(timeline_of(launch), choice))
-    except KprofError as error:
-        return error
-    return ReadLaunch(launch, duration_ns, lambda: _chosen(timeline_of(launch), choice))
-
-
-def _chosen(timeline: Timeline, choice: Choice) -> Timeline:
+def _decoded(launch: Launch, choice: Choice) -> Timeline:
+    timeline = timeline_of(launch)
     return timeline if choice == EVERYTHING else timeline.chosen(choice)
 
 
-def _valid(
-    results: Iterable[T | KprofError], capture: Capture, launches: Sequence[Launch], say: Callable[[str], None]
-) -> list[T]:
+def _valid(results: Iterable[T | KprofError], capture: Capture, launches: Sequence[Launch], say: Say) -> list[T]:
     """Return the results without the errors; report damaged launches and whatever else the capture lacks."""
     valid: list[T] = []
     failures: list[KprofError] = []
@@ -245,7 +231,6 @@ def _valid(
 
 
 def _missing(capture: Capture) -> Iterator[str]:
-    """Yield a line for everything that the program's processes could not save."""
     for process in capture.processes:
         for reason, count in process.left_out.items():
             yield f"left out {counted(count, 'launch')} of process {process.pid}: {reason}"
@@ -253,7 +238,7 @@ def _missing(capture: Capture) -> Iterator[str]:
             damaged = counted(process.damaged_readings, "damaged line")
             yield f"skipped {damaged} of {CLOCK_FILE} of process {process.pid}"
         if not process.ended:
-            yield f"process {process.pid} ended before it could finish its capture; this is what it saved"
+            yield f"process {process.pid} ended before its capture was complete; this is what it saved"
 
 
 def _damaged_texts(launches: Sequence[Launch]) -> Iterator[str]:
@@ -264,7 +249,7 @@ def _damaged_texts(launches: Sequence[Launch]) -> Iterator[str]:
                 try:
                     read()
                 except KprofError as error:
-                    yield f"goes on without a text: {error.what}"
+                    yield f"ignored a damaged text: {error.what}"
 
 
 def decode_launches(launches: Sequence[Launch], run: JobRunner = in_turn) -> Iterator[Timeline | KprofError]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
 
-from kprof_inject.analysis.causal.cta_chains import executions
-from kprof_inject.analysis.causal.delay_schedule import delays_for, whole_share
+from msgspec import Struct
+
+from kprof_inject.analysis.causal.delays import delays_for, executions, whole_share
 from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated, evaluated_kernel
 from kprof_inject.analysis.summary import summarise
@@ -20,8 +20,9 @@ from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE, ScopeTableReco
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text, write_json, write_text
+from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.insertion import Insertion, KernelInsertion, views_in
-from kprof_inject.pipeline.programs import Say, no_result_error, say_what_went_wrong
+from kprof_inject.pipeline.programs import no_result_error, say_what_went_wrong
 from kprof_inject.quantities import counted
 from kprof_inject.rewrite import inserted
 from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
@@ -39,8 +40,7 @@ MAX_PLACES = 64
 """Maximum number of places in a kernel: each needs several builds, and its share of the time."""
 
 
-@dataclass(frozen=True, slots=True)
-class CausalChoice:
+class CausalChoice(Struct, frozen=True):
     """Choice of the kernels, launches and places of an experiment.
 
     ``kernel`` and ``partition`` are globs; ``launches`` keeps one launch of each kernel; ``seconds`` is the time limit
@@ -99,7 +99,6 @@ def prepare(
 
 
 def _captured_variants(capture: Capture | None) -> dict[str, set[str]]:
-    """Return the captured variants of each kernel, by the kernel's name."""
     variants: dict[str, set[str]] = {}
     for launch in capture.launches if capture else ():
         variants.setdefault(launch.kernel.name, set()).add(launch.kernel.program_variant)
@@ -127,7 +126,9 @@ def _prepare_kernel(
     if not places:
         return 0
     if len(places) > MAX_PLACES:
-        raise KprofError(f"{len(places)} places are too many", hint=f"select at most {MAX_PLACES}")
+        raise KprofError(
+            f"{len(places)} places are selected, and the limit is {MAX_PLACES}", hint="select fewer with --at"
+        )
     delays = _planned_delays(workspace, kernel.variant, ScopeTable.of(table), capture)
     planned = [(index, cycles, share) for index in places for cycles, share in delays[index]]
     plain = Build(insertion.module.text, kernel.info)
@@ -165,7 +166,7 @@ def _prepare_kernel(
 
 
 def _delayed(insertion: Insertion, index: int, cycles: int, target: Target, warps: tuple[int, ...]) -> str:
-    site = insertion.plan.scopes[index].site
+    site = insertion.plan.sites[index]
     return inserted(insertion.module, [Delay(site.start, cycles, 0, target, warps)])
 
 
@@ -243,7 +244,7 @@ def experiment(
         if state.state == "left alone":
             say(f"{state.name} was not delayed: {state.reason}")
     for replay in reports.replays:
-        say(f"{replay.kernel} was not replayed, because {replay.refusal}: its own launches are used in turn")
+        say(f"{replay.kernel} was not replayed, because {replay.refusal}; the program's own launches are used in turn")
     say_what_went_wrong(reports, say)
     if not any(read_experiments(folder)):
         raise no_result_error("launched no kernel with delays", exit_code, reports, choice.kernel, program)
@@ -259,18 +260,19 @@ def _complete(folder: Path, workspace: Workspace) -> None:
     workspace.forget_if_empty(folder)
 
 
-def slopes_in(folder: Path, capture: Capture | None, say: Callable[[str], None]) -> Iterator[KernelSlopes]:
+def slopes_in(folder: Path, capture: Capture | None, say: Say) -> Iterator[KernelSlopes]:
     """Yield the slopes of each kernel in an experiment; ``capture`` may have launches of these kernels with records."""
     for kernel_folder, found in read_experiments(folder):
         timeline = recorded_launch(capture, found.variant, found.grid)
         summary = summarise(timeline) if timeline else None
-        yield kernel_slopes(found, _executed(kernel_folder, found, say), timeline, summary)
+        yield kernel_slopes(found, _executed(kernel_folder, found, timeline, say), timeline, summary)
 
 
-def _executed(folder: Path, found: ExperimentRecord, say: Callable[[str], None]) -> ExecutedKernel | None:
+def _executed(folder: Path, found: ExperimentRecord, timeline: Timeline | None, say: Say) -> ExecutedKernel | None:
     path = folder / TTGIR_FILE
+    table = timeline.table if timeline else ScopeTable(())
     try:
-        return evaluated(read_text(path), str(path), found.grid, found.arguments)
+        return evaluated(read_text(path), str(path), found.grid, found.arguments, table)
     except KprofError as error:
         say(f"{found.name}: {error.what}")
         return None

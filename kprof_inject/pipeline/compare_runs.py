@@ -10,22 +10,23 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.errors import KprofError
+from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.quantities import listed, size_text
 from kprof_inject.runtime.session import STEP_VARIABLE
-from kprof_inject.timeline.fit import fitted_buffer
+from kprof_inject.timeline.fitted_buffer import fitted_buffer
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_paths import is_workspace
-
-Say = Callable[[str], None]
 
 _MAX_KERNELS = 3
 
@@ -42,8 +43,7 @@ class SideFailed(Exception):
         self.exit_code = max(exit_code, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedSide:
+class ComparedSide(Struct, frozen=True):
     """A setting under which the program runs.
 
     Messages call it ``name``. ``triton`` is a folder with the package, as ``pip install --target`` makes it;
@@ -91,8 +91,7 @@ def require_usable(sides: Sequence[ComparedSide]) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedRounds:
+class ComparedRounds(Struct, frozen=True):
     """Choice of how often to capture each side, and what to capture.
 
     ``selectors`` are as in ``insert``, ``kernel`` is a glob, ``launches`` is as in ``run``, and ``buffer`` are options
@@ -161,7 +160,7 @@ def _larger_buffer(captures: Sequence[Path], say: Say) -> tuple[str, ...]:
         say(f"{kernels} lost records; keeping all would take {size_text(fit.launch_bytes)} for one launch")
         return ()
     options = ("--buffer", fit.mode.buffer, "--buffer-bytes", str(fit.mode.buffer_bytes))
-    say(f"{kernels} lost records: all sides are recorded again, with {' '.join(options)}")
+    say(f"{kernels} lost records; recording all sides again with {' '.join(options)}")
     return options
 
 

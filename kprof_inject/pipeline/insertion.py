@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import source_text
@@ -16,13 +16,12 @@ from kprof_inject.rewrite import apply
 from kprof_inject.select.calls import has_helpers, lowerable
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.module_view import ModuleView
-from kprof_inject.select.plan import Plan, make_plan, scope_table
+from kprof_inject.select.plan import Plan, make_plan, max_records, table_json
 from kprof_inject.select.python_source import Sources
-from kprof_inject.select.record_bound import max_records
 from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.select.selectors import Selector
 from kprof_inject.select.sites import Found
-from kprof_inject.select.style import USUAL_STYLE, Style
+from kprof_inject.select.spans import USUAL_STYLE, Style
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.strings import source_files
@@ -32,8 +31,7 @@ _MAX_CANDIDATES = 20
 _OPERATION = re.compile(r"op\(([\w.]+)\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Insertion:
+class Insertion(Struct, frozen=True):
     """A module, its plan (without scopes if nothing matched), and its text with the records."""
 
     view: ModuleView
@@ -46,8 +44,7 @@ class Insertion:
         return self.view.module
 
 
-@dataclass(frozen=True, slots=True)
-class KernelInsertion:
+class KernelInsertion(Struct, frozen=True):
     """The insertion into one dumped kernel, or the reason why the kernel is left unchanged.
 
     ``changed_sources`` are the files that have changed since the dump.
@@ -144,9 +141,12 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
     text = done.insertion.text
     if has_helpers(done.insertion.module):  # parsing again would double the time of this step
         text = lowerable(parse(text, str(done.kernel.ttgir_path)))
-    bound = max_records(done.insertion.view, done.insertion.plan)
-    kernel_facts = {"most_records": bound, "relaunch": msgspec.to_builtins(relaunch(done.insertion.module))}
-    workspace.write_plan(done.kernel, {**scope_table(done.insertion.plan), **kernel_facts}, text)
+    table = msgspec.structs.replace(
+        done.insertion.plan.table,
+        most_records=max_records(done.insertion.view, done.insertion.plan),
+        relaunch=relaunch(done.insertion.module),
+    )
+    workspace.write_plan(done.kernel, table_json(table), text)
 
 
 def _planned(view: ModuleView, selectors: Sequence[Selector], style: Style) -> Insertion:
@@ -183,16 +183,16 @@ def _no_match_error(
     for view, findings in found:
         for missed in findings.missed:
             return KprofError(
-                f"the selector {selector.text!r} matches no place for a record: {missed.operation.name} is "
-                f"{missed.reason}",
+                f"the selector {selector.text!r} matches only places where no record is allowed: "
+                f"{missed.operation.name} is {missed.reason}",
                 where=view.module.position(missed.operation.start),
                 hint="select the operation, the loop or the function around it",
             )
     if not found:
         names = sorted({insertion.view.kernel for insertion in insertions})
         return KprofError(
-            f"the selector {selector.text!r} is for kernels named {selector.kernel!r}, and there are none",
-            hint=f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}",
+            f"no kernel matches {selector.kernel!r} in the selector {selector.text!r}",
+            hint=f"the {'kernel is' if len(names) == 1 else 'kernels are'} {', '.join(names)}",
         )
     dropped = [str(dropped) for _, findings in found for dropped in findings.dropped]
     why = f": {', '.join(dropped)}" if dropped else ""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.capture.model import Launch, Origin, place_names
 from kprof_inject.errors import KprofError
@@ -13,9 +15,9 @@ from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.formats import gzipped
 from kprof_inject.export.hooks import Hook
-from kprof_inject.export.merging.launch_matching import Captured, LaunchMatching, Refusal, match
-from kprof_inject.export.merging.merged import MatchedLaunch, TracePart, merged_trace
-from kprof_inject.export.merging.torch_trace import Bar, Span, TorchTrace, read_torch_trace
+from kprof_inject.export.launch_matching import Captured, LaunchMatching, Refusal, match
+from kprof_inject.export.merged_trace import MatchedLaunch, TracePart, merged_trace
+from kprof_inject.export.torch_trace import Bar, Span, TorchTrace, read_torch_trace
 from kprof_inject.files import write_chunks
 from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import counted, listed, size_text, time_text
@@ -27,12 +29,11 @@ from kprof_inject.version import __version__
 _MAX_REFUSALS = 10
 _MAX_PIDS = 4
 # Reason for a launch without a pid: its buffer was saved without a capture; see ``Origin``.
-_NO_PROCESS = "was saved by itself, and a buffer does not say which process it is from"
+_NO_PROCESS = "was saved as a single buffer, which does not name its process"
 _BY_TIME = "; by time alone, since no host calls are known"
 
 
-@dataclass(frozen=True, slots=True)
-class _OnDevice:
+class _OnDevice(Struct, frozen=True):
     """The launches of one trace and device, and how they match. ``numbers`` are their indices among all launches."""
 
     trace: TorchTrace
@@ -73,8 +74,7 @@ class _OnDevice:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """A merged trace that was written, and the launches that are not in it."""
 
     path: Path
@@ -96,9 +96,9 @@ class Merged:
     def refusal_lines(self) -> Iterator[str]:
         """Yield a line for each trace without launches and for the first launches that are in no trace."""
         for trace in self._without_launches:
-            yield f"{trace.who}: the capture has no launch of its process, {_pids([trace])}"
+            yield f"{trace.who}: no launch in the capture is from its process ({_pids([trace])})"
         for launch, reason in self.refused[:_MAX_REFUSALS]:
-            yield f"not in the trace: {launch.kernel.name}, launch {launch.index}: it {reason}"
+            yield f"not in the trace: launch {launch.index} of {launch.kernel.name}, which {reason}"
         if more := max(len(self.refused) - _MAX_REFUSALS, 0):
             yield f"not in the trace: {counted(more, 'more launch')}; the file says why for each"
 
@@ -159,7 +159,6 @@ def merge_into(
 
 
 def _require_writable(target: Path, paths: Sequence[Path]) -> None:
-    """Raise ``KprofError`` if the file cannot be a trace, or is one of the inputs."""
     if _ending(target) is None:
         raise KprofError(
             f"a merged trace cannot be named {target}",
@@ -178,8 +177,7 @@ def _require_unix_time(traces: Sequence[TorchTrace]) -> None:
     for trace in traces if len(traces) > 1 else ():
         if not trace.is_unix_time:
             raise KprofError(
-                f"{trace.path} has its own time base: its offset from other traces is unknown",
-                hint="merge it alone",
+                f"{trace.path} has its own time base: its offset from other traces is unknown", hint="merge it alone"
             )
 
 
@@ -282,12 +280,11 @@ def _prior(trace: TorchTrace, timelines: Sequence[Timeline]) -> HostClock | None
 def _refused(
     devices: Sequence[_OnDevice], timelines: Sequence[Timeline], traces: Sequence[TorchTrace]
 ) -> list[tuple[Launch, str]]:
-    """Return the launches that are in no trace, each with its reason."""
     matched = {device.numbers[found.launch] for device in devices for found in device.matching.matches}
     reasons = {
         device.numbers[refusal.launch]: refusal.reason for device in devices for refusal in device.matching.refusals
     }
-    other_process = f"is from another process than the traces, which are from {_pids(traces)}"
+    other_process = f"is from another process than the traces ({_pids(traces)})"
     return [
         (launch, reasons.get(index, other_process if launch.origin.pid else _NO_PROCESS))
         for index, launch in enumerate(timeline.launch for timeline in timelines)
@@ -296,7 +293,7 @@ def _refused(
 
 
 def _pids(traces: Sequence[TorchTrace]) -> str:
-    return listed([str(pid) for trace in traces for pid in sorted(trace.host_pids)], _MAX_PIDS) or "an unknown one"
+    return listed([str(pid) for trace in traces for pid in sorted(trace.host_pids)], _MAX_PIDS) or "unknown"
 
 
 def _launch_facts(launch: Launch) -> dict[str, Any]:
@@ -305,10 +302,10 @@ def _launch_facts(launch: Launch) -> dict[str, Any]:
 
 def _nothing_matched(traces: Sequence[TorchTrace], refused: Sequence[tuple[Launch, str]]) -> KprofError:
     launch, reason = refused[0]
-    others = f", and {counted(len(refused) - 1, 'more launch')}" if len(refused) > 1 else ""
+    others = f"; also not matched: {counted(len(refused) - 1, 'more launch')}" if len(refused) > 1 else ""
     return KprofError(
         f"no launch of the capture is in {listed([str(trace.path) for trace in traces], _MAX_PIDS)}: "
-        f"{launch.kernel.name}, launch {launch.index} {reason}{others}",
+        f"launch {launch.index} of {launch.kernel.name} {reason}{others}",
         hint="use torch.profiler in the program that kprof-inject runs: both must see the same run; --launches all "
         "keeps every launch",
     )

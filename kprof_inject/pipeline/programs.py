@@ -6,16 +6,17 @@ They start the program, and report what it saved or why it saved nothing. Only t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kprof_inject.calibration.calibrate import add_record_costs
+from kprof_inject.calibration import add_record_costs
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import left_out_launches, read_capture, seen_launches
 from kprof_inject.capture.resources import without_empty
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
+from kprof_inject.pipeline import Say
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.runtime.launch.launch_choice import LaunchChoice
@@ -23,11 +24,9 @@ from kprof_inject.runtime.packages import install_command, missing_to_run
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, run_program
 from kprof_inject.runtime.session import TORCH_TRACE, Session
-from kprof_inject.timeline.fit import Need, fitted_buffer
+from kprof_inject.timeline.fitted_buffer import Need, fitted_buffer
 from kprof_inject.timeline.trust import is_comparable, usable_times
 from kprof_inject.workspace import Workspace
-
-Say = Callable[[str], None]
 
 _TORCH_TRACES = TORCH_TRACE.format(process="*")
 _EXCEPTION = 1
@@ -117,15 +116,15 @@ def run_and_fit(
     limit_bytes = min(choice.max_bytes, MAX_LAUNCH_BYTES)
     if fit.launch_bytes > limit_bytes:
         say(
-            f"not rerun: {options} would keep all records, but the {fit.largest.ctas} CTAs of "
-            f"{fit.largest.kernel.name} would take {fit.launch_bytes} bytes, and the limit is {limit_bytes}; record "
-            "fewer --warps, select less, or raise --max-bytes"
+            f"not rerun: {options} would keep all records, but {fit.largest.kernel.name} with "
+            f"{counted(fit.largest.ctas, 'CTA')} would take {fit.launch_bytes} bytes, and the limit is {limit_bytes}; "
+            "record fewer --warps, select less, or raise --max-bytes"
         )
         return folder, exit_code
     if program_input.refusal:
         say(f"not rerun: {program_input.refusal}; {options} would keep all records")
         return folder, exit_code
-    say(f"rerunning with {options}, which has room for as many in every warp")
+    say(f"rerunning with {options}, which have room for as many in every warp")
     folder, exit_code = run(workspace, choice, fit.mode, program, program_input, say)
     second_fit = fitted_buffer(read_capture(folder).launches, fit.mode)
     if second_fit is not None:
@@ -197,7 +196,7 @@ def say_what_went_wrong(reports: Reports, say: Say) -> None:
     for command in reports.unreached[:_MAX_UNREACHED]:
         say(f"a Python process could not be reached, so its launches are missing: {command}")
     if len(reports.unreached) > _MAX_UNREACHED:
-        say(f"and {len(reports.unreached) - _MAX_UNREACHED} more")
+        say(f"{counted(len(reports.unreached) - _MAX_UNREACHED, 'more process')} could not be reached")
 
 
 def _say_replays(reports: Reports, say: Say) -> None:
@@ -213,7 +212,7 @@ def _say_replays(reports: Reports, say: Say) -> None:
 def _say_losses(losses: Iterable[Need], say: Say) -> None:
     for loss in losses:
         say(
-            f"{loss.kernel.name}: {loss.lost} of {loss.written} records were lost; a warp wrote "
+            f"{loss.kernel.name} lost {loss.lost} of {counted(loss.written, 'record')}: a warp wrote "
             f"up to {loss.max_in_warp}, and its ring holds {loss.ring_records}"
         )
 
@@ -221,14 +220,13 @@ def _say_losses(losses: Iterable[Need], say: Say) -> None:
 def _nothing_saved(
     folder: Path, exit_code: int, reports: Reports, choice: LaunchChoice, program: Sequence[str]
 ) -> KprofError:
-    """Explain why a run saved no launch."""
     seen, left_out = seen_launches(folder), left_out_launches(folder)
     reasons = [f"{reason} ({count})" for reason, count in left_out.items()] or list(map(str, reports.unfinished))
     if reasons:
         return KprofError(f"no launch was saved: {'; '.join(reasons)}", exit_code=exit_code or 1)
     if seen and not exit_code:
         return KprofError(
-            f"none of the {seen} launches with records was kept: --launches {choice.launches.text}",
+            f"--launches {choice.launches.text} keeps none of the launches with records ({seen})",
             hint="launches are counted from 0 for each variant of a kernel, not counting those of autotuners",
         )
     return no_result_error("launched no kernel with records", exit_code, reports, choice.kernel, program)
@@ -238,56 +236,38 @@ def no_result_error(
     what: str, exit_code: int, reports: Reports, kernel_glob: str, program: Sequence[str]
 ) -> KprofError:
     """Explain why a step has no result, by the most specific reason; ``what`` says what the program did not do."""
+    error, hint = _why_no_result(what, exit_code, reports, kernel_glob, program)
+    return KprofError(error, hint=hint, exit_code=exit_code or 1)
+
+
+def _why_no_result(
+    what: str, exit_code: int, reports: Reports, kernel_glob: str, program: Sequence[str]
+) -> tuple[str, str]:
     crashed = f" (it ended with exit code {exit_code})" if exit_code else ""
-    code = exit_code or 1
     if reports.errors:
-        return KprofError(
-            f"the program {what}: {reports.errors[0]}{crashed}",
-            hint="this is a bug in kprof-inject or in this version of Triton; please report it",
-            exit_code=code,
-        )
+        hint = "this is a bug in kprof-inject or in this version of Triton; please report it"
+        return f"the program {what}: {reports.errors[0]}{crashed}", hint
     if not reports.joined:
         hint = "the program must run Python and keep PYTHONPATH: no -I, no -E, no cleaned environment"
-        return KprofError(f"kprof-inject reached no Python process of the program{crashed}", hint=hint, exit_code=code)
-    left_alone = [state for state in reports.kernels if state.state == "left alone"]
-    if left_alone:
+        return f"kprof-inject reached no Python process of the program{crashed}", hint
+    if left_alone := [state for state in reports.kernels if state.state == "left alone"]:
         reasons = "; ".join(f"{state.name}: {state.reason}" for state in left_alone)
-        return KprofError(
-            f"the program {what}{crashed}: {reasons}",
-            hint="the kernels ran unchanged; fix that, select less, or choose another --buffer",
-            exit_code=code,
-        )
+        hint = "the kernels ran unchanged; fix that, select less, or choose another --buffer"
+        return f"the program {what}{crashed}: {reasons}", hint
     if others := sorted({state.name for state in reports.kernels if state.state == "passed over"}):
-        return KprofError(
-            f"the program {what} called {kernel_glob}{crashed}",
-            hint=f"check --kernel: there {'is' if len(others) == 1 else 'are'} {', '.join(others)}",
-            exit_code=code,
-        )
+        kernels = f"the {'kernel is' if len(others) == 1 else 'kernels are'} {', '.join(others)}"
+        return f"the program {what} matching {kernel_glob}{crashed}", f"check --kernel: {kernels}"
     # A program that chooses another exit code got as far as it meant to, so nothing is missing.
-    is_missing_something = exit_code in (0, _EXCEPTION)
-    if reports.gpu is False and is_missing_something:
-        return KprofError(
-            f"the program {what}{crashed}: torch sees no GPU on this machine",
-            hint="run it on a machine with a GPU; 'kprof-inject demo' works without one",
-            exit_code=code,
-        )
-    if (
-        exit_code == _EXCEPTION
-        and not reports.triton_versions
-        and is_run_by_us(program)
-        and (missing := missing_to_run())
-    ):
-        return KprofError(
-            f"the program {what}{crashed}: {sys.executable}, which ran it, lacks {' and '.join(missing)}",
-            hint=f"{install_command(*missing)}; or name the Python that has them: -- PYTHON {program[0]}",
-            exit_code=code,
-        )
+    if reports.gpu is False and exit_code in (0, _EXCEPTION):
+        hint = "run it on a machine with a GPU; 'kprof-inject demo' works without one"
+        return f"the program {what}{crashed}: torch sees no GPU on this machine", hint
+    lacks_packages = exit_code == _EXCEPTION and not reports.triton_versions and is_run_by_us(program)
+    if lacks_packages and (missing := missing_to_run()):
+        hint = f"{install_command(*missing)}; or name the Python that has them: -- PYTHON {program[0]}"
+        return f"the program {what}{crashed}: {sys.executable}, which ran it, lacks {' and '.join(missing)}", hint
     if exit_code:
-        return KprofError(
-            f"the program {what}: it ended with exit code {exit_code}",
-            hint="its messages are above; check that it runs on its own first",
-            exit_code=code,
-        )
+        hint = "its messages are above; check that it runs on its own first"
+        return f"the program {what}: it ended with exit code {exit_code}", hint
     if not reports.triton_versions:
-        return KprofError("the program never imported Triton", hint="name the program that launches the kernels")
-    return KprofError(f"the program {what}", hint="check that it launches its kernels when you run it on its own")
+        return "the program never imported Triton", "name the program that launches the kernels"
+    return f"the program {what}", "check that it launches its kernels when you run it on its own"

@@ -1,16 +1,17 @@
-"""Notes below a launch's table: roofs, work in flight, spreads, iterations, SMs, and missing records."""
+"""Notes below a launch's table: roofs, work in flight, spreads, iterations, SMs, missing records, and slopes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from kprof_inject.analysis.async_work.flight_metrics import Flights
+from kprof_inject.analysis.causal.response import Interval
+from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, ratio, short_time, size_text
-from kprof_inject.report.slope_text import slope_notes
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import GroupSpread, IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
@@ -34,8 +35,9 @@ def roof_notes(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> 
     parts = [f"at the full rate of the {unit}: {', '.join(scopes)}" for unit, scopes in by_unit.items()]
     left_out = ""
     if count := speed_of_light.unknown:
-        left_out = f"; without {counted(count, 'operation')} under conditions or in loops with an unknown trip count"
-    yield f"speed of light: the minimum share of its cycles that each scope needs {'; '.join(parts)}{left_out}"
+        operations = counted(count, "operation")
+        left_out = f"; without {operations} under conditions or in loops with an unknown trip count"
+    yield f"speed of light: minimum share of each scope's cycles {'; '.join(parts)}{left_out}"
 
 
 def _impossible_roofs(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
@@ -43,8 +45,8 @@ def _impossible_roofs(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummar
         if roof.impossible:
             needs = " and ".join(f"{percent(part)} of the {unit}" for unit, part in roof.impossible.items())
             yield (
-                f"impossible roof: {scopes[roof.index].distinct_name} would need {needs}; it is left out, because its "
-                "work was counted wrongly, or is done outside of the scope"
+                f"impossible roof: {scopes[roof.index].distinct_name} would need {needs}; left out, because its work "
+                "is miscounted, or done outside of the scope"
             )
 
 
@@ -55,13 +57,13 @@ def flight_notes(flights: Flights, scopes: Sequence[ScopeSummary]) -> Iterator[s
         line = f"in flight: {flight.work} by {scopes[flight.index].title}{where}: {counted(flight.groups, 'group')}, "
         line += f"{flight.depth} at once; {percent(flight.blocked_share)} blocked their wait"
         if flight.latency_ns is not None:
-            line += f", and took {short_time(flight.latency_ns)} from issue to completion"
+            line += f", {short_time(flight.latency_ns)} from issue to completion"
         yield line
     if flights.most_bytes_per_sm:
-        line = f"bytes in flight: {size_text(round(flights.mean_bytes_per_sm))} on each SM on average, "
+        line = f"bytes in flight per SM: {size_text(round(flights.mean_bytes_per_sm))} on average, "
         line += f"{size_text(flights.most_bytes_per_sm)} at most"
         if flights.needed_bytes is not None:
-            line += f"; {size_text(round(flights.needed_bytes))} would fill the loop's roof at this latency"
+            line += f"; {size_text(round(flights.needed_bytes))} would reach the loop's roof at this latency"
         yield line
     for operation, reason in flights.unpaired.items():
         yield f"in flight: unknown for {operation}: {reason}"
@@ -82,10 +84,10 @@ def spread_notes(scopes: Sequence[ScopeSummary], warp: str = "warp", cta: str = 
         spreads = _comparable(scope, warp, cta)
         notable = {noun: spread for noun, spread in spreads.items() if _factor(spread) >= _NOTABLE}
         even += [spread for noun, spread in spreads.items() if noun not in notable]
-        parts = [f"{noun}s {_range(spread, noun)} the median" for noun, spread in notable.items()]
+        parts = [f"{noun}s {_range(spread, noun)}" for noun, spread in notable.items()]
         balance = scope.cta_balance
         if balance and balance.median_imbalance >= _NOTABLE:
-            parts.append(f"in a {cta} the slowest {warp} {ratio(balance.median_imbalance)} the mean of the {warp}s")
+            parts.append(f"the slowest {warp} of a {cta} {ratio(balance.median_imbalance)} the mean of its {warp}s")
         if parts:
             yield f"spread of {scope.distinct_name}: {'; '.join(parts)}"
             rest = "everything else"
@@ -93,7 +95,7 @@ def spread_notes(scopes: Sequence[ScopeSummary], warp: str = "warp", cta: str = 
         furthest = max(
             max(spread.greatest_ns / spread.median_ns - 1, 1 - spread.least_ns / spread.median_ns) for spread in even
         )
-        yield f"spread: {rest} within {percent(furthest)} of the median of their scope"
+        yield f"spread: {rest} within {percent(furthest)} of their scope's median"
 
 
 def _comparable(scope: ScopeSummary, warp: str, cta: str) -> dict[str, GroupSpread]:
@@ -109,24 +111,22 @@ def _factor(spread: GroupSpread) -> float:
 
 def _range(spread: GroupSpread, noun: str) -> str:
     fastest, slowest = (value / spread.median_ns for value in (spread.least_ns, spread.greatest_ns))
-    return f"{ratio(fastest)} ({noun} {spread.least_id}) to {ratio(slowest)} ({noun} {spread.greatest_id})"
+    return f"{ratio(fastest)} ({noun} {spread.least_id}) to {ratio(slowest)} ({noun} {spread.greatest_id}) the median"
 
 
 # Notes by the clock's source.
 _CLOCK_NOTES = {
-    ClockSource.FITTED: "clock: {mhz:.1f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
+    ClockSource.FITTED: "clock: {mhz:.0f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
     "totals and shares are over {over}",
-    ClockSource.ASSUMED: "clock: {mhz:.0f} MHz is assumed, {assumption}: the timer readings do not "
-    "say, because the launch is too short or no record encloses the whole kernel. Durations may be off by {doubt}; "
-    "totals and shares are over all warps",
-    ClockSource.NOMINAL: "clock: {mhz:.0f} MHz is assumed, {assumption}: there are no timer readings to measure it. "
-    "All times may be off by {doubt}, and each SM's first record is taken as the launch's start; totals and shares "
-    "are over {over}",
-    ClockSource.TIMER: "clock: no fit needed: every record is a globaltimer reading in nanoseconds, as exact as the "
-    "timer's steps. Each {cta} is taken to last from its first record to its last; totals and shares are over {over}",
+    ClockSource.ASSUMED: "clock: {mhz:.0f} MHz is assumed ({assumption}), because the launch is too short to measure "
+    "it, or no record encloses the whole kernel. Durations may be off by {doubt}; totals and shares are over all warps",
+    ClockSource.NOMINAL: "clock: {mhz:.0f} MHz is assumed ({assumption}), because no timer was read. All times may "
+    "be off by {doubt}, and each SM's first record counts as the launch's start; totals and shares are over {over}",
+    ClockSource.TIMER: "clock: the globaltimer, read by every record, so times need no fit and are as exact as its "
+    "steps. A {cta} counts from its first record to its last; totals and shares are over {over}",
 }
 # Texts by the source of the number of slots.
-_ROOM = {"occupancy": "with room for {slots} on each", "observed": "with up to {slots} at once on each"}
+_ROOM = {"occupancy": "with room for {slots} on each", "observed": "at most {slots} at once on each"}
 
 
 def all_notes(report: LaunchAnalysis) -> Iterator[str]:
@@ -149,7 +149,7 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
     if summary.waves:
         yield from _waves(summary.waves, summary.ending)
     elif summary.ctas:
-        yield f"waves: unknown, and so are tail and idle SMs: no timer says when each {summary.cta_name} began"
+        yield f"waves: unknown, like tail and idle SMs, because no timer was read when each {summary.cta_name} began"
     yield from _missing(summary)
 
 
@@ -160,7 +160,7 @@ def _clock(summary: LaunchSummary) -> str:
         percent=100 * summary.clock_error,
         residual_ns=summary.residual_ns,
         cta=summary.cta_name,
-        assumption="the device's nominal rate" if known else "since the device's nominal rate is unknown too",
+        assumption="the device's nominal rate" if known else "the device's nominal rate is unknown",
         over="all warps of their partition" if summary.partitions else f"all {summary.warp_name}s",
         doubt=f"{100 * summary.clock_error:.0f} %" if known else "any factor",
     )
@@ -169,11 +169,11 @@ def _clock(summary: LaunchSummary) -> str:
 def _record_cost(summary: LaunchSummary) -> str:
     cost = summary.record_cost
     if cost is None:
-        return "record cost: unknown; nothing was subtracted, and durations include the records' own time"
+        return "record cost: unknown and not subtracted: durations include the records' own time"
     subtracted_ns = summary.subtracted_ns
     text = (
         f"record cost: {cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles each ({cost.source}); "
-        f"{short_time(subtracted_ns)} were subtracted"
+        f"{short_time(subtracted_ns)} subtracted"
     )
     if summary.warp_time_ns:
         text += f", {percent(subtracted_ns / summary.warp_time_ns)} of the warps' time"
@@ -181,9 +181,10 @@ def _record_cost(summary: LaunchSummary) -> str:
     if not cut:
         return text
     most = max(summary.scopes, key=lambda scope: scope.cut)
-    return (
-        f"{text}. Nothing was left of {counted(cut, 'scope')}, most of {most.distinct_name}: {most.cut} of {most.count}"
-    )
+    shorter = "1 scope was shorter than the cost of its records"
+    if cut > 1:
+        shorter = f"{cut} scopes were shorter than the cost of their records"
+    return f"{text}. {shorter}, mostly {most.distinct_name}: {most.cut} of {most.count}"
 
 
 def _iterations(summary: LaunchSummary) -> Iterator[str]:
@@ -191,8 +192,7 @@ def _iterations(summary: LaunchSummary) -> Iterator[str]:
         if scope.iterations:
             yield f"iterations of {scope.distinct_name}: {_series(scope.iterations)}"
         elif scope.kind == ScopeKind.ITERATION and scope.count:
-            why = "because records of their loops are missing"
-            yield f"iterations of {scope.distinct_name}: their numbers are unknown, {why}"
+            yield f"iterations of {scope.distinct_name}: not numbered, because records of their loops are missing"
 
 
 def _between_iterations(summary: LaunchSummary) -> Iterator[str]:
@@ -200,7 +200,7 @@ def _between_iterations(summary: LaunchSummary) -> Iterator[str]:
         if scope.between_iterations_ns is not None and scope.total_ns:
             yield (
                 f"between iterations of {scope.distinct_name}: {short_time(scope.between_iterations_ns)}, "
-                f"{percent(scope.between_iterations_ns / scope.total_ns)} of the loop (its self)"
+                f"{percent(scope.between_iterations_ns / scope.total_ns)} of the loop (its self time)"
             )
 
 
@@ -217,19 +217,19 @@ def _series(series: IterationSeries) -> str:
         parts.append(f"steady {short_time(series.steady_ns)}")
     if series.last_ns is not None:
         parts.append(f"last {short_time(series.last_ns)}{_of_steady(series.last_over_steady)}")
-    return "; ".join(parts)
+    return ", ".join(parts)
 
 
 def _of_steady(times: float | None) -> str:
-    return "" if times is None else f" ({ratio(times)} a steady one)"
+    return "" if times is None else f" ({ratio(times)} steady)"
 
 
 def _waves(waves: Waves, ending: Ending | None) -> Iterator[str]:
     last = waves.last
-    numbered = f", numbered up to {waves.highest_sm}," if waves.highest_sm >= waves.sms else ""
+    numbered = f" (numbered up to {waves.highest_sm})" if waves.highest_sm >= waves.sms else ""
     text = (
-        f"waves: {waves.fill:.2f}; {counted(waves.ctas, 'CTA')} on the {counted(waves.sms, 'SM')}{numbered} "
-        f"that ran any, {_ROOM[waves.slots_source].format(slots=waves.slots_per_sm)}"
+        f"waves: {waves.fill:.2f}; {counted(waves.ctas, 'CTA')} ran on {counted(waves.sms, 'SM')}{numbered}, "
+        f"{_ROOM[waves.slots_source].format(slots=waves.slots_per_sm)}"
     )
     if waves.waves > 1:
         text += (
@@ -239,14 +239,14 @@ def _waves(waves: Waves, ending: Ending | None) -> Iterator[str]:
     yield text
     if ending and waves.tail.duration_ns:
         yield (
-            f"tail: in the last {short_time(waves.tail.duration_ns)} SMs run out of work, and idle for "
+            f"tail: SMs run out of work in the last {short_time(waves.tail.duration_ns)} and idle for "
             f"{percent(ending.idle_share)} of the launch on average{_why_idle(ending)}"
         )
     if waves.idle_sm_share is None or waves.idle_slot_share is None:
         return
     yield (
-        f"idle: over the whole launch, these SMs run no CTA for {percent(waves.idle_sm_share)} of the time on "
-        f"average; {percent(waves.idle_slot_share)} of their CTA slots stay empty"
+        f"idle: these SMs run no CTA for {percent(waves.idle_sm_share)} of the whole launch on average; "
+        f"{percent(waves.idle_slot_share)} of their CTA slots stay empty"
     )
 
 
@@ -255,45 +255,45 @@ def _why_idle(ending: Ending) -> str:
     by_count, uneven = percent(ending.count_share), percent(ending.uneven_share)
     if percent(0) in (by_count, uneven):
         return ""
-    return f": {by_count} because others run more CTAs, {uneven} because CTAs take longer"
+    return f": {by_count} because other SMs run more CTAs, {uneven} because CTAs take longer"
 
 
 def _missing(summary: LaunchSummary) -> Iterator[str]:
     if summary.records_lost:
         yield _lost(summary)
     if unpaired := sum(scope.without_partner for scope in summary.scopes):
-        yield f"unpaired: {counted(unpaired, 'record')} whose start or end is missing, not in the table above"
+        yield f"unpaired: {counted(unpaired, 'record')} whose start or end is missing, left out of the table above"
         if summary.open_starts:
             yield f"  starts without an end: {summary.open_starts.records}{_whose(summary.open_starts, summary)}"
         if summary.stray_ends:
             yield f"  ends without a start: {summary.stray_ends.records}{_whose(summary.stray_ends, summary)}"
     if summary.records_damaged:
         yield (
-            f"damaged: {summary.records_damaged} of {summary.records_written} entries left out, because they are "
-            f"not this kernel's records{_whose(summary.damaged, summary)}"
+            f"damaged: {summary.records_damaged} of {summary.records_written} entries left out"
+            f"{_whose(summary.damaged, summary)}: they are not records of this kernel"
         )
     if summary.ctas_never_ran:
         yield f"never ran: {counted(summary.ctas_never_ran, 'CTA')} of the grid wrote nothing"
     if summary.ctas_damaged:
-        yield f"damaged: {counted(summary.ctas_damaged, 'CTA')} left out, because the header contradicts itself"
+        yield f"damaged: {counted(summary.ctas_damaged, 'CTA')} left out, with contradictory headers"
     if summary.ctas_without_sm:
         yield (
             f"SM: unknown for {summary.ctas_without_sm} of {counted(summary.ctas, summary.cta_name)}, because the "
-            "buffer does not say it"
+            "buffer does not contain it"
         )
 
 
 def _lost(summary: LaunchSummary) -> str:
     lost, written = summary.records_lost, summary.records_written
-    of_all, whose = f"{100 * lost / written:.0f}", _whose(summary.lost, summary)
+    of_all, whose = f"{100 * lost / written:.0f} %", _whose(summary.lost, summary)
     if summary.is_foreign:
         return (
-            f"lost: {lost} of {written} records ({of_all} %): there was no room for the last{whose}; totals and shares "
+            f"lost: {lost} of {written} records ({of_all}){whose}: the buffer keeps the first, and totals and shares "
             "cover only these. Use a larger buffer"
         )
     return (
-        f"lost: {lost} of {written} records ({of_all} %): the ring keeps the newest{whose}; totals and shares cover "
-        "only these. --fit reruns with rings that keep them all"
+        f"lost: {lost} of {written} records ({of_all}){whose}: the ring keeps the newest, and totals and shares cover "
+        "only these. --fit runs again with rings that keep them all"
     )
 
 
@@ -305,3 +305,78 @@ def _whose(faults: RecordFaults | None, summary: LaunchSummary) -> str:
         f", in {counted(faults.warps, warp)} of {counted(faults.ctas, cta)}, most in {warp} "
         f"{faults.worst_warp} of {cta} {faults.worst_cta} ({faults.worst_records} of {faults.worst_written})"
     )
+
+
+SLOPE_MEANING = (
+    "slope: cycles that the kernel loses per cycle of delay on a CTA's path: 1 is critical, 0 is hidden; above 1, CTAs "
+    "slow each other down. Saving a few cycles there gains as much."
+)
+
+# From this change of its time by a zero-cycle delay, the kernel counts as changed.
+_DISTURBING = 0.03
+
+# Shares of the critical path that clearly contradict a critical, or a hidden, place.
+_SMALL_PART, _LARGE_PART = 0.01, 0.1
+
+
+def slope_text(place: PlaceSlope) -> str:
+    """Return the slope with its interval; "-" if there is none."""
+    if place.response is None:
+        return "-"
+    slope = place.response.slope
+    return f"{round(slope.value, 2) + 0.0:.2f} ± {slope.error:.2f}"
+
+
+def slack_text(place: PlaceSlope) -> str:
+    """Return up to which delay the kernel's time stays the same, or why that is unknown."""
+    if place.response is None:
+        return place.reason
+    if place.response.slack is not None:
+        return f"{_cycles(place.response.slack)} cycles, then {place.response.beyond or 0.0:.2f}"
+    return f"{place.spare_cycles:.0f} cycles or more" if place.spare_cycles else "none"
+
+
+def _cycles(slack: Interval) -> str:
+    return f"{slack.value:.0f}" if slack.error < 1 else f"{slack.value:.0f} ± {slack.error:.0f}"
+
+
+def slope_notes(slopes: KernelSlopes) -> Iterator[str]:
+    """Yield a line with all slopes, and those of ``doubts_on_slopes``."""
+    known = [f"{place.name} {slope_text(place)}" for place in slopes.ranked if place.response]
+    if known:
+        yield f"slopes, by delays: {', '.join(known)}"
+    yield from doubts_on_slopes(slopes)
+
+
+def doubts_on_slopes(slopes: KernelSlopes) -> Iterator[str]:
+    """Yield where a delay changes the kernel itself, and where slope and critical path disagree."""
+    yield from _disturbances(slopes)
+    yield from _disagreements(slopes)
+
+
+def _disagreements(slopes: KernelSlopes) -> Iterator[str]:
+    for place in slopes.places if slopes.path else ():
+        share = place.blame.share if place.blame else 0.0
+        if place.is_hidden and share >= _LARGE_PART:
+            yield (
+                f"{place.name}: {percent(share)} of the critical path goes through it, but delays there have no "
+                "effect: another path is nearly as long, or it is the records' own time"
+            )
+        elif place.is_critical and share < _SMALL_PART:
+            yield (
+                f"{place.name}: delays there slow the kernel, but only {percent(share)} of the critical path goes "
+                "through it: it is short, or it delays work outside of scopes"
+            )
+
+
+def _disturbances(slopes: KernelSlopes) -> Iterator[str]:
+    for place in slopes.places:
+        moved = place.disturbed
+        if moved is not None and abs(moved.value) > max(_DISTURBING, moved.error):
+            more = "more" if moved.value > 0 else "less"
+            yield (
+                f"{place.name}: any insertion there changes the kernel: a zero-cycle delay takes it "
+                f"{percent(abs(moved.value))} {more} time; the slope is that of the changed kernel"
+            )
+    if not slopes.experiment.spins:
+        yield "delays have their nominal lengths, because the real ones could not be measured here"

@@ -8,17 +8,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import triton
-
-from kprof_inject.runtime.compiling.compiler import Compile, variant_of, with_room, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import Compile, variant_of, with_room
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
-from kprof_inject.runtime.dump_step import note_gpu
-from kprof_inject.runtime.experiments.experiment_launcher import ExperimentLauncher
-from kprof_inject.runtime.experiments.kernel_experiment import KernelExperiment
-from kprof_inject.runtime.experiments.watchdog import Watchdog
-from kprof_inject.runtime.hook import is_compile_worker
-from kprof_inject.runtime.launch import autotuning, loading
+from kprof_inject.runtime.dump_step import install_step, why_left_alone
+from kprof_inject.runtime.experiments.experiment import Watchdog
+from kprof_inject.runtime.experiments.kernel_experiment import ExperimentLauncher, KernelExperiment
+from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -28,12 +24,7 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 def install(session: Session, report: ProcessReport) -> None:
     """Install the causal step. Called once, right after the import of Triton."""
     step = CausalStep(session, report, devices_of_process())
-    loading.wrap_loading()
-    autotuning.mark_benchmarks()
-    autotuning.report_choices(report)
-    wrap_compiler(step.compile)
-    at_end(report.note_end, report.note_resumed)
-    at_end(functools.partial(note_gpu, report, os.getpid()))
+    install_step(step.compile, report)
     at_end(step.finish)
 
 
@@ -47,7 +38,7 @@ class CausalStep:
         self._device = device
         self._workspace = Workspace(Path(session.workspace))
         self._experiments: dict[str, KernelExperiment] = {}
-        self._watchdog = Watchdog(functools.partial(self._give_up_all))
+        self._watchdog = Watchdog(self._give_up_all)
         self._pid = os.getpid()
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
@@ -57,7 +48,7 @@ class CausalStep:
             variant = variant_of(self._workspace, original, args, kwargs)
             experiment = self._experiment_of(variant) if variant else None
             if experiment is not None:
-                loading.around_load(kernel, functools.partial(self._load, experiment))
+                triton_wrapping.around_load(kernel, functools.partial(self._load, experiment))
         return kernel
 
     def finish(self) -> None:
@@ -72,7 +63,7 @@ class CausalStep:
         if delays is None or not fnmatchcase(variant.name, self._session.kernel):
             return None
         dumped = self._workspace.kernel(variant.variant)
-        if reason := _why_not(dumped):
+        if reason := why_left_alone(dumped):
             self._report.add_kernel(dumped.variant, dumped.name, "left alone", reason)
             return None
         if variant.variant not in self._experiments:
@@ -81,7 +72,7 @@ class CausalStep:
             )
         return self._experiments[variant.variant]
 
-    def _load(self, experiment: KernelExperiment, kernel: Any, load: loading.Load) -> None:
+    def _load(self, experiment: KernelExperiment, kernel: Any, load: triton_wrapping.Load) -> None:
         load()
         with self._report.guard("preparing an experiment"):
             if not isinstance(kernel._run, ExperimentLauncher):  # set already if an exception ended an earlier attempt
@@ -90,10 +81,3 @@ class CausalStep:
     def _give_up_all(self, reason: str) -> None:
         for experiment in self._experiments.values():
             experiment.give_up(reason)
-
-
-def _why_not(dumped: DumpedKernel) -> str:
-    """Return the reason why a kernel with planned delays must run as it is; empty if there is none."""
-    if dumped.info.triton_version != triton.__version__:
-        return f"Triton {dumped.info.triton_version} dumped it, but this is {triton.__version__}; dump again"
-    return "an Inductor worker process compiled it; set compile_threads to 1" if is_compile_worker() else ""

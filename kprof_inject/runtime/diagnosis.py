@@ -22,7 +22,7 @@ from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_WITHOUT_GPU = "profile, dump, run, causal and compare need one; all that reads captures or TTGIR works without"
+_WITHOUT_GPU = "profile, dump, run, causal and compare need one; commands that read captures or TTGIR do not"
 _NVIDIA_DRIVER = "libcuda.so.1"
 _DRIVER_VERSION = Path("/sys/module/nvidia/version")
 _AMD_DRIVER = Path("/dev/kfd")
@@ -56,7 +56,8 @@ def gpus() -> Iterator[CheckResult]:
         return
     if not cuda.is_available():
         hiding = [f"{name}={os.environ[name]!r}" for name in _HIDING if name in os.environ]
-        yield CheckResult("GPU", Status.WARNING, f"torch sees none{_set(hiding)}", _WITHOUT_GPU)
+        is_set = f" ({', '.join(hiding)} is set)" if hiding else ""
+        yield CheckResult("GPU", Status.WARNING, f"torch sees no GPU{is_set}", _WITHOUT_GPU)
         return
     for index in range(cuda.device_count()):
         device = cuda.get_device_properties(index)
@@ -65,17 +66,13 @@ def gpus() -> Iterator[CheckResult]:
         yield CheckResult(f"GPU {index}", Status.OK, fact)
 
 
-def _set(variables: list[str]) -> str:
-    return f" ({', '.join(variables)} is set)" if variables else ""
-
-
 def driver() -> Iterator[CheckResult]:
     """Check for a GPU driver, and its version."""
     try:
         library = ctypes.CDLL(_NVIDIA_DRIVER)
     except OSError as error:
         if _AMD_DRIVER.exists():
-            yield CheckResult("GPU driver", Status.OK, f"AMD ({_AMD_DRIVER} is there)")
+            yield CheckResult("GPU driver", Status.OK, f"AMD ({_AMD_DRIVER} exists)")
         else:
             yield CheckResult("GPU driver", Status.WARNING, str(error), _WITHOUT_GPU)
         return
@@ -101,13 +98,13 @@ def compiler() -> Iterator[CheckResult]:
         try:
             size, clock_reads = process.ask(Lower(text, "doctor.ttgir", target, has_records=True), _COMPILE_LIMIT_S)
         except KprofError as error:
-            yield CheckResult("compiler", Status.PROBLEM, error.what, "install Triton again, or another version of it")
+            yield CheckResult("compiler", Status.PROBLEM, error.what, "reinstall Triton, or use another version")
             return
     fact = f"{_RECORDS} records for {target}: {size} bytes of machine code, {clock_reads} clock reads"
     if clock_reads == _RECORDS:
         yield CheckResult("compiler", Status.OK, fact)
     else:
-        advice = "this Triton has an unknown Proton lowering; use another version"
+        advice = "kprof-inject does not know how this Triton lowers records; use another version"
         yield CheckResult("compiler", Status.PROBLEM, fact, advice)
 
 
@@ -129,7 +126,7 @@ def current_folder() -> Iterator[CheckResult]:
         with tempfile.TemporaryFile(dir=here):
             pass
     except OSError as error:
-        fact = f"{here} cannot be written to: {error.strerror}"
+        fact = f"cannot write to {here}: {error.strerror}"
         yield CheckResult(
             "current folder", Status.PROBLEM, fact, "change to another folder, or name a workspace with -o"
         )
@@ -137,7 +134,7 @@ def current_folder() -> Iterator[CheckResult]:
     free = shutil.disk_usage(here).free
     fact = f"{here}, {free / (1 << 30):.1f} GiB free"
     if free < _ROOM_BYTES:
-        yield CheckResult("current folder", Status.WARNING, fact, "make room, or limit captures with --max-bytes")
+        yield CheckResult("current folder", Status.WARNING, fact, "free some space, or limit captures with --max-bytes")
     else:
         yield CheckResult("current folder", Status.OK, fact)
 
@@ -150,7 +147,7 @@ try:
 except ImportError:
     pass
 """
-_OUT_OF_REACH = "nothing to do; programs under python -I, -E or -S, or with a cleaned environment, cannot be reached"
+_OUT_OF_REACH = "nothing to do; it cannot reach programs under python -I, -E or -S, or with a cleaned environment"
 _LIMIT_S = 120
 
 _INTERFERING = {
@@ -158,7 +155,7 @@ _INTERFERING = {
     "TRITON_OVERRIDE_DIR": "dump saves the replaced kernel; unset it to see the original",
     "TRITON_ALWAYS_COMPILE": "every process recompiles every kernel; unset it to save time",
     "TRITON_STORE_BINARY_ONLY": "Triton then drops the TTGIR that kprof-inject needs; unset it",
-    "CUDA_LAUNCH_BLOCKING": "launches become synchronous and never overlap; unset it to see them as usual",
+    "CUDA_LAUNCH_BLOCKING": "launches become synchronous and never overlap; unset it to see them overlap",
 }
 _OFF = ("", "0", "false", "off", "n", "no")
 
@@ -181,14 +178,14 @@ def hook() -> Iterator[CheckResult]:
         reports = read_reports(Path(session.reports))
     if not reports.joined:
         words = ended.stderr.strip().splitlines()
-        fact = f"a Python process did not report{': ' + words[-1] if words else ''}"
+        fact = f"did not run in a Python process{': ' + words[-1] if words else ''}"
         yield CheckResult("start-up hook", Status.MISSING, fact, f"install kprof-inject for {sys.executable}")
     elif reports.errors:
-        fact = f"a Python process reported: {reports.errors[0]}"
-        yield CheckResult("start-up hook", Status.PROBLEM, fact, "this Triton or kprof-inject is broken: reinstall it")
+        fact = f"ran in a Python process, and failed: {reports.errors[0]}"
+        yield CheckResult("start-up hook", Status.PROBLEM, fact, "reinstall Triton and kprof-inject")
     else:
         joined = "".join(f" and joined Triton {found}" for found in sorted(reports.triton_versions))
-        yield CheckResult("start-up hook", Status.OK, f"a Python process reported{joined}", _OUT_OF_REACH)
+        yield CheckResult("start-up hook", Status.OK, f"ran in a Python process{joined}", _OUT_OF_REACH)
     shadowed = (ended.stdout.splitlines() or [""])[0]
     if shadowed and not Path(shadowed).is_relative_to(Path(__file__).parents[1]):
         fact = f"{shadowed} runs first, then ours"
@@ -199,7 +196,7 @@ def environment() -> Iterator[CheckResult]:
     """Check for variables that change what we do, or that we change for the program."""
     if _is_on("TRITON_INTERPRET"):
         yield CheckResult(
-            "TRITON_INTERPRET", Status.PROBLEM, _value("TRITON_INTERPRET"), "no kernel is compiled at all; unset it"
+            "TRITON_INTERPRET", Status.PROBLEM, _value("TRITON_INTERPRET"), "no kernel is compiled; unset it"
         )
     for name, advice in _INTERFERING.items():
         if _is_on(name):
@@ -207,11 +204,9 @@ def environment() -> Iterator[CheckResult]:
     ours = program_environment(dict(os.environ), Path("SESSION"), Path("WORKSPACE/cache"))
     for name in sorted(os.environ):
         if name.startswith(("TRITON_", "TORCHINDUCTOR_")) and ours[name] != os.environ[name]:
-            yield CheckResult(
-                name, Status.OK, f"{_value(name)}; while kprof-inject runs a program it is {ours[name]!r}"
-            )
+            yield CheckResult(name, Status.OK, f"{_value(name)}; programs that kprof-inject runs get {ours[name]!r}")
         elif name.startswith("TORCHINDUCTOR_"):
-            yield CheckResult(name, Status.OK, f"{_value(name)}; it applies to the program as usual")
+            yield CheckResult(name, Status.OK, f"{_value(name)}, and applies to the program as usual")
 
 
 def _is_on(name: str) -> bool:
@@ -243,12 +238,9 @@ _CHECKS: tuple[tuple[str, Check], ...] = (
 def examine() -> Iterator[CheckResult]:
     """Run all checks. An unexpected failure of a check is a result as well."""
     for what, check in _CHECKS:
-        yield from _results(what, check)
-
-
-def _results(what: str, check: Check) -> list[CheckResult]:
-    try:
-        return list(check())
-    except Exception as error:  # noqa: BLE001 (a broken installation may fail in any way)
-        fact = f"cannot be checked: {type(error).__name__}: {error}"
-        return [CheckResult(what, Status.PROBLEM, fact, "it is broken or unknown to kprof-inject: please report it")]
+        try:
+            yield from list(check())
+        except Exception as error:  # noqa: BLE001 (a broken installation may fail in any way)
+            fact = f"cannot be checked: {type(error).__name__}: {error}"
+            advice = "the installation is broken, or unknown to kprof-inject; please report it"
+            yield CheckResult(what, Status.PROBLEM, fact, advice)

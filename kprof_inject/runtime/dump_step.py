@@ -6,6 +6,7 @@ import functools
 import linecache
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,9 +20,9 @@ from kprof_inject.files import source_text
 from kprof_inject.runtime.compiling.compiler import Compile, as_json, variant_of, with_room, wrap_compiler
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.launch import autotuning, loading
-from kprof_inject.runtime.launch.empty_launches import EmptyKernel
-from kprof_inject.runtime.launch.timing import LaunchTimer, TimingLauncher, watch_programs_events
+from kprof_inject.runtime.hook import is_compile_worker
+from kprof_inject.runtime.launch import triton_wrapping
+from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, TimingLauncher, watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -32,14 +33,19 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 def install(session: Session, report: ProcessReport) -> None:
     """Install the dump step. Called once, right after the import of Triton."""
     step = DumpStep(session, report)
-    loading.wrap_loading()
-    autotuning.mark_benchmarks()
-    autotuning.report_choices(report)
     watch_programs_events()
-    wrap_compiler(step.compile)
-    at_end(report.note_end, report.note_resumed)
-    at_end(functools.partial(note_gpu, report, os.getpid()))
+    install_step(step.compile, report)
     at_end(step.finish)
+
+
+def install_step(around: Callable[[Compile, Any, Any], Any], report: ProcessReport) -> None:
+    """Install what all steps need, with ``around`` called for every compilation. Called once."""
+    triton_wrapping.wrap_loading()
+    triton_wrapping.mark_benchmarks()
+    triton_wrapping.report_choices(report)
+    wrap_compiler(around)
+    at_end(report.note_end, report.note_resumed)
+    at_end(functools.partial(_note_gpu, report, os.getpid()))
 
 
 class DumpStep:
@@ -64,7 +70,7 @@ class DumpStep:
             else:
                 save_kernel(self._workspace, variant, kernel)
                 self._report.add_kernel(variant.variant, variant.name, "dumped")
-                loading.around_load(kernel, functools.partial(self._load, variant.variant))
+                triton_wrapping.around_load(kernel, functools.partial(self._load, variant.variant))
         return kernel
 
     @property  # not cached: functools.cached_property has a lock in Python 3.11, which a fork could find held
@@ -79,13 +85,10 @@ class DumpStep:
         # A forked child cannot query its parent's devices.
         for kernel in [kernel for kernel in self._timed if kernel.pid == os.getpid()]:
             with self._report.guard("timing a kernel"):
-                timer = kernel.timer
-                self._save_run(
-                    kernel.variant, kernel.resources, timer.times_ns(), timer.not_timed, empty_ns=timer.empty_ns()
-                )
+                self._save_run(kernel)
         self._timed.clear()  # frees their events while the driver still exists
 
-    def _load(self, variant: str, kernel: Any, load: loading.Load) -> None:
+    def _load(self, variant: str, kernel: Any, load: triton_wrapping.Load) -> None:
         load()
         with self._report.guard("timing a kernel"):
             timer = LaunchTimer(self._device, EmptyKernel.like(kernel.metadata))
@@ -93,20 +96,17 @@ class DumpStep:
             if not isinstance(kernel._run, TimingLauncher):  # set already if an exception ended an earlier attempt
                 kernel._run = TimingLauncher(kernel, timed.timer)
             self._timed.append(timed)
-            self._save_run(variant, timed.resources, [], "")
+            self._save_run(timed)
 
-    def _save_run(
-        self,
-        variant: str,
-        resources: dict[str, Any],
-        times_ns: list[float],
-        not_timed: str,
-        empty_ns: float | None = None,
-    ) -> None:
+    def _save_run(self, kernel: _TimedKernel) -> None:
+        timer = kernel.timer
         run = TimedResources(
-            **resources, times_ns=tuple(times_ns), not_timed=not_timed or None, empty_launch_ns=empty_ns
+            **kernel.resources,
+            times_ns=tuple(timer.times_ns()),
+            not_timed=timer.not_timed or None,
+            empty_launch_ns=timer.empty_ns(),
         )
-        self._workspace.write_clean_run(variant, str(os.getpid()), run)
+        self._workspace.write_clean_run(kernel.variant, str(os.getpid()), run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class _TimedKernel:
     pid: int
 
 
-def note_gpu(report: ProcessReport, pid: int) -> None:
+def _note_gpu(report: ProcessReport, pid: int) -> None:
     """Report whether the program could have used a GPU, if this is process ``pid`` and it has imported torch.
 
     Its forked children report nothing, as they would see the same.
@@ -127,6 +127,13 @@ def note_gpu(report: ProcessReport, pid: int) -> None:
         with report.guard("looking for a GPU"):
             report.gpu = bool(torch.cuda.is_available())
             report.write()
+
+
+def why_left_alone(dumped: DumpedKernel) -> str:
+    """Return the reason why a later step must run a dumped kernel as it is; empty if there is none."""
+    if dumped.info.triton_version != triton.__version__:
+        return f"Triton {dumped.info.triton_version} dumped it, and the program has {triton.__version__}; dump it again"
+    return "an Inductor worker process compiled it; set compile_threads to 1" if is_compile_worker() else ""
 
 
 def save_kernel(workspace: Workspace, kernel: DumpedKernel, compiled: Any) -> None:

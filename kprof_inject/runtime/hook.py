@@ -60,31 +60,23 @@ def withhold_sessions(module: ModuleType) -> None:
     Call this right after the module is executed, before other modules import names from it. Scopes and states are not
     replaced: without a session they do nothing.
     """
-    for names, replacement in ((_STARTS, _warning), (_ON_SESSIONS, _silent)):
+    for names, instead in ((_STARTS, _warn_once), (_ON_SESSIONS, lambda: None)):
         for name in names.get(module.__name__, ()):
             if hasattr(module, name):
-                setattr(module, name, replacement(getattr(module, name)))
+                setattr(module, name, _replaced(getattr(module, name), instead))
 
 
-def _silent(original: Callable[..., Any]) -> Callable[..., None]:
+def _replaced(original: Callable[..., Any], instead: Callable[[], None]) -> Callable[..., None]:
     @functools.wraps(original)
-    def nothing(*args: Any, **kwargs: Any) -> None:
-        return None
+    def call(*args: Any, **kwargs: Any) -> None:
+        instead()
 
-    return nothing
-
-
-def _warning(original: Callable[..., Any]) -> Callable[..., None]:
-    @functools.wraps(original)
-    def warn(*args: Any, **kwargs: Any) -> None:
-        _warn_once()
-
-    return warn
+    return call
 
 
 @functools.cache
 def _warn_once() -> None:
-    say("the program's proton.start() does nothing here; run the program on its own for Proton's profile")
+    say("the program's proton.start() does nothing under kprof-inject; run the program on its own for Proton's profile")
 
 
 _STEPS = {
@@ -134,9 +126,9 @@ def _install_step(triton: ModuleType, session: Session, report: ProcessReport) -
 
 def _mark_benchmarks(module: ModuleType, session: Session, report: ProcessReport) -> None:
     with report.guard("joining Inductor"):
-        autotuning = importlib.import_module("kprof_inject.runtime.launch.autotuning")
-        autotuning.install_for_inductor(module)
-        autotuning.report_inductors_choices(module, report)
+        wrapping = importlib.import_module("kprof_inject.runtime.launch.triton_wrapping")
+        wrapping.mark_inductors_benchmarks(module)
+        wrapping.report_inductors_choices(module, report)
 
 
 def _withhold_sessions(module: ModuleType, session: Session, report: ProcessReport) -> None:

@@ -120,7 +120,7 @@ def triton() -> Iterator[CheckResult]:
     try:
         module = import_module("triton")
     except ImportError as error:
-        yield CheckResult("Triton", Status.MISSING, f"cannot be imported: {error}", "it is broken: reinstall it")
+        yield CheckResult("Triton", Status.MISSING, f"cannot be imported: {error}", "reinstall it")
         return
     from kprof_inject.runtime.versions import installed_version
 
@@ -142,10 +142,10 @@ def proton() -> Iterator[CheckResult]:
     try:
         import_module("triton._C.libtriton").proton  # noqa: B018 (raises if it does not exist)
     except (ImportError, AttributeError) as error:
-        advice = "install a wheel of Triton's from PyPI, or build it with TRITON_BUILD_PROTON=ON"
+        advice = "install a Triton wheel from PyPI, or build Triton with TRITON_BUILD_PROTON=ON"
         yield CheckResult("Proton", Status.MISSING, f"not in this Triton: {error}", advice)
     else:
-        yield CheckResult("Proton", Status.OK, "its lowering of records is part of this Triton")
+        yield CheckResult("Proton", Status.OK, "this Triton can lower records")
 
 
 def torch() -> Iterator[CheckResult]:
@@ -156,7 +156,7 @@ def torch() -> Iterator[CheckResult]:
     try:
         module = import_module("torch")
     except ImportError as error:
-        advice = f"it is broken: reinstall it: {_GET_TORCH}"
+        advice = f"reinstall it: {_GET_TORCH}"
         yield CheckResult("torch", Status.MISSING, f"cannot be imported: {error}", advice)
         return
     built_for = [

@@ -6,7 +6,6 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from kprof_inject.capture.encoding import decode, encode
 from kprof_inject.capture.schema import MAX_TEXT_BYTES
 from kprof_inject.errors import printable
 from kprof_inject.files import read_regular, write_bytes
+from kprof_inject.quantities import counted
 from kprof_inject.runtime.children import UNREACHED_ENDING
 from kprof_inject.runtime.faults import first_line, say
 from kprof_inject.runtime.process_events import Guarded
@@ -44,22 +44,22 @@ class ReplayNote:
     refusal: str
 
 
-class _KernelRecord(Struct, frozen=True):
-    """``KernelState`` in a report, which stores it by the name of the variant."""
+@dataclass(frozen=True, slots=True)
+class KernelState:
+    """State of one variant in one process; ``ProcessReport.add_kernel`` lists the states."""
 
+    variant: str
     name: str
     state: str
     reason: str
 
 
 class _ReportRecord(Struct, frozen=True, kw_only=True):
-    """Content of one process's file."""
-
     pid: int
     argv: list[str]
     triton_version: str
     gpu: bool | None
-    kernels: dict[str, _KernelRecord]
+    kernels: dict[str, KernelState]
     choices: list[AutotunerChoice]
     replays: list[ReplayNote]
     errors: list[str]
@@ -79,7 +79,7 @@ class ProcessReport:
         self._folder = Path(folder)
         self._started_ns = time.time_ns()
         self._changes = 0
-        self._kernels: dict[str, _KernelRecord] = {}
+        self._kernels: dict[str, KernelState] = {}
         self._choices: list[AutotunerChoice] = []
         self._replays: list[ReplayNote] = []
         self._errors: list[str] = []
@@ -96,7 +96,7 @@ class ProcessReport:
         ``state`` is ``dumped``, ``passed over`` (by ``--kernel``), ``instrumented``, ``delayed``, or ``left alone``
         with a reason.
         """
-        self._kernels[variant] = _KernelRecord(name, state, reason)
+        self._kernels[variant] = KernelState(variant, name, state, reason)
         self.write()
 
     def add_choice(self, kernel: str, key: str, config: str) -> None:
@@ -166,17 +166,7 @@ class ProcessReport:
         except OSError as error:
             if not self._refused:
                 self._refused = True
-                say(f"cannot report: {error}")
-
-
-@dataclass(frozen=True, slots=True)
-class KernelState:
-    """State of one variant in one process; ``ProcessReport.add_kernel`` lists the states."""
-
-    variant: str
-    name: str
-    state: str
-    reason: str
+                say(f"cannot write this process's report: {error}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +185,12 @@ class UnfinishedProcess:
         """Return a message for the user."""
         if self.is_running:
             return (
-                f"process {self.pid} is still running: {self.saved} of its launches with records are saved so far, and "
-                "the capture gets the rest when it ends"
+                f"process {self.pid} is still running, and has saved {counted(self.saved, 'launch')} with records so "
+                "far; the capture gets the rest when it ends"
             )
         return (
-            f"process {self.pid} was killed before it had saved everything: {self.saved} of at least {self.launches} "
-            "launches with records were saved"
+            f"process {self.pid} was killed before it had saved everything: it saved {self.saved} of at least "
+            f"{counted(self.launches, 'launch')} with records"
         )
 
 
@@ -232,15 +222,14 @@ def read_reports(folder: Path) -> Reports:
         decode(read_regular(path, MAX_TEXT_BYTES, folder), _ReportRecord, str(path), "run it again")
         for path in sorted(folder.glob("*.json"))
     ]
+    unreached: list[str] = []
+    for path in sorted(folder.glob(f"*{UNREACHED_ENDING}")):
+        unreached += path.read_text(errors="replace").splitlines()
     seen = [record.gpu for record in records if record.gpu is not None]
-    kernels = {
-        (variant, kernel.state): KernelState(variant, kernel.name, kernel.state, kernel.reason)
-        for record in records
-        for variant, kernel in record.kernels.items()
-    }
+    kernels = {(kernel.variant, kernel.state): kernel for record in records for kernel in record.kernels.values()}
     return Reports(
         bool(records) or any(folder.glob("*.joined")),
-        tuple(dict.fromkeys(_unreached(folder))),
+        tuple(dict.fromkeys(map(printable, unreached))),
         frozenset(record.triton_version for record in records if record.triton_version),
         any(seen) if seen else None,
         tuple(kernels.values()),
@@ -253,8 +242,3 @@ def read_reports(folder: Path) -> Reports:
             if record.launches and not record.ended
         ),
     )
-
-
-def _unreached(folder: Path) -> Iterator[str]:
-    for path in sorted(folder.glob(f"*{UNREACHED_ENDING}")):
-        yield from map(printable, path.read_text(errors="replace").splitlines())

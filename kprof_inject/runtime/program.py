@@ -16,12 +16,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import IO, Protocol
+from typing import IO
 
 from kprof_inject.errors import KprofError
+from kprof_inject.quantities import size_text
 from kprof_inject.runtime.hook import ENVIRONMENT as INDUCTOR_ENVIRONMENT
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.workspace_paths import is_workspace
@@ -33,20 +34,23 @@ _STDIN = 0
 _CHUNK_BYTES = 1 << 16
 
 
-class ProgramInput(Protocol):
-    """The stdin of the program's runs, each of the same kind as without us: a terminal, a file, a pipe, or closed."""
+class ProgramInput:
+    """The stdin of the program's runs, each of the same kind as without us: a terminal, a file, a pipe, or closed.
 
-    @property
-    def refusal(self) -> str:
-        """Reason why the next run would not get the same input as the first; empty if it will."""
+    This base class is our own stdin. ``refusal`` is the reason why the next run would not get the same input as the
+    first; empty if it will.
+    """
+
+    refusal = ""
 
     def for_run(self) -> AbstractContextManager[int | None]:
         """Return a context for one run, with its file descriptor for stdin, or None to inherit ours."""
+        return nullcontext()
 
 
 def own_input() -> ProgramInput:
     """Return the input of a program that runs once: our own stdin."""
-    return _OwnInput()
+    return ProgramInput()
 
 
 def kept_input(folder: Path) -> ProgramInput:
@@ -59,12 +63,12 @@ def kept_input(folder: Path) -> ProgramInput:
     try:
         mode = os.fstat(_STDIN).st_mode
     except OSError:  # it is closed
-        return _OwnInput()
+        return ProgramInput()
     if stat.S_ISREG(mode) or stat.S_ISBLK(mode):
         return _RewoundInput()
     if stat.S_ISFIFO(mode) or (stat.S_ISSOCK(mode) and _is_connected_stream()):
         return _CopiedInput(folder, stat.S_ISSOCK(mode))
-    return _OwnInput()
+    return ProgramInput()
 
 
 def _is_connected_stream() -> bool:
@@ -72,31 +76,19 @@ def _is_connected_stream() -> bool:
         return ours.type == socket.SOCK_STREAM and not ours.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
 
 
-class _OwnInput:
-    refusal = ""
-
-    @contextmanager
-    def for_run(self) -> Iterator[None]:
-        yield
-
-
-class _RewoundInput:
-    refusal = ""
-
+class _RewoundInput(ProgramInput):
     def __init__(self) -> None:
         self._offset = os.lseek(_STDIN, 0, os.SEEK_CUR)
 
-    @contextmanager
-    def for_run(self) -> Iterator[None]:
+    def for_run(self) -> AbstractContextManager[None]:
         os.lseek(_STDIN, self._offset, os.SEEK_SET)
-        yield
+        return nullcontext()
 
 
-class _CopiedInput:
+class _CopiedInput(ProgramInput):
     """Piped input: each run has a pipe (or socket) of its own, and a thread writes to it while it has room."""
 
     def __init__(self, folder: Path, is_socket: bool) -> None:
-        self.refusal = ""
         self._folder = folder
         self._is_socket = is_socket
         self._kept: IO[bytes] | None = None
@@ -167,7 +159,7 @@ class _CopiedInput:
 
     def _keep(self, data: bytes) -> None:
         if self._kept_bytes + len(data) > MAX_KEPT_BYTES:
-            self._stop_keeping(f"it read more than {MAX_KEPT_BYTES} bytes from stdin, which is too much to keep")
+            self._stop_keeping(f"it read more than {size_text(MAX_KEPT_BYTES)} from stdin, which is too much to keep")
             return
         try:
             if self._kept is None:
@@ -176,7 +168,7 @@ class _CopiedInput:
             self._kept.flush()
             self._kept_bytes += len(data)
         except OSError as error:
-            self._stop_keeping(f"its stdin could not be kept: {error.strerror}")
+            self._stop_keeping(f"kprof-inject cannot keep its stdin: {error.strerror}")
 
     def _stop_keeping(self, refusal: str) -> None:
         self.refusal = refusal
@@ -288,7 +280,7 @@ class _Signals:
 def _passing_signals_on() -> Iterator[_Signals]:
     signals = _Signals()
     # A terminal sends Ctrl-C to the program too: it ends by itself, and then we go on.
-    handlers = {signal.SIGINT: _do_nothing, **dict.fromkeys(_PASSED_ON, signals.handle)}
+    handlers = {signal.SIGINT: lambda *_: None, **dict.fromkeys(_PASSED_ON, signals.handle)}
     before = {number: signal.getsignal(number) for number in handlers}
     changed = {number: handler for number, handler in handlers.items() if before[number] != signal.SIG_IGN}
     for number, handler in changed.items():
@@ -298,10 +290,6 @@ def _passing_signals_on() -> Iterator[_Signals]:
     finally:
         for number in changed:
             signal.signal(number, before[number])
-
-
-def _do_nothing(number: int, _: FrameType | None) -> None:
-    pass
 
 
 def program_environment(inherited: dict[str, str], session_path: Path, cache: Path) -> dict[str, str]:

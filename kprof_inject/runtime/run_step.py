@@ -7,31 +7,33 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
-import triton
 from triton import knobs
 
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.compiler import Compile, fresh_jit_caches, wrap_compiler
-from kprof_inject.runtime.compiling.instrumented_kernel import Plan, Plans, RunStep, remove_binaries
+from kprof_inject.runtime.compiling.instrumented_kernel import Plan, RunStep, remove_binaries
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
-from kprof_inject.runtime.dump_step import note_gpu, save_kernel
-from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, is_compile_worker
+from kprof_inject.runtime.dump_step import install_step, save_kernel, why_left_alone
+from kprof_inject.runtime.faults import say
+from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.imports import after_import
-from kprof_inject.runtime.launch import autotuning, loading
+from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.timing import watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.replay.replayed_kernels import KernelReplays
-from kprof_inject.runtime.session import Session
-from kprof_inject.runtime.torch_tracing import TorchTracer
+from kprof_inject.runtime.replay.replay import KernelReplays
+from kprof_inject.runtime.session import TORCH_TRACE, Session
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 
@@ -40,29 +42,23 @@ def install(session: Session, report: ProcessReport) -> None:
     device = devices_of_process()
     replays = KernelReplays(device, session, report)
     capture = LaunchCapture(session, report, device, replays)
-    plans: Plans = WorkspacePlans(session, report)
-    if session.torch_trace:
-        trace = TorchTracer(Path(session.reports), report)
-        plans = _TracedPlans(plans, trace)
+    trace = TorchTracer(Path(session.reports), report) if session.torch_trace else None
+    if trace is not None:
         at_end(trace.finish)
-    step = RunStep(session, report, device, capture, plans)
-    loading.wrap_loading()
-    autotuning.mark_benchmarks()
-    autotuning.report_choices(report)
+    step = RunStep(session, report, device, capture, WorkspacePlans(session, report, trace))
     watch_programs_events()
-    wrap_compiler(step.compile)
-    at_end(report.note_end, report.note_resumed)
+    install_step(step.compile, report)
     at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
-    at_end(functools.partial(note_gpu, report, os.getpid()))
     at_end(capture.finish, capture.resume)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePlans:
-    """Plans that ``insert`` wrote to the session's workspace."""
+    """Plans that ``insert`` wrote to the session's workspace. The first one that is used starts the ``trace``."""
 
     session: Session
     report: ProcessReport
+    trace: TorchTracer | None = None
 
     def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
         """Return the plan of a variant, if it can be used."""
@@ -71,33 +67,14 @@ class WorkspacePlans:
         if scope_table is None or not fnmatchcase(variant.name, self.session.kernel):
             return None
         kernel = workspace.kernel(variant.variant)
-        dumped_by = kernel.info.triton_version
-        if dumped_by != triton.__version__:
-            self._leave_alone(variant, f"Triton {dumped_by} dumped it, but this is {triton.__version__}; dump again")
-            return None
-        if is_compile_worker():
-            self._leave_alone(variant, "an Inductor worker process compiled it; set compile_threads to 1")
+        if reason := why_left_alone(kernel):
+            self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
             return None
         if Path(self.session.workspace) not in Path(knobs.cache.dir).absolute().parents:
             plain()  # the program chose its own cache, and may expect there what Triton writes without us
-        return kernel, scope_table
-
-    def _leave_alone(self, variant: DumpedKernel, reason: str) -> None:
-        self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
-
-
-@dataclass(frozen=True, slots=True)
-class _TracedPlans:
-    """Plans of which the first starts the trace."""
-
-    plans: Plans
-    trace: TorchTracer
-
-    def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
-        plan = self.plans.plan_of(variant, plain)
-        if plan is not None:
+        if self.trace is not None:
             self.trace.start()
-        return plan
+        return kernel, scope_table
 
 
 Insert = Callable[[Workspace, DumpedKernel], None]
@@ -189,6 +166,72 @@ def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[Li
 
 @functools.cache
 def _install_once() -> None:
-    loading.wrap_loading()
-    autotuning.mark_benchmarks()
-    after_import({INDUCTOR_AUTOTUNER: autotuning.install_for_inductor})
+    triton_wrapping.wrap_loading()
+    triton_wrapping.mark_benchmarks()
+    after_import({INDUCTOR_AUTOTUNER: triton_wrapping.mark_inductors_benchmarks})
+
+
+class TorchTracer:
+    """Tracer of this process by ``torch.profiler``, from its first kernel with records to its end. No method raises.
+
+    A process can have only one such profiler. If the program starts its own, ours ends before that.
+    """
+
+    def __init__(self, folder: Path, report: ProcessReport) -> None:
+        """Prepare to write the trace to ``folder``, that of the reports."""
+        self._folder = folder
+        self._report = report
+        self._was_started = False
+        self._profiler: Any = None
+        self._started_by: tuple[int, int] | None = None
+
+    def start(self) -> None:
+        """Start the trace unless it was started before."""
+        if self._was_started:
+            return
+        self._was_started = True
+        if threading.current_thread() is not threading.main_thread():
+            # torch ends a profiler in the thread that started it.
+            say("no torch.profiler trace: the main thread does not launch the first kernel")
+            return
+        with self._report.guard("starting torch.profiler"):
+            torch: Any = sys.modules.get("torch")
+            if torch is None:
+                say("no torch.profiler trace: the program has not imported torch")
+                return
+            profiler = torch.profiler.profile(activities=torch.profiler.supported_activities())
+            profiler.start()
+            self._profiler, self._started_by = profiler, _this_thread()
+            _before_each(torch.autograd.profiler.profile, self._give_way)
+
+    def finish(self) -> None:
+        """Stop, and write the trace. A forked child writes nothing."""
+        profiler, self._profiler = self._profiler, None
+        if profiler is None or self._started_by != _this_thread():
+            return
+        with self._report.guard("writing the trace of torch.profiler"):
+            profiler.stop()
+            path = self._folder / TORCH_TRACE.format(process=os.getpid())
+            partial = path.with_name(f"partial-{path.name}")
+            profiler.export_chrome_trace(str(partial))
+            partial.replace(path)
+
+    def _give_way(self) -> None:
+        if self._profiler is not None:
+            say("the torch.profiler trace ends here: the program starts its own profiler")
+            self.finish()
+
+
+def _this_thread() -> tuple[int, int]:
+    return os.getpid(), threading.get_ident()
+
+
+def _before_each(kind: type[Any], call: Callable[[], None]) -> None:
+    """Call ``call()`` before each construction of the class. torch makes one object for each of its profilers."""
+    original = kind.__init__
+
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        call()
+        original(self, *args, **kwargs)
+
+    kind.__init__ = made

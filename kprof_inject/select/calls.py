@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
+
+from msgspec import Struct
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function
@@ -51,8 +53,7 @@ def lowerable(module: Module) -> str:
     return "".join(pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class InlinedCall:
+class InlinedCall(Struct, frozen=True):
     """A call of an inlined helper and the operations that it left.
 
     ``name`` is the helper's or, without its source, ``file.py:57``, the first line left of it. ``path`` leads from the
@@ -92,8 +93,7 @@ def _helper(written: set[SourcePoint], sources: Sources) -> tuple[str, SourcePoi
 _CALLEE = re.compile(rf"\s*@({SYMBOL})|.*?\bcallee = @({SYMBOL})", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class KeptCall:
+class KeptCall(Struct, frozen=True):
     """A ``tt.call`` in ``function``; ``name`` is the helper's name in the source."""
 
     name: str
@@ -106,7 +106,10 @@ class KeptCall:
             return Found(missed=(Missed(self.operation, refusal),))
         site = self.function.operation_site(self.operation)
         label = f"{self.name}@{site.source.line}" if site.source else self.name
-        return Found((replace(site, kind=ScopeKind.FUNCTION, label=label),), covered=frozenset({self.operation.start}))
+        return Found(
+            (replace(site, kind=ScopeKind.FUNCTION, label=label),),
+            covered=frozenset({self.operation.start}),
+        )
 
 
 def calls_in(function: Function) -> Iterator[Operation]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted
-from kprof_inject.select.anchors import is_anchor
+from kprof_inject.select.functions import is_anchor
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.parts import Parts
@@ -17,14 +18,13 @@ from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.select.targets import findings_of, is_asynchronous
-from kprof_inject.ttgir.copy_groups import copy_pipelines
 from kprof_inject.ttgir.locations import SourcePoint
+from kprof_inject.ttgir.loops import copy_pipelines
 
 _MARKED = {RangeMarker: "statements", LoopMarker: "loop", IterationMarker: "iteration", InstantMarker: "instant"}
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A place to select; ``what`` describes it in a word or two.
 
     ``sources`` are the lines of its sites (for a helper, of its calls), as far as known; ``depth`` is the number of
@@ -81,7 +81,6 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
 
 
 def _copies(iterations_ahead: int) -> str:
-    """Describe how far ahead a loop copies asynchronously."""
     if not iterations_ahead:
         return ", waits for its own copies"
     return f", copies {counted(iterations_ahead, 'iteration')} ahead"
@@ -102,7 +101,7 @@ def _partitions(view: ModuleView) -> Iterator[Candidate]:
 def _warps_text(counts: list[int | None]) -> str:
     """Return the number of warps that run the regions of one name, if it is known and the same for all."""
     count = counts[0] if len(set(counts)) == 1 else None
-    return "" if count is None else f", {count} warp{'' if count == 1 else 's'}"
+    return "" if count is None else f", {counted(count, 'warp')}"
 
 
 def _markers(view: ModuleView) -> Iterator[Candidate]:

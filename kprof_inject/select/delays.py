@@ -10,7 +10,8 @@ Syntax" and "Inline Assembler Expressions".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
@@ -59,8 +60,7 @@ v_mov_b32 $0, {cycles}"""
 _CONSTRAINTS = {"cuda": "=r", "hip": "=v,~{s4},~{s5},~{s6},~{s7},~{scc}"}
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
+class Delay(Struct, frozen=True):
     """A delay to insert as one line; ``number`` distinguishes it from the other delays of its module."""
 
     point: InsertPoint
@@ -83,14 +83,14 @@ def delay_operation(target: Target, cycles: int, warps: Sequence[int] = ()) -> s
     Raises ``KprofError`` if the target has no such clock, or cannot select warps.
     """
     if not 0 <= cycles <= MAX_CYCLES:
-        raise KprofError(f"no delay takes {cycles} cycles", hint=f"choose from 0 to {MAX_CYCLES}", exit_code=2)
+        raise KprofError(f"a delay cannot take {cycles} cycles", hint=f"choose from 0 to {MAX_CYCLES}", exit_code=2)
     minimum = max(cycles, 1)
     if target.backend == "cuda":
         assembly = _NVIDIA.format(choose=_nvidia_choice(warps), cycles=minimum)
     else:
         _require_counter(target)
         if warps:
-            raise KprofError(f"delays on {target} are for all warps", hint="leave --warps out")
+            raise KprofError(f"on {target}, all warps must be delayed", hint="leave out --warps")
         assembly = _AMD.format(cycles=minimum)
     return (
         f"tt.elementwise_inline_asm {quote(assembly)} "
@@ -148,7 +148,7 @@ def spin_kernel(target: Target, delays: Sequence[int]) -> str:
 def _nvidia_choice(warps: Sequence[int]) -> str:
     beyond = [warp for warp in warps if warp >= _NVIDIA_WARPS]
     if beyond:
-        raise KprofError(f"no CTA has a warp {beyond[0]}", hint=f"they are counted from 0 to {_NVIDIA_WARPS - 1}")
+        raise KprofError(f"no CTA has a warp {beyond[0]}", hint=f"warps are numbered from 0 to {_NVIDIA_WARPS - 1}")
     return _NVIDIA_CHOICE.format(mask=sum(1 << warp for warp in set(warps))) if warps else ""
 
 
@@ -156,6 +156,6 @@ def _require_counter(target: Target) -> None:
     """Raise ``KprofError`` unless ``s_memtime`` counts cycles, as on AMD's GPUs whose names begin with gfx9."""
     if not str(target.arch).startswith("gfx9"):
         raise KprofError(
-            f"a delay needs a cycle counter, and none is known on {target}",
-            hint="delays are for NVIDIA's GPUs, and for AMD's gfx9",
+            f"delays need a cycle counter, and {target} has none that is known",
+            hint="delays work on NVIDIA GPUs and on AMD's gfx9",
         )

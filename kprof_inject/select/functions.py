@@ -1,25 +1,123 @@
-"""A function of a module, and the sites in it."""
+"""A function of a module, the operations in it that do work, and the sites in it.
+
+A scope around source lines is meant for operations that do work, not for those that compute addresses. For integer
+arithmetic, the origin and the uses of its values decide.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
+
+from msgspec import Struct
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError
-from kprof_inject.select.anchors import integer_work, is_anchor, is_integer_arithmetic
 from kprof_inject.select.sites import Found, InsertPoint, Missed, Site
-from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, WARP_SPECIALIZE
+from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, WARP_SPECIALIZE, data_operands_of
 from kprof_inject.ttgir.locations import Chain, LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, without_strings
 from kprof_inject.ttgir.strings import STRING, SYMBOL, symbol_name, unquote
 
 _SIGNATURE = re.compile(rf"\s*(?:(public|private|nested)\s+)?@({SYMBOL})")
 _SYMBOL_NAME = re.compile(rf"sym_name = ({STRING})")
+
+
+_FLOAT_TENSOR = re.compile(r"tensor<[^<>,]*x(?:bf|tf|f)[0-9]")
+
+
+def is_anchor(operation: Operation) -> bool:
+    """Return whether the operation does work by itself.
+
+    It has a region or an effect, moves data, or computes with tensors of floats. For integers, their purpose decides
+    (see ``integer_work``).
+    """
+    if operation.regions:
+        return True
+    traits = operation.traits
+    if traits.is_indexing or traits.is_terminator or traits.is_constant:
+        return False
+    if traits.is_allocation:
+        return "%" in operation.tail
+    return not traits.is_arithmetic or _FLOAT_TENSOR.search(operation.tail) is not None
+
+
+_INTEGER_TENSOR = re.compile(r"tensor<[^<>,]*xi[0-9]")
+
+
+def is_integer_arithmetic(operation: Operation) -> bool:
+    """Return whether the operation computes only with tensors of integers."""
+    return (
+        operation.traits.computes_integers
+        and not operation.traits.is_constant
+        and _INTEGER_TENSOR.search(operation.tail) is not None
+        and not is_anchor(operation)
+    )
+
+
+def integer_work(module: Module, function: Operation) -> frozenset[int]:
+    """Return the offsets of a function's integer arithmetic that depends on data and that no address or mask uses.
+
+    Data is every tensor that other work produces (a load, an atomic, a reduction, arithmetic on floats) and the
+    operands of random numbers. A loaded scalar is not: it usually is a length or an offset. The time taken is
+    proportional to the function's length.
+    """
+    graph = ValueGraph(module, function)
+    from_data = _reached(_data(graph), graph.uses)
+    for_addresses = _reached(_addresses(graph), graph.operands)
+    return frozenset(
+        leaf.operation.start
+        for leaf in graph.leaves
+        if leaf.node in from_data and leaf.node not in for_addresses and is_integer_arithmetic(leaf.operation)
+    )
+
+
+def _data(graph: ValueGraph) -> Iterator[int]:
+    for leaf in graph.leaves:
+        if _gives_data(leaf.operation):
+            yield leaf.node
+    for operation, results in graph.results:
+        if operation.traits.combines_elements and _gives_tensor(operation.closing):
+            yield from results
+
+
+def _gives_data(operation: Operation) -> bool:
+    if operation.traits.is_random:
+        return is_integer_arithmetic(operation)
+    return not operation.traits.is_move and is_anchor(operation) and _gives_tensor(without_strings(operation.tail))
+
+
+def _addresses(graph: ValueGraph) -> Iterator[int]:
+    for leaf in graph.leaves:
+        if leaf.operation.traits.takes_addresses:
+            yield from _without_data(leaf)
+
+
+def _reached(start: Iterable[int], successors: Sequence[Sequence[int]]) -> set[int]:
+    reached = set(start)
+    pending = list(reached)
+    while pending:
+        for node in successors[pending.pop()]:
+            if node not in reached:
+                reached.add(node)
+                pending.append(node)
+    return reached
+
+
+def _gives_tensor(types: str) -> bool:
+    return "tensor<" in types.rpartition("->")[2]
+
+
+def _without_data(leaf: Leaf) -> list[int]:
+    operation, values = leaf.operation, leaf.values
+    places = data_operands_of(operation.name, is_generic=operation.tail.startswith("("))
+    data = {place % len(values) for place in places if values}
+    return [value for place, value in enumerate(values) if place not in data]
 
 
 def block_kind(operation: Operation) -> str:
@@ -28,8 +126,7 @@ def block_kind(operation: Operation) -> str:
     return owner.traits.regions or "branch" if owner else "function"
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """A loop; ``path`` has its index in each loop around it, outermost first: ``(0, 2)`` is the third in the first."""
 
     operation: Operation
@@ -166,8 +263,8 @@ class Function:
         return self._around(ScopeKind.OPERATION, operation.name, operation)
 
     def _around(self, kind: str, label: str, operation: Operation) -> Site:
-        points = self.before(operation), (self.after(operation),)
-        return self._structure(kind, label, operation, *points, block=block_kind(operation))
+        chain, block = self.source_of(operation), block_kind(operation)
+        return self.site(kind, label, self.before(operation), (self.after(operation),), chain, block)
 
     def region_site(self, kind: str, label: str, operation: Operation, region: Region, block: str) -> Site:
         """Return the site of a region of ``operation``: from its entry to each operation that leaves it."""
@@ -192,7 +289,7 @@ class Function:
             )
         indent = module.indent_at(entry.operations[0].start) if entry.operations else ends[0].indent
         start = self._point(entry.start, indent)
-        return self._structure(kind, label, operation, start, ends, block=block, fills_block=True)
+        return self.site(kind, label, start, ends, self.source_of(operation), block, fills_block=True)
 
     @cached_property
     def _nests(self) -> tuple[Operation, ...]:
@@ -252,19 +349,24 @@ class Function:
         found = (self._partition_labels.get(block.region) for block in blocks if block)
         return next((label for label in found if label), "")
 
-    def _structure(
+    def site(
         self,
         kind: str,
         label: str,
-        operation: Operation,
         start: InsertPoint,
         ends: tuple[InsertPoint, ...],
-        *,
+        chain: Chain,
         block: str,
+        *,
+        own: int | None = None,
         fills_block: bool = False,
     ) -> Site:
-        chain = self.source_of(operation)
+        """Return the site from ``start`` to ``ends``, whose code comes from ``chain``.
+
+        ``own`` is the number of operations there that the selector meant, by default all of them.
+        """
         count = self.operations_between(start.offset, max(end.offset for end in ends))
+        operations = count if own is None else own
         return Site(
             kind=kind,
             label=label,
@@ -275,7 +377,8 @@ class Function:
             source=chain[0] if chain else None,
             called_from=chain[1:],
             block=block,
-            operations=count,
+            operations=operations,
+            other_operations=count - operations,
         )
 
 

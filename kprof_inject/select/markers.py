@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
 
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.select.python_source import (
@@ -21,7 +22,7 @@ from kprof_inject.select.python_source import (
     lines_of,
 )
 
-MARKER_COMMENT = re.compile(r"#\s*kprof:")
+_MARKER_COMMENT = re.compile(r"#\s*kprof:")
 # After code, other tools' comments may come first: "# type: ignore  # kprof: load". One blank is prose.
 _AFTER_ANOTHER_COMMENT = re.compile(r"(?<=[^\s#])\s{2,}#\s*kprof:")
 
@@ -44,8 +45,7 @@ _HINT_ALONE = "on its own line: begin NAME, end [NAME] or mark NAME"
 _HINT_AFTER_CODE = "after a statement: one word, its name; after for or while also loop [NAME] or iter [NAME]"
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(Struct, frozen=True):
     """An instruction of a marker comment; without a ``verb`` it names a statement. ``name`` is empty if omitted."""
 
     verb: str
@@ -58,18 +58,17 @@ class Instruction:
         return f"'{self.verb} {self.name}'" if self.name else f"'{self.verb}'"
 
 
-def marker_head(comment: Comment) -> re.Match[str] | None:
-    """Return the head of a marker comment, up to the colon; None if the comment is no marker."""
-    found = MARKER_COMMENT.match(comment.text)
+def _marker_head(comment: Comment) -> re.Match[str] | None:
+    found = _MARKER_COMMENT.match(comment.text)
     return found if found or comment.is_alone else _AFTER_ANOTHER_COMMENT.search(comment.text)
 
 
-def may_hold_markers(text: str) -> bool:
+def _may_hold_markers(text: str) -> bool:
     """Return whether a Python text may have comments that are or look like markers; quick, and without parsing it."""
     return "kprof:" in text or _LOOKS_LIKE_MARKER.search(text) is not None
 
 
-def check_is_prose(comment: Comment, file: str, line_text: str) -> None:
+def _check_is_prose(comment: Comment, file: str, line_text: str) -> None:
     """Raise ``KprofError`` for a comment that lacks a marker's head but looks like a marker."""
     if _LOOKS_LIKE_MARKER.fullmatch(comment.text):
         raise KprofError(
@@ -79,13 +78,13 @@ def check_is_prose(comment: Comment, file: str, line_text: str) -> None:
         )
 
 
-def instructions_in(comment: Comment, file: str, line_text: str) -> Iterator[Instruction]:
+def _instructions_in(comment: Comment, file: str, line_text: str) -> Iterator[Instruction]:
     """Yield the instructions of a marker comment. Raises ``KprofError`` for one that is not understood."""
 
     def position(offset: int) -> Position:
         return Position(file, comment.line, comment.column + offset, line_text)
 
-    head = marker_head(comment)
+    head = _marker_head(comment)
     begin = head.end() if head else 0
     next_comment = _NEXT_COMMENT.search(comment.text, begin)
     end = next_comment.start() if next_comment else len(comment.text)
@@ -108,7 +107,7 @@ def _instruction(words: list[tuple[str, Position]], comment: Comment) -> Instruc
             hint="put the comment on a line above or below; after a statement, give only its name",
         )
     if verb in _VERBS_AFTER_CODE and comment.is_alone:
-        raise not_after_loop_header(verb, where)
+        raise _not_after_loop_header(verb, where)
     if verb in _VERBS_ALONE | _VERBS_AFTER_CODE:
         if len(rest) > 1:
             raise KprofError(f"{verb!r} takes one name", where=rest[1][1], hint="a name is one word")
@@ -121,8 +120,7 @@ def _instruction(words: list[tuple[str, Position]], comment: Comment) -> Instruc
     return Instruction("", _name(verb, where), comment, where)
 
 
-def not_after_loop_header(verb: str, where: Position) -> KprofError:
-    """Return the error for ``loop`` or ``iter`` anywhere but after the header of a loop."""
+def _not_after_loop_header(verb: str, where: Position) -> KprofError:
     return KprofError(
         f"{verb!r} must come after the header of a for or while",
         where=where,
@@ -144,30 +142,110 @@ def _hint(comment: Comment) -> str:
     return _HINT_ALONE if comment.is_alone else _HINT_AFTER_CODE
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedRange:
-    """A ``begin`` and the statements, at least one, up to its ``end``."""
+class Marker(Struct, frozen=True):
+    """A marker; ``line`` is its comment's, ``function`` the innermost function that holds the marked code."""
 
-    begin: Instruction
-    statements: tuple[ast.stmt, ...]
+    name: str
+    file: str
+    line: int
+    function: SourceFunction
 
 
-class OpenRanges:
-    """The ranges of one file that have begun but not ended, the innermost last.
+class RangeMarker(Marker, frozen=True):
+    """A marker of the statements from ``begin`` to ``end``, or of one statement, on these lines."""
 
-    They nest, and each is within one suite.
+    first_line: int
+    last_line: int
+
+
+class LoopMarker(Marker, frozen=True):
+    """A marker around the loop whose ``for`` or ``while`` is on this line; ``loop`` by default."""
+
+    loop_line: int
+
+
+class IterationMarker(Marker, frozen=True):
+    """A marker of each iteration of the loop whose ``for`` or ``while`` is on this line; ``iter`` by default."""
+
+    loop_line: int
+
+
+class InstantMarker(Marker, frozen=True):
+    """A marker of an instant: before the statements below it in its suite, or (not ``is_before``) after those above.
+
+    ``statements`` has the first and last line of each statement, the nearest first: the compiler may leave nothing of
+    the nearest. ``loop_line`` is the line of the innermost loop around it in its function, 0 without any.
     """
 
-    def __init__(self) -> None:
-        """Start without any range."""
+    statements: tuple[tuple[int, int], ...]
+    is_before: bool
+    loop_line: int
+
+
+def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
+    """Return all markers in a file, in the order of the text. Raises ``KprofError`` for the first wrong one."""
+    text = sources.text(file)
+    if text is None or not _may_hold_markers(text):
+        return ()
+    try:
+        source = sources.parsed(file)
+        comments = source.comments
+    except SyntaxError as error:
+        # Comments cannot be found in such a file; it only matters if it seems to have markers.
+        if _MARKER_COMMENT.search(text):
+            raise _unreadable(file, lines_of(text), error) from None
+        return ()
+    reader = _Reader(sources, source, file)
+    for comment in comments:
+        line_text = source.lines[comment.line - 1]
+        if _marker_head(comment):
+            for instruction in _instructions_in(comment, file, line_text):
+                reader.read(instruction)
+        else:
+            _check_is_prose(comment, file, line_text)
+    return reader.finish()
+
+
+class _Reader:
+    """Turn a file's instructions, in the order of the text, into markers."""
+
+    def __init__(self, sources: Sources, source: PythonSource, file: str) -> None:
+        self._sources = sources
+        self._source = source
+        self._file = file
+        # Ranges that have begun but not ended, the innermost last: they nest, and each is within one suite.
         self._open: list[tuple[Instruction, SuitePlace]] = []
+        self._found: list[tuple[Position, Marker]] = []
 
-    def begin(self, instruction: Instruction, place: SuitePlace) -> None:
-        """Open a range."""
-        self._open.append((instruction, place))
+    def read(self, instruction: Instruction) -> None:
+        match instruction.verb:
+            case "begin":
+                self._open.append((instruction, self._place(instruction)[0]))
+            case "end":
+                self._end(instruction)
+            case "mark":
+                self._mark(instruction)
+            case "loop":
+                self._loop(instruction, LoopMarker)
+            case "iter":
+                self._loop(instruction, IterationMarker)
+            case _:
+                self._statement(instruction)
 
-    def end(self, instruction: Instruction, place: SuitePlace) -> ClosedRange:
-        """Close the range that ``end`` ends and return it. Raises ``KprofError`` if there is none, or not here."""
+    def finish(self) -> tuple[Marker, ...]:
+        """Return the markers. Raises ``KprofError`` if a range is still open."""
+        if self._open:
+            begin, _ = self._open[-1]
+            raise KprofError(
+                f"{begin} has no end",
+                where=begin.where,
+                hint=f"put '# kprof: end {begin.name}' below the last statement of the range, in the same block",
+            )
+        ordered = sorted(self._found, key=lambda found: (found[0].line, found[0].column))
+        return tuple(marker for _, marker in ordered)
+
+    def _end(self, instruction: Instruction) -> None:
+        place, function = self._place(instruction)
         begin, start = self._innermost(instruction)
         if start.suite is not place.suite:
             kind = "blocks" if start.function is place.function else "functions"
@@ -185,17 +263,7 @@ class OpenRanges:
                 hint="put them around the statements to time",
             )
         self._open.pop()
-        return ClosedRange(begin, tuple(statements))
-
-    def check_all_ended(self) -> None:
-        """Raise ``KprofError`` if a range is still open."""
-        if self._open:
-            begin, _ = self._open[-1]
-            raise KprofError(
-                f"{begin} has no end",
-                where=begin.where,
-                hint=f"put '# kprof: end {begin.name}' below the last statement of the range, in the same block",
-            )
+        self._add_range(begin, function, statements)
 
     def _innermost(self, end: Instruction) -> tuple[Instruction, SuitePlace]:
         """Return the innermost open range. Raises ``KprofError`` if ``end`` names another."""
@@ -214,104 +282,6 @@ class OpenRanges:
             where=end.where,
             hint=f"the range that ends next is {names[-1]!r}" if names else "put '# kprof: begin NAME' above",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """A marker; ``line`` is its comment's, ``function`` the innermost function that holds the marked code."""
-
-    name: str
-    file: str
-    line: int
-    function: SourceFunction
-
-
-@dataclass(frozen=True, slots=True)
-class RangeMarker(Marker):
-    """A marker of the statements from ``begin`` to ``end``, or of one statement, on these lines."""
-
-    first_line: int
-    last_line: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoopMarker(Marker):
-    """A marker around the loop whose ``for`` or ``while`` is on this line; ``loop`` by default."""
-
-    loop_line: int
-
-
-@dataclass(frozen=True, slots=True)
-class IterationMarker(Marker):
-    """A marker of each iteration of the loop whose ``for`` or ``while`` is on this line; ``iter`` by default."""
-
-    loop_line: int
-
-
-@dataclass(frozen=True, slots=True)
-class InstantMarker(Marker):
-    """A marker of an instant: before the statements below it in its suite, or (not ``is_before``) after those above.
-
-    ``statements`` has the first and last line of each statement, the nearest first: the compiler may leave nothing of
-    the nearest. ``loop_line`` is the line of the innermost loop around it in its function, 0 without any.
-    """
-
-    statements: tuple[tuple[int, int], ...]
-    is_before: bool
-    loop_line: int
-
-
-def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
-    """Return all markers in a file, in the order of the text. Raises ``KprofError`` for the first wrong one."""
-    text = sources.text(file)
-    if text is None or not may_hold_markers(text):
-        return ()
-    try:
-        source = sources.parsed(file)
-        comments = source.comments
-    except SyntaxError as error:
-        # Comments cannot be found in such a file; it only matters if it seems to have markers.
-        if MARKER_COMMENT.search(text):
-            raise _unreadable(file, lines_of(text), error) from None
-        return ()
-    reader = _Reader(sources, source, file)
-    for comment in comments:
-        line_text = source.lines[comment.line - 1]
-        if marker_head(comment):
-            for instruction in instructions_in(comment, file, line_text):
-                reader.read(instruction)
-        else:
-            check_is_prose(comment, file, line_text)
-    return reader.finish()
-
-
-class _Reader:
-    """Turn a file's instructions, in the order of the text, into markers."""
-
-    def __init__(self, sources: Sources, source: PythonSource, file: str) -> None:
-        self._sources = sources
-        self._source = source
-        self._file = file
-        self._ranges = OpenRanges()
-        self._found: list[tuple[Position, Marker]] = []
-
-    def read(self, instruction: Instruction) -> None:
-        _READ[instruction.verb](self, instruction)
-
-    def finish(self) -> tuple[Marker, ...]:
-        """Return the markers. Raises ``KprofError`` if a range is still open."""
-        self._ranges.check_all_ended()
-        ordered = sorted(self._found, key=lambda found: (found[0].line, found[0].column))
-        return tuple(marker for _, marker in ordered)
-
-    def _begin(self, instruction: Instruction) -> None:
-        place, _ = self._place(instruction)
-        self._ranges.begin(instruction, place)
-
-    def _end(self, instruction: Instruction) -> None:
-        place, function = self._place(instruction)
-        closed = self._ranges.end(instruction, place)
-        self._add_range(closed.begin, function, closed.statements)
 
     def _statement(self, instruction: Instruction) -> None:
         statements = self._source.statements_on(instruction.comment.logical_line)
@@ -344,16 +314,10 @@ class _Reader:
         marker = InstantMarker(instruction.name, self._file, line, function, lines, bool(after), loop_line)
         self._found.append((instruction.where, marker))
 
-    def _loop(self, instruction: Instruction) -> None:
-        self._add_loop(instruction, LoopMarker)
-
-    def _iter(self, instruction: Instruction) -> None:
-        self._add_loop(instruction, IterationMarker)
-
-    def _add_loop(self, instruction: Instruction, kind: type[LoopMarker] | type[IterationMarker]) -> None:
+    def _loop(self, instruction: Instruction, kind: type[LoopMarker] | type[IterationMarker]) -> None:
         statements = self._source.statements_on(instruction.comment.logical_line)
         if not statements or not isinstance(statements[0], LoopNode):
-            raise not_after_loop_header(instruction.verb, instruction.where)
+            raise _not_after_loop_header(instruction.verb, instruction.where)
         line = statements[0].lineno
         function = self._function_at(line, instruction)
         marker = kind(instruction.name or instruction.verb, self._file, instruction.where.line, function, line)
@@ -372,16 +336,6 @@ class _Reader:
                 hint="move it into the kernel; below the kernel's last line, its indentation counts",
             )
         return function
-
-
-_READ: dict[str, Callable[[_Reader, Instruction], None]] = {
-    "begin": _Reader._begin,
-    "end": _Reader._end,
-    "mark": _Reader._mark,
-    "loop": _Reader._loop,
-    "iter": _Reader._iter,
-    "": _Reader._statement,
-}
 
 
 def _unreadable(file: str, lines: list[str], error: SyntaxError) -> KprofError:

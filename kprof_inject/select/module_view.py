@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
-from kprof_inject.capture.scopes import Partition
+from msgspec import Struct
+
+from kprof_inject.capture.schema import Partition
 from kprof_inject.select.calls import (
     InlinedCall,
     KeptCall,
@@ -30,18 +31,9 @@ from kprof_inject.ttgir.nodes import Module, Region
 # ``default`` regions; the warps of the other partitions wait from the kernel's start until their region is reached.
 
 _DEFAULT = 0
-_DEFAULT_WARPS = re.compile(r'"ttg\.num-warps" = (\d{1,9})\b')
+_MAX_DIGITS = 10
 _GENERIC_WARPS = re.compile(r"\bpartitionNumWarps = array<i32: (\d{1,9}(?:, \d{1,9})*)>")
 _CLAUSE_WARPS = re.compile(r'\bnum_warps\((\d{1,9})\)[^"\n]*\{[ \t\r]*(?://[^\n]*)?\n')
-
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """The text of one partition's region, and the partition's index."""
-
-    start: int
-    end: int
-    partition: int
 
 
 class Partitions:
@@ -58,9 +50,14 @@ class Partitions:
         # The warps that run an operation also run its default region.
         regions = [region for region in found if region.number is not None]
         defaults = {region.function for region in found if region.number is None}
-        default = Partition("default partition", _default_warps(module), defaults.pop() if len(defaults) == 1 else "")
+        warps = module.attribute("ttg.num-warps")
+        default = Partition(
+            "default partition",
+            int(warps) if warps.isdecimal() and len(warps) < _MAX_DIGITS else None,
+            defaults.pop() if len(defaults) == 1 else "",
+        )
         self.all = (default, *_partitions(regions)) if regions else ()
-        self._spans = [_Span(region.start, region.end, 1 + index) for index, region in enumerate(regions)]
+        self._regions = regions
         self._callers = self._partitions_of_functions(functions) if regions else {}
 
     def at(self, function: str, offset: int) -> int | None:
@@ -72,14 +69,12 @@ class Partitions:
         return next(iter(found)) if len(found) == 1 else None
 
     def _around(self, function: str, offset: int) -> frozenset[int]:
-        # Of nested regions, the inner one begins later.
-        spans = [span for span in self._spans if span.start <= offset <= span.end]
-        if spans:
-            return frozenset({max(spans, key=lambda span: span.start).partition})
+        around = [index for index, region in enumerate(self._regions, 1) if region.start <= offset <= region.end]
+        if around:
+            return frozenset({around[-1]})  # of nested regions, the inner one begins later
         return self._callers.get(function, frozenset())
 
     def _partitions_of_functions(self, functions: Sequence[Function]) -> Mapping[str, frozenset[int]]:
-        """Return the partitions that call each function, directly or not, by the function's symbol."""
         self._callers = {f.symbol: frozenset({_DEFAULT} if f.is_public else ()) for f in functions}
         calls = [(f.symbol, callee_symbol(call), call.start) for f in functions for call in calls_in(f)]
         for _ in functions:  # a chain of calls is at most as long as the number of functions
@@ -89,8 +84,7 @@ class Partitions:
         return self._callers
 
 
-@dataclass(frozen=True, slots=True)
-class _PartitionRegion:
+class _PartitionRegion(Struct, frozen=True):
     """Region ``number`` of the module's ``ttg.warp_specialize`` number ``operation``, both from 0.
 
     A default region has no number.
@@ -142,12 +136,6 @@ def _partitions(regions: Sequence[_PartitionRegion]) -> Iterator[Partition]:
     for region in regions:
         suffix = f"#{region.operation}" if several else ""
         yield Partition(f"partition {region.number}{suffix}", region.warps, region.function)
-
-
-def _default_warps(module: Module) -> int | None:
-    """Return the module's number of warps; the generic form has its attributes after its region."""
-    lines = (text for operation in module.operations for text in (operation.tail, operation.closing))
-    return next((int(found[1]) for found in map(_DEFAULT_WARPS.search, lines) if found), None)
 
 
 # Triton mangles a helper's name: its module, its own name, and after two underscores the types of its arguments.

@@ -7,7 +7,9 @@ its loops. Causal profiling delays them, one after the other, unless the user se
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function, block_kind
@@ -45,8 +47,7 @@ def part_of(operation_name: str) -> str:
     return LOADS if traits.reads_global else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """``parts``: those of each innermost loop, or of a function without loops, and the code around its loops."""
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
@@ -104,20 +105,8 @@ def _users_lines(function: Function, operation: Operation) -> Chain:
 
 def _span(function: Function, name: str, first: Operation, last: Operation, chain: Chain, own: int) -> Site:
     """Return the site from one operation to another of its block; ``own`` of the operations are the part's."""
-    start, end = function.before(first), function.after(last)
-    return Site(
-        kind=ScopeKind.PART,
-        label=name,
-        function=function.symbol,
-        start=start,
-        ends=(end,),
-        fills_block=False,
-        source=next(iter(chain), None),
-        called_from=chain[1:],
-        block=block_kind(first),
-        operations=own,
-        other_operations=function.operations_between(start.offset, end.offset) - own,
-    )
+    ends = (function.after(last),)
+    return function.site(ScopeKind.PART, name, function.before(first), ends, chain, block_kind(first), own=own)
 
 
 def _around_loops(function: Function, loops: Sequence[Operation]) -> Iterator[Site]:

@@ -5,21 +5,23 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
 from itertools import count
 from typing import Any
 
-from kprof_inject.capture.schema import SCOPE_IDS, SCOPE_TABLE_VERSION
-from kprof_inject.capture.scopes import Partition
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kprof_inject.capture.encoding import encode
+from kprof_inject.capture.schema import SCOPE_IDS, PointRecord, ScopeRecord, ScopeTableRecord, TagRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
-from kprof_inject.select.spans import Spread
-from kprof_inject.select.style import USUAL_STYLE, Style, two_records
+from kprof_inject.select.spans import USUAL_STYLE, Spread, Style, two_records
 from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, merge_tags, scalar_of
 from kprof_inject.ttgir.dialect import EVENT, RECORD, RECORDS
-from kprof_inject.ttgir.locations import SourcePoint
+from kprof_inject.ttgir.loops import iterations_of_loops
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.strings import quote
 
@@ -31,39 +33,7 @@ BODY_RECORD = "kernel body"
 """Name of the record around the kernel's whole body if no scope is there: the clock fit needs it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """A scope of the plan."""
-
-    record: str
-    """The name in the IR, unique in the module."""
-
-    name: str
-    """The name that the user sees."""
-
-    selector: str
-    site: Site
-    partition: int | None
-    """The index in ``Plan.partitions`` of the partition that runs it.
-
-    None if the module has no partitions, or if several partitions call its helper.
-    """
-
-    parent: int
-    """The index in ``Plan.scopes`` of the innermost scope of its partition around it, or -1."""
-
-    lines: tuple[int, int]
-    """The first and the last line of the module that it covers, from 1; for an instant, the line after it."""
-
-    tags: tuple[PlacedTag, ...] = ()
-    """The values that are recorded right before its start, in this order."""
-
-    crosses: tuple[int, ...] = ()
-    """The indices of the scopes that begin in this one and end after it, or the other way round."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A record to insert, after the operations that compute its value if it is the start of a tag."""
 
     point: InsertPoint
@@ -78,8 +48,7 @@ class Record:
         return self.point.after.join(f"{self.point.indent}{operation}" for operation in (*self.before, own))
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Everything that a selector found in the module.
 
     A site that two selectors find belongs to the first that names it, else to the first.
@@ -89,28 +58,19 @@ class Selection:
     findings: Found
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The insertions into a module."""
 
-    kernel: str
-    scopes: tuple[Scope, ...]
-    """The scopes, outermost first, and in the order of the text."""
+    table: ScopeTableRecord  # the scopes, outermost first, and in the order of the text
+    sites: tuple[Site, ...]  # the site of each scope
+    records: tuple[Record, ...]  # in the order of insertion
+    selections: tuple[Selection, ...]  # in the order of the selectors
+    inlined: tuple[str, ...] = ()  # the helpers that this module calls, inlined when it runs with records
 
-    records: tuple[Record, ...]
-    """The records in the order of insertion."""
-
-    selections: tuple[Selection, ...]
-    """The selections in the order of the selectors."""
-
-    inlined: tuple[str, ...] = ()
-    """The helpers that this module calls; they are inlined when it runs with records."""
-
-    partitions: tuple[Partition, ...] = ()
-    """The kernel's partitions; none without ``ttg.warp_specialize``."""
-
-    body_record: str = ""
-    """The name of the records around the kernel's whole body, if no scope is there; empty without them."""
+    @property
+    def scopes(self) -> tuple[ScopeRecord, ...]:
+        """The scopes of the table."""
+        return self.table.scopes
 
 
 def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = USUAL_STYLE) -> Plan:
@@ -127,19 +87,19 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     if found:
         _check_no_records(view.module)
     ids = _scope_ids(view, found)
-    scopes = _nest(found, view)
-    body = _unselected_body(view, scopes, SCOPE_IDS - ids)
-    inlined = tuple(view.helper_names[function.symbol] for function in view.functions if not function.is_public)
-    brackets = [*body, *(_Bracket(scope.record, scope.site, scope.tags) for scope in scopes)]
-    records = tuple(_records(brackets, backend_of(view) if any(scope.tags for scope in scopes) else ""))
+    scopes, brackets = _nest(found, view)
+    body = _unselected_body(view, brackets, SCOPE_IDS - ids)
+    table = ScopeTableRecord(
+        kernel=view.kernel, partitions=view.partitions.all, scopes=scopes, body_record=body.record if body else ""
+    )
+    helpers = tuple(view.helper_names[function.symbol] for function in view.functions if not function.is_public)
+    backend = backend_of(view) if any(bracket.tags for bracket in brackets) else ""
     return Plan(
-        view.kernel,
-        scopes,
-        records,
+        table,
+        tuple(bracket.site for bracket in brackets),
+        tuple(_records([*([body] if body else []), *brackets], backend)),
         selections,
-        inlined if scopes else (),
-        view.partitions.all,
-        body[0].record if body else "",
+        helpers if scopes else (),
     )
 
 
@@ -170,8 +130,7 @@ def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ..
     return (*marked, *_select(view, _STRUCTURE, spread))
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
+class _Chosen(Struct, frozen=True):
     """A site, the selector that it belongs to, and the tags of all selectors that found it."""
 
     site: Site
@@ -180,7 +139,6 @@ class _Chosen:
 
 
 def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
-    """Return each site once."""
     found: dict[Site, _Chosen] = {}
     for selection in selections:
         selector = selection.selector
@@ -215,15 +173,15 @@ def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
     if shares.total() > SCOPE_IDS:
         listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
         raise KprofError(
-            f"{shares.total()} scope ids in {view.kernel}, but a record holds at most {SCOPE_IDS} ({listed})",
-            where=view.module.position(min(choice.site.start.offset for choice in found)),
+            f"too many scopes in {view.kernel}: they need {shares.total()} scope IDs, but there are only {SCOPE_IDS} "
+            f"({listed})",
+            where=view.module.position_of_word(min(choice.site.start.offset for choice in found)),
             hint=f"select less: {_narrower_selection(view)}",
         )
     return shares.total()
 
 
 def _narrower_selection(view: ModuleView) -> str:
-    """Suggest selectors that find something in this module."""
     if any(True for function in view.functions for _ in function.loops()):
         return "name the loops or lines that matter, such as --at 'loop[0]'"
     return "name the lines or operations that matter (see 'kprof-inject list')"
@@ -233,57 +191,73 @@ def _ids_needed(view: ModuleView, site: Site, tags: int = 0) -> int:
     return (len(site.end_records) + tags) * view.copies_of_functions[site.function]
 
 
-@dataclass(frozen=True, slots=True)
-class _Bracket:
-    """A site, the name of its records, and the tags recorded before them."""
-
+class _Bracket(Struct, frozen=True):
     record: str
     site: Site
     tags: tuple[PlacedTag, ...] = ()
 
 
-def _unselected_body(view: ModuleView, scopes: Sequence[Scope], free_ids: int) -> list[_Bracket]:
+def _unselected_body(view: ModuleView, scopes: Sequence[_Bracket], free_ids: int) -> _Bracket | None:
     """Return the bracket around the kernel's body if the user has not selected that.
 
-    Empty if the body has no end, if no ID is left for it, or if there are no scopes.
+    None if the body has no end, if no ID is left for it, or if there are no scopes.
     """
     kernel = next((function for function in view.functions if function.is_public), None)
     is_selected = any(scope.site.fills_block and scope.site.block == "function" for scope in scopes)
     if not scopes or is_selected or kernel is None:
-        return []
+        return None
     try:
         site = kernel.body_site()
     except KprofError:  # the body has no end
-        return []
+        return None
     if _ids_needed(view, site) > free_ids:
-        return []
+        return None
     taken = {scope.record for scope in scopes}
     names = (BODY_RECORD, *(f"{BODY_RECORD}#{number}" for number in range(len(taken))))
-    return [_Bracket(next(name for name in names if name not in taken), site)]
+    return _Bracket(next(name for name in names if name not in taken), site)
 
 
-def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[Scope, ...]:
+def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord, ...], list[_Bracket]]:
     ordered = sorted(found, key=lambda choice: _order(choice.site))
-    first_lines = view.module.line_numbers([choice.site.start.offset for choice in ordered])
-    last_lines = view.module.line_numbers([choice.site.last_end_offset - 1 for choice in ordered])
-    totals = Counter(_name(choice.site, choice.selector) for choice in ordered)
+    sites = [choice.site for choice in ordered]
+    partitions = [view.partitions.at(site.function, site.start.offset) for site in sites]
+    first_lines = view.module.line_numbers([site.start.offset for site in sites])
+    last_lines = view.module.line_numbers([site.last_end_offset - 1 for site in sites])
+    totals = Counter(_name(choice) for choice in ordered)
     numbers: Counter[str] = Counter()
     taken: set[str] = set()
-    scopes: list[Scope] = []
-    for choice, first, last in zip(ordered, first_lines, last_lines, strict=True):
-        site, selector = choice.site, choice.selector
-        name = _name(site, selector)
+    scopes: list[ScopeRecord] = []
+    brackets: list[_Bracket] = []
+    for index, choice in enumerate(ordered):
+        site, name = choice.site, _name(choice)
         record = name
         while record in taken or (record == name and totals[name] > 1):
             record = f"{name}#{numbers[name]}"
             numbers[name] += 1
         taken.add(record)
-        partition = view.partitions.at(site.function, site.start.offset)
-        parent = _parent(scopes, site, partition)
-        lines = first, max(first, last)
         tags = tuple(_placed_tags(choice, record, view, taken))
-        scopes.append(Scope(record, name, selector.text, site, partition, parent, lines, tags))
-    return tuple(replace(scope, crosses=_crossed(scopes, scope)) for scope in scopes)
+        brackets.append(_Bracket(record, site, tags))
+        scope = ScopeRecord(
+            record=record,
+            name=name,
+            kind=site.kind,
+            label=site.label,
+            selector=choice.selector.text,
+            function=site.function,
+            source=PointRecord(*site.source) if site.source else None,
+            called_from=tuple(PointRecord(*point) for point in site.called_from),
+            parent=_parent(sites, partitions, index),
+            partition=partitions[index],
+            crosses=_crossed(sites, site),
+            block=site.block,
+            operations=site.operations,
+            other_operations=site.other_operations,
+            lines=(first_lines[index], max(first_lines[index], last_lines[index])),
+            ended_by_next=site.exit is not None,
+            tags=tuple(TagRecord(tag.name, tag.record, tag.value.name) for tag in tags),
+        )
+        scopes.append(scope)
+    return tuple(scopes), brackets
 
 
 def _placed_tags(chosen: _Chosen, record: str, view: ModuleView, taken: set[str]) -> Iterator[PlacedTag]:
@@ -302,34 +276,35 @@ def _order(site: Site) -> tuple[int, bool, bool, int]:
     return site.start.offset, not site.fills_block, not site.is_instant, -site.last_end_offset
 
 
-def _name(site: Site, selector: Selector) -> str:
-    return selector.name or site.name or site.label
+def _name(choice: _Chosen) -> str:
+    return choice.selector.name or choice.site.name or choice.site.label
 
 
-def _parent(outer: Sequence[Scope], site: Site, partition: int | None) -> int:
-    """Return the index of the innermost scope around a site, or -1.
+def _parent(sites: Sequence[Site], partitions: Sequence[int | None], index: int) -> int:
+    """Return the index of the innermost site around a site, or -1.
 
-    It is the last of the partition's scopes that begin no later and end no earlier. A scope that ends where the
+    It is the last of the partition's sites that begin no later and end no earlier. A scope that ends where the
     site begins is over, unless it spans the whole block. Other warps run the code around a partition's region.
     """
-    start, end = site.start.offset, site.last_end_offset
+    start, end = sites[index].start.offset, sites[index].last_end_offset
     around = (
-        index
-        for index, scope in enumerate(outer)
-        if scope.partition == partition
-        and scope.site.start.offset <= start <= end <= scope.site.last_end_offset
-        and (start < scope.site.last_end_offset or scope.site.fills_block)
+        outer
+        for outer, site in enumerate(sites[:index])
+        if partitions[outer] == partitions[index]
+        and site.start.offset <= start <= end <= site.last_end_offset
+        and (start < site.last_end_offset or site.fills_block)
     )
     return max(around, default=-1)
 
 
-def _crossed(scopes: Sequence[Scope], scope: Scope) -> tuple[int, ...]:
-    start, end = scope.site.start.offset, scope.site.last_end_offset
+def _crossed(sites: Sequence[Site], site: Site) -> tuple[int, ...]:
+    """Return the indices of the sites that begin in this one and end after it, or the other way round."""
+    start, end = site.start.offset, site.last_end_offset
     return tuple(
         index
-        for index, other in enumerate(scopes)
-        if start < other.site.start.offset < end < other.site.last_end_offset
-        or other.site.start.offset < start < other.site.last_end_offset < end
+        for index, other in enumerate(sites)
+        if start < other.start.offset < end < other.last_end_offset
+        or other.start.offset < start < other.last_end_offset < end
     )
 
 
@@ -359,47 +334,49 @@ def _records(brackets: Sequence[_Bracket], backend: str) -> Iterator[Record]:
     return (record for _, record in sorted(placed, key=lambda item: item[0]))
 
 
-def scope_table(plan: Plan) -> dict[str, Any]:
-    """Return the plan's scopes as JSON values, by which the decoder and the reports interpret record names.
+def max_records(view: ModuleView, plan: Plan) -> int | None:
+    """Return the maximum number of records that a warp writes in one launch, as far as the module's text shows it.
 
-    ``docs/capture-format.md`` describes every key. Keys about partitions are only present if the kernel has some.
+    None if a loop has no constant bounds, if the module calls a helper, or if it branches between blocks, perhaps
+    backwards. Only one of a scope's ends is passed each time.
     """
-    partitions = [asdict(partition) for partition in plan.partitions]
-    return {
-        "version": SCOPE_TABLE_VERSION,
-        "kernel": plan.kernel,
-        **({"partitions": partitions} if partitions else {}),
-        **({"body_record": plan.body_record} if plan.body_record else {}),
-        "scopes": [
-            {
-                "record": scope.record,
-                "name": scope.name,
-                "kind": scope.site.kind,
-                "label": scope.site.label,
-                "selector": scope.selector,
-                "function": scope.site.function,
-                "source": _point(scope.site.source),
-                "called_from": [_point(point) for point in scope.site.called_from],
-                "parent": scope.parent,
-                **({"partition": scope.partition} if partitions else {}),
-                "crosses": list(scope.crosses),
-                "block": scope.site.block,
-                "operations": scope.site.operations,
-                "other_operations": scope.site.other_operations,
-                "lines": list(scope.lines),
-                **({"ended_by_next": True} if scope.site.exit else {}),
-                **({"tags": [_tag(tag) for tag in scope.tags]} if scope.tags else {}),
-            }
-            for scope in plan.scopes
-        ],
-    }
-
-
-def _tag(tag: PlacedTag) -> dict[str, str]:
-    return {"name": tag.name, "record": tag.record, "value": tag.value.name}
-
-
-def _point(point: SourcePoint | None) -> dict[str, Any] | None:
-    if point is None:
+    operations = list(view.module.walk())
+    if len(view.functions) > 1 or any(operation.traits.is_branch for operation in operations):
         return None
-    return {"file": point.file, "line": point.line, "column": point.column}
+    times = [(loop.start, loop.end, iterations) for loop, iterations in iterations_of_loops(operations).items()]
+    total = 0
+    ended: set[str] = set()
+    for record in plan.records:
+        if not record.is_start and record.name in ended:
+            continue
+        if not record.is_start:
+            ended.add(record.name)
+        repetitions = 1
+        for start, end, iterations in times:
+            if start < record.point.offset < end:
+                if iterations is None:
+                    return None
+                repetitions *= iterations
+        total += repetitions
+    return total
+
+
+def table_json(table: ScopeTableRecord) -> dict[str, Any]:
+    """Return a plan's scope table as JSON values; ``docs/capture-format.md`` describes every key.
+
+    Keys that say something of few kernels or scopes are left out elsewhere.
+    """
+    values: dict[str, Any] = msgspec.json.decode(encode(table))
+    if table.relaunch is None:  # of a plan without its kernel
+        del values["relaunch"], values["most_records"]
+    if not table.body_record:
+        del values["body_record"]
+    if not table.partitions:
+        del values["partitions"]
+    for scope in values["scopes"]:
+        if not table.partitions:
+            del scope["partition"]
+        for key in ("ended_by_next", "tags"):
+            if not scope[key]:
+                del scope[key]
+    return values

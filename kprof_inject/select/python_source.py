@@ -8,8 +8,9 @@ import tokenize
 import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 LoopNode = ast.For | ast.AsyncFor | ast.While
@@ -21,8 +22,7 @@ _OUTSIDE_OF_LINES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Struct, frozen=True):
     """A comment from its ``#`` on. ``line`` and ``column`` count from 1.
 
     A comment that ``is_alone`` is on a line of its own between statements. ``logical_line`` is the first line of the
@@ -36,8 +36,7 @@ class Comment:
     is_alone: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SuitePlace:
+class SuitePlace(Struct, frozen=True):
     """A place between the statements of one suite: before the statement at ``index``, or after the last one.
 
     ``function`` is the innermost function around it, ``loop`` the innermost loop of that function whose body holds it,
@@ -196,7 +195,6 @@ def _entry_line(node: ast.stmt) -> int:
 
 
 def _suites(node: ast.stmt) -> list[list[ast.stmt]]:
-    """Return the suites of a compound statement in the order of the text."""
     clauses = [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]
     suites = [
         getattr(node, "body", []),
@@ -207,8 +205,7 @@ def _suites(node: ast.stmt) -> list[list[ast.stmt]]:
     return [suite for suite in suites if suite]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFunction:
+class SourceFunction(Struct, frozen=True):
     """A ``def`` and its lines, from 1: its first decorator's (or ``def``'s), that of ``def``, the last of its body."""
 
     name: str

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from lark import Lark, Token, Transformer
+from lark import Token, Transformer
 from lark.exceptions import UnexpectedInput, UnexpectedToken
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.select.parts import Parts
 from kprof_inject.select.tags import OPTION, Tag, parse_tags
 from kprof_inject.select.targets import (
     Asynchronous,
-    EveryLoop,
     Func,
     Helper,
     Iterations,
@@ -30,17 +31,17 @@ from kprof_inject.select.targets import (
     SitePattern,
     SourceLines,
 )
+from kprof_inject.ttgir.grammar import Grammar
 
 _FORMS = (
-    "[KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, parts, line(57), "
+    "write [KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, parts, line(57), "
     "line(file.py:57-63), partition[0], default, marker or marker(GLOB); loop and iter may be followed by [0], [0.2], "
     "@57 or @file.py:57"
 )
 _WORDS = ("func", "loop", "iter", "op", "async", "parts", "line", "partition", "default", "marker")
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(Struct, frozen=True):
     """``[KERNEL/]SITE[=NAME]``, followed by any number of ``--tag NAME=VALUE``.
 
     ``kernel`` is a glob on the kernel's name, ``name`` the scope's name (or empty).
@@ -102,16 +103,17 @@ def _likely_word(text: str) -> str:
     return "" if word in _WORDS else did_you_mean(word, _WORDS, 1, lambda close: repr(close + site[len(word) :]))
 
 
+SELECTORS = Grammar(
+    "kprof_inject.select",
+    "selector",
+    lambda: (files("kprof_inject.select") / "selector.lark").read_text(encoding="utf-8"),
+    start="selector",
+)
+
+
 @cache
 def _parser() -> Any:
-    return Lark.open(
-        "selector.lark",
-        rel_to=__file__,
-        start="selector",
-        parser="lalr",
-        lexer="contextual",
-        transformer=_SelectorBuilder(visit_tokens=False),
-    )
+    return SELECTORS.parser(_SelectorBuilder(visit_tokens=False))
 
 
 class _SelectorBuilder(Transformer[Token, Any]):
@@ -135,10 +137,10 @@ class _SelectorBuilder(Transformer[Token, Any]):
         return Helper(children[0].value.strip())
 
     def loop(self, children: list[Any]) -> Loops:
-        return Loops(children[0] if children else EveryLoop())
+        return Loops(children[0] if children else LoopPath())
 
     def iter(self, children: list[Any]) -> Iterations:
-        return Iterations(children[0] if children else EveryLoop())
+        return Iterations(children[0] if children else LoopPath())
 
     def op(self, children: list[Token]) -> Ops:
         return Ops(children[0].value.strip())

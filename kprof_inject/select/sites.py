@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
 
 
-@dataclass(frozen=True, slots=True)
-class InsertPoint:
+class InsertPoint(Struct, frozen=True):
     """The place of a record: at ``offset``, between ``indent`` and ``after``.
 
     The record gets a line of its own. Where several operations share a line, it goes between them, and ``indent`` or
@@ -27,46 +28,22 @@ class InsertPoint:
 class Site:
     """A place to bracket."""
 
-    kind: str
-    """A ``ScopeKind``."""
-
-    label: str
-    """The name of the place within its function: ``loop[0.1]``."""
-
+    kind: str  # a ScopeKind
+    label: str  # the name of the place within its function: loop[0.1]
     function: str
     start: InsertPoint
-    ends: tuple[InsertPoint, ...]
-    """The ends of the bracketed code; each way out passes one of them."""
-
-    fills_block: bool
-    """True if the scope spans its whole block, so that it encloses every other one that begins or ends there."""
-
-    source: SourcePoint | None
-    """The line that the code was written on."""
-
-    called_from: Chain
-    """The calls that inlined it, innermost first."""
-
-    block: str
-    """The kind of block that holds it (see ``block_kind``)."""
-
-    operations: int
-    """The number of operations it spans that the selector meant."""
-
-    other_operations: int = 0
-    """The number of other operations between them."""
-
+    ends: tuple[InsertPoint, ...]  # each way out of the bracketed code passes one of them
+    fills_block: bool  # spans its whole block, so that it encloses every other site that begins or ends there
+    source: SourcePoint | None  # the line that the code was written on
+    called_from: Chain  # the calls that inlined it, innermost first
+    block: str  # the kind of block that holds it (see block_kind)
+    operations: int  # the number of operations it spans that the selector meant
+    other_operations: int = 0  # the number of other operations between them
+    # For an iteration that the next one's start ends: the point after the loop, where the last iteration ends. There
+    # are no records at the ends then, and the text at these offsets runs between it and the next iteration.
     exit: InsertPoint | None = None
-    """For an iteration that the next one's start ends: the point after the loop, where the last iteration ends.
-
-    There are no records at ``ends`` then.
-    """
-
     between: tuple[int, int] = (0, 0)
-    """For such an iteration: the range of the text that runs between it and the next one."""
-
-    name: str = field(default="", compare=False)
-    """The user's name for it, if the source has one."""
+    name: str = field(default="", compare=False)  # the user's name for it, if the source has one
 
     @property
     def is_instant(self) -> bool:
@@ -84,28 +61,25 @@ class Site:
         return max(end.offset for end in self.ends)
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
+class Missed(Struct, frozen=True):
     """An operation that a selector found and that none of its sites spans, with the reason."""
 
     operation: Operation
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A marker without any code left in the module: its name and place, and the kind of code that is missing."""
+class Dropped(Struct, frozen=True):
+    """A marker without any code left in the module: its name and place, and the kind of code that was removed."""
 
     marker: str
     what: str
 
     def __str__(self) -> str:
         """Return the sentence for the user."""
-        return f"the compiler left no {self.what} of {self.marker}"
+        return f"the compiler removed every {self.what} of marker {self.marker}"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The result of one selector: sites in the order of the text, and the operations they leave out.
 
     ``covered`` are the offsets of the operations that it found and that its sites span.

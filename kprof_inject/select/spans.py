@@ -1,4 +1,4 @@
-"""Make sites from groups of operations.
+"""Make sites from groups of operations, in the style that the user chose.
 
 The compiler moves, duplicates, pipelines and drops operations, so the operations of one source line may be in several
 blocks, with others between them. A scope cannot leave its block: each block gets a site of its own, from the first to
@@ -7,18 +7,22 @@ the last of its operations that does work.
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.errors import KprofError
 from kprof_inject.select.functions import Function, block_kind
 from kprof_inject.select.sites import Found, InsertPoint, Missed, Site
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Block, Operation
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Operations of one function that a user selects as one: the same lines (or helper), reached by the same calls.
 
     The sites get ``kind``, ``label``, ``source`` and ``called_from``.
@@ -28,12 +32,11 @@ class Group:
     kind: str
     label: str
     operations: tuple[Operation, ...]
-    source: SourcePoint | None
+    source: SourcePoint
     called_from: Chain
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """Operations of a group in one block, without a loop or branch between them that holds others of the group.
 
     ``anchors`` are those that do work, or all if none of the group's does. ``block`` is ``prologue`` or ``epilogue``
@@ -119,9 +122,7 @@ def instants_after(group: Group) -> Found:
 
 
 def _instants(group: Group, segments: Sequence[Segment], points: Sequence[InsertPoint]) -> Found:
-    return Found(
-        tuple(_site(group, segment, point, point, 0, 0) for segment, point in zip(segments, points, strict=True))
-    )
+    return Found(tuple(_site(group, segment, point, point, 0) for segment, point in zip(segments, points, strict=True)))
 
 
 def segments_of(group: Group) -> list[Segment]:
@@ -173,27 +174,14 @@ def _offset(operation: Operation) -> int:
 
 
 def _span(group: Group, segment: Segment, piece: Sequence[Operation], starts: Sequence[int]) -> Site:
-    start = group.function.before(piece[0])
-    end = group.function.after(piece[-1])
+    start, end = group.function.before(piece[0]), group.function.after(piece[-1])
     own = bisect_left(starts, end.offset) - bisect_left(starts, start.offset)
-    others = group.function.operations_between(start.offset, end.offset) - own
-    return _site(group, segment, start, end, own, others)
+    return _site(group, segment, start, end, own)
 
 
-def _site(group: Group, segment: Segment, start: InsertPoint, end: InsertPoint, own: int, others: int) -> Site:
-    return Site(
-        kind=group.kind,
-        label=group.label,
-        function=group.function.symbol,
-        start=start,
-        ends=(end,),
-        fills_block=False,
-        source=group.source,
-        called_from=group.called_from,
-        block=segment.block,
-        operations=own,
-        other_operations=others,
-    )
+def _site(group: Group, segment: Segment, start: InsertPoint, end: InsertPoint, own: int) -> Site:
+    chain = (group.source, *group.called_from)
+    return group.function.site(group.kind, group.label, start, (end,), chain, segment.block, own=own)
 
 
 def _missed(group: Group, sites: Sequence[Site]) -> Iterator[Missed]:
@@ -203,3 +191,45 @@ def _missed(group: Group, sites: Sequence[Site]) -> Iterator[Missed]:
         is_inside = before > 0 and operation.start < sites[before - 1].last_end_offset
         if not is_inside and not operation.traits.is_terminator:
             yield Missed(operation, group.function.refusal(operation) or "index arithmetic elsewhere")
+
+
+IterationRecords = Callable[[Site], Site]
+"""A choice of an iteration's records: takes the site of ``Function.iteration_site`` and returns it or another."""
+
+
+def one_record(site: Site) -> Site:
+    """Let each start also end the iteration before, wherever nothing is between the two."""
+    return site
+
+
+def two_records(site: Site) -> Site:
+    """Record a start and an end in each iteration."""
+    return dataclasses.replace(site, exit=None)
+
+
+ITERATION_RECORDS: dict[str, IterationRecords] = {"one": one_record, "two": two_records}
+"""The choices by their names on the command line."""
+
+
+class Style(Struct, frozen=True):
+    """The way in which sites get their records."""
+
+    spread: Spread = in_one_piece
+    """How a scope around source lines is split where it would contain other operations."""
+
+    iteration_records: IterationRecords = one_record
+
+    @classmethod
+    def from_words(cls, split: str, iteration_records: str) -> Style:
+        """Return the style that these words of the command line choose. Raises ``KprofError`` for others."""
+        for what, word, known in (("split", split, SPREADS), ("iter_records", iteration_records, ITERATION_RECORDS)):
+            if word not in known:
+                raise KprofError(f"there is no {what} {word!r}", hint=f"choose {' or '.join(known)}")
+        return cls(SPREADS[split], ITERATION_RECORDS[iteration_records])
+
+    def for_mode(self, mode: Mode) -> Style:
+        """Return a style that the mode can record: if it moves stores, each start needs an end in its block."""
+        return replace(self, iteration_records=two_records) if mode.sched_stores else self
+
+
+USUAL_STYLE = Style()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.capture.schema import MAX_TAGS
 from kprof_inject.errors import KprofError, Position, did_you_mean
@@ -37,23 +38,20 @@ _MAX_LISTED = 30
 _PREFIX = "%kprof.tag."
 # The carrier's type, and the constraints of its assembly: Proton's ReadCounterOp lowering reads NVIDIA's clock in
 # halves, and AMD's as a whole.
-_TARGET = re.compile(r'ttg\.target"? = "(cuda|hip)')
 _CARRIER_TYPES = {"cuda": ("i32", "=r,0"), "hip": ("i64", "=v,0")}
 # The types that can be recorded, with the operation that makes an i32 of each. TTGIR does not say which integers are
 # signed.
 _TO_I32 = {"i1": "arith.extui", "i8": "arith.extsi", "i16": "arith.extsi", "i32": "", "index": "arith.index_cast"}
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(Struct, frozen=True):
     """A tag as the user wrote it: a name for the value, and the value."""
 
     name: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedTag:
+class PlacedTag(Struct, frozen=True):
     """A tag at a site: its name, its records' name, and the value found there."""
 
     name: str
@@ -91,15 +89,15 @@ def parse_tags(text: str) -> tuple[str, tuple[Tag, ...]]:
         if found is None:
             raise _wrong(text, item, f"cannot read the tag {item!r}")
         if found["name"] in tags:
-            raise _wrong(text, item, f"two tags of one scope are named {found['name']!r}")
+            raise _wrong(text, item, f"two tags of one scope are named {found['name']!r}", "give each its own name")
         tags[found["name"]] = Tag(found["name"], found["value"])
     if len(tags) > MAX_TAGS:
-        raise _wrong(text, written[MAX_TAGS], f"a scope has {MAX_TAGS} tags at most")
+        raise _wrong(text, written[MAX_TAGS], f"a scope takes at most {MAX_TAGS} tags", "leave out the others")
     return selector, tuple(tags.values())
 
 
-def _wrong(text: str, tag: str, what: str) -> KprofError:
-    return KprofError(what, where=Position("--at", 1, text.rindex(tag) + 1, text), hint=_HINT, exit_code=2)
+def _wrong(text: str, tag: str, what: str, hint: str = _HINT) -> KprofError:
+    return KprofError(what, where=Position("--at", 1, text.rindex(tag) + 1, text), hint=hint, exit_code=2)
 
 
 def merge_tags(tags: Sequence[Tag], more: Sequence[Tag]) -> tuple[Tag, ...]:
@@ -109,15 +107,14 @@ def merge_tags(tags: Sequence[Tag], more: Sequence[Tag]) -> tuple[Tag, ...]:
 
 def backend_of(view: ModuleView) -> str:
     """Return ``cuda`` or ``hip`` from the module's attributes. Raises ``KprofError`` without them."""
-    texts = (text for operation in view.module.operations for text in (operation.tail, operation.closing))
-    found = next((found[1] for found in map(_TARGET.search, texts) if found), None)
-    if found is None:
+    backend = view.module.attribute("ttg.target").partition(":")[0]
+    if backend not in _CARRIER_TYPES:
         raise KprofError(
-            "the module does not name its GPU, and a tag needs it",
-            where=Position(view.module.file, 1, 1, ""),
+            "a tag needs to know the GPU, and the module does not name it",
+            where=view.module.position(view.module.operations[0].start),
             hint='its attributes must name it: ttg.target = "cuda:90"',
         )
-    return found
+    return backend
 
 
 def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
@@ -130,12 +127,12 @@ def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
     found = by_name or _last_assigned(tag.value, visible, site) or _induction_variable(tag.value, visible, view, site)
     if found and found.type in _TO_I32:
         return found
-    what = "is not a value that is visible there"
+    what = "is not visible there"
     if found:
         what = _no_integer(found) if found.name else _lost(found)
     raise KprofError(
         f"tag {tag.name} of {site.label}: {tag.value} {what}",
-        where=view.module.position(site.start.offset),
+        where=view.module.position_of_word(site.start.offset),
         hint=_choices(tag.value, visible, site),
     )
 
@@ -168,12 +165,12 @@ def _induction_variable(variable: str, visible: Sequence[Scalar], view: ModuleVi
 
 def _no_integer(scalar: Scalar) -> str:
     kind = scalar.type or "a tensor, a pointer or the like"
-    return f"is {kind} ({scalar.name}): a tag takes one integer of up to 32 bits"
+    return f"is {kind} ({scalar.name}), but a tag takes one integer of up to 32 bits"
 
 
 def _lost(scalar: Scalar) -> str:
     line = f" (line {scalar.line})" if scalar.line else ""
-    return f"is assigned in a loop or branch before it{line}, and the TTGIR does not say which value it has then"
+    return f"is assigned in a loop or branch before it{line}, so its value there is unknown"
 
 
 def _choices(wanted: str, visible: Sequence[Scalar], site: Site) -> str:
@@ -184,8 +181,8 @@ def _choices(wanted: str, visible: Sequence[Scalar], site: Site) -> str:
     names = [scalar.name for scalar in visible if scalar.type in _TO_I32 and not _CONSTANT.fullmatch(scalar.name)]
     if not names:
         return "no integer is visible there; select a place after its definition"
-    by_name = f"; by its name in the TTGIR: {listed(names, _MAX_LISTED)}"
-    there = f"there is {listed(variables, _MAX_LISTED)}" if variables else "no variable is an integer there"
+    there = f"visible integers: {listed(variables, _MAX_LISTED)}; " if variables else "visible integers "
+    by_name = f"by their names in the TTGIR: {listed(names, _MAX_LISTED)}"
     return did_you_mean(wanted, names if wanted.startswith("%") else variables) + there + by_name
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Protocol
+
+from msgspec import Struct, structs
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function, Loop
@@ -20,68 +22,17 @@ from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
 
 
-class LoopFilter(Protocol):
-    """A selector's subscript, which chooses loops."""
+class LoopPath(Struct, frozen=True):
+    """``[0.2]``: the third loop inside the first. Every loop without a path."""
 
-    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
-        """Return whether this means the loop, which comes from ``source``."""
-        ...
-
-    def readings(self, kernel_file: str) -> Sequence[LoopFilter]:
-        """Return the possible meanings in a kernel of this file; the first one that finds something counts."""
-        ...
-
-
-def accepted_loops(function: Function, which: LoopFilter, sources: Sources) -> Iterator[Loop]:
-    """Yield the loops of a function that the filter accepts, in the order of the text."""
-    for loop in function.loops():
-        if which.accepts(loop, next(iter(function.source_of(loop.operation)), None), sources):
-            yield loop
-
-
-def loop_findings(
-    function: Function, which: LoopFilter, sources: Sources, site_of: Callable[[Function, Loop], Site]
-) -> Found:
-    """Return the same loops, each with the site that ``site_of`` makes of it."""
-    sites, missed = [], []
-    for loop in accepted_loops(function, which, sources):
-        if refusal := function.refusal(loop.operation):
-            missed.append(Missed(loop.operation, refusal))
-        else:
-            sites.append(site_of(function, loop))
-    return function.findings(sites, missed)
-
-
-@dataclass(frozen=True, slots=True)
-class EveryLoop:
-    """No subscript: every loop."""
-
-    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
-        """Return True."""
-        return True
-
-    def readings(self, kernel_file: str) -> tuple[EveryLoop]:
-        """Return the only meaning."""
-        return (self,)
-
-
-@dataclass(frozen=True, slots=True)
-class LoopPath:
-    """``[0.2]``: the third loop inside the first."""
-
-    path: tuple[int, ...]
+    path: tuple[int, ...] | None = None
 
     def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
         """Return whether this is the loop's path."""
-        return loop.path == self.path
-
-    def readings(self, kernel_file: str) -> tuple[LoopPath]:
-        """Return the only meaning."""
-        return (self,)
+        return self.path in (None, loop.path)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceLines:
+class SourceLines(Struct, frozen=True):
     """``file.py:57-63``: source lines, including the rest of each statement or header that begins on them.
 
     Triton's location for a statement may be on any of its lines. A ``file`` that is not absolute may be the end of a
@@ -110,8 +61,8 @@ class SourceLines:
         return self.file == file or f"/{file}".endswith(f"/{self.file}")
 
     def readings(self, kernel_file: str) -> tuple[SourceLines, ...]:
-        """Return the lines of the kernel's own file first, then of any file; only these lines if a file is named."""
-        return (self,) if self.file else (replace(self, file=kernel_file), self)
+        """Return the lines of the kernel's own file, then of any file: the first that find something count."""
+        return (self,) if self.file else (structs.replace(self, file=kernel_file), self)
 
     def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
         """Return whether the loop is written on these lines, for ``loop@57``."""
@@ -137,13 +88,36 @@ class SourceLines:
             yield Group(function, kind, label, tuple(found), SourcePoint(files[path], self.first, 0), path)
 
 
+LoopFilter = LoopPath | SourceLines
+"""A selector's subscript, which chooses loops."""
+
+
+def _accepted_loops(function: Function, which: LoopFilter, sources: Sources) -> Iterator[Loop]:
+    for loop in function.loops():
+        if which.accepts(loop, next(iter(function.source_of(loop.operation)), None), sources):
+            yield loop
+
+
+def _loops_in(
+    function: Function, which: LoopFilter, sources: Sources, site_of: Callable[[Function, Loop], Site]
+) -> Found:
+    """Return the accepted loops of a function, each with the site that ``site_of`` makes of it."""
+    sites, missed = [], []
+    for loop in _accepted_loops(function, which, sources):
+        if refusal := function.refusal(loop.operation):
+            missed.append(Missed(loop.operation, refusal))
+        else:
+            sites.append(site_of(function, loop))
+    return function.findings(sites, missed)
+
+
 def findings_of(marker: Marker, view: ModuleView, spread: Spread) -> Found:
     """Return the sites of a marker; ``dropped`` says if the compiler left nothing of the marked code."""
     found = Found.merge(list(_find(marker, view, spread)))
     if found.sites or found.missed:
         return found
     what = "loop" if isinstance(marker, LoopMarker | IterationMarker) else "operation"
-    return replace(found, dropped=(Dropped(f"{marker.name} ({marker.file}:{marker.line})", what),))
+    return structs.replace(found, dropped=(Dropped(f"{marker.name} ({marker.file}:{marker.line})", what),))
 
 
 def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Found]:
@@ -157,16 +131,16 @@ def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Found]:
             for group in _nearest_groups(marker, view):
                 yield instants_before(group) if is_before else instants_after(group)
         case LoopMarker(loop_line=line):
-            yield from _loops(marker, line, view, Function.loop_site)
+            yield from _marked_loops(marker, line, view, Function.loop_site)
         case IterationMarker(loop_line=line):
-            yield from _loops(marker, line, view, Function.iteration_site)
+            yield from _marked_loops(marker, line, view, Function.iteration_site)
 
 
 def _nearest_groups(marker: InstantMarker, view: ModuleView) -> Iterator[Group]:
     """Yield what is left of the statement that an instant belongs to, for each function and each chain of calls."""
     loop = SourceLines(marker.file, marker.loop_line, marker.loop_line)
     for function in view.functions:
-        loops = {found.operation.start for found in accepted_loops(function, loop, view.sources)}
+        loops = {found.operation.start for found in _accepted_loops(function, loop, view.sources)}
         by_calls: dict[Chain, list[Group]] = {}
         for first, last in marker.statements:
             lines = SourceLines(marker.file, first, last)
@@ -190,11 +164,13 @@ def _nearest(groups: Sequence[Group], loops: Set[int]) -> Group:
     return max(groups, key=rank)
 
 
-def _loops(marker: Marker, line: int, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Iterator[Found]:
+def _marked_loops(
+    marker: Marker, line: int, view: ModuleView, site_of: Callable[[Function, Loop], Site]
+) -> Iterator[Found]:
     lines = SourceLines(marker.file, line, line)
     for function in view.functions:
-        found = loop_findings(function, lines, view.sources, site_of)
-        yield replace(found, sites=tuple(replace(site, name=marker.name) for site in found.sites))
+        found = _loops_in(function, lines, view.sources, site_of)
+        yield structs.replace(found, sites=tuple(dataclasses.replace(site, name=marker.name) for site in found.sites))
 
 
 class SitePattern(Protocol):
@@ -205,8 +181,7 @@ class SitePattern(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Func:
+class Func(Struct, frozen=True):
     """``func``: the kernel function's whole body."""
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
@@ -214,8 +189,7 @@ class Func:
         return Found.merge([f.findings([f.body_site()]) for f in view.functions if f.is_public])
 
 
-@dataclass(frozen=True, slots=True)
-class Helper:
+class Helper(Struct, frozen=True):
     """``func(NAME)``: every call of a helper function, inlined or not; for the kernel's own name, its body."""
 
     name: str
@@ -245,37 +219,35 @@ class Helper:
         return fnmatchcase(view.helper_names[function.symbol], self.name) or fnmatchcase(function.symbol, self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Loops:
+class Loops(Struct, frozen=True):
     """``loop…``: around loops."""
 
     which: LoopFilter
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
         """Return a site around each loop."""
-        return _loop_findings(self.which, view, Function.loop_site)
+        return _find_loops(self.which, view, Function.loop_site)
 
 
-@dataclass(frozen=True, slots=True)
-class Iterations:
+class Iterations(Struct, frozen=True):
     """``iter…``: each iteration of loops."""
 
     which: LoopFilter
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
         """Return a site for the iterations of each loop."""
-        return _loop_findings(self.which, view, Function.iteration_site)
+        return _find_loops(self.which, view, Function.iteration_site)
 
 
-def _loop_findings(which: LoopFilter, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Found:
+def _find_loops(which: LoopFilter, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Found:
+    readings = which.readings(view.kernel_file) if isinstance(which, SourceLines) else (which,)
     return Found.first_of(
-        Found.merge([loop_findings(function, reading, view.sources, site_of) for function in view.functions])
-        for reading in which.readings(view.kernel_file)
+        Found.merge([_loops_in(function, reading, view.sources, site_of) for function in view.functions])
+        for reading in readings
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Ops:
+class Ops(Struct, frozen=True):
     """``op(GLOB)``: around each operation of that name."""
 
     glob: str
@@ -285,8 +257,7 @@ class Ops:
         return _operations_that(view, lambda operation: fnmatchcase(operation.name, self.glob))
 
 
-@dataclass(frozen=True, slots=True)
-class Asynchronous:
+class Asynchronous(Struct, frozen=True):
     """``async``: around each operation that starts asynchronous work, and each that waits for some."""
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
@@ -320,8 +291,7 @@ def _operations_that(view: ModuleView, matches: Callable[[Operation], bool]) -> 
     return Found(tuple(sites), tuple(missed), frozenset(covered))
 
 
-@dataclass(frozen=True, slots=True)
-class OpsOfLines:
+class OpsOfLines(Struct, frozen=True):
     """``line(…)``: the operations that come from these source lines."""
 
     which: SourceLines
@@ -341,8 +311,7 @@ class OpsOfLines:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRegions:
+class PartitionRegions(Struct, frozen=True):
     """``partition[N]`` and ``default``: regions of ``ttg.warp_specialize``, by the selector's word."""
 
     glob: str
@@ -357,8 +326,7 @@ class PartitionRegions:
                 yield function.region_site(ScopeKind.PARTITION, label, operation, region, "partition")
 
 
-@dataclass(frozen=True, slots=True)
-class Markers:
+class Markers(Struct, frozen=True):
     """``marker``, ``marker(GLOB)``: marker comments in the kernel's source."""
 
     glob: str

@@ -8,12 +8,13 @@ be compared with the others'.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.capture.model import HostReading, Launch, place_names
+from kprof_inject.capture.model import Launch, place_names
+from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.timeline.host_clock import HostCall, HostClock, fit_host_clock, host_call
 from kprof_inject.timeline.timeline import Timeline
 
@@ -24,8 +25,7 @@ _NOT_READ = "not aligned: the host's clock was not read with it"
 _ALONE_ON_HOST = "not aligned: no other device has readings of its host's clock"
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """Axis of launches whose times can be compared.
 
     ``zero_ns`` is when the first launch begins or is called, by the axis's clock. Launches of two ``devices`` may be
@@ -38,8 +38,7 @@ class Axis:
     error_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceClock:
+class DeviceClock(Struct, frozen=True):
     """Conversion of one device's globaltimer to its axis; without a ``relation`` the axis has that very clock.
 
     ``error_ns`` bounds the error of the relation at any launch, ``alignment`` describes what was done.
@@ -59,8 +58,7 @@ class DeviceClock:
         return int(self.on_axis(np.array([device_ns], dtype=np.int64))[0])
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedLaunch:
+class PlacedLaunch(Struct, frozen=True):
     """Launch with its clock.
 
     ``place_name`` has its process and device, and is empty if there is only one. ``call`` is the host's call that made
@@ -109,8 +107,7 @@ def place_launches(timelines: Sequence[Timeline]) -> list[PlacedLaunch]:
     return placed
 
 
-@dataclass(frozen=True, slots=True)
-class _Device:
+class _Device(Struct, frozen=True):
     """Globaltimer with its launches, its host, and its relation to the host's clock, if that was read."""
 
     timelines: Sequence[Timeline]
@@ -158,7 +155,7 @@ def _devices_of(timelines: Sequence[Timeline]) -> dict[Hashable, _Device]:
 
 def _device(timelines: Sequence[Timeline]) -> _Device:
     """Combine the readings of all processes that share the device: each read the host's clock next to it."""
-    readings: dict[Hashable, dict[HostReading, None]] = {}
+    readings: dict[Hashable, dict[ClockRecord, None]] = {}
     for timeline in timelines:
         origin = timeline.launch.origin
         of_device = [reading for reading in origin.host_readings if reading.device == timeline.launch.device]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.model import Launch
@@ -24,8 +24,7 @@ _Range = tuple[int, int | None]
 """First number of the range, and the first one after it; None if it has no end."""
 
 
-@dataclass(frozen=True, slots=True)
-class NumberSet:
+class NumberSet(Struct, frozen=True):
     """Set of whole numbers from 0 on, as the user writes them: ``0,4-7,12-``.
 
     ``bounds`` ascend: a number is in the set if an odd number of them are no greater.
@@ -106,7 +105,7 @@ def _parse_range(part: str, where: Position) -> _Range:
         raise KprofError(
             f"{part.strip()!r} is neither a number nor a range" if part.strip() else "a number is missing",
             where=where,
-            hint="numbers from 0 and ranges, separated by commas, such as 0,4-7,12-",
+            hint="give numbers from 0 and ranges, separated by commas, such as 0,4-7,12-",
             exit_code=2,
         )
     first = int(found["first"])
@@ -117,7 +116,7 @@ def _parse_range(part: str, where: Position) -> _Range:
     last = int(found["last"])
     if last < first:
         raise KprofError(
-            f"no number is in {part.strip()}",
+            f"{part.strip()} is an empty range",
             where=where,
             hint=f"write the smaller one first: {last}-{first}",
             exit_code=2,
@@ -135,8 +134,7 @@ def _range_text(first: int, stop: int | None) -> str:
 _MAX_NAMES = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The wanted part of a capture; a field that is None or empty excludes nothing.
 
     ``launches`` are numbers as in ``Launch.index``. ``kernels`` and ``scopes`` are globs, of which one must match.
@@ -199,7 +197,7 @@ class Choice:
         wanted = tuple(launch for launch in left if self.keeps_launch(launch))
         if not wanted:
             raise KprofError(
-                "some launch has each of these, but no launch has them all",
+                "no launch has all of these CTAs, warps and scopes; each is in some launch",
                 hint="combine fewer of --cta, --warp and --scope",
             )
         return wanted
@@ -231,7 +229,6 @@ class Choice:
         return not self.kernels or any(fnmatchcase(launch.kernel.name, glob) for glob in self.kernels)
 
     def _keeps_scopes(self, table: ScopeTable) -> NDArray[np.bool_]:
-        """Return whether each scope of the table is wanted."""
         return np.array(
             [any(matches_scope(scope.name, glob) for glob in self.scopes) for scope in table.scopes], dtype=bool
         )

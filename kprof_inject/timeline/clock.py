@@ -4,7 +4,7 @@ Each SM has its own counter, whose clock is not steady: under load, an H200 was 
 its SMs to differ by a few per cent. The fit has three steps:
 
 1. leave out readings that cannot be true (``agreement``);
-2. fit one rate for the launch, by weighted least squares over all others (``fit_rate``), and a line of that rate for
+2. fit one rate for the launch, by weighted least squares over all others (``fit_rates``), and a line of that rate for
    each SM's counter (``straight_lines``);
 3. fit a curve through the readings' distances from those lines (``fit_curves``).
 
@@ -14,10 +14,11 @@ Without readings there is nothing to fit: the rate is assumed, and so is each SM
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import RawCtas
@@ -28,14 +29,15 @@ from kprof_inject.timeline.rate import (
     MAX_RATE_NS,
     MIN_RATE_NS,
     NOMINAL_SPREAD,
+    Lines,
     RateSample,
     assumed_rate,
     fit_rates,
     nominal_rate,
     parts,
+    straight_lines,
 )
 from kprof_inject.timeline.readings import Readings, WarpTally, first_cycles
-from kprof_inject.timeline.timer_lines import Lines, straight_lines
 
 # Times shorter than 8 timer steps do not determine the rate; 64 steps suffice for a rough one.
 _MIN_STEPS = 8
@@ -166,8 +168,7 @@ class ClockSource(StrEnum):
     """No clock: every record is itself a reading of the timer, in nanoseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClockFit:
+class ClockFit(Struct, frozen=True):
     """Clock of a launch, which converts the cycles of its SMs' counters to nanoseconds.
 
     All times are as the timer shows them: half of its step late on average.
@@ -235,14 +236,11 @@ class ClockFit:
         return begins
 
 
-def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
-    """Fit the clock of one launch; ``nominal_hz`` is the device's nominal clock, 0 if unknown."""
-    (fit,) = fit_clocks([(readings, nominal_hz)])
-    return fit
-
-
 def fit_clocks(launches: Sequence[tuple[Readings, float]]) -> list[ClockFit]:
-    """Fit the clocks of many launches at once; the result is that of fitting each alone."""
+    """Fit the clocks of many launches, given with their device's nominal clock in Hz (0 if unknown).
+
+    The result is that of fitting each alone.
+    """
     fits = {number: _without_readings(*launch) for number, launch in enumerate(launches) if not launch[0].sm.size}
     fitted = [launch for number, launch in enumerate(launches) if number not in fits]
     lines = _lines(fitted)
@@ -303,22 +301,9 @@ def nominal_clock(sm: NDArray[np.int64], first_cycles: NDArray[np.int64], nomina
     if not sm.size:
         sm = first_cycles = np.zeros(1, dtype=np.int64)
     sms, row = np.unique(sm, return_inverse=True)
-    return ClockFit(
-        rate_ns=nominal_rate(nominal_hz),
-        rate_error=NOMINAL_SPREAD,
-        residual_ns=0.0,
-        worst_ns=0.0,
-        between_ns=0.0,
-        timer_step_ns=0,
-        readings=0,
-        readings_left_out=0,
-        counters_guessed=0,
-        sms=sms,
-        base_cycles=smallest(row, first_cycles, len(sms)),
-        base_ns=np.full(len(sms), begin_ns),
-        curves=flat_curves(len(sms)),
-        source=ClockSource.NOMINAL,
-    )
+    base_cycles = smallest(row, first_cycles, len(sms))
+    base_ns = np.full(len(sms), begin_ns)
+    return _unfitted(ClockSource.NOMINAL, nominal_rate(nominal_hz), NOMINAL_SPREAD, sms, base_cycles, base_ns)
 
 
 def timer_clock(sms: NDArray[np.int64]) -> ClockFit:
@@ -327,9 +312,20 @@ def timer_clock(sms: NDArray[np.int64]) -> ClockFit:
     ``sms`` are its SMs, ascending.
     """
     zeros = np.zeros(len(sms), dtype=np.int64)
+    return _unfitted(ClockSource.TIMER, 1.0, 0.0, sms, zeros, zeros)
+
+
+def _unfitted(
+    source: ClockSource,
+    rate_ns: float,
+    rate_error: float,
+    sms: NDArray[np.int64],
+    base_cycles: NDArray[np.int64],
+    base_ns: NDArray[np.int64],
+) -> ClockFit:
     return ClockFit(
-        rate_ns=1.0,
-        rate_error=0.0,
+        rate_ns=rate_ns,
+        rate_error=rate_error,
         residual_ns=0.0,
         worst_ns=0.0,
         between_ns=0.0,
@@ -338,15 +334,14 @@ def timer_clock(sms: NDArray[np.int64]) -> ClockFit:
         readings_left_out=0,
         counters_guessed=0,
         sms=sms,
-        base_cycles=zeros,
-        base_ns=zeros,
+        base_cycles=base_cycles,
+        base_ns=base_ns,
         curves=flat_curves(len(sms)),
-        source=ClockSource.TIMER,
+        source=source,
     )
 
 
 def _place(sm: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Combine SM and clock value into one number."""
     return (sm.astype(np.int64) << COUNTER_SHIFT) + cycles
 
 

@@ -1,4 +1,4 @@
-"""Columns of a timeline's arrays."""
+"""Columns of a timeline's arrays, and their values by group."""
 
 from __future__ import annotations
 
@@ -128,3 +128,27 @@ def outermost_rows(block: NDArray[np.void]) -> NDArray[np.bool_]:
     latest_end = np.maximum.accumulate(before + block["end_record"])
     outermost: NDArray[np.bool_] = np.append(True, (before + block["start_record"])[1:] > latest_end[:-1])
     return outermost
+
+
+def merged_ranges(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Merge ranges, given in any order, into ascending ones with gaps between them."""
+    if not starts.size:
+        return starts, ends
+    order = np.argsort(starts, kind="stable")
+    starts, reached = starts[order], np.maximum.accumulate(ends[order])
+    first = np.flatnonzero(np.append(True, starts[1:] > reached[:-1]))
+    return starts[first], reached[np.append(first[1:], starts.size) - 1]
+
+
+def merged_spans(spans: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Merge spans of a place that touch each other; rows are place, begin and end, and the result is in order."""
+    if not len(spans):
+        return spans
+    places, number = np.unique(spans[:, 0], return_inverse=True)
+    first = spans[:, 1].min()
+    # Places are so far apart that no span of one reaches the next.
+    far = spans[:, 2].max() - first + 1
+    begins, ends = merged_ranges(*(spans[:, side] - first + number * far for side in (1, 2)))
+    number = begins // far
+    moved = number * far - first
+    return np.stack([places[number], begins - moved, ends - moved], axis=1)

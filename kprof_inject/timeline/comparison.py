@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
@@ -79,8 +79,7 @@ def t_quantile(tail: float, degrees: float) -> float:
     return math.sqrt(degrees) / math.tan(at)
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """Location of one process's launch times."""
 
     log_ns: float
@@ -187,8 +186,7 @@ def typical(processes: Iterable[NDArray[np.float64]]) -> float | None:
     return math.exp(float(np.mean(np.log(medians)))) if min(medians) > 0 else float(np.mean(medians))
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(Struct, frozen=True):
     """Choices in which two comparisons differ, for the reasons that ``SIDES_METHOD`` and ``RECORDS_METHOD`` give."""
 
     locate: Callable[[NDArray[np.float64]], Location]
@@ -208,8 +206,7 @@ pair: it is assumed to be known, and has no part proportional to the launch's ti
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """Ratio of B's time to A's, as ``log_ratio`` ± ``log_error``.
 
     The interval holds the truth with ``CONFIDENCE``, for all comparisons of its family at once.
@@ -358,8 +355,7 @@ def _error(parts: Iterable[_Part], tail: float) -> float:
     return t_quantile(tail, degrees) * math.sqrt(variance)
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
+class _Side(Struct, frozen=True):
     """Processes of one side.
 
     With ``few_launches`` the variance within some process is unknown, and the processes are the sample.
@@ -391,8 +387,7 @@ def _side(processes: Sequence[NDArray[np.float64]], method: Method) -> _Side | N
     return None if side.few_launches and not side.repeats else side
 
 
-@dataclass(frozen=True, slots=True)
-class _Between:
+class _Between(Struct, frozen=True):
     """Variance between processes and its degrees of freedom.
 
     ``measured`` is true if it is the scatter of the processes themselves, which includes that of their launches.

@@ -7,14 +7,14 @@ is a walk of its own. No walk goes further than the launch's readings show.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.rate import PART, means, of_one_length, parts
+from kprof_inject.timeline.rate import PART, Lines, Residuals, means, of_one_length, parts, stacked
 from kprof_inject.timeline.readings import reading_weights
-from kprof_inject.timeline.timer_lines import Lines, Residuals, stacked
 
 # Keeps the stiffness finite between two readings at one time.
 _MIN_STEP_NS2 = 1e-3
@@ -123,8 +123,7 @@ _MIN_COUNTERS = 8
 _ONE_DEVIATION = 0.68
 
 
-@dataclass(frozen=True, slots=True)
-class Curves:
+class Curves(Struct, frozen=True):
     """Curve for each counter, through knots in the order of time.
 
     ``keys`` combine the number of the counter and the knot's cycles, ``heights_ns`` are the heights there, ``first`` is
@@ -152,8 +151,7 @@ class Curves:
         return heights
 
 
-@dataclass(frozen=True, slots=True)
-class CurveFit:
+class CurveFit(Struct, frozen=True):
     """Fitted curves, and the distance of the readings from them.
 
     ``residual_ns`` is the root mean square of the distances, weighted as in the fit; ``worst_ns`` is the largest.
@@ -184,8 +182,7 @@ def _spaced(count: int) -> NDArray[np.int64]:
     return np.arange(0, count, 1 + count // PART)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fitting:
+class _Fitting(Struct, frozen=True):
     """Launch whose curves are being fitted: the key, the height and the weight of the knot at each reading."""
 
     lines: Lines
@@ -238,8 +235,7 @@ def _fit_own_walks(pieces: Sequence[tuple[_Fitting, slice]]) -> None:
         fitting.weights[part] = weights
 
 
-@dataclass(frozen=True, slots=True)
-class _CommonCurve:
+class _CommonCurve(Struct, frozen=True):
     """Curve that all counters have in common: heights at times, which ascend."""
 
     times_ns: NDArray[np.float64]

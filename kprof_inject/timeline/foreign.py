@@ -7,9 +7,9 @@ Begin and end of a CTA are unknown: it is assumed to last from its first entry t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.foreign.entries import PointKind, Points, Recorded, Spans
@@ -26,8 +26,7 @@ from kprof_inject.timeline.columns import (
     largest,
     smallest,
 )
-from kprof_inject.timeline.nesting import Nesting, crossing, nest, within_children
-from kprof_inject.timeline.overlaps import lanes_of_pairs, single_lane
+from kprof_inject.timeline.nesting import Nesting, crossing, lanes_of_pairs, nest, single_lane, within_children
 from kprof_inject.timeline.pairs import Pairs
 from kprof_inject.timeline.records import contradicted_records
 from kprof_inject.timeline.timeline import Timeline, decode_launch, decode_together
@@ -51,8 +50,7 @@ def timelines_of(launches: Sequence[Launch]) -> Iterator[Timeline | KprofError]:
         yield next(decoded) if launch.recorded is None else _of_recorded(launch, launch.recorded)
 
 
-@dataclass(frozen=True, slots=True)
-class _PlacedPoints:
+class _PlacedPoints(Struct, frozen=True):
     """Records of a launch, sorted by unit and time.
 
     Each scope and each instant has a start and an end there. ``unpaired`` has the unit, the scope, and whether it is an
@@ -166,8 +164,7 @@ def _matched(points: NDArray[np.void]) -> tuple[NDArray[np.intp], NDArray[np.int
     return at[joined], at[joined + 1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(Struct, frozen=True):
     """Scopes of the launch (``SCOPE_COLUMNS``), by CTA, unit and start."""
 
     scopes: NDArray[np.void]

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.capture.model import HostReading, Launch
+from kprof_inject.capture.model import Launch
+from kprof_inject.capture.schema import ClockRecord
 
 # Two quartz clocks, each within 100 ppm.
 _MAX_DRIFT = 2e-4
@@ -23,8 +24,7 @@ _MAX_DRIFT = 2e-4
 _TIMER_STEP_NS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Struct, frozen=True):
     """Possible relation: host time less device time, less a common origin, is ``offset_ns + drift * x_ns``."""
 
     offset_ns: float
@@ -34,8 +34,7 @@ class _Line:
         return self.offset_ns + self.drift * x_ns
 
 
-@dataclass(frozen=True, slots=True)
-class _Interval:
+class _Interval(Struct, frozen=True):
     """Constraint by one reading, in a common origin: at ``x_ns``, the offset is ``offset_ns`` ± ``error_ns``."""
 
     x_ns: int
@@ -43,8 +42,7 @@ class _Interval:
     error_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class HostClock:
+class HostClock(Struct, frozen=True):
     """Relation of one device to its host.
 
     At device time ``device_ns``, ``offset_ns`` must be added to get host time; it grows by ``drift`` with each
@@ -79,7 +77,7 @@ class HostClock:
         return math.ceil(furthest + self._furthest_reading_ns) + 1  # rounding to whole nanoseconds
 
 
-def fit_host_clock(readings: Sequence[HostReading]) -> HostClock | None:
+def fit_host_clock(readings: Sequence[ClockRecord]) -> HostClock | None:
     """Fit the relation to readings of one device and one host clock; None if there are none."""
     if not readings:
         return None
@@ -148,8 +146,7 @@ def _middle(intervals: Sequence[_Interval], drift: float, widening: int) -> floa
     return (lowest + highest) / 2
 
 
-@dataclass(frozen=True, slots=True)
-class HostCall:
+class HostCall(Struct, frozen=True):
     """Host's call that made a launch, by the device's globaltimer.
 
     It lasts from just before the call until it returned (None if that was not recorded). Its times may be off by

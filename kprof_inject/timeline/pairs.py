@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.schema import RECORDS_OF_TAG
@@ -13,8 +14,7 @@ from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.records import Records
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeRules:
+class ScopeRules(Struct, frozen=True):
     """Properties of a table's scopes that decide how their records are matched."""
 
     parents: tuple[int, ...] = ()
@@ -219,8 +219,7 @@ def _entries_of_tags(
 _MIN_DAMAGED_TO_DOUBT = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(Struct, frozen=True):
     """The scopes that ran: each start with its end, ordered by start, outer scopes before inner ones."""
 
     start_at: NDArray[np.int64]

@@ -8,12 +8,14 @@ time of its warps.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import Partition, ScopeTable
+from kprof_inject.capture.schema import Partition
+from kprof_inject.capture.scopes import ScopeTable
 
 _SEVERAL = "several partitions"
 
@@ -22,8 +24,7 @@ _SEVERAL = "several partitions"
 _MIN_SHARE_OF_LARGEST = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionScopes:
+class PartitionScopes(Struct, frozen=True):
     """Partition of a launch.
 
     ``scopes`` index the scope table, outer before inner, and may be empty. ``warps`` are the ids of the warps that were

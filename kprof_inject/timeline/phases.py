@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
@@ -18,8 +18,7 @@ LOOPS = (ScopeKind.LOOP, ScopeKind.ITERATION)
 _WARP_BITS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Phases:
+class Phases(Struct, frozen=True):
     """Time of the ``warps`` that ran a loop, counted once in each CTA.
 
     From begin to end of their CTAs it is ``whole_ns``, of which records take ``records_ns``, as far as that is known.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import CLOCK_BITS, RawCtas
@@ -19,8 +19,7 @@ _MAX_LOST_CYCLES = float(1 << (CLOCK_BITS - 1))
 _USUAL_DISTANCES = 0.96
 
 
-@dataclass(frozen=True, slots=True)
-class WarpTally:
+class WarpTally(Struct, frozen=True):
     """Records of each recorded warp of each CTA; every array has the shape (CTA, warp).
 
     ``first_cycles`` and ``last_cycles`` are those of its ``kept`` sound records (``NO_SMALLEST`` and ``NO_LARGEST``
@@ -40,8 +39,7 @@ class WarpTally:
     stray_ends: NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """Totals of a launch's records.
 
     ``scopes`` is the number of scopes that ran; ``open_starts`` and ``stray_ends`` count the unpaired records of each
@@ -105,14 +103,12 @@ def _by_warp(records: Records, group: NDArray[np.int64], shape: tuple[int, ...])
 
 
 def _count_unpaired(warps: WarpTally, records: Records, pairs: Pairs, rows: slice) -> None:
-    """Fill in the counts of the CTAs ``rows``."""
     shape = warps.kept[rows].shape
     warps.open_starts[rows] = _by_warp(records, records.group[pairs.open_starts], shape)
     warps.stray_ends[rows] = _by_warp(records, records.group[pairs.stray_ends], shape)
 
 
 def _count_warps(warps: WarpTally, records: Records, rows: slice) -> None:
-    """Fill in the columns of the CTAs ``rows``."""
     shape = warps.kept[rows].shape
     kept = _by_warp(records, records.group, shape)
     begins = np.cumsum(kept.reshape(-1)).reshape(shape) - kept
@@ -162,9 +158,9 @@ _MAX_CTAS = 1 << 12
 _SOUND_SHARE = 0.75
 # Number of gaps per greatest common divisor: few enough that often no damaged time is among them.
 _GAPS_PER_DIVISOR = 4
-# A timer may show multiples of its unit and yet stand still for many units: then most gaps are as long as the
-# standstill, and the others are nearly all multiples of it.
-_MIN_STANDSTILL_NS = 256
+# A timer may show multiples of its unit and yet pause for many units: then most gaps are as long as the pause,
+# and the others are nearly all multiples of it.
+_MIN_PAUSE_NS = 256
 _MAX_MULTIPLE = 8
 _MULTIPLE_ERROR = 0.05
 _MULTIPLE_SHARE = 0.9
@@ -193,7 +189,7 @@ def timer_step(
     if not gaps.size:
         return _COARSE_STEP_NS
     difference_ns = _unusual_difference(final_ns - init_ns, last_cycles[sample] - first_cycles[sample])
-    found = [max(_common_divisor(gaps), _standstill(gaps))] if gaps.size >= _ENOUGH_GAPS else []
+    found = [max(_common_divisor(gaps), _pause_ns(gaps))] if gaps.size >= _ENOUGH_GAPS else []
     known = [step for step in _KNOWN_STEPS_NS if _divides(step, gaps)]
     # Invented times are round numbers too, but agree with their cycles.
     likely = (
@@ -209,19 +205,18 @@ def _divides(step: int, gaps: NDArray[np.int64]) -> bool:
 
 
 def _common_divisor(gaps: NDArray[np.int64]) -> int:
-    """Return the largest divisor that most gaps share."""
     batches = gaps[: gaps.size // _GAPS_PER_DIVISOR * _GAPS_PER_DIVISOR].reshape(-1, _GAPS_PER_DIVISOR)
     divisors = np.unique(np.gcd.reduce(batches, axis=1))[::-1].tolist()
     return next((divisor for divisor in divisors if _divides(divisor, gaps)), 1)
 
 
-def _standstill(gaps: NDArray[np.int64]) -> int:
-    """Return how long the timer stands still; 0 if it does not, or if the times are too sparse to show it."""
+def _pause_ns(gaps: NDArray[np.int64]) -> int:
+    """Return the length of the timer's pauses; 0 if it has none, or if the times are too sparse to show them."""
     single = float(np.median(gaps))
     multiples = gaps[gaps < (_MAX_MULTIPLE + 0.5) * single] / single
     is_multiple = np.abs(multiples - np.rint(multiples)) < _MULTIPLE_ERROR * np.rint(multiples)
     is_single = np.abs(gaps / single - 1) < _MULTIPLE_ERROR
-    if single < _MIN_STANDSTILL_NS or is_multiple.mean() < _MULTIPLE_SHARE or is_single.mean() < _SINGLE_SHARE:
+    if single < _MIN_PAUSE_NS or is_multiple.mean() < _MULTIPLE_SHARE or is_single.mean() < _SINGLE_SHARE:
         return 0
     return round(float(gaps[is_single].mean()))
 
@@ -259,8 +254,7 @@ _TRUSTED_ERRORS = 3.0
 _FAR = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class Readings:
+class Readings(Struct, frozen=True):
     """Timer readings of a launch, each with the clock value that it belongs to: the data to which the clock is fitted.
 
     Every CTA reads the device's globaltimer when it begins (init) and when all its warps are done (pre-final). A record

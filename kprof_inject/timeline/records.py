@@ -7,9 +7,10 @@ A *group* is one recorded warp of one CTA: number ``row * warps + warp``, where 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import (
@@ -58,9 +59,11 @@ def torn_by_cycles(
     lower half overflows. If it does so between the two reads, the upper half is one too high.
 
     ``distance`` is the distance of each value from the middle one of its CTA. A value is taken for torn if its lower
-    half was about to overflow, and if without the 2^32 it would be within ``max_distance`` of that middle.
+    half was about to overflow, and if without the 2^32 it would be within ``max_distance`` of that middle. It would
+    also have to be a time of the counter, which has none below 0: where all 43 bits overflowed, the values of an SM
+    with any other record before that are higher by a period.
     """
-    about_to_overflow = cycles % _HALF >= _HALF - _MAX_BETWEEN_CYCLES
+    about_to_overflow = (cycles >= _HALF) & (cycles % _HALF >= _HALF - _MAX_BETWEEN_CYCLES)
     return np.where(about_to_overflow & (np.abs(distance - _HALF) <= max_distance), _HALF, 0)
 
 
@@ -189,8 +192,7 @@ def contradicted_records(
 _BLOCK_RECORDS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(Struct, frozen=True):
     """The sound records of some CTAs, ordered by ``group`` and time."""
 
     group: NDArray[np.int64]
@@ -222,8 +224,7 @@ def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
     return lost
 
 
-@dataclass(frozen=True, slots=True)
-class RecordDecoder:
+class RecordDecoder(Struct, frozen=True):
     """Decoder of the records in a launch's rings."""
 
     ctas: RawCtas

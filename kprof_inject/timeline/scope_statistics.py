@@ -1,18 +1,19 @@
-"""Statistics of each scope of a launch: one pass over the blocks of its timeline, in bounded memory.
+"""Statistics of each scope of a launch, and of the values of its tags: one pass over the blocks of its timeline.
 
-A scope that ran costs 16 bytes at the peak, and each CTA that it ran in 16 more; no block is kept.
+A scope that ran costs 16 bytes at the peak, 8 more for each of its tags, and 16 for each CTA; no block is kept.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.timeline.columns import ScopeFlag, outermost_rows
+from kprof_inject.capture.schema import TagRecord
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.timeline.columns import NO_TAG, ScopeFlag, merged_spans, outermost_rows
 from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.spread import (
@@ -32,8 +33,7 @@ from kprof_inject.timeline.spread import (
 from kprof_inject.timeline.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ScopeStatistics:
+class ScopeStatistics(Struct, frozen=True, eq=False, kw_only=True):
     """Statistics of one scope of the table, over all warps and CTAs of a launch.
 
     Durations exclude the cost of records, except for ``raw_total_ns``. They are None for a scope without any, and so
@@ -75,8 +75,7 @@ class ScopeStatistics:
     iterations: IterationSeries | None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionTime:
+class PartitionTime(Struct, frozen=True):
     """Time of a partition's warps from begin to end of their CTAs, summed (``whole_ns``).
 
     ``outside_ns`` is the part outside of its scopes. Together with their self times it makes the whole.
@@ -263,3 +262,126 @@ def _durations(values: NDArray[np.signedinteger]) -> dict[str, Any]:
 
 def _mean_and_median(values: NDArray[np.signedinteger]) -> tuple[float | None, float | None]:
     return (float(values.mean()), take_quantiles(values, (0.5,))[0]) if values.size else (None, None)
+
+
+_SCOPES = 1 << 16  # more than any table has
+
+
+class SmCycles:
+    """Accumulator of the cycles of the SMs in which each scope ran, from blocks of scopes (``SCOPE_COLUMNS``).
+
+    Warps and CTAs on one SM share its units, so the cycles that they have in common count once.
+    """
+
+    def __init__(self, scopes: int) -> None:
+        """Prepare sums for a table of ``scopes`` scopes."""
+        self._scopes = scopes
+        self._spans = [np.empty((0, 3), np.int64)]
+
+    def add(self, block: NDArray[np.void]) -> None:
+        """Add a block of scopes."""
+        place = block["sm"].astype(np.int64) * _SCOPES + block["scope"]
+        self._spans.append(merged_spans(np.stack([place, block["start_cycles"], block["end_cycles"]], axis=1)))
+
+    def cycles(self) -> NDArray[np.int64]:
+        """Return the cycles of each scope of the table, summed over the SMs."""
+        spans = merged_spans(np.concatenate(self._spans))
+        found = np.zeros(self._scopes, np.int64)
+        np.add.at(found, spans[:, 0] % _SCOPES, spans[:, 2] - spans[:, 1])
+        return found
+
+
+MAX_VALUES = 64
+"""Number of values kept of one tag: those that take the most time."""
+
+
+class TagValue(Struct, frozen=True):
+    """Runs of a scope with one value of a tag.
+
+    Times are None for a mark, which takes no time except its record's. ``times_others`` is the median over that of the
+    scope's runs with any other value; None if there are no others, or if they take no time.
+    """
+
+    value: int
+    count: int
+    total_ns: int | None
+    p50_ns: float | None
+    times_others: float | None
+
+
+class TagStatistics(Struct, frozen=True):
+    """Values of one tag of a scope.
+
+    ``values`` are at most ``MAX_VALUES`` of the ``distinct`` ones: those that take the most time or, for a mark, occur
+    most often. ``unknown`` is the number of the scope's runs whose value the ring lost.
+    """
+
+    name: str
+    values: tuple[TagValue, ...]
+    distinct: int
+    unknown: int
+
+
+def tag_statistics(timeline: Timeline) -> tuple[tuple[TagStatistics, ...], ...]:
+    """Return the tag statistics of each scope of the table, in its order; without tags the scopes are not read."""
+    sums, scopes = TagSums(timeline.table), range(len(timeline.table.scopes))
+    for block in timeline.blocks() if timeline.table.max_tags else ():
+        sums.add(block)
+    return tuple(sums.of(scope) for scope in scopes)
+
+
+class TagSums:
+    """Accumulator of the values of a launch's tags from its blocks of scopes."""
+
+    def __init__(self, table: ScopeTable) -> None:
+        """Prepare lists for the scopes of ``table`` that have tags."""
+        self._table = table
+        self._values = {
+            (index, place): [np.empty(0, np.int64)]
+            for index, scope in enumerate(table.scopes)
+            for place in range(len(scope.tags))
+        }
+        self._durations = {index: [np.empty(0, np.int64)] for index, scope in enumerate(table.scopes) if scope.tags}
+
+    def add(self, block: NDArray[np.void]) -> None:
+        """Add a block of scopes."""
+        for index, durations in self._durations.items():
+            rows = block["scope"] == index
+            durations.append(block["duration_ns"][rows])
+            for place in range(len(self._table.scopes[index].tags)):
+                self._values[index, place].append(block["tags"][rows, place])
+
+    def of(self, scope: int) -> tuple[TagStatistics, ...]:
+        """Return the statistics of the tags of a scope of the table, in their order."""
+        if scope not in self._durations:
+            return ()
+        info, durations = self._table.scopes[scope], np.concatenate(self._durations[scope])
+        is_mark = info.kind == ScopeKind.INSTANT
+        return tuple(
+            _statistics(tag, np.concatenate(self._values[scope, place]), durations, is_mark=is_mark)
+            for place, tag in enumerate(info.tags)
+        )
+
+
+def _statistics(
+    tag: TagRecord, values: NDArray[np.int64], durations: NDArray[np.int64], *, is_mark: bool
+) -> TagStatistics:
+    is_known = values != NO_TAG
+    values, durations = values[is_known], durations[is_known]
+    distinct, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    totals = np.bincount(which, durations, len(distinct)).astype(np.int64)
+    weights = counts if is_mark else totals
+    shown = np.argsort(-weights, kind="stable")[:MAX_VALUES].tolist()
+    rows = (
+        TagValue(int(distinct[at]), int(counts[at]), None, None, None)
+        if is_mark
+        else TagValue(int(distinct[at]), int(counts[at]), int(totals[at]), *_median_and_ratio(durations, which == at))
+        for at in shown
+    )
+    return TagStatistics(tag.name, tuple(rows), len(distinct), int(np.count_nonzero(~is_known)))
+
+
+def _median_and_ratio(durations: NDArray[np.int64], has_value: NDArray[np.bool_]) -> tuple[float, float | None]:
+    median, rest = float(np.median(durations[has_value])), durations[~has_value]
+    usual = float(np.median(rest)) if rest.size else 0.0
+    return median, median / usual if usual else None

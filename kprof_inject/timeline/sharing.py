@@ -8,13 +8,12 @@ duration of each iteration, because CTAs on one SM may progress at very differen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.timeline.ranges import merged
+from kprof_inject.timeline.columns import merged_ranges
 from kprof_inject.timeline.timeline import Timeline
 
 Numbers = NDArray[np.int64]
@@ -29,8 +28,7 @@ _MIN_SMS = 3
 _ITERATIONS = np.dtype([("sm", "i4"), ("start_ns", "i8"), ("end_ns", "i8")])
 
 
-@dataclass(frozen=True, slots=True)
-class Sharing:
+class Sharing(Struct, frozen=True):
     """Rates of a loop with one CTA on an SM, and with several.
 
     ``alone_ns`` is the time in which an SM completed an iteration with one CTA on it; ``shared_ns`` the time with
@@ -119,8 +117,7 @@ def _sharing(loop: _Loop) -> Sharing | None:
     return Sharing(ctas, alone_ns, shared_ns, loop.outside_ns, alone, shared)
 
 
-@dataclass(frozen=True, slots=True)
-class _Loop:
+class _Loop(Struct, frozen=True):
     """When CTAs were on their SM and in a loop, and when the loop's iterations ran.
 
     CTAs are on their SM from ``comes`` to ``leaves`` and in the loop from ``begins`` to ``ends``; iterations run from
@@ -166,7 +163,7 @@ class _Loop:
         return _State(self, when, at, np.where(here == inside, inside, 0), when.until(at % self.far_ns))
 
     def _busy_time(self) -> _ActiveTime:
-        begins, ends = merged(self.begins, self.ends)
+        begins, ends = merged_ranges(self.begins, self.ends)
         at, (busy_sms,) = _levels((begins % self.far_ns, ends % self.far_ns))
         return _ActiveTime.of(at, busy_sms >= _MIN_BUSY * self.sms)
 
@@ -180,8 +177,7 @@ def _levels(*spans: tuple[Numbers, Numbers]) -> tuple[Numbers, list[Numbers]]:
     return at[order], [np.cumsum((kinds == 2 * kind) * 1 - (kinds == 2 * kind + 1)) for kind in range(len(spans))]
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(Struct, frozen=True):
     """Number of CTAs that each SM had in the loop while it had no others.
 
     It is ``there`` from each of ``at`` on; until then nearly all SMs had been busy for ``busy_ns``.
@@ -223,8 +219,7 @@ class _State:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _ActiveTime:
+class _ActiveTime(Struct, frozen=True):
     """Time for which a condition held: until each of ``at_ns``, it was ``before_ns``."""
 
     at_ns: Numbers

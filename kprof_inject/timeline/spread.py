@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 _NARROW = np.iinfo(np.int32)
@@ -64,8 +64,7 @@ def take_quantiles(values: NDArray[np.signedinteger], points: Sequence[float]) -
     return quantiles
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SpreadGroups:
+class SpreadGroups(Struct, frozen=True, eq=False):
     """Counts and total times of a scope's runs, by the ``ids`` of the warps, CTAs or SMs in which it ran."""
 
     ids: NDArray[np.int64]
@@ -73,8 +72,7 @@ class SpreadGroups:
     totals_ns: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSpread:
+class GroupSpread(Struct, frozen=True):
     """Spread of one scope's mean duration over ``groups`` warps, CTAs or SMs."""
 
     groups: int
@@ -89,8 +87,7 @@ class GroupSpread:
     """Largest mean over the mean of all: 1 if all are equal, and where no time was taken at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class CtaBalance:
+class CtaBalance(Struct, frozen=True):
     """Balance of a scope's time between the warps of one CTA.
 
     The imbalance is the total of the CTA's slowest warp over the mean of those that ran the scope: as median and as
@@ -202,8 +199,7 @@ def _balance_of(ctas: NDArray[np.int64], imbalances: NDArray[np.float32]) -> Cta
 _KEY_BITS = 63
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IterationSeries:
+class IterationSeries(Struct, frozen=True, eq=False):
     """Times of a loop's iterations by their number, over all runs of the loop; a run is one warp's pass through it.
 
     Iterations whose number is unknown do not count. ``numbers`` are those that occur, ascending from 0, with their

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import scope_ids, stored_values
@@ -14,8 +14,7 @@ from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.columns import NO_TAG
 
 
-@dataclass(frozen=True, slots=True)
-class TagIds:
+class TagIds(Struct, frozen=True):
     """Ids of tags; several may map to one tag."""
 
     of_id: NDArray[np.int64]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import WORDS_PER_ENTRY, RawCtas
@@ -58,8 +61,7 @@ def keep_freed_memory() -> None:
     np.empty(_LARGE_BYTES, dtype=np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
-class Elapsed:
+class Elapsed(Struct, frozen=True):
     """Distance of each record from the first one of its block, less the cost of the records in between.
 
     ``cycles`` and ``ns`` are whole numbers that never decrease.
@@ -110,8 +112,7 @@ class Blocks(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeBlocks:
+class ScopeBlocks(Struct, frozen=True):
     """The scopes of a launch in blocks, decoded from its buffer at each iteration: the second pass.
 
     ``scope_of_id``, ``counter`` and ``tags`` are those of the launch's ``RecordDecoder``; ``record_cost`` is subtracted
@@ -261,7 +262,7 @@ class Timeline:
 
         Facts about the launch as a whole stay: its clock, its extent, and the counts of its records.
         """
-        part = replace(
+        part = dataclasses.replace(
             self,
             ctas=self.ctas[choice.keep_ctas(self.ctas)],
             incomplete=self.incomplete[choice.keep_warps(self.incomplete)],
@@ -269,13 +270,15 @@ class Timeline:
             _ctas_that_ran=self.ctas_that_ran,
         )
         if choice.warps is not None:
-            part = replace(part, partitions=tuple(partition.among(part.warps) for partition in self.partitions))
-        return replace(part, scope_count=sum(map(len, part.blocks())))
+            part = dataclasses.replace(
+                part, partitions=tuple(partition.among(part.warps) for partition in self.partitions)
+            )
+        return dataclasses.replace(part, scope_count=sum(map(len, part.blocks())))
 
     def with_launch(self, launch: Launch) -> Timeline:
         """Return this timeline with ``launch`` in place of the equal launch that it has."""
         blocks = self._blocks.with_launch(launch)
-        return replace(self, launch=launch, table=launch.kernel.scopes, _blocks=blocks)
+        return dataclasses.replace(self, launch=launch, table=launch.kernel.scopes, _blocks=blocks)
 
     @property
     def scopes(self) -> NDArray[np.void]:
@@ -330,8 +333,7 @@ def decode_together(launches: Sequence[Launch]) -> list[Timeline | KprofError]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tallied:
+class _Tallied(Struct, frozen=True):
     """A launch with its records counted; ``readings`` is None if no timer was read."""
 
     launch: Launch

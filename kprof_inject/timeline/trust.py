@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources
+from kprof_inject.quantities import counted
 from kprof_inject.timeline.comparison import (
     CONFIDENCE,
     RECORDS_METHOD,
@@ -28,8 +30,7 @@ _NO_BOUND_PERCENT = 100.0
 """Wider intervals are printed as ``>100``, because they bound nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overhead:
+class Overhead(Struct, frozen=True):
     """Increase of a kernel's time by its records: ``percent`` ± ``error_percent`` of the time without.
 
     The interval holds the truth with ``CONFIDENCE``. It is judged as it is printed, with the larger half on both sides.
@@ -132,8 +133,7 @@ _WEIGHTS = {Level.TRUSTWORTHY: 0, Level.UNKNOWN: 1, Level.CANNOT_TELL: 1, Level.
 """Known problems outweigh missing facts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Verdict on one kernel's durations.
 
     ``text`` has every reason for ``level``, the weightiest first. ``overhead`` is the estimate with its interval,
@@ -196,8 +196,7 @@ class Verdict:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
+class _Finding(Struct, frozen=True):
     level: Level
     text: str
 
@@ -242,8 +241,7 @@ def median_time_ns(cost: KernelResources) -> float | None:
 def _spills(clean: KernelResources, with_records: KernelResources) -> Iterator[_Finding]:
     if clean.spills is None or with_records.spills is None or with_records.spills <= clean.spills:
         return
-    grew = f"spills grew from {clean.spills} to {with_records.spills}"
-    yield _Finding(Level.UNRELIABLE, grew if clean.spills else "the kernel spills with records, and not without")
+    yield _Finding(Level.UNRELIABLE, f"records increase spills from {clean.spills} to {with_records.spills}")
 
 
 def _occupancy(clean: KernelResources, with_records: KernelResources) -> Iterator[_Finding]:
@@ -251,8 +249,8 @@ def _occupancy(clean: KernelResources, with_records: KernelResources) -> Iterato
     if before is None or after is None or before == after:
         return
     moved, overlaps = ("fell", "less") if after < before else ("rose", "more")
-    what = f"occupancy {moved} from {before} to {after} CTAs per SM"
-    yield _Finding(Level.CAREFUL, f"{what}: the kernel overlaps {overlaps} than without records")
+    what = f"occupancy {moved} from {counted(before, 'CTA')} per SM to {after}"
+    yield _Finding(Level.CAREFUL, f"{what}: CTAs overlap {overlaps} than without records")
 
 
 def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> _Finding:
@@ -352,7 +350,7 @@ def _registers(clean: KernelResources, with_records: KernelResources) -> str:
 
 
 def _cost_json(cost: KernelResources, time_ns: float | None) -> dict[str, Any]:
-    values = asdict(cost)
+    values = json_values(cost)
     times: Sequence[float] = values.pop("times_ns") or ()
     replayed: Sequence[float] = values.pop("replayed_ns") or ()
     return {

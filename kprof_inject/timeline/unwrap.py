@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import RawCtas
@@ -26,8 +27,7 @@ class Counter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class NeverOverflowed:
+class NeverOverflowed(Struct, frozen=True):
     """Counters of a launch in which no SM's counter overflowed."""
 
     def unwrap(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -35,8 +35,7 @@ class NeverOverflowed:
         return cycles
 
 
-@dataclass(frozen=True, slots=True)
-class OverflowedOnce:
+class OverflowedOnce(Struct, frozen=True):
     """Counters whose values are all within half a ``period`` of their SM's ``reference`` (group).
 
     That holds for a launch shorter than half the period, which is 37 minutes for 43 bits.
@@ -51,8 +50,7 @@ class OverflowedOnce:
         return reference + _nearest(cycles - reference, self.period)
 
 
-@dataclass(frozen=True, slots=True)
-class OverflowsOften:
+class OverflowsOften(Struct, frozen=True):
     """Counters that overflow any number of times.
 
     Consecutive records of a warp are assumed to be less than half a ``period`` apart (one second of 32 bits);

@@ -1,29 +1,34 @@
-"""Occupation of the SMs by a launch's CTAs: waves, the tail, and idle time.
+"""Occupation of the SMs by a launch's CTAs: waves, the tail, idle time, and what the launch would win without it.
 
 The device starts a CTA wherever a slot is free, so waves overlap in time: a later one begins while CTAs of the one
 before still run. A wave is therefore defined by the order in which CTAs begin: with room for ``c`` of them, the first
 ``c`` are the first wave, the next ``c`` the second.
+
+An SM is idle before its first CTA, between two, and after its last. The duration without idle time is computed by
+scheduling the same CTAs again, in the order in which they began, each to the slot that is free first, as the device
+does. So time lost on one SM costs the launch nothing where others take its CTAs, and much where each SM has only one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import heapq
+from collections.abc import Sequence
 from math import ceil
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import RawCtas
 from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.columns import largest
+from kprof_inject.timeline.columns import largest, merged_spans, smallest
 from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SmWork:
+class SmWork(Struct, frozen=True, eq=False):
     """Work of the SMs that ran a CTA, ``ids`` ascending: how many CTAs each ran, and when it finished its last work.
 
     ``row_of`` has the row of each CTA's SM.
@@ -52,8 +57,29 @@ def end_of_work_ns(ctas: NDArray[np.void]) -> NDArray[np.int64]:
     return ends_ns
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+def _left_ns(ctas: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return when each CTA had copied its records, and its slot was free again."""
+    left_ns: NDArray[np.int64] = np.maximum(ctas["post_final_ns"], end_of_work_ns(ctas))
+    return left_ns
+
+
+def cycles_with_ctas(ctas: NDArray[np.void], clock_hz: float, end: str = "pre_final_ns") -> int:
+    """Return the cycles in which SMs had a CTA at work, summed over the SMs.
+
+    They are computed from the timers of the CTAs (``CTA_COLUMNS``), without records. With ``post_final_ns`` as the end,
+    the time in which CTAs write out their records counts too.
+    """
+    busy_ns = _covered_ns(ctas["sm"], ctas["init_ns"], np.maximum(ctas[end], ctas["init_ns"]))
+    return round(busy_ns * clock_hz / 1e9)
+
+
+def _covered_ns(sm: NDArray[np.integer], begin_ns: NDArray[np.int64], until_ns: NDArray[np.int64]) -> int:
+    """Return the time in which each SM had at least one CTA, summed."""
+    spans = merged_spans(np.stack([sm.astype(np.int64), begin_ns, until_ns], axis=1))
+    return int((spans[:, 2] - spans[:, 1]).sum())
+
+
+class Ending(Struct, frozen=True):
     """Cost of the tail: SMs that have finished their last work idle until the launch ends.
 
     All SMs that ran a CTA together idle for ``idle_share`` of their time, 0 to 1. If all ended at once, the launch
@@ -127,8 +153,7 @@ def _lost_by_count(ctas_per_sm: float) -> float:
     return 1 - ctas_per_sm / ceil(ctas_per_sm)
 
 
-@dataclass(frozen=True, slots=True)
-class LastWave:
+class LastWave(Struct, frozen=True):
     """The CTAs that began last: how many, on how many SMs, and the time from the first one's begin to the end of all.
 
     ``share`` is that time's share of the launch.
@@ -140,8 +165,7 @@ class LastWave:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(Struct, frozen=True):
     """Time from when the first SM has finished its last work to the end of the launch.
 
     ``busy_sms`` is the mean number of SMs that still work in that time; None if all end at once. ``Ending.idle_share``
@@ -153,8 +177,7 @@ class Tail:
     busy_sms: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Waves:
+class Waves(Struct, frozen=True):
     """Waves and idle time of a launch.
 
     ``sms`` is the number of SMs that ran a CTA, ``highest_sm`` the highest id among them; how many the device has is
@@ -181,8 +204,7 @@ class Waves:
     idle_slot_share: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Residence:
+class _Residence(Struct, frozen=True):
     """When each CTA was on which of ``sms`` SMs, ordered by begin.
 
     ``end_ns`` is the end of its work, ``left_ns`` when its slot was free again.
@@ -275,8 +297,7 @@ def _residence(ctas: NDArray[np.void]) -> _Residence:
     ctas = ctas[np.lexsort((ctas["cta"], ctas["init_ns"]))]
     sms, sm = np.unique(ctas["sm"], return_inverse=True)
     begin_ns = ctas["init_ns"]
-    end_ns = end_of_work_ns(ctas)
-    return _Residence(len(sms), sm, begin_ns, end_ns, np.maximum(ctas["post_final_ns"], end_ns))
+    return _Residence(len(sms), sm, begin_ns, end_of_work_ns(ctas), _left_ns(ctas))
 
 
 def _slots(residence: _Residence, occupancy: int | None) -> tuple[int, str]:
@@ -313,7 +334,6 @@ def _last_wave(residence: _Residence, first: int) -> LastWave:
 
 
 def _tail(residence: _Residence, dry_ns: NDArray[np.int64]) -> Tail:
-    """Compute the tail; ``dry_ns`` is when each SM had finished its last work."""
     duration_ns = int(dry_ns.max() - dry_ns.min())
     busy_ns = int((dry_ns - dry_ns.min()).sum())
     return Tail(
@@ -321,13 +341,115 @@ def _tail(residence: _Residence, dry_ns: NDArray[np.int64]) -> Tail:
     )
 
 
-def _covered_ns(sm: NDArray[np.int64], begin_ns: NDArray[np.int64], until_ns: NDArray[np.int64]) -> int:
-    """Return the time in which each SM had at least one CTA, summed; CTAs are in the order of their begins."""
-    order = np.argsort(sm, kind="stable")
-    sm, begin_ns, until_ns = sm[order], begin_ns[order], until_ns[order]
-    # One running maximum serves all SMs if each SM's times are shifted beyond those of the SM before.
-    zero_ns = int(begin_ns.min())
-    offset_ns = sm * (int(until_ns.max()) - zero_ns)
-    begin_ns, until_ns = begin_ns - zero_ns + offset_ns, until_ns - zero_ns + offset_ns
-    covered_until_ns = np.maximum.accumulate(np.append(0, until_ns[:-1]))
-    return int(np.maximum(until_ns - np.maximum(begin_ns, covered_until_ns), 0).sum())
+# Share of the launch that an SM must wait to count as late.
+_LATE = 0.1
+
+
+class IdleSms(Struct, frozen=True):
+    """Idle time of the ``sms`` that ran a CTA.
+
+    The three shares are of all their time, 0 to 1, and add up to ``Waves.idle_sm_share``. A CTA occupies its SM until
+    its records are copied, except for an SM's last one.
+
+    The last SM to begin did so ``longest_wait_ns`` after the first, and ``late_sms`` wait for at least a tenth of the
+    launch: had all begun at once, the launch would be shorter by ``late_won_share`` of its time. Between CTAs there are
+    ``gaps`` of ``gap_ns`` on average; without them, it would be shorter by ``gaps_won_share``.
+    """
+
+    sms: int
+    before_share: float
+    between_share: float
+    after_share: float
+    late_sms: int
+    longest_wait_ns: int
+    late_won_share: float
+    gaps: int
+    gap_ns: float
+    gaps_won_share: float
+
+    @property
+    def work_share(self) -> float:
+        """Share of their time in which the SMs have a CTA."""
+        return 1 - self.before_share - self.between_share - self.after_share
+
+
+def idle_of(timeline: Timeline, waves: Waves | None) -> IdleSms | None:
+    """Compute the idle time of a launch with these ``waves``.
+
+    None without waves; then no timer gives the times of its CTAs.
+    """
+    return idle_sms_of(timeline.ctas, waves.slots_per_sm, timeline.clock.timer_step_ns) if waves else None
+
+
+def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int, timer_step_ns: int) -> IdleSms | None:
+    """Compute the idle time of CTAs that all have times.
+
+    None if there are none, or if all fall into one step of the timer.
+    """
+    if not ctas.size:
+        return None
+    ctas = ctas[np.lexsort((ctas["cta"], ctas["init_ns"]))]
+    work = SmWork.of(ctas)
+    begin_ns = int(ctas["init_ns"][0])
+    duration_ns = int(work.done_ns.max()) - begin_ns
+    if not duration_ns:
+        return None
+    waits_ns = smallest(work.row_of, ctas["init_ns"], len(work.ids)) - begin_ns
+    gaps_ns, gaps_of_sm_ns = _gaps(ctas, work)
+    whole_ns = len(work.ids) * duration_ns
+    gapless_ns, late_won_ns = duration_ns, 0
+    if gaps_of_sm_ns.max() >= _LATE * duration_ns:
+        gapless_ns = _Queue.of(ctas, slots_per_sm).duration_ns(waits_ns)
+    if waits_ns.max() >= _LATE * duration_ns:
+        queue = _Queue.of(ctas, slots_per_sm)
+        # CTAs that follow another one still come after a gap.
+        followed = max(len(ctas) - len(work.ids) * slots_per_sm, 1)
+        gap_ns = int(gaps_ns.sum()) * slots_per_sm // followed
+        at_once_ns = queue.duration_ns(np.zeros_like(waits_ns), gap_ns)
+        # The timer does not resolve differences below one step.
+        late_won_ns = max(queue.duration_ns(waits_ns, gap_ns) - at_once_ns - timer_step_ns, 0)
+    return IdleSms(
+        sms=len(work.ids),
+        before_share=int(waits_ns.sum()) / whole_ns,
+        between_share=int(gaps_ns.sum()) / whole_ns,
+        after_share=int((begin_ns + duration_ns - work.done_ns).sum()) / whole_ns,
+        late_sms=int(np.count_nonzero(waits_ns >= _LATE * duration_ns)),
+        longest_wait_ns=int(waits_ns.max()),
+        late_won_share=min(late_won_ns / duration_ns, 1.0),
+        gaps=len(gaps_ns),
+        gap_ns=float(gaps_ns.mean()) if gaps_ns.size else 0.0,
+        gaps_won_share=max(1 - gapless_ns / duration_ns, 0.0),
+    )
+
+
+def _gaps(ctas: NDArray[np.void], work: SmWork) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return how long SMs had no CTA between two, and the sum for each SM."""
+    left_ns = np.minimum(_left_ns(ctas), work.done_ns[work.row_of])
+    row, begins_ns, ends_ns = merged_spans(np.stack([work.row_of, ctas["init_ns"], left_ns], axis=1)).T
+    same_sm = row[1:] == row[:-1]
+    gaps_ns = (begins_ns[1:] - ends_ns[:-1])[same_sm]
+    return gaps_ns, np.bincount(row[1:][same_sm], gaps_ns, len(work.ids)).astype(np.int64)
+
+
+class _Queue(Struct, frozen=True):
+    """CTAs in the order of their begins: how long each works, and how long it occupies a slot."""
+
+    slots_per_sm: int
+    works_ns: Sequence[int]
+    stays_ns: Sequence[int]
+
+    @classmethod
+    def of(cls, ctas: NDArray[np.void], slots_per_sm: int) -> _Queue:
+        begin_ns = ctas["init_ns"]
+        return cls(slots_per_sm, (end_of_work_ns(ctas) - begin_ns).tolist(), (_left_ns(ctas) - begin_ns).tolist())
+
+    def duration_ns(self, free_from_ns: NDArray[np.int64], gap_ns: int = 0) -> int:
+        """Return how long the CTAs take on slots that are free from ``free_from_ns`` (SM), with gaps between CTAs."""
+        free_ns = np.repeat(free_from_ns, self.slots_per_sm).tolist()
+        heapq.heapify(free_ns)
+        done_ns = 0
+        for works_ns, stays_ns in zip(self.works_ns, self.stays_ns, strict=True):
+            begin_ns = free_ns[0]
+            done_ns = max(done_ns, begin_ns + works_ns)
+            heapq.heapreplace(free_ns, begin_ns + stays_ns + gap_ns)
+        return done_ns

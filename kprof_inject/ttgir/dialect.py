@@ -6,9 +6,10 @@ under ``_PLAIN`` if they have none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+
+from msgspec import Struct
 
 FUNCTION = "tt.func"
 CALL = "tt.call"
@@ -37,94 +38,39 @@ TILE_REQUESTS = ("nvws.clc_try_cancel", "ttng.clc_try_cancel")
 """Cluster launch control: request the work of a CTA that has not begun."""
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
+class Traits(Struct, frozen=True):
     """Facts about all operations of one name; for a name that is in no table, every flag is false."""
 
-    is_terminator: bool
-    """The last operation of a block: nothing may follow it."""
-
-    leaves_region: bool
-    """A terminator after which control leaves the region that holds it."""
-
-    is_branch: bool
-    """Jumps from block to block, perhaps backwards."""
-
+    is_terminator: bool  # the last operation of a block: nothing may follow it
+    leaves_region: bool  # a terminator after which control leaves the region that holds it
+    is_branch: bool  # jumps from block to block, perhaps backwards
+    # Pure, on scalars, indices, pointers, or the layout of a register or a view: it costs next to nothing, and the
+    # compiler moves it at will.
     is_indexing: bool
-    """Pure, on scalars, indices, pointers, or the layout of a register or a view.
-
-    It costs next to nothing, and the compiler moves it at will.
-    """
-
-    is_arithmetic: bool
-    """Computes with each element, which counts as work on tensors of floats."""
-
-    computes_integers: bool
-    """Computes with integers, which may be data or addresses."""
-
-    is_random: bool
-    """Generators of random numbers use its result: the high halves of products."""
-
-    is_transcendental: bool
-    """A function of floats that takes several instructions, some of them on the special function units."""
-
+    is_arithmetic: bool  # computes with each element, which counts as work on tensors of floats
+    computes_integers: bool  # computes with integers, which may be data or addresses
+    is_random: bool  # generators of random numbers use its result: the high halves of products
+    is_transcendental: bool  # several instructions on floats, some of them on the special function units
     is_constant: bool
-    is_allocation: bool
-    """Memory is laid out at compile time, so an allocation only does something if it has an initial value to store."""
-
-    is_move: bool
-    """Changes only the layout of its operand: an index remains an index."""
-
-    keeps_elements: bool
-    """Each element of the result is an element of an operand."""
-
-    reads_memory: bool
-    """Its result comes from memory; it is not computed from the operands."""
-
-    reads_global: bool
-    """Reads global memory; the warp waits where it uses the result."""
-
-    writes_global: bool
-    """Writes global memory itself or starts a write."""
-
-    takes_addresses: bool
-    """Takes addresses, indices or masks; ``data_operands_of`` gives its other operands."""
-
-    combines_elements: bool
-    """Has a region that Triton lowers once per element, and combines tensors with it."""
-
-    is_wait: bool
-    """The warp pauses until other warps, or its own asynchronous work, are done."""
-
-    starts_async: bool
-    """Starts asynchronous work, or ends a group of it; an attribute of ``ttng.warp_group_dot`` says whether it does."""
-
-    waits_for_async: bool
-    """A wait for asynchronous work; the other waits are for warps."""
-
-    is_arrival: bool
-    """Signals a barrier that this warp has arrived, and does not wait."""
-
-    is_of_dot: bool
-    """A dot, or a wait for one."""
-
+    is_allocation: bool  # only does something with an initial value to store: memory is laid out at compile time
+    is_move: bool  # changes only the layout of its operand: an index remains an index
+    keeps_elements: bool  # each element of the result is an element of an operand
+    reads_memory: bool  # its result comes from memory; it is not computed from the operands
+    reads_global: bool  # reads global memory; the warp waits where it uses the result
+    writes_global: bool  # writes global memory itself or starts a write
+    takes_addresses: bool  # takes addresses, indices or masks; data_operands_of gives its other operands
+    combines_elements: bool  # has a region that Triton lowers once per element, and combines tensors with it
+    is_wait: bool  # the warp pauses until other warps, or its own asynchronous work, are done
+    starts_async: bool  # starts asynchronous work, or ends a group of it; ttng.warp_group_dot only with an attribute
+    waits_for_async: bool  # a wait for asynchronous work; the other waits are for warps
+    is_arrival: bool  # signals a barrier that this warp has arrived, and does not wait
+    is_of_dot: bool  # a dot, or a wait for one
     is_dot: bool
-
-    is_counted: bool
-    """A loop whose bounds are known before it starts."""
-
-    is_atomic: bool
-    """Reads or changes memory that others may change meanwhile."""
-
-    makes_pointers: bool
-    """Casts integers to pointers, so no argument identifies the memory."""
-
-    is_foreign: bool
-    """Its code is in another language; its attributes say whether it does more than compute."""
-
-    is_output: bool
-    """Its output is visible to the user."""
-
+    is_counted: bool  # a loop whose bounds are known before it starts
+    is_atomic: bool  # reads or changes memory that others may change meanwhile
+    makes_pointers: bool  # casts integers to pointers, so no argument identifies the memory
+    is_foreign: bool  # its code is in another language; its attributes say whether it does more than compute
+    is_output: bool  # its output is visible to the user
     regions: str
     """The kind of its regions: ``function``, ``body`` of a loop, ``branch`` or ``partition``.
 
@@ -270,10 +216,7 @@ _DATA_OPERANDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """Names of operations, some of which are patterns."""
-
+class _Names(Struct, frozen=True):
     exact: frozenset[str]
     patterns: tuple[str, ...]
 

@@ -1,13 +1,14 @@
-"""The grammar's text in the form that Lark takes, and the tables that Lark makes of it.
+"""Grammars in the form that Lark takes, and the tables that Lark makes of them.
 
-Making the tables takes a tenth of a second, which every command would wait for. So the package contains those of whole
-files, for one version of Lark; ``scripts/parser-tables`` writes them. Another Lark or grammar makes its own.
+Making the tables of a grammar takes up to a tenth of a second, which every command would wait for. So the package
+contains them, for one version of Lark; ``scripts/parser-tables`` writes them. Another Lark or grammar makes its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
@@ -20,45 +21,42 @@ _TERMINAL = re.compile(r"^([A-Z_0-9]+)(?:\.-?[0-9]+)?: /(.+)/$", re.MULTILINE)
 _REFERENCE = re.compile(r"\(\?&([A-Z_0-9]+)\)")
 
 
-_FILE_PARSER: dict[str, Any] = {"start": ["file", "leaf", "alias"], "lexer": "contextual"}
-_TABLES = "ttgir.tables"
+class Grammar:
+    """An LALR grammar whose tables are in the package, as ``{name}.tables`` in the folder of ``package``."""
 
+    def __init__(self, package: str, name: str, text: Callable[[], str], **options: Any) -> None:
+        """Prepare a grammar; ``text`` returns it, and ``options`` are Lark's."""
+        self.tables_file = files(package) / f"{name}.tables"
+        self._text = text
+        self._options = {"parser": "lalr", "lexer": "contextual", **options}
 
-def file_parser(transformer: Any) -> Any:
-    """Return the parser of whole files and of the parts of their lines."""
-    tables = _shipped_tables()
-    if tables is None:
-        return open_grammar(**_FILE_PARSER, transformer=transformer)
-    # ``Lark.load`` takes no transformer. The header guarantees that this version of Lark made the tables.
-    return Lark.__new__(Lark)._load(BytesIO(tables), transformer=transformer)
+    def parser(self, transformer: Any) -> Any:
+        """Return the parser that hands what it reduces to ``transformer``."""
+        tables = self.shipped_tables()
+        if tables is None:
+            return Lark(self._text(), **self._options, transformer=transformer)
+        # ``Lark.load`` takes no transformer. The header guarantees that this version of Lark made the tables.
+        return Lark.__new__(Lark)._load(BytesIO(tables), transformer=transformer)
 
+    def tables(self) -> bytes:
+        """Return the content of the tables' file."""
+        made = BytesIO()
+        Lark(self._text(), **self._options).save(made)
+        return self._header() + made.getvalue()
 
-def parser_tables() -> bytes:
-    """Return the content of the tables' file."""
-    made = BytesIO()
-    open_grammar(**_FILE_PARSER).save(made)
-    return _tables_header() + made.getvalue()
+    def shipped_tables(self) -> bytes | None:
+        """Return the tables in the package; None if there are none, or if another Lark or grammar made them."""
+        shipped = self.tables_file.read_bytes() if self.tables_file.is_file() else b""
+        header = self._header()
+        return shipped.removeprefix(header) if shipped.startswith(header) else None
 
-
-def _shipped_tables() -> bytes | None:
-    """Return the tables in the package; None if there are none, or if another Lark or grammar made them."""
-    path = files("kprof_inject.ttgir") / _TABLES
-    shipped = path.read_bytes() if path.is_file() else b""
-    return shipped.removeprefix(_tables_header()) if shipped.startswith(_tables_header()) else None
-
-
-def _tables_header() -> bytes:
-    return f"{lark_version} {hashlib.sha256(_source().encode()).hexdigest()}\n".encode()
-
-
-def open_grammar(start: str | list[str], **options: Any) -> Lark:
-    """Return the LALR parser of one or several start rules."""
-    return Lark(_text(), start=start, parser="lalr", **options)
+    def _header(self) -> bytes:
+        return f"{lark_version} {hashlib.sha256(self._text().encode()).hexdigest()}\n".encode()
 
 
 @cache
-def _text() -> str:
-    """Return the grammar, with each ``(?&NAME)`` replaced by its terminal.
+def ttgir_grammar() -> str:
+    """Return the grammar of TTGIR, with each ``(?&NAME)`` replaced by its terminal.
 
     Lark can join terminals by their names, too, but not in lookaheads and not under possessive quantifiers, and for a
     grammar of this size it takes half a second.
@@ -80,7 +78,13 @@ def _expanded(expression: str) -> str:
     return _REFERENCE.sub(lambda found: f"(?:{_expanded(_terminals()[found[1]])})", expression)
 
 
-GAP = re.compile(_expanded("(?&GAP)"))
+@cache
+def terminal(name: str) -> re.Pattern[str]:
+    """Return the pattern of a terminal of the TTGIR grammar; its groups are those that the grammar writes."""
+    return re.compile(_expanded(_terminals()[name]))
+
+
+GAP = terminal("GAP")
 """Pattern of what may separate two words of a file: blanks, line ends and comments."""
 
 

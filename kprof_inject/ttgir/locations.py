@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 from lark import Token, Transformer
 from lark.exceptions import LarkError
+from msgspec import Struct
 
 from kprof_inject.errors import KprofError
-from kprof_inject.ttgir.grammar import open_grammar
+from kprof_inject.ttgir.grammar import Grammar, ttgir_grammar
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.strings import unquote
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """``loc(unknown)``, and any location that cannot be read."""
 
 
@@ -33,31 +32,27 @@ class SourcePoint(NamedTuple):
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """``"acc"(#loc3)``: the variable that the value was assigned to, and the location of that."""
 
     name: str
     child: Location
 
 
-@dataclass(frozen=True, slots=True)
-class CallSite:
+class CallSite(Struct, frozen=True):
     """``callsite(#loc1 at #loc2)``: code of an inlined function, and the place that called it."""
 
     callee: Location
     caller: Location
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(Struct, frozen=True):
     """``fused[#loc1, #loc2]``: one operation made from several."""
 
     children: tuple[Location, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
+class Alias(Struct, frozen=True):
     """``#loc3``, unresolved."""
 
     name: str
@@ -181,9 +176,12 @@ def parse_location(text: str) -> Location:
 _MAX_DIGITS = 10
 
 
+LOCATIONS = Grammar("kprof_inject.ttgir", "location", ttgir_grammar, start="location")
+
+
 @cache
 def _location_parser() -> Any:
-    return open_grammar("location", lexer="contextual", transformer=_LocationBuilder(visit_tokens=False))
+    return LOCATIONS.parser(_LocationBuilder(visit_tokens=False))
 
 
 class _LocationBuilder(Transformer[Token, Any]):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
 from kprof_inject.errors import Position
-from kprof_inject.ttgir.dialect import FUNCTION, Traits, traits_of
+from kprof_inject.ttgir.dialect import FUNCTION, MODULES, Traits, traits_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Operation:
+class Operation(Struct, frozen=True, eq=False):
     """An operation with its regions."""
 
     name: str
@@ -31,8 +34,12 @@ class Operation:
     """The source text that closes the last region; empty without regions."""
 
     regions: tuple[Region, ...] = ()
-    block: Block | None = field(default=None, init=False, repr=False)
+    block: Block | None = None
     """The block that holds it; None for a top-level operation."""
+
+    def __repr__(self) -> str:
+        """Return its name and place; its block leads to all other operations."""
+        return f"<{self.name} at {self.start}>"
 
     @property
     def traits(self) -> Traits:
@@ -67,9 +74,7 @@ class Block:
     """A basic block: operations in sequence."""
 
     label: str
-    start: int
-    """The offset where the first operation may begin."""
-
+    start: int  # the offset where the first operation may begin
     operations: tuple[Operation, ...]
     region: Region = field(init=False, repr=False)
 
@@ -78,15 +83,10 @@ class Block:
 class Region:
     """A list of blocks; the entry block comes first, even when it is empty."""
 
-    clause: str
-    """The word before its ``{`` where the printer writes one: ``else``, ``do``, ``default``, ``partition0``."""
-
+    clause: str  # the word before its { where the printer writes one: else, do, default, partition0
     blocks: tuple[Block, ...]
-    end: int
-    """The offset of the ``}`` that closes it."""
-
-    operation: Operation = field(init=False, repr=False)
-    """The operation that has this region."""
+    end: int  # the offset of the } that closes it
+    operation: Operation = field(init=False, repr=False)  # has this region
 
     def walk(self) -> Iterator[Operation]:
         """Yield all operations inside, in the order of the text."""
@@ -103,7 +103,7 @@ def link(operation: Operation) -> None:
         for block in region.blocks:
             _set(block, "region", region)
             for child in block.operations:
-                _set(child, "block", block)
+                force_setattr(child, "block", block)
 
 
 _set = object.__setattr__
@@ -122,6 +122,14 @@ class Module:
         """Yield all operations of the file, in the order of the text."""
         return _walk(self.operations)
 
+    def attribute(self, name: str) -> str:
+        """Return an attribute of the module, such as ``4`` for ``ttg.num-warps``; empty if it is missing."""
+        roots = (operation for operation in self.operations if operation.name in MODULES)
+        # The generic form has the attributes after the region.
+        text = next((f"{root.tail} {root.closing}" for root in roots), "")
+        found = re.search(rf'\b{re.escape(name)}"? = "?([\w:]+)', text)
+        return found[1] if found else ""
+
     def line_start(self, offset: int) -> int:
         """Return the offset of the first character of the line that holds ``offset``."""
         return self.text.rfind("\n", 0, offset) + 1
@@ -135,6 +143,11 @@ class Module:
     def position(self, offset: int) -> Position:
         """Return file, line and column of ``offset``, for a diagnostic."""
         return Position.at_offset(self.file, self.text, offset)
+
+    def position_of_word(self, offset: int) -> Position:
+        """Return the position of the first character at or after ``offset`` that is no blank."""
+        rest = len(self.text[offset:].lstrip())
+        return self.position(len(self.text) - rest)
 
     def line_numbers(self, offsets: Sequence[int]) -> list[int]:
         """Return the line numbers, from 1, of these offsets."""

@@ -13,7 +13,8 @@ from lark.exceptions import UnexpectedInput
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.quantities import counted, listed
 from kprof_inject.ttgir.dialect import FUNCTION, MODULES
-from kprof_inject.ttgir.grammar import GAP, after_gap, file_parser, open_grammar
+from kprof_inject.ttgir.grammar import GAP, Grammar, after_gap, terminal, ttgir_grammar
+from kprof_inject.ttgir.lexer import FileLexer, Run
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region, link
 from kprof_inject.ttgir.strings import STRING
 
@@ -45,7 +46,7 @@ def syntax_error(error: UnexpectedInput, text: str, file: str) -> KprofError:
             hint="the file is truncated; dump it again",
         )
     start = after_gap(text, error.pos_in_stream or 0)
-    readable = None if found in _WORDS else _readable().match(text, start)
+    readable = None if found in _WORDS else terminal("READABLE").match(text, start)
     if readable is None:
         return _not_ttgir(_accepted(error), Position.at_offset(file, text, start))
     where = Position.at_offset(file, text, after_gap(text, readable.end()))
@@ -62,15 +63,8 @@ def _not_ttgir(expected: str, where: Position) -> KprofError:
 
 def _accepted(error: Any) -> str:
     """Return the terminals that the parser would have accepted, in words."""
-    words = sorted({_WORDS[name] for name in error.interactive_parser.accepts() if name in _WORDS})
-    return " or ".join(words)
-
-
-@cache
-def _readable() -> re.Pattern[str]:
-    """Return the pattern of what can be read of a text that matches no terminal."""
-    parser = open_grammar("readable", lexer="basic")
-    return re.compile(parser.get_terminal("READABLE").pattern.to_regexp())
+    *words, last = sorted({_WORDS[name] for name in error.interactive_parser.accepts() if name in _WORDS})
+    return f"{', '.join(words)} or {last}" if words else last
 
 
 MAX_NESTING = 600
@@ -96,7 +90,7 @@ def parse(text: str, file: str = "<ttgir>") -> Module:
     # MLIR accepts a last line without a line end; our terminals need one, and offsets do not change.
     complete = text if text.endswith("\n") else text + "\n"
     try:
-        aliases, operations = _file_parser().parse(complete, start="file")
+        aliases, operations = _file_parser().parse(complete)
     except UnexpectedInput as error:
         raise syntax_error(error, complete, file) from None
     module = Module(file, text, operations, aliases)
@@ -108,15 +102,12 @@ def parse(text: str, file: str = "<ttgir>") -> Module:
     return module
 
 
+FILES = Grammar("kprof_inject.ttgir", "file", ttgir_grammar, start="file", lexer=FileLexer)
+
+
 @cache
 def _file_parser() -> Any:
-    return file_parser(_TreeBuilder(visit_tokens=False))
-
-
-@cache
-def _one_of(terminal: str) -> re.Pattern[str]:
-    """Return the pattern of the next ``LEAF`` of ``LEAVES``, or of the next ``ALIAS`` of ``ALIASES``."""
-    return re.compile(_file_parser().get_terminal(terminal).pattern.to_regexp())
+    return FILES.parser(_TreeBuilder(visit_tokens=False))
 
 
 class _TreeBuilder(Transformer[Token, Any]):
@@ -125,7 +116,7 @@ class _TreeBuilder(Transformer[Token, Any]):
     def file(self, children: list[Any]) -> tuple[dict[str, str], tuple[Operation, ...]]:
         aliases: dict[str, str] = {}
         for child in children:
-            if type(child) is Token and child.type == "ALIASES":
+            if type(child) is Run and child.type == "ALIASES":
                 aliases.update(_aliases(child))
         return aliases, _operations(children)
 
@@ -161,36 +152,38 @@ def _operations(children: Sequence[Any]) -> tuple[Operation, ...]:
     for child in children:
         if type(child) is Operation:
             found.append(child)
-        elif type(child) is Token and child.type == "LEAVES":
-            found += _leaves(child)
+        elif type(child) is Run and child.type == "LEAVES":
+            found += [_leaf(match) for match in child.matches]
     return tuple(found)
 
 
-def _leaves(leaves: Token) -> Iterator[Operation]:
-    offset = _offset(leaves)
-    for leaf in _one_of("LEAF").finditer(leaves.value):
-        yield _operation(leaf.group(), offset + leaf.start())
+def _leaf(match: re.Match[str]) -> Operation:
+    results, name = match.groups()
+    name_end = match.end(2)
+    return Operation(
+        name.strip('"'),
+        match.start(1) if results else match.start(2),
+        match.end(),
+        match.string[name_end : match.end()],
+        results,
+    )
 
 
 def _nest(opening: Token, regions: tuple[Region, ...], closing: Token) -> Operation:
-    operation = _operation(opening, _offset(opening), regions, closing)
-    link(operation)
-    return operation
-
-
-def _operation(lines: str, offset: int, regions: tuple[Region, ...] = (), closing: Token | None = None) -> Operation:
-    """Make an operation of its first lines, which include the gap before them and begin at ``offset``."""
-    head: Any = _HEAD.match(lines)
+    """Make an operation with regions; ``opening`` is its first lines, with the gap before them."""
+    head: Any = _HEAD.match(opening)
     results, name = head.groups()
-    return Operation(
+    operation = Operation(
         name,
-        offset + head.start(1),
-        offset + len(lines) if closing is None else _end(closing),
-        lines[head.end() :],
+        _offset(opening) + head.start(1),
+        _end(closing),
+        opening[head.end() :],
         results,
-        "" if closing is None else closing.value[after_gap(closing) :],
+        closing.value[after_gap(closing) :],
         regions,
     )
+    link(operation)
+    return operation
 
 
 def _region(
@@ -208,10 +201,9 @@ def _clause_of(opening: Token) -> str:
     return found[1] if found else ""
 
 
-def _aliases(aliases: Token) -> Iterator[tuple[str, str]]:
-    for alias in _one_of("ALIAS").findall(aliases.value):
-        name, definition = alias[after_gap(alias) :].split("=", 1)
-        yield name.rstrip(), definition.strip()
+def _aliases(run: Run) -> Iterator[tuple[str, str]]:
+    for match in run.matches:
+        yield match[1].rstrip("= \t"), match.string[match.end(1) : match.end()].strip()
 
 
 def _offset(token: Token) -> int:

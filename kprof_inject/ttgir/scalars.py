@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
-from kprof_inject.ttgir.constants import constant_of
+from msgspec import Struct
+from msgspec.structs import replace
+
 from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.locations import Alias, CallSite, Fused, Location, Named, SourcePoint, parse_location
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
-from kprof_inject.ttgir.ssa_values import bound_names, label_text, loop_arguments, result_names, without_strings
+from kprof_inject.ttgir.ssa_values import (
+    bound_names,
+    constant_of,
+    label_text,
+    loop_arguments,
+    result_names,
+    without_strings,
+)
 from kprof_inject.ttgir.types import PrintedType, printed_types, types_of
 
 _ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:\s*([^\s,(){}]+)")
@@ -22,8 +30,7 @@ _SCALAR = re.compile(r"[a-z]\w*")
 _MAX_ALIASES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(Struct, frozen=True):
     """A value that is visible at an operation.
 
     ``name`` is its name in the module (``%pid_3``). ``variable`` is the name in the source that it, or a part of what

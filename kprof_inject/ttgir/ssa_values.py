@@ -1,11 +1,12 @@
-"""Definitions and uses of the values of a function."""
+"""Definitions and uses of the values of a function, and the values of constants."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
+
+from msgspec import Struct
 
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.strings import STRING
@@ -103,8 +104,30 @@ def loop_arguments(module: Module, loop: Operation) -> list[str]:
     return bound_names(loop) or argument_names(module, loop.regions[0])
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+# Attributes may precede the value or, in the generic form, enclose it: ``{async_task_id = array<i32: 0>} 5``,
+# ``<{value = dense<5> : tensor<8xi32>}>``. A float has more characters after the digits.
+_CONSTANT = re.compile(
+    r"\s*(?:\(\) <\{value = |\{[^{}]*\} )?(?P<dense>dense<)?(?P<value>-?\d+|true|false)(?(dense)>)(?![\w.])"
+)
+# Triton has no wider integers.
+_MIN_INTEGER, _MAX_INTEGER = -(1 << 63), (1 << 63) - 1
+
+
+def constant_of(operation: Operation) -> int | None:
+    """Return the value of an integer constant, or of each element of a constant tensor; None for anything else.
+
+    A constant of one bit gives a ``bool``.
+    """
+    found = _CONSTANT.match(operation.tail) if operation.traits.is_constant else None
+    if found is None:
+        return None
+    if found["value"] in ("true", "false"):
+        return found["value"] == "true"
+    value = int(found["value"])
+    return value if _MIN_INTEGER <= value <= _MAX_INTEGER else None
+
+
+class Leaf(Struct, frozen=True):
     """An operation without regions: the node of its results and those of its operands, in the order of the text."""
 
     operation: Operation
@@ -112,8 +135,7 @@ class Leaf:
     values: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
+class _Body(Struct, frozen=True):
     """A region: the arguments of its entry block, and the values that the end of each of its blocks passes on."""
 
     arguments: list[int]

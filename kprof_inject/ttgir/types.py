@@ -1,12 +1,18 @@
-"""The types that an operation is printed with: their kinds, shapes and element sizes."""
+"""The types that an operation is printed with: their kinds, shapes and element sizes.
+
+Operands, results, types or attributes of an operation may not fit each other: no compiler makes such a misfit, but a
+damaged file may have one, and so may a Triton that prints an operation in another way.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, wraps
 from math import prod
+from typing import ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import without_strings
@@ -28,8 +34,7 @@ _MAX_WIDTH_DIGITS = 4
 _OPEN, _CLOSE = "([{<", ")]}>"
 
 
-@dataclass(frozen=True, slots=True)
-class PrintedType:
+class PrintedType(Struct, frozen=True):
     """The type of a tensor, of shared or tensor memory, of a tensor descriptor, or of a scalar.
 
     ``element`` is a type's name, ``f16`` or ``!tt.ptr<f16>``; ``rest`` is the text after it: the layout and the memory.
@@ -149,3 +154,27 @@ def closing_bracket(text: str, place: int) -> int:
 
 def _is_arrow(text: str, place: int) -> bool:
     return text[place - 1 : place + 1] == "->"
+
+
+MISFITS = (ArithmeticError, LookupError, TypeError, ValueError)
+"""Exceptions raised by reading such an operation: a missing operand, a list too short, a size of 0 or less."""
+
+_Parameters = ParamSpec("_Parameters")
+_Known = TypeVar("_Known")
+_Unknown = TypeVar("_Unknown")
+
+
+def if_misfit(unknown: _Unknown) -> Callable[[Callable[_Parameters, _Known]], Callable[_Parameters, _Known | _Unknown]]:
+    """Make a function that reads an operation, or one of its types, return ``unknown`` for a misfit."""
+
+    def guarded(read: Callable[_Parameters, _Known]) -> Callable[_Parameters, _Known | _Unknown]:
+        @wraps(read)
+        def guard(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Known | _Unknown:
+            try:
+                return read(*args, **kwargs)
+            except MISFITS:
+                return unknown
+
+        return guard
+
+    return guarded

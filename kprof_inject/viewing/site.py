@@ -70,7 +70,7 @@ _PACKET = 0x0A
 _MORE_OF_LENGTH = 0x80
 _LENGTH_BITS = 32
 
-_HINT = "give one that the Perfetto UI reads, such as .pftrace or .json, also with .gz; or a capture, or a workspace"
+_HINT = "name a trace that the Perfetto UI reads (.pftrace, .json, also with .gz), a capture, or a workspace"
 
 
 def open_trace(path: Path) -> BinaryIO:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from buffers import SM_CLOCK_HZ, Cta, save_launch
 from known_launch import FUNC, ITER, SCOPES, known_launch, known_rows
+from replacing import replace
 from timelines import incomplete_rows
 
 from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, summarise

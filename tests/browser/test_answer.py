@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from buffers import Cta, Scope, end, save_launch, start
 from playwright.sync_api import expect
+from replacing import replace
 from shown_page import Show
 from snapshots import check
 

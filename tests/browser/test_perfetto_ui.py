@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from programs.child import REPO
+from replacing import replace
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.export.drawing.opening import last_launch
+from kprof_inject.export.drawing.draw import last_launch
 from kprof_inject.export.formats import write_trace
 from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.viewing.server import TraceServer, serving

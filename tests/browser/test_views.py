@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from kernel_code import give_code
 from planning import fixture_view
 from playwright.sync_api import Locator, expect
 from programs.child import REPO
+from replacing import replace
 from shown_page import Show, ShownPage
 from snapshots import check
 from specialised import save_specialised
@@ -115,7 +115,7 @@ def test_a_scope_of_which_all_starts_were_lost_has_no_figures(show: Show, tmp_pa
         *("", "–", "–", "–", "0", "–", "–", "–", "–", "k.py:3")
     ]
     kernel.get_by_role("button", name="kernel").click()
-    assert "its time is unknown" in shown.page.locator("#view-scopes").inner_text()
+    assert "time is unknown" in shown.page.locator("#view-scopes").inner_text()
     _, view = opened(show, page, "source")
     assert [text.strip() for text in view.locator(".source-row.timed .figure").all_inner_texts()] == ["–", "–", "0 ×"]
 

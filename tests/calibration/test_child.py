@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kprof_inject.calibration.calibrate import CostRequest, measure_in_child, write_result
+from kprof_inject.calibration import CostRequest, measure_in_child, write_result
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost
 from kprof_inject.errors import KprofError
@@ -49,7 +49,7 @@ def test_what_is_asked_for_arrives(tmp_path: Path) -> None:
         measured(tmp_path, f"cp -r $3 {tmp_path}/seen; echo $1 $2 > {tmp_path}/words")
     assert CostRequest.read(tmp_path / "seen") == REQUEST
     assert CostKey.of("NVIDIA H200", "3.6.0", REQUEST.mode) == KEY
-    assert (tmp_path / "words").read_text() == "-m kprof_inject.calibration\n"
+    assert (tmp_path / "words").read_text() == "-m kprof_inject.calibration_process\n"
 
 
 def test_an_answer_from_before_is_none(tmp_path: Path) -> None:

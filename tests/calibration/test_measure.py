@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launches, start
 
-from kprof_inject.calibration.measure import cost_in, costs_next_to_work
+from kprof_inject.calibration_process import cost_in, costs_next_to_work
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost
 from kprof_inject.errors import KprofError

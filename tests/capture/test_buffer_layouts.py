@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import RawCtas, TimedLayout, UntimedLayout
+from kprof_inject.capture.buffer_layouts import LAYOUTS, RawCtas
 from kprof_inject.errors import KprofError
 
 PREAMBLE = 0xDEADBEEF
@@ -39,11 +39,11 @@ def set_times(words: NDArray[np.uint32], row: int, *times_ns: int) -> None:
 
 
 def read(words: NDArray[np.uint32]) -> RawCtas:
-    return TimedLayout().read(words, 2, range(2))
+    return LAYOUTS["timed"].read(words, 2, range(2))
 
 
 def test_every_field_is_read_from_its_place() -> None:
-    raw = TimedLayout().read(np.array([ROW], dtype="<u4"), 2, range(2))
+    raw = LAYOUTS["timed"].read(np.array([ROW], dtype="<u4"), 2, range(2))
 
     assert raw.cta.tolist() == [0]
     assert raw.sm.tolist() == [77]
@@ -56,7 +56,7 @@ def test_every_field_is_read_from_its_place() -> None:
 
 
 def test_without_timer_readings_the_counts_follow_the_header() -> None:
-    raw = UntimedLayout().read(np.array([ROW[:4] + ROW[10:]], dtype="<u4"), 2, range(2))
+    raw = LAYOUTS["untimed"].read(np.array([ROW[:4] + ROW[10:]], dtype="<u4"), 2, range(2))
 
     assert (raw.cta.tolist(), raw.sm.tolist(), raw.timed) == ([0], [77], False)
     assert (raw.init_ns.tolist(), raw.pre_final_ns.tolist(), raw.post_final_ns.tolist()) == ([0], [0], [0])
@@ -65,20 +65,20 @@ def test_without_timer_readings_the_counts_follow_the_header() -> None:
 
 
 def test_words_after_the_rings_are_no_entries() -> None:
-    padded = TimedLayout().read(np.array([[*ROW, 9, 9, 9, 9]], dtype="<u4"), 2, range(2))
+    padded = LAYOUTS["timed"].read(np.array([[*ROW, 9, 9, 9, 9]], dtype="<u4"), 2, range(2))
     assert padded.entries.tolist() == [[[[0xA0, 0xA1], [0xA2, 0xA3]], [[0xB0, 0xB1], [0xB2, 0xB3]]]]
 
 
 def test_a_cta_that_never_ran_has_no_row() -> None:
     words = buffer_words([None, Cta([[start(0, 10), end(0, 20)]], sm=3), None], slots=4)
-    raw = TimedLayout().read(words, 1, range(1))
+    raw = LAYOUTS["timed"].read(words, 1, range(1))
     assert raw.cta.tolist() == [1]
     assert raw.sm.tolist() == [3]
     assert (raw.never_ran, raw.damaged) == (2, 0)
 
 
 def test_a_launch_that_never_ran_has_no_rows() -> None:
-    raw = TimedLayout().read(np.zeros((4, 20), dtype="<u4"), 2, range(2))
+    raw = LAYOUTS["timed"].read(np.zeros((4, 20), dtype="<u4"), 2, range(2))
     assert raw.written_words.shape == (0, 2)
     assert raw.entries.shape == (0, 2, 0, 2)
     assert (raw.never_ran, raw.damaged) == (4, 0)
@@ -272,7 +272,7 @@ def test_whatever_a_header_holds_all_rows_are_accounted_for(
     words = rows(5)
     for row, column, word in corruption:
         words[row, column] = word
-    raw = UntimedLayout().read(words, 2, range(2)) if untimed else read(words)
+    raw = LAYOUTS["untimed"].read(words, 2, range(2)) if untimed else read(words)
     assert len(raw.cta) + raw.never_ran + raw.damaged == 5
     assert len(set(raw.cta.tolist())) == len(raw.cta)
     assert (raw.init_ns <= raw.pre_final_ns).all()
@@ -283,9 +283,9 @@ def test_whatever_a_header_holds_all_rows_are_accounted_for(
 
 def test_a_kernel_without_warps_is_an_error() -> None:
     with pytest.raises(KprofError, match="has no room for 0 warps"):
-        TimedLayout().read(rows(1), 0, range(0))
+        LAYOUTS["timed"].read(rows(1), 0, range(0))
 
 
 def test_a_row_without_room_for_the_counts_is_an_error() -> None:
     with pytest.raises(KprofError, match=r"80 bytes .* 11 warps"):
-        TimedLayout().read(np.array([ROW], dtype="<u4"), 11, range(11))
+        LAYOUTS["timed"].read(np.array([ROW], dtype="<u4"), 11, range(11))

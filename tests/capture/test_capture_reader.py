@@ -22,9 +22,10 @@ from buffers import (
 )
 from snapshots import check
 
-from kprof_inject.capture.model import HostReading, Kernel, Origin
+from kprof_inject.capture.model import Kernel, Origin
 from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.capture.resources import KernelResources
+from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.errors import KprofError
 
 SCOPES = [Scope("kernel", source=("a.py", 3)), Scope("loop[0]", "loop", 0, ("a.py", 5), (("b.py", 9), ("c.py", 11)))]
@@ -134,7 +135,7 @@ def test_a_launch_knows_its_process(tmp_path: Path) -> None:
     (process,) = read_capture(tmp_path).processes
     (launch,) = process.launches
     assert launch.origin is process.origin
-    assert launch.origin == Origin("7-99", 7, 1, "a", "b", ("H200",), ("",), (HostReading(**reading),))
+    assert launch.origin == Origin("7-99", 7, 1, "a", "b", ("H200",), ("",), (ClockRecord(**reading),))
 
 
 def test_of_an_older_capture_nothing_is_known_of_the_clocks(tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_a_damaged_reading_is_passed_over_and_counted(tmp_path: Path, line: byte
     make_format_1(tmp_path)
     (tmp_path / "p" / "clock.jsonl").write_bytes(sound + line + b"\n" + sound + b'{"device": 0, "host')
     (process,) = read_capture(tmp_path).processes
-    assert process.origin.host_readings == (HostReading(0, 1, 2, 3),) * 2
+    assert process.origin.host_readings == (ClockRecord(0, 1, 2, 3),) * 2
     assert process.damaged_readings == 1
 
 

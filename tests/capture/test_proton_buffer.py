@@ -19,8 +19,7 @@ from snapshots import check, check_cases
 
 from kprof_inject.capture import proton_buffer as module
 from kprof_inject.capture.model import Kernel, Launch
-from kprof_inject.capture.proton_buffer import read_proton_buffer
-from kprof_inject.capture.proton_header import is_proton_buffer
+from kprof_inject.capture.proton_buffer import is_proton_buffer, read_proton_buffer
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import decode_launch
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kprof_inject.capture.proton_buffer import read_proton_buffer, read_scope_names
-from kprof_inject.capture.proton_header import is_proton_buffer
+from kprof_inject.capture.proton_buffer import is_proton_buffer, read_proton_buffer, read_scope_names
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 RECORDED = Path(__file__).with_name("recorded_by_proton")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from replacing import replace
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable, distinct_names
 

@@ -228,7 +228,7 @@ def test_a_module_without_a_kernel(kprof: CommandLine) -> None:
     ended = kprof("check", "private.ttgir", "gone.ttgir")
     assert ended.exit_code == 1
     assert ended.errors() == [
-        "error: private.ttgir: there is no public tt.func to lower",
+        "error: private.ttgir: the module has no public tt.func to lower",
         "error: gone.ttgir does not exist",
     ]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
+from replacing import replace
 from snapshots import check
 
-from kprof_inject.cli.capture_arguments import loss_lines
+from kprof_inject.cli.capture_lines import loss_lines
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 FUNC = [start(0, 100), end(0, 900)]

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,12 @@ from altered import altered
 from command_line import CommandLine
 from known_launch import known_launch
 from programs.child import REPO, run_child
+from replacing import replace
 from several_kernels import three_kernels
 from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.cli.printed_reports import say_next
+from kprof_inject.cli.capture_lines import say_next
 from kprof_inject.workspace import Workspace
 
 TIMES_NS = [1000 * us for us in (13_990, 13_994, 14_000, 14_003, 14_010, 14_012, 14_020)]
@@ -96,7 +96,7 @@ def test_in_detail_the_launches_then_the_verdicts(kprof: CommandLine, capture: P
     assert [row[0] for row in rows] == ["func", "loop[0]", "iter[0]", "matmul_kernel"]
     assert rows[-1][1:] == [
         "trustworthy",
-        "14.003 ms → 14.143 ms",
+        "14.0 ms → 14.1 ms",
         "+1.0 % ± 0.3",
         "210",
         "0",
@@ -118,12 +118,12 @@ def test_in_detail_the_statistics_stand_under_the_table(kprof: CommandLine, capt
         *("clock", "record", "iterations", "between", "spread", "waves", "tail", "idle", "speed")
     ]
     (waves,) = (line for line in lines if line.startswith("waves"))
-    assert "256 CTAs on the 132 SMs" in waves
+    assert "256 CTAs ran on 132 SMs" in waves
 
 
 def test_in_detail_what_the_kernel_takes_is_told(kprof: CommandLine, capture: Path) -> None:
     lines = kprof("report", "-v", "capture").stdout.splitlines()
-    (built,) = (line for line in lines if "210 registers, " in line)
+    (built,) = (line for line in lines if "210 registers per thread, " in line)
     assert "98304 bytes" in built and "2 CTAs" in built
     assert lines[lines.index(built) + 1] == "findings:"
 

@@ -118,7 +118,7 @@ def test_scheduling_barriers_are_refused_before_a_program_for_nvidia_runs(kprof:
     kprof("insert", workspace, "--at", "scale/func")
     refused = kprof("run", workspace, "--sched-barriers", CROSS_COMPILE)
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "error: --sched-barriers is for AMD" in refused.stderr
+    assert "error: --sched-barriers needs an AMD GPU" in refused.stderr
 
 
 def test_records_never_reach_a_later_run_without_a_plan(kprof: CommandLine, workspace: Path) -> None:

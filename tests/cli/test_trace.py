@@ -19,7 +19,7 @@ from programs.child import REPO
 from ranks import BEGIN_NS, Timer, clock_file, save_process
 from snapshots import check
 
-from kprof_inject.cli.capture_arguments import browser_lines
+from kprof_inject.cli.capture_lines import browser_lines
 
 TIMERS = (Timer(5_000_000), Timer(9_000_000_000))
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from async_launches import in_order
 from buffers import Cta, Entry, Scope, buffer_words, kernel_json, make_format_1, save_launch, save_launches
 from ranks import BEGIN_NS, Timer, decode_all, save_process
+from replacing import replace
 from trace_processor.processor import Row, query_many
 
 from kprof_inject.timeline.timeline import Timeline, decode_launch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.export.merging.launch_matching import Agreement, Option, agreements
+from kprof_inject.export.launch_matching import Agreement, Option, agreements
 
 OPTIONS = st.lists(
     st.builds(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from buffers import Cta, Entry, Scope, end, save_launch, start
 from drawn import COUNTERS, PARENTS, THREADS, launch_name, number, slices_sql
 from ranks import BEGIN_NS
+from replacing import replace
 from snapshots import check
 from trace_processor.processor import Cell, Row
 

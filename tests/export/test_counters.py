@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.export.drawing import counters as module
-from kprof_inject.export.drawing.counters import active_ctas
+from kprof_inject.export.drawing import launch_events as module
+from kprof_inject.export.drawing.launch_events import active_ctas
 from kprof_inject.timeline.axis import Axis, DeviceClock
 from kprof_inject.timeline.columns import CTA_COLUMNS
 

@@ -9,12 +9,12 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launch, save_launches, start
+from replacing import replace
 from tabled import decode_ranks, rows_of
 
 from kprof_inject.capture.model import Launch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from buffers import make_format_1
 from drawn import ARROWS
 from ranks import BEGIN_NS, Timer, decode_all, save_process
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.export.chrome import chrome_trace

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replacing import replace
 from snapshots import check
 
-from kprof_inject.capture.model import HostReading
-from kprof_inject.export.merging.launch_matching import Captured, LaunchMatching, match, to_trace_time
-from kprof_inject.export.merging.torch_trace import Bar, Span
+from kprof_inject.capture.schema import ClockRecord
+from kprof_inject.export.launch_matching import Captured, LaunchMatching, match, to_trace_time
+from kprof_inject.export.torch_trace import Bar, Span
 from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
 
 UNIX_NS = 1_764_000_000_000_000_000
@@ -39,7 +40,7 @@ class Program:
         last_ns = self.bars[-1].span.end_ns
         return fit_host_clock(
             [
-                HostReading(0, at_ns + late_ns, self.at_device(at_ns), error_ns)
+                ClockRecord(0, at_ns + late_ns, self.at_device(at_ns), error_ns)
                 for at_ns, late_ns in ((UNIX_NS - 10_000_000, error_ns // 2), (last_ns, -error_ns // 3))
             ]
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import drawn
@@ -11,10 +10,11 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from drawn import NESTED_TRACKS, launch_name, number
 from programs.child import REPO
+from replacing import replace
 from snapshots import check
 from trace_processor.processor import Row
 
-from kprof_inject.export.drawing.opening import last_launch
+from kprof_inject.export.drawing.draw import last_launch
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.perfetto import perfetto_trace
 from kprof_inject.timeline.timeline import Timeline, decode_launch

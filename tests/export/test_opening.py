@@ -9,7 +9,7 @@ from buffers import make_format_1
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 from trace_processor.processor import query
 
-from kprof_inject.export.drawing.opening import last_launch
+from kprof_inject.export.drawing.draw import last_launch
 from kprof_inject.export.formats import write_trace
 
 LAUNCHES = "SELECT ts, dur FROM slice WHERE category = 'launch' ORDER BY ts"

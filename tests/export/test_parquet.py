@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
+from replacing import replace
 from tabled import decode_ranks, rows_of
 
 from kprof_inject.capture.record_costs import RecordCost

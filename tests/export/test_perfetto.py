@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
     TrackDescriptor,
     TrackEvent,
 )
+from replacing import replace
 from trace_processor.processor import Row, query_many
 
 from kprof_inject.export import perfetto

@@ -22,7 +22,7 @@ from kprof_inject.export.drawing.scene import (
     TraceProcess,
     TrackGroups,
 )
-from kprof_inject.export.drawing.tracks import BY_SM, LAYOUTS
+from kprof_inject.export.drawing.tracks import LAYOUTS, by_sm
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -246,7 +246,7 @@ def test_scopes_that_cross_stand_beneath_their_warp(tmp_path: Path) -> None:
 
 def test_a_scope_that_crosses_or_was_cut_says_so(tmp_path: Path) -> None:
     (timeline,) = drawn.crossing(tmp_path)
-    *_, scopes = all_events(list(draw([timeline], BY_SM).parts()))
+    *_, scopes = all_events(list(draw([timeline], by_sm).parts()))
     (crosses,) = (arg for arg in scopes.args if arg.name == "crosses")
     assert crosses.shown is not None
     assert crosses.values[crosses.shown].tolist() == [1, 1]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch_traces import BASE_NS, Kernel, kineto_text, save_kineto
 
 from kprof_inject.errors import KprofError
-from kprof_inject.export.merging import torch_trace
-from kprof_inject.export.merging.torch_trace import Bar, Span, member_spans, packed_text, read_torch_trace
+from kprof_inject.export import torch_trace
+from kprof_inject.export.torch_trace import Bar, Span, member_spans, packed_text, read_torch_trace
 
 START_NS = BASE_NS + 4_586_234_511_375_813
 KERNEL = Kernel(

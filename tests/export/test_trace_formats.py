@@ -17,11 +17,11 @@ from snapshots import check
 
 from kprof_inject.errors import KprofError
 from kprof_inject.export.chrome import chrome_trace
-from kprof_inject.export.comma_separated import csv_table
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.formats import TraceFile, format_of, gzipped, write_trace
 from kprof_inject.export.hatchet import hatchet_tree
 from kprof_inject.export.perfetto import perfetto_trace
+from kprof_inject.export.scope_rows import csv_table
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 
@@ -140,7 +140,7 @@ def test_any_chunks_are_one_gzip_member() -> None:
     ],
 )
 def test_another_ending_is_a_usage_error(name: str, timelines: list[Timeline], tmp_path: Path) -> None:
-    with pytest.raises(KprofError, match="does not say which format") as caught:
+    with pytest.raises(KprofError, match="no extension of a known format") as caught:
         write_trace(tmp_path / name, timelines)
     assert caught.value.exit_code == 2
     check("export/trace_registry", caught.value.hint, "extensions")

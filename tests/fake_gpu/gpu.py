@@ -18,8 +18,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kprof_inject.runtime.replay.memory_copies import Address
-
 HostKernel = Callable[..., int]
 """Computes what a kernel computes: ``host_kernel(grid, *args)``. Returns the cycles between two of its records."""
 
@@ -71,6 +69,8 @@ class Launch:
 
 def with_elements(argument: Any) -> Any:
     """The tensor at an address, for host kernels. Nobody says where it ends: copies of memory have room behind them."""
+    from kprof_inject.runtime.replay.relaunch import Address  # imports Triton
+
     if not isinstance(argument, Address):
         return argument
     return torch.from_numpy(np.ctypeslib.as_array((ctypes.c_float * 16).from_address(argument.data_ptr())))

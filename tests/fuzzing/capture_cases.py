@@ -53,7 +53,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.timeline.fit import fitted_buffer
+from kprof_inject.timeline.fitted_buffer import fitted_buffer
 from kprof_inject.workspace import Workspace, write_experiment
 
 REPO = Path(__file__).resolve().parents[2]

@@ -18,8 +18,7 @@ from kprof_inject.pipeline.insertion import view_of
 from kprof_inject.rewrite import apply, strip
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import in_runs
-from kprof_inject.select.style import USUAL_STYLE, Style
+from kprof_inject.select.spans import USUAL_STYLE, Style, in_runs
 from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse

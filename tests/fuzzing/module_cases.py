@@ -8,7 +8,7 @@ import gzip
 import resource
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -20,22 +20,22 @@ from buffers import Scope
 from cases import FIXTURES, sources
 from module_damage import DAMAGES
 from programs.child import REPO
+from replacing import replace
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 from ttgir_forms import FORMS
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.loop_metrics import loop_figures
-from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.report.diff.structure import changes_between
-from kprof_inject.report.explanation.gathering import explanation
+from kprof_inject.report.explanation import explanation
 from kprof_inject.report.html.document import write_html
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.rewrite import apply
 from kprof_inject.select.candidates import outline
-from kprof_inject.select.plan import make_plan, scope_table
+from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.parser import parse
@@ -145,7 +145,7 @@ def _table(source: Source) -> ScopeTable:
     for selectors in _RECORDED:
         with contextlib.suppress(KprofError):
             plan = insert_module(view, parse_selectors(selectors)).plan
-            return ScopeTable.of(msgspec.convert(scope_table(plan), ScopeTableRecord))
+            return ScopeTable.of(plan.table)
     return ScopeTable(())
 
 

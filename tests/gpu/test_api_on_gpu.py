@@ -76,8 +76,10 @@ def test_a_selector_that_finds_nothing_leaves_the_kernel_alone(launch: Callable[
         _ = prof.timeline
 
 
-def test_the_fixture_gives_the_same(
+def test_the_fixture_records_as_well(
     launch: Callable[[], object],
-    kprof_profile: Callable[..., object],  # noqa: F811
+    kprof_profile: Callable[..., kprof_inject.Profile],  # noqa: F811
 ) -> None:
-    assert kprof_profile is kprof_inject.profile
+    with kprof_profile(at=["func"]) as prof:
+        launch()
+    assert len(prof.timeline.scopes) == CTAS * 4

@@ -22,7 +22,7 @@ tl = pytest.importorskip("triton.language")
 
 import kprof_inject  # noqa: E402
 from kprof_inject import Mode  # noqa: E402
-from kprof_inject.calibration.measure import costs_next_to_work, measure, record  # noqa: E402
+from kprof_inject.calibration_process import costs_next_to_work, measure, record  # noqa: E402
 from kprof_inject.capture.reader import read_capture  # noqa: E402
 from kprof_inject.capture.record_costs import MeasuredCost  # noqa: E402
 

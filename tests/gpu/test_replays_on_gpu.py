@@ -11,7 +11,7 @@ import torch
 from program_runs import ProgramRuns, Run
 
 from kprof_inject.capture.model import Kernel
-from kprof_inject.runtime.devices.torch_device import TorchDevice, devices_of_process
+from kprof_inject.runtime.devices.torch_device import _TorchDevice, devices_of_process
 from kprof_inject.timeline.trust import Level, judge
 
 RESTORED = {"in_place", "counting", "flagged"}
@@ -69,7 +69,7 @@ def test_what_is_only_bold_is_done_on_request(runs: ProgramRuns) -> None:
 def test_memory_is_copied_and_told_apart_to_the_byte() -> None:
     memory = torch.arange(1_000_003, device="cuda").to(torch.uint8)
     stream = torch.cuda.current_stream().cuda_stream
-    for device in (devices_of_process(), TorchDevice()):
+    for device in (devices_of_process(), _TorchDevice()):
         before = memory.clone()
         with device.borrowed(memory.numel(), stream) as buffer:
             device.copy(buffer.data_ptr(), memory.data_ptr(), memory.numel(), stream)

@@ -24,10 +24,9 @@ from kprof_inject.pipeline.insertion import (
     view_of,
     write_insertions,
 )
-from kprof_inject.select.plan import scope_table
+from kprof_inject.select.plan import table_json
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import SPREADS
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import SPREADS, Style
 from kprof_inject.workspace import Workspace
 
 GOLDEN = [path for path in fixtures() if path.with_suffix(".expected.ttgir").exists()]
@@ -62,7 +61,7 @@ def test_golden_output(path: Path) -> None:
     done = insertion_of(read(path))
 
     assert done.text == read(path.with_suffix(".expected.ttgir"))
-    assert scope_table(done.plan) == json.loads(read(path.with_suffix(".expected.json")))
+    assert table_json(done.plan.table) == json.loads(read(path.with_suffix(".expected.json")))
 
 
 SELECTED = sorted(path for path in FIXTURES.glob("*/*/*.*.expected.json"))
@@ -145,7 +144,7 @@ def test_each_kernel_gets_its_own_records(tmp_path: Path) -> None:
     )
     for insertion, most_records in zip(insertions, (2, 4), strict=True):
         assert insertion.insertion is not None
-        plan = {**scope_table(insertion.insertion.plan), "most_records": most_records, "relaunch": {}}
+        plan = {**table_json(insertion.insertion.plan.table), "most_records": most_records, "relaunch": {}}
         assert workspace.scope_table(insertion.kernel.variant) == msgspec.convert(plan, ScopeTableRecord)
 
 

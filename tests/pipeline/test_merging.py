@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
+from replacing import replace
 from snapshots import check
 from torch_traces import GPU_POSITION, Kernel, save_kineto
 from trace_processor.processor import query_many
@@ -210,7 +210,7 @@ def test_what_could_not_be_matched_is_listed_with_its_reason(tmp_path: Path) -> 
     reasons = {(one["kernel"], one["launch"]): one["reason"] for one in facts["not_matched"]}
     assert reasons.keys() == {(INDUCTOR, 0), (INDUCTOR, 1), (INDUCTOR, 2), (STEP[0], 2), (STEP[1], 2)}
     assert "by the host's clock" in reasons[STEP[0], 2]
-    assert any(f"{INDUCTOR}, launch 0: it {reasons[INDUCTOR, 0]}" in line for line in said)
+    assert any(f"launch 0 of {INDUCTOR}, which {reasons[INDUCTOR, 0]}" in line for line in said)
     check("pipeline/merging", reasons[INDUCTOR, 0], "not matched")
 
 

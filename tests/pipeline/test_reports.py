@@ -16,13 +16,12 @@ from kprof_inject.analysis import launch as launch_module
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.cli.printed_reports import print_json
+from kprof_inject.cli.capture_lines import print_json
 from kprof_inject.pipeline import captures
 from kprof_inject.pipeline import captures as module
-from kprof_inject.pipeline.captures import decode_capture, decode_launches
-from kprof_inject.pipeline.reports import analyses
-from kprof_inject.report.explanation.budget import explanation_text
-from kprof_inject.report.explanation.gathering import explanation
+from kprof_inject.pipeline.captures import analyses, decode_capture, decode_launches
+from kprof_inject.report.explanation import explanation
+from kprof_inject.report.explanation_schema import explanation_text
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.timeline import curves, rate
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet

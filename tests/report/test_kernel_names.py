@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from known_launch import known_launch
+from replacing import replace
 
 from kprof_inject.capture.model import Kernel
 from kprof_inject.report.kernel_names import kernel_names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from figures_in import figures_in
 from known_launch import FUNC, ITER, SCOPES, known_launch
+from replacing import replace
 from snapshots import check
 from timelines import Ran, cta_rows, incomplete_rows
 
@@ -66,7 +66,7 @@ def test_all_that_a_reader_is_told(tmp_path: Path) -> None:
     lines = notes(known_launch(tmp_path))
     check_note("\n".join(lines), "a known launch")
     assert {line.partition(":")[0]: figures(line) for line in lines} == {
-        "clock": ["2000.0", "1.25", "10"],
+        "clock": ["2000", "1.25", "10"],
         "record cost": [],
         "iterations of iter[0]": ["5", "90", "9.0", "10", "20", "2.0"],
         "between iterations of loop[0]": ["720", "72.0"],

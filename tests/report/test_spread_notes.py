@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from figures_in import figures_in
 from known_launch import FUNC, ITER, LOOP, known_launch
+from replacing import replace
 from snapshots import check
 from timelines import Ran, cta_rows
 

@@ -33,7 +33,7 @@ from kprof_inject.runtime.compiling.instrumented_kernel import RunStep
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_choice import REPLAYS
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.replay.replayed_kernels import KernelReplays
+from kprof_inject.runtime.replay.replay import KernelReplays
 from kprof_inject.runtime.run_step import WorkspacePlans, _install_once
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace, read_experiments

@@ -10,7 +10,7 @@ from programs.child import REPO, Ended, clean_environment, fake_gpu_path, run_ch
 from snapshots import check
 
 import kprof_inject
-from kprof_inject.cli.autostart_options import read_options
+from kprof_inject.cli.recording_options import read_options
 from kprof_inject.errors import KprofError
 from kprof_inject.select.tags import Tag
 from kprof_inject.workspace_lock import held

@@ -20,9 +20,8 @@ from triton.compiler.compiler import make_backend
 
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.compile_text import compile_text
 from kprof_inject.runtime.compiling.compiler import as_json, environment
-from kprof_inject.runtime.compiling.delayed_builds import Build, assembly_in, compiled
+from kprof_inject.runtime.compiling.delayed_builds import Build, assembly_in, compile_text, compiled
 
 pytestmark = pytest.mark.triton
 

@@ -39,13 +39,12 @@ class Setup:
         self.fetching, self.fetched = threading.Event(), threading.Event()
         self.left_out = AtomicCounts()
         self.errors: list[Exception] = []
-        device: Any = SimpleNamespace(fetch=self.fetch)
+        device: Any = SimpleNamespace(fetch=self.fetch, read_clock=lambda device: None)
         writer: Any = SimpleNamespace(
             add_kernel=lambda *_: None, add_launch=self.add_launch, drop_launch=lambda name: None
         )
-        clocks: Any = SimpleNamespace(keep_up=lambda device: None)
         self.copier = BufferCopier(
-            device, writer, ProcessReport(str(folder)), self.left_out, 1 << 20, True, clocks, lambda saved: None
+            device, writer, ProcessReport(str(folder)), self.left_out, 1 << 20, True, lambda saved: None
         )
 
     def fetch(self, memory: Memory, size_bytes: int, device: int, done: Any) -> memoryview:

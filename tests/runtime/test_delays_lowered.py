@@ -40,9 +40,7 @@ def test_delays_become_machine_code(path: Path) -> None:
     view = fixture_view(read(path))
     target = module_target(view.module)
     plan = make_plan(view, SELECTORS)
-    text = inserted(
-        view.module, [Delay(scope.site.start, 100, number, target) for number, scope in enumerate(plan.scopes)]
-    )
+    text = inserted(view.module, [Delay(site.start, 100, number, target) for number, site in enumerate(plan.sites)])
     assert text.count("%kprof_delay_") == len(plan.scopes)
     lowered = lower_without_records(text, target_of(target), {})
     assert lowered.binary[:4] == b"\x7fELF"
@@ -59,6 +57,6 @@ def test_the_kernel_that_measures_delays_is_ptx(tmp_path: Path) -> None:
 
 def test_a_target_without_a_counter_is_refused() -> None:
     with pytest.raises(KprofError):
-        spin = Delay(make_plan(fixture_view(read(one_of_each_kernel()[0])), SELECTORS).scopes[0].site.start, 1, 0,
+        spin = Delay(make_plan(fixture_view(read(one_of_each_kernel()[0])), SELECTORS).sites[0].start, 1, 0,
                      Target("hip", "gfx1250", 32))  # fmt: skip
         _ = spin.line

@@ -21,11 +21,12 @@ from snapshots import check
 
 from kprof_inject.analysis.causal.slopes import kernel_slopes
 from kprof_inject.analysis.interpreter.executions import evaluated
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.pipeline.causal_runs import CausalChoice, prepare
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
-from kprof_inject.runtime.experiments import experiment_target, kernel_experiment
+from kprof_inject.runtime.experiments import kernel_experiment
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, REPLAYS, parse_launches
-from kprof_inject.runtime.replay import memory_copies
+from kprof_inject.runtime.replay import relaunch
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
 
@@ -98,13 +99,13 @@ def test_another_number_of_ctas_on_an_sm_is_another_kernel(
     runs: FakeRuns, monkeypatch: pytest.MonkeyPatch, sms: int, matters: bool
 ) -> None:
     """Unless all 16 of them run at once in either."""
-    resources = experiment_target.resources_of
+    resources = kernel_experiment.resources_of
 
     def fewer(kernel: Any) -> dict[str, Any]:
         found = resources(kernel)
         return {**found, "ctas_per_sm": 1 if "now, 1728;" in kernel.asm["ptx"] else 2}
 
-    monkeypatch.setattr(experiment_target, "resources_of", fewer)
+    monkeypatch.setattr(kernel_experiment, "resources_of", fewer)
     monkeypatch.setattr(kernel_experiment, "_properties", lambda: {"multiprocessor_count": sms})
     with runs.delaying(seconds=0.3) as run:
         run.launch()
@@ -146,7 +147,7 @@ def test_the_assembler_s_version_and_the_source_s_folder_make_no_other_kernel(
 
 def test_what_cannot_be_launched_again_takes_turns(runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     def raw(*_: object) -> None:
-        raise memory_copies.NotReplayable("its arguments are raw pointers")
+        raise relaunch.NotReplayable("its arguments are raw pointers")
 
     monkeypatch.setattr("kprof_inject.runtime.replay.relaunch.memory_of", raw)
     with runs.delaying() as run:
@@ -158,7 +159,9 @@ def test_what_cannot_be_launched_again_takes_turns(runs: FakeRuns, monkeypatch: 
     assert not found.replayed
     assert found.ended == "program"
     text = next((runs.workspace / "kernels").glob("scale-*/kernel.ttgir"))
-    slopes = kernel_slopes(found, evaluated(text.read_text(), str(text), found.grid, found.arguments)).ranked
+    slopes = kernel_slopes(
+        found, evaluated(text.read_text(), str(text), found.grid, found.arguments, ScopeTable(()))
+    ).ranked
     assert [place.scope.name.split("@")[0] for place in slopes] == ["stores", "loads"]
     assert slopes[0].response is not None
     assert slopes[0].response.slope.value == pytest.approx(1, abs=0.05)
@@ -175,7 +178,7 @@ def test_too_few_launches_say_nothing(runs: FakeRuns) -> None:
 def test_other_work_and_other_threads_take_no_turn(runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "kprof_inject.runtime.replay.relaunch.memory_of",
-        lambda *_: (_ for _ in ()).throw(memory_copies.NotReplayable("no")),
+        lambda *_: (_ for _ in ()).throw(relaunch.NotReplayable("no")),
     )
     with runs.delaying() as run:
         for _ in range(30):
@@ -193,7 +196,7 @@ OF_DEVICE = ["borrowed", "copy", "counted", "digest", "hold", "is_capturing", "n
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [*((FakeDevice, name) for name in OF_DEVICE), (experiment_target, "load"), (kernel_experiment, "write_experiment")],
+    [*((FakeDevice, name) for name in OF_DEVICE), (kernel_experiment, "load"), (kernel_experiment, "write_experiment")],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_fault_of_ours_never_reaches_the_program(
@@ -230,7 +233,7 @@ def test_a_fault_of_ours_in_a_turn_never_reaches_the_program(
             for _ in range(40):
                 run.launch()
     assert calls["failed"] == 1
-    assert run.refusals() == ["that failed: a fault"]
+    assert run.refusals() == ["the experiment failed: a fault"]
 
 
 def test_a_kernel_in_graphs_alone_is_not_delayed(runs: FakeRuns) -> None:

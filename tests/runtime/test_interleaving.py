@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from kprof_inject.runtime.experiments.interleaving import DelayPairs, are_precise, rounds
+from kprof_inject.runtime.experiments.experiment import DelayPairs, are_precise, rounds
 
 
 def test_each_round_has_all_in_an_order_of_its_own() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ from fake_gpu.captured import ends_of, launches_in, number_of, scopes_of, states
 from fake_gpu.driver import CLEAN_REGISTERS, REGISTERS_WITH_RECORDS, SPILLS_WITH_RECORDS
 from fake_runs import REAL_TORCH, FakeRuns
 from programs.child import Ended
+from replacing import replace
 
 pytestmark = pytest.mark.triton
 

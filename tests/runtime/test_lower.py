@@ -83,7 +83,7 @@ def test_records_that_read_no_clock_are_refused(monkeypatch: pytest.MonkeyPatch)
     path = OF_EACH_KIND[0]
     monkeypatch.setattr(instrumentation, "_CLOCK_READ", {"cuda": re.compile("no such instruction")})
 
-    with pytest.raises(KprofError, match="no clock read for cuda:90"):
+    with pytest.raises(KprofError, match="records for cuda:90 without reading the clock"):
         lower(insertion_of(read(path)).text, *described(path), SHARED)
 
 
@@ -110,7 +110,7 @@ def shared_bytes(path: Path) -> int:
 
 def reads_of(view: ModuleView, plan: Plan) -> int:
     """One for each record, and those of a helper for each of its calls."""
-    copies = {scope.record: view.copies_of_functions[scope.site.function] for scope in plan.scopes}
+    copies = {scope.record: view.copies_of_functions[scope.function] for scope in plan.scopes}
     return sum(copies.get(record.name, 1) for record in plan.records)
 
 
@@ -124,7 +124,7 @@ def lowered(path: Path, view: ModuleView, plan: Plan, mode: Mode) -> Lowered:
     assert made.clock_reads >= reads_of(view, plan) / 2
     assert made.clock_reads <= 2 * reads_of(view, plan) or target.backend == "hip"
     assert made.binary.startswith(ELF)
-    assert made.metadata["name"] == plan.kernel
+    assert made.metadata["name"] == plan.table.kernel
     return made
 
 

@@ -18,7 +18,7 @@ from kprof_inject.capture.ring_sizes import chosen_buffer_bytes, keeps_occupancy
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.instrumentation import Lowered, lower
 from kprof_inject.select.plan import make_plan
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import Style
 
 pytestmark = pytest.mark.triton
 
@@ -76,7 +76,7 @@ def test_scheduling_barriers_stand_around_records(path: Path) -> None:
 
 
 def test_scheduling_barriers_are_refused_for_nvidia() -> None:
-    with pytest.raises(KprofError, match="--sched-barriers is for AMD"):
+    with pytest.raises(KprofError, match="--sched-barriers needs an AMD GPU"):
         lower(insertion_of(read(PIPELINE), "func").text, *described(PIPELINE), Mode(sched_barriers=True))
 
 

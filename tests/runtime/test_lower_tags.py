@@ -16,8 +16,7 @@ from triton_oracle import installed_fixtures
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import RECORDS_OF_TAG, Target
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.instrumentation import lower, target_of
-from kprof_inject.runtime.compiling.tag_values import tag_values
+from kprof_inject.runtime.compiling.instrumentation import lower, tag_values, target_of
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.select.tags import CARRIER
 
@@ -82,7 +81,7 @@ def test_the_stores_of_tags_have_their_values(kernel: str, mode: Mode, monkeypat
 @pytest.mark.triton
 def test_without_tags_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     path = fixture("cuda-90/vector_add")
-    monkeypatch.setattr("kprof_inject.runtime.compiling.tag_values._give_values", lambda _: pytest.fail("it was"))
+    monkeypatch.setattr("kprof_inject.runtime.compiling.instrumentation._give_values", lambda _: pytest.fail("it was"))
     lowered(path, insertion_of(read(path), "func").text, Mode("shared"))
 
 

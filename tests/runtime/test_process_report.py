@@ -45,7 +45,8 @@ def test_a_failure_inside_a_guard_does_not_undo_what_was_reported(tmp_path: Path
     report.add_kernel("gemm-1", "gemm", "dumped")
     with report.guard("saving a kernel"):
         raise OSError("disk full")
-    assert only_report(tmp_path)["kernels"] == {"gemm-1": {"name": "gemm", "state": "dumped", "reason": ""}}
+    kernel = {"variant": "gemm-1", "name": "gemm", "state": "dumped", "reason": ""}
+    assert only_report(tmp_path)["kernels"] == {"gemm-1": kernel}
 
 
 def test_a_report_that_cannot_be_written_is_one_line_on_stderr(
@@ -55,7 +56,7 @@ def test_a_report_that_cannot_be_written_is_one_line_on_stderr(
     ProcessReport(str(tmp_path / "file")).write()
     output = capsys.readouterr()
     assert output.out == ""
-    assert output.err.startswith("kprof-inject: cannot report: ")
+    assert output.err.startswith("kprof-inject: cannot write this process's report: ")
     assert output.err.count("\n") == 1
 
 

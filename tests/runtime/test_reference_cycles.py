@@ -8,7 +8,7 @@ import weakref
 from pathlib import Path
 
 import kprof_inject
-from kprof_inject.runtime.launch import loading
+from kprof_inject.runtime.launch.triton_wrapping import around_load
 from kprof_inject.runtime.process_events import Guarded
 
 RUNTIME = Path(kprof_inject.__file__).parent / "runtime"
@@ -68,7 +68,7 @@ def test_a_kernel_that_is_never_loaded_goes_when_the_program_drops_it() -> None:
         pass
 
     kernel = Kernel()
-    loading.around_load(kernel, lambda kernel, load: load())
+    around_load(kernel, lambda kernel, load: load())
     kept = weakref.ref(kernel)
     del kernel
     assert kept() is None

@@ -26,8 +26,8 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.runtime.launch import timing
 from kprof_inject.runtime.launch.launch_choice import REPLAYS, ReplayChoice
 from kprof_inject.runtime.process_report import read_reports
-from kprof_inject.runtime.replay import back_to_back, replay
-from kprof_inject.runtime.replay.memory_copies import NotReplayable
+from kprof_inject.runtime.replay import relaunch, replay
+from kprof_inject.runtime.replay.relaunch import NotReplayable, Relaunch
 from kprof_inject.timeline.trust import judge
 
 pytestmark = pytest.mark.triton
@@ -258,8 +258,8 @@ def test_a_host_that_is_slower_than_the_device_gets_no_times(fake_runs: FakeRuns
 
 def test_launches_are_queued_again_where_the_device_had_begun_before_all_were() -> None:
     gpu = FakeGpu()
-    gpu.host_ns = back_to_back.MIN_HOLD_NS + 1
-    timed = back_to_back.BackToBack(FakeDevice(gpu), 0, None, restores=False)  # type: ignore[arg-type]
+    gpu.host_ns = relaunch.MIN_HOLD_NS + 1
+    timed = relaunch.BackToBack(FakeDevice(gpu), 0, None, restores=False)  # type: ignore[arg-type]
     launched = []
 
     def launch() -> None:
@@ -294,11 +294,12 @@ def test_replays_of_a_process_take_no_longer_than_their_limit(
     record = SimpleNamespace(scope_table=SimpleNamespace(relaunch=SimpleNamespace(refusal="", waits=False)))
     monkeypatch.setattr(replay._RelaunchPairs, "may_follow_each_other", lambda *_: False)
     build: Any = SimpleNamespace(record=record, cta_bytes=128)
-    replays = replay.Replays(FakeDevice(FakeGpu()), REPLAYS)
+    session: Any = SimpleNamespace(replays=REPLAYS, launches="last")
+    replays = replay.KernelReplays(FakeDevice(FakeGpu()), session, None)  # type: ignore[arg-type]
     measured = 0
     for _ in range(1000):
         with contextlib.suppress(NotReplayable):
-            replays.measure(replay.ComparedRelaunch((1, 1, 1), 0, (), (), build, clean))
+            replays.replayed(build, clean, Relaunch((1, 1, 1), 0, (), ()))
             measured += 1
     assert now[0] <= 20.0 + pair_s + compile_s
     assert measured > 3 or pair_s > 1

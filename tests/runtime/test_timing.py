@@ -15,8 +15,8 @@ from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.runtime.launch import timing
-from kprof_inject.runtime.launch.autotuning import benchmarking
-from kprof_inject.runtime.launch.empty_launches import SAMPLES, EmptyKernel
+from kprof_inject.runtime.launch.timing import SAMPLES, EmptyKernel
+from kprof_inject.runtime.launch.triton_wrapping import benchmarking
 from kprof_inject.timeline.trust import judge
 
 pytestmark = pytest.mark.triton

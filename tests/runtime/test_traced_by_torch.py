@@ -19,7 +19,7 @@ from fake_runs import REAL_TORCH
 from snapshots import check
 
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
-from kprof_inject.runtime.torch_tracing import TorchTracer
+from kprof_inject.runtime.run_step import TorchTracer
 from kprof_inject.workspace import Workspace
 
 PROGRAM = """
@@ -82,7 +82,7 @@ def test_in_another_thread_it_is_not_started(
     thread.join()
     trace.finish()
     assert not list(tmp_path.glob("*torch_trace*"))
-    assert "not launched by the main thread" in capsys.readouterr().err
+    assert "the main thread does not launch the first kernel" in capsys.readouterr().err
 
 
 def test_a_failure_is_reported_and_goes_no_further(

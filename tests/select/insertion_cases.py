@@ -32,12 +32,11 @@ from small_modules import FILE, TWO_RECORDS, found, located, missed, work_of
 from snapshots import check
 from text_cases import cases_in
 
+from kprof_inject.capture.schema import PointRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import BODY_RECORD, Plan
-from kprof_inject.select.spans import in_runs
-from kprof_inject.select.style import USUAL_STYLE, Style
-from kprof_inject.ttgir.locations import SourcePoint
+from kprof_inject.select.spans import USUAL_STYLE, Style, in_runs
 
 CASES = Path(__file__).with_name("cases")
 STYLES = {"--two-records": TWO_RECORDS, "--runs": Style(in_runs)}
@@ -194,25 +193,27 @@ def _nests(plan: Plan) -> list[str]:
 
 
 def _sources(plan: Plan) -> list[str]:
-    return [" < ".join([f"{s.record}: {_point(s.site.source)}", *map(_point, s.site.called_from)]) for s in plan.scopes]
+    return [" < ".join([f"{s.record}: {_point(s.source)}", *map(_point, s.called_from)]) for s in plan.scopes]
 
 
-def _point(point: SourcePoint | None) -> str:
+def _point(point: PointRecord | None) -> str:
     return f"{'' if point.file == FILE else f'{point.file}:'}{point.line}" if point else "-"
 
 
 def _partitions(plan: Plan) -> list[str]:
-    return [f"{s.record}: {'-' if s.partition is None else plan.partitions[s.partition].name}" for s in plan.scopes]
+    return [
+        f"{s.record}: {'-' if s.partition is None else plan.table.partitions[s.partition].name}" for s in plan.scopes
+    ]
 
 
 _FACTS: dict[str, Callable[[Plan], list[str]]] = {
     "scopes": lambda plan: [" ".join(scope.record for scope in plan.scopes) or "none"],
     "spans": _spans,
     "nests": _nests,
-    "sites": lambda plan: [f"{s.record}: {s.site.kind} {s.site.label} {s.site.function}" for s in plan.scopes],
+    "sites": lambda plan: [f"{s.record}: {s.kind} {s.label} {s.function}" for s in plan.scopes],
     "sources": _sources,
     "partitions": _partitions,
-    "warps": lambda plan: [f"{partition.name}: {partition.warps}" for partition in plan.partitions],
+    "warps": lambda plan: [f"{partition.name}: {partition.warps}" for partition in plan.table.partitions],
     "counts": lambda plan: [f"{number} {selector}" for selector, number in counts(plan).items()],
     "dropped": lambda plan: (
         [f"{one.marker} {one.what}" for selection in plan.selections for one in selection.findings.dropped]

@@ -8,10 +8,9 @@ from textwrap import indent
 
 from planning import insertion_of
 
-from kprof_inject.select.anchors import integer_work
-from kprof_inject.select.functions import functions_of
+from kprof_inject.select.functions import functions_of, integer_work
 from kprof_inject.select.plan import BODY_RECORD, Plan
-from kprof_inject.select.style import USUAL_STYLE, Style, two_records
+from kprof_inject.select.spans import USUAL_STYLE, Style, two_records
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.parser import parse
 
@@ -48,7 +47,7 @@ def sequence(text: str, *selectors: str, sources: Mapping[str, str] | None = Non
 
 def found(plan: Plan) -> list[tuple[str, str, int, int]]:
     """Each scope's record, block, and how many of its own operations and of others it spans."""
-    return [(s.record, s.site.block, s.site.operations, s.site.other_operations) for s in plan.scopes]
+    return [(s.record, s.block, s.operations, s.other_operations) for s in plan.scopes]
 
 
 def missed(plan: Plan) -> list[tuple[str, str]]:

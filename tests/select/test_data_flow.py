@@ -10,8 +10,7 @@ from durations import assert_linear
 from golden import fixture_id, fixtures, form_of, read
 from small_modules import kernel, work_of
 
-from kprof_inject.select.anchors import integer_work
-from kprof_inject.select.functions import functions_of
+from kprof_inject.select.functions import functions_of, integer_work
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse

@@ -18,8 +18,9 @@ MI300 = Target("hip", "gfx942", 64)
 @pytest.mark.parametrize("selector", ["parts", "iter", "loop", "func"])
 def test_one_line_more_and_all_others_as_they_were(selector: str) -> None:
     text = read(FIXTURES / "3.6.0/cuda-90/matmul.ttgir")
-    for scope in plan_of(text, selector).scopes:
-        delayed = inserted(view_of_text(text).module, [Delay(scope.site.start, 100, 0, HOPPER)])
+    plan = plan_of(text, selector)
+    for scope, site in zip(plan.scopes, plan.sites, strict=True):
+        delayed = inserted(view_of_text(text).module, [Delay(site.start, 100, 0, HOPPER)])
         lines, before = delayed.split("\n"), text.split("\n")
         new = [number for number, line in enumerate(lines) if "%kprof_delay_0" in line]
         assert len(new) == 1

@@ -16,7 +16,7 @@ from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.style import USUAL_STYLE, Style
+from kprof_inject.select.spans import USUAL_STYLE, Style
 from kprof_inject.ttgir.nodes import Block, Module, Operation
 from kprof_inject.ttgir.parser import parse
 
@@ -71,7 +71,7 @@ def test_every_scope_is_entered_and_left_once_on_every_path(
 
     (function,) = (operation for operation in instrumented.walk() if operation.name == "tt.func")
     entry, *others = function.regions[0].blocks
-    ended_by_next = {scope.record for scope in plan.scopes if scope.site.exit}
+    ended_by_next = {scope.record for scope in plan.scopes if scope.ended_by_next}
     assert not (ended_by_next and style is TWO_RECORDS)
     opened = run(entry.operations, NOTHING, ended_by_next)
     for block in others:
@@ -80,12 +80,12 @@ def test_every_scope_is_entered_and_left_once_on_every_path(
         assert opened == NOTHING
 
     ways_out = sum(map(returns, function.regions[0].blocks))
-    bodies = [scope.record for scope in plan.scopes if scope.site.kind == "func"]
-    assert bool(plan.body_record) == bool(plan.scopes and not bodies)
-    names = [scope.record for scope in plan.scopes] + [plan.body_record] * bool(plan.body_record)
+    bodies = [scope.record for scope in plan.scopes if scope.kind == "func"]
+    assert bool(plan.table.body_record) == bool(plan.scopes and not bodies)
+    names = [scope.record for scope in plan.scopes] + [plan.table.body_record] * bool(plan.table.body_record)
     assert Counter(record(operation) for operation in instrumented.walk() if operation.name == "proton.record") == {
         **{("start", name): 1 for name in names},
-        **{("end", name): ways_out if name in (*bodies, plan.body_record) else 1 for name in names},
+        **{("end", name): ways_out if name in (*bodies, plan.table.body_record) else 1 for name in names},
     }
 
 

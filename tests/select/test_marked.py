@@ -13,8 +13,7 @@ from small_modules import FILE
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import in_runs
-from kprof_inject.select.style import Style
+from kprof_inject.select.spans import Style, in_runs
 
 
 def test_markers_of_functions_that_are_not_in_the_module_are_none_of_its() -> None:
@@ -51,7 +50,7 @@ def test_markers_of_a_pipelined_kernel(path: Path) -> None:
     once = make_plan(view, parse_selectors(["marker"]))
     assert OF_MARKED[kernel_of(path)] <= {scope.name for scope in once.scopes}
     assert once.selections[0].findings.dropped == ()
-    assert {scope.site.kind for scope in once.scopes if scope.name in ("before_store", "diagonal")} == {"mark"}
+    assert {scope.kind for scope in once.scopes if scope.name in ("before_store", "diagonal")} == {"mark"}
 
     runs = make_plan(view, parse_selectors(["marker"]), Style(in_runs))
     assert len(runs.scopes) >= len(once.scopes)
@@ -62,5 +61,5 @@ def test_loads_are_found_before_and_inside_the_loop_that_they_were_moved_out_of(
     for path in MARKED:
         if kernel_of(path) == "marked_matmul" and path.parent.name == "cuda-90":
             plan = make_plan(fixture_view(read(path)), parse_selectors(["marker(loads)", "marker(dot)"]))
-            blocks = [(scope.name, scope.site.block) for scope in plan.scopes]
+            blocks = [(scope.name, scope.block) for scope in plan.scopes]
             assert blocks == [("loads", "prologue"), ("loads", "body"), ("dot", "body")]

@@ -12,7 +12,7 @@ from planning import fixture_view, plan_of, view_of_text
 from small_modules import kernel
 
 from kprof_inject.select.candidates import outline
-from kprof_inject.select.plan import make_plan, scope_table
+from kprof_inject.select.plan import make_plan, table_json
 from kprof_inject.select.selectors import parse_selectors
 
 (IN_LOOPS,) = (case for case in cases("partitions") if case.name.startswith("what another partition runs"))
@@ -28,8 +28,8 @@ def test_the_regions_that_triton_makes(path: Path) -> None:
 
     assert len(plan.scopes) >= 2
     assert [s.record for s in plan.scopes] == ["default", *(f"partition[{n}]" for n in range(len(plan.scopes) - 1))]
-    assert {s.site.block for s in plan.scopes} == {"partition"}
-    assert all(s.site.operations > 0 for s in plan.scopes)
+    assert {s.block for s in plan.scopes} == {"partition"}
+    assert all(s.operations > 0 for s in plan.scopes)
 
 
 def test_the_forms_of_a_module_have_the_same_regions() -> None:
@@ -43,8 +43,8 @@ def test_the_forms_of_a_module_have_the_same_regions() -> None:
 
 
 def test_the_scope_table_tells_partitions_of_specialized_kernels_alone() -> None:
-    table = scope_table(plan_of(IN_LOOPS.input, "func", "loop[2]"))
-    plain = scope_table(plan_of(kernel(STORE), "func"))
+    table = table_json(plan_of(IN_LOOPS.input, "func", "loop[2]").table)
+    plain = table_json(plan_of(kernel(STORE), "func").table)
 
     assert table["partitions"] == [
         {"name": "default partition", "warps": None, "function": ""},
@@ -63,12 +63,12 @@ COMPILED = sorted((Path(__file__).parent / "partitioned").glob("*.gz"))
 def test_the_partition_of_a_scope_is_that_of_the_region_it_stands_in(path: Path) -> None:
     text = read(path)
     plan = make_plan(fixture_view(text), parse_selectors(["func", "loop", "iter", "op(ttng.*)"]))
-    assert len(plan.partitions) >= 2
-    names = [partition.name for partition in plan.partitions]
+    assert len(plan.table.partitions) >= 2
+    names = [partition.name for partition in plan.table.partitions]
 
-    for scope in plan.scopes:
+    for scope, site in zip(plan.scopes, plan.sites, strict=True):
         region, closing = "default", "no region is open"
-        for line in text[: scope.site.start.offset].splitlines():
+        for line in text[: site.start.offset].splitlines():
             if clause := CLAUSE.match(line):
                 region, closing = clause[2], f"{clause[1]}}}"
             elif line.startswith(closing):
@@ -96,7 +96,7 @@ def test_a_partition_knows_the_function_that_it_was_written_as(form: str) -> Non
     (path,) = FIXTURES.glob(f"3.6.0/cuda-90/gluon_warp_specialized{form}.ttgir*")
     plan = make_plan(fixture_view(read(path)), parse_selectors(["func"]))
 
-    assert [(partition.name, partition.function) for partition in plan.partitions] == [
+    assert [(partition.name, partition.function) for partition in plan.table.partitions] == [
         ("default partition", "_sum_partition"),
         ("partition 0", "_load_partition"),
     ]
@@ -105,4 +105,4 @@ def test_a_partition_knows_the_function_that_it_was_written_as(form: str) -> Non
 def test_what_the_compiler_partitions_was_written_as_no_function() -> None:
     (path,) = FIXTURES.glob("3.6.0/cuda-100/ws_matmul.ttgir")
 
-    assert {p.function for p in make_plan(fixture_view(read(path)), parse_selectors(["func"])).partitions} == {""}
+    assert {p.function for p in make_plan(fixture_view(read(path)), parse_selectors(["func"])).table.partitions} == {""}

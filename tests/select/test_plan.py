@@ -14,10 +14,9 @@ from snapshots import check
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 from kprof_inject.select.module_view import ModuleView
-from kprof_inject.select.plan import Plan, make_plan, scope_table
+from kprof_inject.select.plan import Plan, make_plan, table_json
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import in_runs
-from kprof_inject.select.style import Style, two_records
+from kprof_inject.select.spans import Style, in_runs, two_records
 
 EVERYTHING = ("func", "loop", "iter")
 LOOP = "    scf.for %i = %a to %n step %c  : i32 {\n    }\n"
@@ -109,7 +108,7 @@ module {
   }
 }
 """
-    assert scope_table(plan_of(text, "loop=main", "func")) == {
+    assert table_json(plan_of(text, "loop=main", "func").table) == {
         "version": 2,
         "kernel": "k",
         "scopes": [
@@ -153,7 +152,8 @@ def test_the_scope_table_says_which_scopes_the_next_start_ends() -> None:
     view = view_of_text(kernel(LOOP))
     selectors = parse_selectors(EVERYTHING)
     one, two = (
-        scope_table(plan)["scopes"] for plan in (make_plan(view, selectors), make_plan(view, selectors, TWO_RECORDS))
+        table_json(plan.table)["scopes"]
+        for plan in (make_plan(view, selectors), make_plan(view, selectors, TWO_RECORDS))
     )
 
     assert [scope.pop("ended_by_next", None) for scope in one] == [None, None, True]
@@ -166,15 +166,15 @@ def test_where_stores_are_moved_an_iteration_has_two_records() -> None:
 
 
 def test_the_scope_table_names_the_records_around_a_body_that_is_not_selected() -> None:
-    assert scope_table(plan_of(kernel(LOOP), "loop"))["body_record"] == "kernel body"
-    assert "body_record" not in scope_table(plan_of(kernel(LOOP), "loop", "func"))
+    assert table_json(plan_of(kernel(LOOP), "loop").table)["body_record"] == "kernel body"
+    assert "body_record" not in table_json(plan_of(kernel(LOOP), "loop", "func").table)
 
 
 def test_the_records_around_a_body_that_is_not_selected_have_a_name_of_their_own() -> None:
     plan = plan_of(kernel(LOOP, LOOP), "loop[0]=kernel body", "loop[1]=kernel body#0")
 
     assert [scope.record for scope in plan.scopes] == ["kernel body", "kernel body#0"]
-    assert plan.body_record == "kernel body#1"
+    assert plan.table.body_record == "kernel body#1"
     assert Counter(record.name for record in plan.records) == {"kernel body": 2, "kernel body#0": 2, "kernel body#1": 2}
 
 
@@ -187,7 +187,7 @@ def refusal(text: str, *selectors: str) -> KprofError:
 def test_256_scopes_fit() -> None:
     plan = plan_of(kernel(128 * LOOP), "loop", "iter")
 
-    assert (len(plan.scopes), plan.body_record) == (256, "")
+    assert (len(plan.scopes), plan.table.body_record) == (256, "")
 
 
 def test_257_scopes_do_not_fit() -> None:
@@ -254,7 +254,7 @@ def test_a_helpers_scopes_count_for_each_call() -> None:
     assert len(plan_of(HELPED % (128 * LOOP), "loop").scopes) == 128
 
     error = refusal(HELPED % (129 * LOOP), "loop")
-    assert error.what.startswith("258 ") and "(loop: 258)" in error.what
+    assert " 258 scope IDs" in error.what and "(loop: 258)" in error.what
 
 
 def test_a_scope_counts_for_each_of_its_ends() -> None:
@@ -262,10 +262,21 @@ def test_a_scope_counts_for_each_of_its_ends() -> None:
 
     assert len(plan_of(kernel(254 * LOOP, returns), "func", "loop").scopes) == 255
     error = refusal(kernel(255 * LOOP, returns), "func", "loop")
-    assert error.what.startswith("257 ") and "(loop: 255, func: 2)" in error.what
+    assert " 257 scope IDs" in error.what and "(loop: 255, func: 2)" in error.what
 
 
 def test_what_nothing_is_inserted_into_is_not_refused() -> None:
     plan = plan_of(HELPED % "", "loop", "other/func")
 
-    assert (plan.kernel, plan.scopes, plan.records, counts(plan)) == ("k", (), (), {})
+    assert (plan.table.kernel, plan.scopes, plan.records, counts(plan)) == ("k", (), (), {})
+
+
+def test_a_file_with_records_is_refused_only_if_something_is_selected() -> None:
+    text = kernel('    proton.record start "a"\n', '    proton.record end "a"\n')
+    assert plan_of(text, "loop").scopes == ()
+    with pytest.raises(KprofError):
+        plan_of(text, "func")
+
+
+def test_without_selectors_and_markers_only_the_structure_is_selected() -> None:
+    assert [selection.selector.text for selection in plan_of(kernel(LOOP)).selections] == ["func", "loop", "iter"]

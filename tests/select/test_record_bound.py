@@ -6,7 +6,7 @@ import pytest
 from planning import insertion_of
 from small_modules import kernel
 
-from kprof_inject.select.record_bound import max_records
+from kprof_inject.select.plan import max_records
 
 LOOP = ("scf.for %i = %a to %b step %c : i32 {", "  tt.call_me %n : i32", "}")
 BRANCH = ("scf.if %c {", "  tt.store %p, %v : !tt.ptr<f32>", "}")

@@ -9,7 +9,7 @@ from planning import insertion_of, plan_of
 from small_modules import TWO_RECORDS
 
 from kprof_inject.select.plan import BODY_RECORD
-from kprof_inject.select.style import USUAL_STYLE, Style
+from kprof_inject.select.spans import USUAL_STYLE, Style
 
 HEAD, TAIL = "module {\n  tt.func public @k(%n: i32) {\n", "  }\n}\n"
 LOOP = "scf.for %i = %a to %n step %c  : i32 {\n}\n"

@@ -10,7 +10,6 @@ from kprof_inject.select.parts import Parts
 from kprof_inject.select.selectors import parse_selector, parse_selectors
 from kprof_inject.select.targets import (
     Asynchronous,
-    EveryLoop,
     Func,
     Helper,
     Iterations,
@@ -29,8 +28,8 @@ from kprof_inject.select.targets import (
     ("text", "target"),
     [
         ("func", Func()),
-        ("loop", Loops(EveryLoop())),
-        ("iter", Iterations(EveryLoop())),
+        ("loop", Loops(LoopPath())),
+        ("iter", Iterations(LoopPath())),
         ("loop[0]", Loops(LoopPath((0,)))),
         ("loop[0.2]", Loops(LoopPath((0, 2)))),
         ("iter[10.0.3]", Iterations(LoopPath((10, 0, 3)))),
@@ -65,7 +64,7 @@ def test_a_site(text: str, target: SitePattern) -> None:
     [
         ("matmul_kernel/func", "matmul_kernel", Func(), ""),
         ("*matmul*/loop[1]", "*matmul*", Loops(LoopPath((1,))), ""),
-        ("k?[ab]-x.1/iter", "k?[ab]-x.1", Iterations(EveryLoop()), ""),
+        ("k?[ab]-x.1/iter", "k?[ab]-x.1", Iterations(LoopPath()), ""),
         ("func/func", "func", Func(), ""),
         ("func=whole kernel", "*", Func(), "whole kernel"),
         ("loop@k.py:57=main", "*", Loops(SourceLines("k.py", 57, 57)), "main"),

@@ -43,7 +43,7 @@ module {
 
 def sites(text: str, *selectors: str) -> list[Site]:
     plan = plan_of(text, *selectors)
-    return [scope.site for scope in plan.scopes]
+    return list(plan.sites)
 
 
 def labels(text: str, *selectors: str) -> list[str]:
@@ -108,7 +108,7 @@ def test_kernels_by_glob(selector: str, found: list[str]) -> None:
 def test_several_selectors_find_what_each_finds() -> None:
     plan = plan_of(LOOPS, "loop@11", "func", "iter[0.0]", "loop[7]")
 
-    assert plan.kernel == "add_kernel"
+    assert plan.table.kernel == "add_kernel"
     assert counts(plan) == {"loop@11": 1, "func": 1, "iter[0.0]": 1}
 
 
@@ -238,7 +238,7 @@ def test_a_function_without_a_name_is_refused() -> None:
     ],
 )
 def test_the_name_of_the_kernel(signature: str, name: str) -> None:
-    assert plan_of(f"module {{\n  {signature}\n    tt.return\n  }}\n}}\n", "func").kernel == name
+    assert plan_of(f"module {{\n  {signature}\n    tt.return\n  }}\n}}\n", "func").table.kernel == name
 
 
 def test_the_candidates_are_selectors_that_find_something() -> None:

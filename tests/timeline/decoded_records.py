@@ -8,7 +8,7 @@ import numpy as np
 from buffers import Cta, Entry, buffer_words, num_warps_of
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import RawCtas, TimedLayout
+from kprof_inject.capture.buffer_layouts import LAYOUTS, RawCtas
 from kprof_inject.timeline.records import Records, record_decoder
 
 # Each id is its scope.
@@ -20,7 +20,7 @@ def read(
 ) -> RawCtas:
     warps = num_warps_of(ctas)
     words = buffer_words(ctas, slots, recorded=recorded, clock_bits=clock_bits)
-    return TimedLayout().read(words, warps, range(warps) if recorded is None else recorded)
+    return LAYOUTS["timed"].read(words, warps, range(warps) if recorded is None else recorded)
 
 
 def lookup(scope_of_id: Mapping[int, int]) -> NDArray[np.int16]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from buffers import Entry
 from hypothesis import strategies as st
 from known_launches import KnownCta, KnownLaunch, Ran, Recording, Site, Warp, scope_table
+from replacing import replace
 
 
 @dataclass

@@ -11,8 +11,8 @@ import numpy as np
 from buffers import SM_CLOCK_HZ, Cta, Entry, buffer_words
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import RawCtas, TimedLayout
-from kprof_inject.timeline.clock import ClockFit, fit_clock
+from kprof_inject.capture.buffer_layouts import LAYOUTS, RawCtas
+from kprof_inject.timeline.clock import ClockFit, fit_clocks
 from kprof_inject.timeline.readings import readings_of, tally_launch
 from kprof_inject.timeline.records import RecordDecoder, record_decoder
 
@@ -144,7 +144,7 @@ def run(
     words = buffer_words(ctas, slots)
     if harm:
         harm(words[:, 4:10].view("<u8"))
-    decoder = decoder_of(TimedLayout().read(words, 2, range(2)))
+    decoder = decoder_of(LAYOUTS["timed"].read(words, 2, range(2)))
     clock = fitted_clock(decoder, nominal_hz, spans_function=spans_function)
     records = decoder.decode(slice(0, len(decoder.ctas.cta)))
     assert not records.damaged.size
@@ -161,7 +161,7 @@ def decoder_of(raw: RawCtas) -> RecordDecoder:
 def fitted_clock(decoder: RecordDecoder, nominal_hz: float, *, spans_function: bool = True) -> ClockFit:
     """What is fitted to the launch's readings."""
     warps = tally_launch(decoder, SCOPES).warps
-    return fit_clock(readings_of(decoder.ctas, warps, spans_function=spans_function), nominal_hz)
+    return fit_clocks([(readings_of(decoder.ctas, warps, spans_function=spans_function), nominal_hz)])[0]
 
 
 def record_times(

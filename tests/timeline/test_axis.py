@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from ranks import BEGIN_NS, Timer, decode_all, save_process
+from replacing import replace
 from snapshots import check
 
-from kprof_inject.cli.capture_arguments import axis_lines
+from kprof_inject.cli.capture_lines import axis_lines
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 
 ONE, OTHER = Timer(5_000_000), Timer(9_000_000_000)

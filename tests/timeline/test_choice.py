@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from buffers import Cta, Entry, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, save_launch, start
+from replacing import replace
 from snapshots import check_cases
 
 from kprof_inject.capture.model import Launch
@@ -166,6 +166,11 @@ def test_why_a_launch_is_not_there_is_told(launches: Sequence[Launch]) -> None:
     check_cases("timeline/kept-launches", said)
 
 
+def test_of_a_launch_whose_process_is_unknown_nobody_knows_why(launches: Sequence[Launch]) -> None:
+    said = complaint([replace(launches[0], process=None)], Choice(launches=numbers("7")))
+    assert "kept" not in said
+
+
 def test_of_many_names_some_are_listed(launches: Sequence[Launch]) -> None:
     kernels = [replace(launches[0], kernel=replace(launches[0].kernel, name=f"k{n}")) for n in range(100)]
     said = complaint(kernels, Choice(kernels=("zzz",)))
@@ -222,7 +227,8 @@ def test_where_no_chosen_cta_ran_is_told_once_it_is_known() -> None:
 
 
 def test_one_launch_with_a_chosen_cta_is_enough() -> None:
-    Choice(sms=numbers("3")).require_ctas([ctas((0, 0)), ctas((1, 3))])
+    for choice in (Choice(sms=numbers("3")), Choice(ctas=numbers("1")), Choice(sms=numbers("3"), ctas=numbers("1"))):
+        choice.require_ctas([ctas((0, 0)), ctas((1, 3))])
 
 
 def test_where_nothing_ran_a_choice_of_others_than_ctas_is_kept() -> None:

@@ -25,7 +25,7 @@ from known_clocks import (
     waves,
 )
 
-from kprof_inject.capture.buffer_layouts import TimedLayout
+from kprof_inject.capture.buffer_layouts import LAYOUTS
 from kprof_inject.timeline.clock import ClockSource
 
 # CTAs, SMs, CTAs at once on an SM, the time of one in nanoseconds, and how far any record may be from the truth.
@@ -147,7 +147,7 @@ def test_lost_iterations_that_took_longer_than_those_that_are_left(apart_cycles:
         Cta(warps, sm, BEGIN_NS - 30, BEGIN_NS + round(1e9 * last_cycles / hz) + 28, BEGIN_NS + 100_000)
         for sm in range(66)
     ]
-    clock = fitted_clock(decoder_of(TimedLayout().read(buffer_words(ctas, slots=64), 8, range(8))), 1.98e9)
+    clock = fitted_clock(decoder_of(LAYOUTS["timed"].read(buffer_words(ctas, slots=64), 8, range(8))), 1.98e9)
     if apart_cycles:
         assert (clock.source, clock.clock_hz) == (ClockSource.ASSUMED, pytest.approx(1.98e9))
     else:
@@ -163,7 +163,7 @@ def test_lost_records_do_not_matter_where_an_sm_ran_several_ctas() -> None:
 @pytest.mark.parametrize(("nominal_hz", "expected_hz"), [(1.2e9, 1.2e9), (0, 1.5e9)])
 @pytest.mark.parametrize("cta", [None, Cta([[], []], sm=3)], ids=["never ran", "recorded nothing"])
 def test_without_readings_the_clock_is_the_nominal_one(cta: Cta | None, nominal_hz: float, expected_hz: float) -> None:
-    raw = TimedLayout().read(buffer_words([cta], slots=4), 2, range(2))
+    raw = LAYOUTS["timed"].read(buffer_words([cta], slots=4), 2, range(2))
     clock = fitted_clock(decoder_of(raw), nominal_hz)
     assert clock.clock_hz == pytest.approx(expected_hz)
     assert (clock.readings, clock.residual_ns, clock.worst_ns) == (0, 0.0, 0.0)
@@ -172,7 +172,7 @@ def test_without_readings_the_clock_is_the_nominal_one(cta: Cta | None, nominal_
 
 
 def test_a_launch_without_sms_has_a_clock() -> None:
-    raw = TimedLayout().read(buffer_words([None], slots=4), 1, range(1))
+    raw = LAYOUTS["timed"].read(buffer_words([None], slots=4), 1, range(1))
     clock = fitted_clock(decoder_of(raw), SM_CLOCK_HZ, spans_function=False)
     assert clock.clock_hz == pytest.approx(SM_CLOCK_HZ)
 
@@ -184,7 +184,7 @@ def test_a_launch_too_short_for_its_readings_has_an_assumed_rate_and_begins_wher
         Cta([entries] * 4, sm=sm, init_ns=BEGIN_NS, pre_final_ns=BEGIN_NS + 52, post_final_ns=BEGIN_NS + 150)
         for sm in range(16)
     ]
-    raw = TimedLayout().read(buffer_words(ctas, 8), 4, (0, 1, 2, 3))
+    raw = LAYOUTS["timed"].read(buffer_words(ctas, 8), 4, (0, 1, 2, 3))
     fit = fitted_clock(decoder_of(raw), SM_CLOCK_HZ)
     assert fit.source == "assumed"
     assert fit.clock_hz == pytest.approx(SM_CLOCK_HZ)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from known_clocks import Counter, falling, run, steady, waves
 
-from kprof_inject.timeline.rate import fit_rate
+from kprof_inject.timeline.rate import RateSample, fit_rates
 from kprof_inject.timeline.readings import Readings
 
 pytestmark = pytest.mark.slow
@@ -83,7 +83,7 @@ def test_two_readings_without_a_record_at_either_tell_a_rate_however_long_the_ct
         step_ns=1,
         min_hz=2e9,
     )
-    rate = fit_rate(readings, np.zeros(2, dtype=np.int32), 0.5, 1.98e9)
+    (rate,) = fit_rates([RateSample(readings, np.zeros(2, dtype=np.int32), 0.5, 1.98e9)])
     assert 0.45 < rate.ns < 0.55
     assert abs(rate.more_shift_ns) <= readings.max_shift_ns
     assert np.isfinite(rate.error)

@@ -8,7 +8,7 @@ from buffers import Cta, buffer_words, end, start
 from known_clocks import BEGIN_NS, FUNC, Harm, Work, decoder_of, fitted_clock, run, slowing, steady, waves
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import TimedLayout
+from kprof_inject.capture.buffer_layouts import LAYOUTS
 from kprof_inject.timeline.clock import ClockSource
 
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def test_round_numbers_are_no_coarse_timer() -> None:
         )
         for turn in range(40)
     ]
-    clock = fitted_clock(decoder_of(TimedLayout().read(buffer_words(ctas, 8), 1, range(1))), 2.1e9)
+    clock = fitted_clock(decoder_of(LAYOUTS["timed"].read(buffer_words(ctas, 8), 1, range(1))), 2.1e9)
     assert clock.timer_step_ns <= 32
     assert clock.clock_hz == pytest.approx(2e9, rel=1e-4)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from decoded_records import lookup
 from programs.child import REPO
+from replacing import replace
 
 from kprof_inject.capture.buffer_layouts import RawCtas
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.timeline.clock import ClockFit, fit_clock
+from kprof_inject.timeline.clock import ClockFit, fit_clocks
 from kprof_inject.timeline.pairs import ScopeRules
 from kprof_inject.timeline.readings import readings_of, tally_launch
 from kprof_inject.timeline.records import read_raw, record_decoder
@@ -39,7 +39,7 @@ def clock_without(*scopes: str) -> ClockFit:
     ctas = without(read_raw(launch), [scope_id for scope_id, record in kernel.scope_ids.items() if record in scopes])
     decoder = record_decoder(ctas, lookup(ids), clock_hz=kernel.sm_clock_hz)
     tally = tally_launch(decoder, len(index), ScopeRules.of(kernel.scopes))
-    return fit_clock(readings_of(ctas, tally.warps, spans_function="func" not in scopes), kernel.sm_clock_hz)
+    return fit_clocks([(readings_of(ctas, tally.warps, spans_function="func" not in scopes), kernel.sm_clock_hz)])[0]
 
 
 @pytest.mark.parametrize("scopes", [("func",), ("func", "loop[0]"), ("func", "iter[0]")])

@@ -66,3 +66,13 @@ def test_a_warp_that_lost_nothing_has_every_start() -> None:
     # Its first iteration's start is missing, which is no fault of the function's.
     entries = [start(FUNC, 20), end(ITER, 25), *ITERATION, end(FUNC, 60)]
     assert scopes_of(entries, lost=0) == [FUNC, ITER]
+
+
+def test_one_lost_record_is_enough_and_that_of_another_warp_is_not() -> None:
+    entries = [start(FUNC, 20), end(ITER, 25), *ITERATION, end(FUNC, 60)]
+    assert scopes_of(entries, lost=1) == [ITER]
+    warps = [[start(OTHER, 1), end(OTHER, 2), *entries], entries]
+    records = decoded(read([Cta(warps)], slots=len(entries)), SCOPES)
+    pairs = pair_records(records, ScopeRules(PARENTS))
+    ran = zip(records.group[pairs.start_at].tolist(), pairs.scope.tolist(), strict=True)
+    assert list(ran) == [(0, ITER), (1, FUNC), (1, ITER)]

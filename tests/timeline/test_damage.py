@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from buffers import Cta, Entry, end, start
 from decoded_records import decoded, entries_of, read
 from hypothesis import given
 from hypothesis import strategies as st
+from replacing import replace
 
 from kprof_inject.timeline.records import contradicted_records, far_records, max_launch_cycles, max_record_cycles
 

@@ -24,7 +24,7 @@ from known_launches import KnownLaunch, scope_table, survivors
 from numpy.typing import NDArray
 from scratch import scratch_folder
 
-from kprof_inject.capture.buffer_layouts import TimedLayout
+from kprof_inject.capture.buffer_layouts import LAYOUTS
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.pairs import ScopeRules, pair_records
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -184,7 +184,7 @@ def iterating(begin: int) -> list[Entry]:
 
 def scopes_in(words: Words, *, stores_moved: bool) -> set[tuple[int, ...]]:
     """CTA and warp as one number, scope, start and end."""
-    records = decoded(TimedLayout().read(words, 2, range(2)), SCOPES, stores_moved=stores_moved)
+    records = decoded(LAYOUTS["timed"].read(words, 2, range(2)), SCOPES, stores_moved=stores_moved)
     pairs = pair_records(records, ScopeRules(PARENTS))
     begins, ends = records.cycles[pairs.start_at], records.cycles[pairs.end_at]
     return set(map(tuple, np.stack((records.group[pairs.start_at], pairs.scope, begins, ends), axis=1).tolist()))

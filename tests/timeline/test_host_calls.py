@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from buffers import Cta, Scope, save_launch
 from hypothesis import given
 from hypothesis import strategies as st
 from ranks import BEGIN_NS, Timer
+from replacing import replace
 
-from kprof_inject.capture.model import HostReading, Launch
+from kprof_inject.capture.model import Launch
+from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.timeline.host_clock import HostClock, fit_host_clock, host_call
 
 HOUR_NS = 3_600_000_000_000
@@ -19,7 +19,7 @@ HOUR_NS = 3_600_000_000_000
 
 def relation_of(timer: Timer) -> HostClock:
     """What two readings tell of a timer, an hour apart."""
-    readings = [HostReading(0, at_ns, timer.at(at_ns), 500) for at_ns in (BEGIN_NS, BEGIN_NS + HOUR_NS)]
+    readings = [ClockRecord(0, at_ns, timer.at(at_ns), 500) for at_ns in (BEGIN_NS, BEGIN_NS + HOUR_NS)]
     relation = fit_host_clock(readings)
     assert relation is not None
     return relation

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from kprof_inject.capture.model import HostReading
+from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
 
 DEVICE_NS = 1_800_000_000_000_000_000
@@ -20,13 +20,13 @@ SECOND_NS = 1_000_000_000
 SMALL_NS = 33
 
 
-def reading(after_ns: int, *, drift: float = 0.0, late_ns: int = 0, error_ns: int = 1_000) -> HostReading:
+def reading(after_ns: int, *, drift: float = 0.0, late_ns: int = 0, error_ns: int = 1_000) -> ClockRecord:
     """A reading of a timer whose host clock is ``OFFSET_NS`` ahead and gains ``drift``, ``late_ns`` off that truth."""
     host_ns = DEVICE_NS + after_ns + OFFSET_NS + round(drift * after_ns)
-    return HostReading(0, host_ns + late_ns, DEVICE_NS + after_ns, error_ns)
+    return ClockRecord(0, host_ns + late_ns, DEVICE_NS + after_ns, error_ns)
 
 
-def fitted(*readings: HostReading) -> HostClock:
+def fitted(*readings: ClockRecord) -> HostClock:
     clock = fit_host_clock(readings)
     assert clock is not None
     return clock
@@ -93,7 +93,7 @@ def test_readings_that_contradict_each_other_widen_the_error() -> None:
 
 
 def test_a_wild_reading_is_survived() -> None:
-    wild = replace(reading(0), device_ns=5, error_ns=0)
+    wild = structs.replace(reading(0), device_ns=5, error_ns=0)
     clock = fitted(reading(0), wild, reading(SECOND_NS))
     assert clock.contradicted
     assert math.isfinite(error_ns(clock, 0))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from timelines import cta_rows
 
-from kprof_inject.timeline.idle import IdleSms, idle_sms_of
+from kprof_inject.timeline.waves import IdleSms, idle_sms_of
 
 Ctas = list[tuple[int, int, int, int]]
 """SM, begin, end of work, end of copying."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from buffers import Cta, Entry, Scope, end, save_launch, start
 from golden import fixtures, read
 from planning import fixture_view, plan_of
+from replacing import replace
 from snapshots import check
 from specialised import save_specialised, specialised_ctas, warps_of_partitions
 
@@ -53,7 +53,7 @@ def test_each_partition_is_a_tree_that_adds_up(path: Path, tmp_path: Path) -> No
         timeline = decode_launch(save_specialised(tmp_path / str(number), plan))
         summary = summarise(timeline)
 
-        assert [partition.name for partition in summary.partitions] == [one.name for one in plan.partitions]
+        assert [partition.name for partition in summary.partitions] == [one.name for one in plan.table.partitions]
         for partition, warps in zip(summary.partitions, warps_of_partitions(plan), strict=True):
             assert partition.warps == (warps if partition.scopes else ())
             assert partition.warp_count == len(warps)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kprof_inject.capture.foreign_buffer import BufferDescription, read_buffer_array
 from kprof_inject.timeline.foreign import timeline_of
-from kprof_inject.timeline.overlaps import crossing_own_kind, free_lanes, lanes_of_rows
+from kprof_inject.timeline.nesting import crossing_own_kind, free_lanes, lanes_of_rows
 from kprof_inject.timeline.timeline import Timeline
 
 spans = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40), st.integers(1, 20)), max_size=25)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from slow_decoder import WarpLoss, decode_slowly
 
-from kprof_inject.capture.buffer_layouts import TimedLayout
+from kprof_inject.capture.buffer_layouts import LAYOUTS
 from kprof_inject.timeline.pairs import ScopeRules, pair_records
 
 # Ids 2 and 3 are two ends of one scope, 4 belongs to none.
@@ -37,7 +37,7 @@ class Paired(NamedTuple):
 def paired(
     words: NDArray[np.uint32], num_warps: int, parents: Sequence[int] = (), *, stores_moved: bool = False
 ) -> Paired:
-    raw = TimedLayout().read(words, num_warps, range(num_warps))
+    raw = LAYOUTS["timed"].read(words, num_warps, range(num_warps))
     records = decoded(raw, SCOPE_OF_ID, stores_moved=stores_moved)
     pairs = pair_records(records, ScopeRules(tuple(parents)))
     row, warp = np.divmod(records.group[pairs.start_at], num_warps)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
+from msgspec.structs import astuple
+from replacing import replace
 from timelines import Ran, cta_rows, incomplete_rows, made_timeline, scope_rows
 
 from kprof_inject.timeline.phases import Phases, PhaseSums, outermost_loops

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from buffers import CLOCK_PERIOD, Cta, Entry, end, start, with_moved_stores
 from decoded_records import EVERY_ID, decoded, entries_of, lookup, read
+from replacing import replace
 
-from kprof_inject.timeline.records import lost_records, record_decoder
+from kprof_inject.timeline.records import contradicted_records, lost_records, record_decoder
 
 
 def survivors(written: Sequence[Entry], slots: int, *, stores_moved: bool = False) -> list[Entry]:
@@ -183,3 +183,25 @@ def test_a_launch_that_recorded_nothing_has_no_records() -> None:
     raw = read([Cta([[], []])], slots=4)
     assert decoded(raw).cycles.size == 0
     assert lost_records(raw).tolist() == [[0, 0]]
+
+
+def test_neighbours_that_contradict_each_other_are_left_out_and_a_warp_of_many() -> None:
+    usable = np.ones(8, dtype=bool)
+    usable[1] = False
+    group, cycles = np.array([0, 0, 0, 0, 0, 1, 1, 1]), np.array([5, 1, 5, 9, 7, 3, 3, 4])
+    # The fourth and the fifth; what is not usable contradicts nothing, nor does another warp, or an equal clock.
+    assert np.flatnonzero(contradicted_records(group, cycles, usable)).tolist() == [3, 4]
+
+    # Without the two in the middle, the next two contradict each other: more than eight times over.
+    many = np.concatenate([np.arange(10, 20), np.arange(10)])
+    group = np.repeat([0, 1], [20, 3])
+    found = contradicted_records(group, np.concatenate([many, [3, 3, 4]]), np.ones(23, dtype=bool))
+    assert found.tolist() == [True] * 20 + [False] * 3
+
+
+def test_a_ring_that_wrapped_is_read_beside_one_that_did_not() -> None:
+    wrapped, full = (
+        [Entry(warp, False, 10 * warp + place) for place in range(count)] for warp, count in ((0, 6), (1, 4))
+    )
+    records = decoded(read([Cta([wrapped, full])], slots=4))
+    assert [entries_of(records, warp) for warp in (0, 1)] == [wrapped[2:], full]

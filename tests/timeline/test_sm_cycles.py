@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
-from kprof_inject.timeline.sm_cycles import SmCycles
+from kprof_inject.timeline.scope_statistics import SmCycles
 
 
 def rows(*ran: tuple[int, int, int, int]) -> NDArray[np.void]:

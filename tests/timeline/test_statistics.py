@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from statistics import mean
 
@@ -227,7 +226,7 @@ def test_marks_have_a_count_alone(tmp_path: Path) -> None:
     func, _, _, mark = scope_statistics(made_timeline(tmp_path / "marked", scopes, blocks, CTAS))
     assert mark.count == 3
     *_, never = scope_statistics(made_timeline(tmp_path / "never", scopes, [scope_rows(ran[:1])], CTAS))
-    for name in (field.name for field in fields(ScopeStatistics)):
+    for name in ScopeStatistics.__struct_fields__:
         of_mark, of_none = getattr(mark, name), getattr(never, name)
         if name in ("warps", "sms"):
             assert of_mark.ids.size == of_mark.counts.size == of_mark.totals_ns.size == 0

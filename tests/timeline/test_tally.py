@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from buffers import Cta, Entry, end, start, with_moved_stores
 from decoded_records import lookup, read
+from replacing import replace
 
 from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
 from kprof_inject.timeline.readings import Tally, tally_launch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from buffers import (
     start,
     with_moved_stores,
 )
+from replacing import replace
 
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.errors import KprofError

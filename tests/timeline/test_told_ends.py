@@ -13,14 +13,12 @@ from buffers import Cta, Entry, Scope, buffer_words, end, save_launch, start
 from decoded_records import decoded, lookup, read
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import TimedLayout
+from kprof_inject.capture.buffer_layouts import LAYOUTS
 from kprof_inject.timeline.nesting import iterations, nest
 from kprof_inject.timeline.pairs import ScopeRules, scopes_of
 from kprof_inject.timeline.readings import tally_launch
 from kprof_inject.timeline.records import record_decoder
 from kprof_inject.timeline.timeline import decode_launch
-
-pytestmark = pytest.mark.slow
 
 FUNC, LOOP, ITER, OP, INNER_LOOP, INNER = range(6)
 RULES = ScopeRules((-1, FUNC, LOOP, ITER, ITER, INNER_LOOP), (ITER, INNER))
@@ -130,6 +128,41 @@ def test_an_iteration_in_which_an_entry_is_damaged_may_be_two() -> None:
     assert {(ITER, 20, 30), (ITER, 30, 40)} < set(ran([*THREE[:3], damaged, *THREE[3:]]))
 
 
+def unpaired_of(scope: int, entries: Sequence[Entry], slots: int = 0) -> tuple[int, int]:
+    """How many of its starts and ends have no partner."""
+    starts, ends = unpaired(entries, slots)
+    return starts[scope], ends[scope]
+
+
+def test_iterations_of_neighbouring_warps_are_apart() -> None:
+    warps = [[start(ITER, 10), start(ITER, 20)], [start(ITER, 30), start(ITER, 35), end(ITER, 40)]]
+    assert scopes_in(buffer_words([Cta(warps)], 4)) == {(0, ITER, 10, 20), (1, ITER, 30, 35), (1, ITER, 35, 40)}
+
+
+def test_an_iteration_without_an_end_leaves_those_of_inner_loops() -> None:
+    entries = [start(ITER, 10), start(INNER_LOOP, 11), start(INNER, 12), start(INNER, 13), end(INNER, 14)]
+    assert ran(entries) == [(INNER, 12, 13), (INNER, 13, 14)]
+    assert unpaired(entries) == ([0, 0, 1, 0, 1, 0], [0] * 6)
+
+
+def test_an_end_amid_damage_may_have_lost_its_start_unless_it_follows_its_loops() -> None:
+    damaged = Entry(77, False, 3)
+    assert unpaired_of(ITER, [start(FUNC, 5), end(ITER, 6), end(FUNC, 7)]) == (0, 0)
+    assert unpaired_of(ITER, [damaged, start(FUNC, 5), end(ITER, 6), end(FUNC, 7)]) == (0, 1)
+    assert unpaired_of(ITER, [damaged, end(LOOP, 5), end(ITER, 6), end(FUNC, 7)]) == (0, 1)
+    assert unpaired_of(ITER, [damaged, start(LOOP, 5), end(ITER, 6), end(LOOP, 7)]) == (0, 0)
+    # Of another warp, nothing follows.
+    warps = [[damaged, start(LOOP, 5)], [damaged, end(ITER, 6)]]
+    decoder = record_decoder(read([Cta(warps)], 4), lookup(SCOPES))
+    assert tally_launch(decoder, len(SCOPES), RULES).stray_ends.tolist() == [0, 0, 1, 0, 0, 0]
+
+
+def test_records_that_imply_ends_are_numbered_one_after_the_other() -> None:
+    records, _ = scopes_of(decoded(read([Cta([[*THREE, end(FUNC, 50)]] * 2)], 8), SCOPES), RULES)
+    assert records.number.tolist() == [*range(10)] * 2
+    assert records.cycles.tolist() == [1, 5, 10, 20, 20, 30, 30, 40, 45, 50] * 2
+
+
 def iterating(begin: int) -> list[Entry]:
     """A loop of five iterations in a function, with an operation in each; 40 cycles lie between two records."""
     sides = [start(FUNC, 0), start(LOOP, 0), *[start(ITER, 0), start(OP, 0), end(OP, 0)] * 5]
@@ -139,11 +172,12 @@ def iterating(begin: int) -> list[Entry]:
 
 def scopes_in(words: NDArray[np.uint32]) -> set[tuple[int, ...]]:
     """Warp, scope, start and end."""
-    records, pairs = scopes_of(decoded(TimedLayout().read(words, 2, range(2)), SCOPES), RULES)
+    records, pairs = scopes_of(decoded(LAYOUTS["timed"].read(words, 2, range(2)), SCOPES), RULES)
     begins, ends = records.cycles[pairs.start_at], records.cycles[pairs.end_at]
     return set(map(tuple, np.stack((records.group[pairs.start_at], pairs.scope, begins, ends), axis=1).tolist()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", [20, 11, 10])
 def test_one_flipped_bit_invents_no_scope(slots: int) -> None:
     base = 5 << 39

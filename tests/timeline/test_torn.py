@@ -28,10 +28,15 @@ def torn(entry: Entry) -> Entry:
     return entry._replace(cycles=entry.cycles + HALF)
 
 
-def decoded(folder: Path, entries: Sequence[Entry], mode: dict[str, object] | None = None) -> Timeline:
+def decoded(
+    folder: Path,
+    entries: Sequence[Entry],
+    mode: dict[str, object] | None = None,
+    true: Sequence[Entry] = TRUE,
+) -> Timeline:
     """Three CTAs of two warps, of which one wrote these records, the others the true ones."""
     in_order = with_moved_stores if mode and mode.get("sched_stores") else list
-    true, hit = in_order(TRUE), in_order(entries)
+    true, hit = in_order(true), in_order(entries)
     ctas = [Cta(warps, pre_final_ns=9_000, post_final_ns=9_500) for warps in ([true, true], [hit, true], [true, true])]
     return decode_launch(save_launch(folder, SCOPES, ctas, slots=8, mode=mode))
 
@@ -68,6 +73,28 @@ def test_what_is_wrong_otherwise_is_damaged(tmp_path: Path, wrong: Entry) -> Non
     assert found.records_damaged == 1
     # Of its warp only what ended before: what goes on over a damaged record may be two.
     assert found.scope_count == 15 + 1
+
+
+PERIOD = 1 << 43
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_a_word_below_the_first_overflow_is_no_time_before_the_counter_began(tmp_path: Path, place: int) -> None:
+    """The counter may have passed 2^43, but no record of its SM says so."""
+    true = [entry._replace(cycles=entry.cycles - HALF + 6000) for entry in TRUE]
+    wrong = true[place]._replace(cycles=HALF - 16)
+    whole = decoded(tmp_path / "true", [*true[:place], wrong, *true[place + 1 :]], true=true)
+    assert whole.records_damaged == 1
+    assert whole.scopes["start_cycles"].min() >= 0
+
+
+def test_a_record_that_was_torn_where_all_bits_overflowed_is_put_together(tmp_path: Path) -> None:
+    true = [entry._replace(cycles=entry.cycles - HALF + PERIOD) for entry in TRUE]
+    entries = [entry._replace(cycles=entry.cycles % PERIOD) for entry in true]
+    entries[2] = entries[2]._replace(cycles=HALF - 12)
+    found, whole = decoded(tmp_path / "torn", entries, true=true), decoded(tmp_path / "true", true, true=true)
+    assert found.records_damaged == 0
+    assert found.scopes.tolist() == whole.scopes.tolist()
 
 
 def test_what_would_run_backwards_then_is_damaged(tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from buffers import Cta, Scope, save_launch
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.capture.model import Kernel

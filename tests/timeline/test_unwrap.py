@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from buffers import Cta, Entry, end, start, with_moved_stores
 from decoded_records import decoded, entries_of, read
+from replacing import replace
 
 PERIOD = 1 << 32
 CLOCK_HZ = 2e9

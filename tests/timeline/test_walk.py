@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.curves import likeliest_walks
-from kprof_inject.timeline.timer_lines import Residuals
+from kprof_inject.timeline.rate import Residuals
 
 
 def readings(heights_ns: NDArray[Any], times_ns: NDArray[Any], error_ns: float = 9.0) -> Residuals:

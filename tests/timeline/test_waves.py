@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from replacing import replace
 from timelines import cta_rows, made_timeline
 
 from kprof_inject.capture.resources import KernelResources

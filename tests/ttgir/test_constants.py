@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kprof_inject.ttgir.constants import constant_of
 from kprof_inject.ttgir.parser import parse
+from kprof_inject.ttgir.ssa_values import constant_of
 
 # An operation, and below it its integer.
 PRINTED = dict(

@@ -10,7 +10,7 @@ import pytest
 from golden import fixture_id, fixtures, read
 from text_cases import facts_in
 
-from kprof_inject.ttgir.copy_groups import copy_pipelines
+from kprof_inject.ttgir.loops import copy_pipelines
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.ssa_values import without_strings

@@ -48,6 +48,8 @@ def test_a_record_stands_where_its_operation_does() -> None:
     ]
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
 @pytest.mark.parametrize(("records", "stripped"), BESIDE_OPERATIONS)
-def test_records_that_someone_else_put_beside_operations(records: str, stripped: str) -> None:
-    assert strip(parse(kernel_of(records))).split() == kernel_of(stripped).split()
+def test_records_that_someone_else_put_beside_operations(records: str, stripped: str, newline: str) -> None:
+    lines = strip(parse(kernel_of(records).replace("\n", newline))).split(newline)
+    assert [line.rstrip(" ") for line in lines] == kernel_of(stripped).split("\n")

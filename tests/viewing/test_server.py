@@ -9,15 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
+from replacing import replace
 from requests_by_hand import ask
 
 from kprof_inject.errors import KprofError
-from kprof_inject.export.drawing.opening import Opening
+from kprof_inject.export.drawing.draw import Opening
 from kprof_inject.viewing.server import TraceServer, serving
 from kprof_inject.viewing.site import TraceToShow, hosted_site, offline_site
 

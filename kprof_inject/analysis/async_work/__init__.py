@@ -1,1 +1,1 @@
-"""What was in flight in a launch: asynchronous work, from its issue to its completion."""
+"""Asynchronous work that was in flight in a launch, from its issue to its completion."""

@@ -7,9 +7,9 @@ the latest executions: phases are counted back from the last one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import (
@@ -73,8 +73,7 @@ def _key(cta: Numbers, slot: Numbers) -> Numbers:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Signals:
+class _Signals(Struct, frozen=True):
     """The executions of an operation that signals barriers, each by the first warp that executes it."""
 
     rows: NDArray[np.void]
@@ -132,8 +131,7 @@ def _waited(rows: NDArray[np.void], wait: Await) -> NDArray[np.void]:
 _EXTRA = [("slot", "i8"), ("number", "i8"), ("execution", "i8"), ("phase", "i8"), ("bytes", "i8"), ("arrivals", "i8")]
 
 
-@dataclass(frozen=True, slots=True)
-class _Uses:
+class _Uses(Struct, frozen=True):
     """The executions of an operation in each CTA, in their order.
 
     ``slot`` is the barrier that each is for, ``number`` its number among those for the same barrier, from 1; 0 where a
@@ -180,7 +178,7 @@ class _Uses:
         segment: NDArray[np.integer] = rows["cta"] if self.begins.size > 1 else np.zeros(len(rows), np.int64)
         lost = self.lengths[segment] - last_of_group(number, of_warp)
         if lost.min(initial=0) < 0:
-            raise NotCounted("it ran more often than its loops say")
+            raise NotCounted("it ran more often than its loops allow")
         found["execution"] = number - 1 + lost
         place = self.begins[segment] + found["execution"]
         for name in ("slot", "number", "phase"):
@@ -199,8 +197,7 @@ class _Uses:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Sequence:
+class _Sequence(Struct, frozen=True):
     """A value in each execution, CTA by CTA: of CTA c from ``begins[c]``; one begin if all CTAs are alike."""
 
     values: NDArray[np.int64]
@@ -215,7 +212,7 @@ class _Sequence:
         try:
             joint, mask = value.joint(), when.joint()
         except TooLarge:
-            raise NotCounted("it ran too often to be followed") from None
+            raise NotCounted("it ran too often to be tracked") from None
         by_cta = CTA in joint.axes or CTA in mask.axes
         axes = tuple(axis for axis in sorted(executed.sizes) if by_cta or axis != CTA)
         shape = [executed.sizes[axis] for axis in axes]

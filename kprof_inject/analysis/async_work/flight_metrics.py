@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import InFlight
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.speed_of_light import Roof
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Kernel
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.ttgir.copy_groups import CopyPipeline
+from kprof_inject.ttgir.loops import CopyPipeline
 
 
-@dataclass(frozen=True, slots=True)
-class Flight:
+class Flight(Struct, frozen=True):
     """The groups of asynchronous work that one operation issued.
 
     The wait of ``blocked_share`` of them blocked. ``latency_ns`` is the median of those, from issue to completion; None
@@ -39,8 +39,7 @@ class Flight:
     group_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Flights:
+class Flights(Struct, frozen=True):
     """The asynchronous work of a launch.
 
     Bytes are those of copies on an SM that had any: the mean over the kernel's time there, and the maximum.
@@ -56,7 +55,7 @@ class Flights:
 
     def to_json(self) -> dict[str, Any]:
         """Return the metrics as JSON values."""
-        return asdict(self)
+        return json_values(self)
 
 
 def flights_of(timeline: Timeline, found: InFlight, roofs: Sequence[Roof]) -> Flights | None:
@@ -135,8 +134,7 @@ def _loop_around(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[R
     return next((by_index[index] for index in timeline.table.around(most) if index in by_index), None)
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedAhead:
+class CopiedAhead(Struct, frozen=True):
     """The copies of a pipelined loop: ``stage_bytes`` for each iteration of a CTA, ``depth`` iterations ahead."""
 
     depth: int

@@ -32,12 +32,12 @@ _READY_CYCLES = 130
 
 def in_flight(timeline: Timeline, ran: ExecutedKernel) -> InFlight:
     """Return the work of the asynchronous operations that were recorded (``--at async``, ``--at parts``)."""
-    return _paired(timeline, async_work(ran.operations), ScopeMap(ran.module, timeline.table))
+    return _paired(timeline, async_work(ran.operations), ran.scope_map)
 
 
 def signals_between_warps(timeline: Timeline, ran: ExecutedKernel) -> NDArray[np.void]:
     """Return the signals between warps by barriers, as ``IN_FLIGHT_COLUMNS``: from the arrival to the wait's end."""
-    return _paired(timeline, arrivals(ran.operations), ScopeMap(ran.module, timeline.table)).groups
+    return _paired(timeline, arrivals(ran.operations), ran.scope_map).groups
 
 
 def _paired(timeline: Timeline, work: AsyncWork, scope_map: ScopeMap) -> InFlight:
@@ -57,13 +57,13 @@ def _paired(timeline: Timeline, work: AsyncWork, scope_map: ScopeMap) -> InFligh
             found.append(_in_order(rows, mine, its, len(timeline.warps)))
     barriers = dict.fromkeys(one.slot.allocation for one in issues.values() if one.slot)
     for allocation in barriers:
-        told = {scope: one for scope, one in issues.items() if one.slot and one.slot.allocation is allocation}
+        signals = {scope: one for scope, one in issues.items() if one.slot and one.slot.allocation is allocation}
         waits = {scope: one for scope, one in awaits.items() if one.slot and one.slot.allocation is allocation}
         if waits:
             try:
-                found.append(_by_barrier(rows, told, waits))
+                found.append(_by_barrier(rows, signals, waits))
             except NotCounted as reason:
-                unpaired.update(dict.fromkeys((one.counted.operation.name for one in told.values()), str(reason)))
+                unpaired.update(dict.fromkeys((one.counted.operation.name for one in signals.values()), str(reason)))
     groups = np.concatenate(found) if found else np.empty(0, IN_FLIGHT_COLUMNS)
     works = {scope: one.work for scope, one in issues.items()}
     return InFlight(groups[np.lexsort((groups["start_cycles"], groups["warp"], groups["cta"]))], works, unpaired)
@@ -74,7 +74,7 @@ def _never_awaited(work: AsyncWork) -> Iterator[tuple[str, str]]:
     awaited = {(one.work, one.slot.allocation if one.slot else None) for one in work.awaits}
     for issue in work.issues:
         if (issue.work, issue.slot.allocation if issue.slot else None) not in awaited:
-            yield issue.counted.operation.name, "its wait is unknown"
+            yield issue.counted.operation.name, "no wait for it was found"
 
 
 def _recorded(timeline: Timeline, scopes: Sequence[int]) -> NDArray[np.void]:
@@ -111,8 +111,8 @@ def _in_order(
 
 def _by_barrier(rows: NDArray[np.void], issues: Mapping[int, Issue], awaits: Mapping[int, Await]) -> NDArray[np.void]:
     """Pair work that signals a barrier with its waits. Raises ``NotCounted``."""
-    told, waits = pairs_by_barrier(rows, issues, awaits)
-    groups = _groups(told, waits, np.zeros(len(told), np.int64), told["bytes"])
+    signals, waits = pairs_by_barrier(rows, issues, awaits)
+    groups = _groups(signals, waits, np.zeros(len(signals), np.int64), signals["bytes"])
     groups["depth"] = _overlapping(groups)
     return groups
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.analysis.interpreter.axis_arrays import Mask, SharedMemorySlice, Value
 from kprof_inject.analysis.interpreter.executions import CountedOperation
@@ -23,8 +24,7 @@ ARRIVALS = "arrivals"
 """Not work by itself: warps signal that they have arrived."""
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
+class Issue(Struct, frozen=True):
     """An operation that issues asynchronous work, or closes a group of it.
 
     Operations that signal the same barrier together are represented by the first. ``group_bytes`` is the maximum that
@@ -42,8 +42,7 @@ class Issue:
     needed: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Await:
+class Await(Struct, frozen=True):
     """A wait: until at most ``pending`` groups are in flight, or until the barrier ``slot`` completes a phase.
 
     ``phase`` is the parity of that phase.
@@ -57,8 +56,7 @@ class Await:
     predicate: Value
 
 
-@dataclass(frozen=True, slots=True)
-class AsyncWork:
+class AsyncWork(Struct, frozen=True):
     """The asynchronous operations of a kernel, in the order of the text."""
 
     issues: tuple[Issue, ...]
@@ -87,8 +85,8 @@ def async_work(operations: Sequence[CountedOperation]) -> AsyncWork:
     """Return the asynchronous work of all operations of a kernel, which are in the order of the text."""
     issues = [*_in_order(operations), *_signalling(operations)]
     by_place = sorted(issues, key=lambda issue: issue.counted.operation.start)
-    told = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
-    awaits = (found for one in operations if (found := _await(one, told)) is not None)
+    work_of = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
+    awaits = (found for one in operations if (found := _await(one, work_of)) is not None)
     return AsyncWork(tuple(by_place), tuple(awaits), frozenset(_unnamed(operations)))
 
 
@@ -96,8 +94,8 @@ def arrivals(operations: Sequence[CountedOperation]) -> AsyncWork:
     """Return the operations by which warps arrive at barriers, and those that wait for it."""
     needed = dict(_needed(operations))
     issues = [issue for one in operations if (issue := _arrival(one, needed)) is not None]
-    told = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
-    awaits = (found for one in operations if (found := _await(one, told)) is not None)
+    work_of = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
+    awaits = (found for one in operations if (found := _await(one, work_of)) is not None)
     return AsyncWork(tuple(issues), tuple(found for found in awaits if found.slot), frozenset())
 
 
@@ -187,7 +185,8 @@ def _barrier(one: CountedOperation) -> Value:
     return operands[place] if place is not None and -len(operands) <= place < len(operands) else None
 
 
-def _await(one: CountedOperation, told: dict[Operation, str]) -> Await | None:
+def _await(one: CountedOperation, work_of: Mapping[Operation, str]) -> Await | None:
+    """Return the wait of an operation; ``work_of`` has the work that signals the barriers of each allocation."""
     operation, operands = one.operation, one.executed.operands
     if operation.name in _WAITS:
         found = _NUMBER.search(operation.tail)
@@ -195,8 +194,10 @@ def _await(one: CountedOperation, told: dict[Operation, str]) -> Await | None:
     if operation.name != BARRIER_WAIT or len(operands) < 2:
         return None
     slot = operands[0]
-    if not isinstance(slot, SharedMemorySlice) or slot.allocation not in told:
+    if not isinstance(slot, SharedMemorySlice) or slot.allocation not in work_of:
         return None
     # The buffers that the wait protects are printed last (``deps``), and are not its operands.
     given = len(names_in(operation.tail.partition(" deps ")[0].partition(" : ")[0]))
-    return Await(one, told[slot.allocation], 0, slot, operands[1], operands[2] if 2 < given <= len(operands) else None)
+    return Await(
+        one, work_of[slot.allocation], 0, slot, operands[1], operands[2] if 2 < given <= len(operands) else None
+    )

@@ -13,14 +13,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.in_flight import in_flight, signals_between_warps
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.timeline.timeline import Timeline
 
 MAX_CTAS = 64
@@ -29,8 +30,7 @@ MAX_CTAS = 64
 NOT_RECORDED = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Blame:
+class Blame(Struct, frozen=True):
     """A scope's part of the path's time.
 
     ``run``: a warp was in the scope, and in no inner one. ``in_flight``: a warp waited for work that it had issued.
@@ -46,8 +46,7 @@ class Blame:
         return self.run + self.in_flight
 
 
-@dataclass(frozen=True, slots=True)
-class CriticalPath:
+class CriticalPath(Struct, frozen=True):
     """The critical path of the sampled CTAs together.
 
     ``outside`` is the part in no scope, or not recorded; all parts add up to 1.
@@ -70,7 +69,7 @@ class CriticalPath:
             "ctas": self.ctas,
             "walked_ns": self.walked_ns,
             "outside": self.outside,
-            "blames": [{**asdict(one), "scope": names[one.scope], "share": one.share} for one in self.blames],
+            "blames": [{**json_values(one), "scope": names[one.scope], "share": one.share} for one in self.blames],
         }
 
 
@@ -124,8 +123,7 @@ def _chosen(timeline: Timeline) -> NDArray[np.void]:
     return np.take(among, places)
 
 
-@dataclass(frozen=True, slots=True)
-class _Edge:
+class _Edge(Struct, frozen=True):
     """A wait until ``end_ns`` for work that ``warp`` issued, or a signal that it sent, at ``begin_ns`` in ``scope``."""
 
     begin_ns: int
@@ -135,8 +133,7 @@ class _Edge:
     is_flight: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Edges:
+class _Edges(Struct, frozen=True):
     """Edges by CTA and scope of the wait, ordered by the wait's end."""
 
     by_cta: Mapping[int, Mapping[int, list[_Edge]]]
@@ -168,8 +165,7 @@ class _Edges:
         return self.by_cta.get(cta, {})
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Struct, frozen=True):
     """An interval of a warp in a scope, and in no inner one. ``row`` is the scope's record, -1 outside of all."""
 
     begin_ns: int
@@ -281,8 +277,7 @@ _NARROWER = 0.5
 _MIN_TOGETHER = 0.9  # part of the executions in which the warps must leave together
 
 
-@dataclass(frozen=True, slots=True)
-class Meeting:
+class Meeting(Struct, frozen=True):
     """The last warp to arrive at a barrier, and its time."""
 
     last_ns: int
@@ -308,9 +303,8 @@ def meetings(rows_of: Mapping[int, NDArray[np.void]]) -> dict[int, dict[int, Mee
     return dict(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Execution:
-    """One execution of a scope, by all warps of a CTA. ``places`` are the places of their rows."""
+class _Execution(Struct, frozen=True):
+    """Execution of a scope, by all warps of a CTA. ``places`` are the places of their rows."""
 
     cta: int
     places: tuple[int, ...]
@@ -322,7 +316,7 @@ class _Execution:
 
     @property
     def leave_together(self) -> bool:
-        """Whether no warp left before the last arrived, and all left within a short time."""
+        """True if no warp left before the last arrived, and all left within a short time."""
         return self.first_left_ns >= self.last_ns and self.left_apart_ns <= max(
             _NARROWER * self.came_apart_ns, _TOGETHER_NS
         )

@@ -8,9 +8,10 @@ bends that are not much worse.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 QUANTILE = 1.96
@@ -34,8 +35,7 @@ _MIN_SHOWN = 0.05
 Column = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Struct, frozen=True):
     """A value with its 95 % confidence interval."""
 
     value: float
@@ -53,8 +53,7 @@ class Interval:
         return max(self.high - self.value, self.value - self.low)
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """A kernel's response to delays at one place.
 
     ``slope`` is the mean up to a delay of ``up_to``. ``slack`` is the delay at which the slope increases, and
@@ -77,8 +76,7 @@ class Response:
         return replace(self, slack=Interval(slack.value + cycles, slack.low + cycles, slack.high + cycles))
 
 
-@dataclass(frozen=True, slots=True)
-class DelayErrors:
+class DelayErrors(Struct, frozen=True):
     """Standard errors of the delays' true lengths, in their unit.
 
     ``offset`` is the error that all but the first share, ``own`` the additional one of each.
@@ -146,8 +144,7 @@ def _steepness(delays: Column, longer: Column) -> Column:
     return np.concatenate([[0.0], np.minimum(sides, np.append(sides[1:], sides[-1]))])
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
+class _Fit(Struct, frozen=True):
     squares: float
     slope: float
     slope_error: float
@@ -175,8 +172,7 @@ def _between_neighbours(best: _Fit, tried: Sequence[_Fit]) -> Iterator[float]:
     yield from np.linspace(places[max(index - 1, 0)], places[min(index + 1, len(places) - 1)], _BENDS)[1:-1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Points:
+class _Points(Struct, frozen=True):
     delays: Column
     longer: Column
     errors: Column

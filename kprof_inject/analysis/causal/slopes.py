@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
 from math import exp, prod
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.causal.critical_path import Blame, CriticalPath, critical_path
-from kprof_inject.analysis.causal.cta_chains import Executions, executions
+from kprof_inject.analysis.causal.delays import Executions, executions
 from kprof_inject.analysis.causal.response import DelayErrors, Interval, Response, response
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable, distinct_names
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, trimmed_mean
@@ -32,9 +34,8 @@ _SELDOM = "too few timings; raise --seconds"
 _MIN_ERROR = 2e-5  # of times that all fall on one step of the timer, and so show no scatter
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One delay: its cycles in each execution, and the relative slowdown of the kernel with its standard error.
+class Point(Struct, frozen=True):
+    """A delay: its cycles in each execution, and the relative slowdown of the kernel with its standard error.
 
     The slowdown is relative to a delay of no cycles at the same place.
     """
@@ -45,8 +46,7 @@ class Point:
     pairs: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceSlope:
+class PlaceSlope(Struct, frozen=True):
     """The slope of one place of a kernel. ``response`` is None if it is unknown, for ``reason``."""
 
     scope: ScopeInfo
@@ -77,12 +77,12 @@ class PlaceSlope:
 
     @property
     def is_critical(self) -> bool:
-        """Whether the kernel certainly gains at least half of each cycle saved there."""
+        """True if the kernel certainly gains at least half of each cycle saved there."""
         return self.response is not None and self.response.slope.low >= _CRITICAL
 
     @property
     def is_hidden(self) -> bool:
-        """Whether a cycle more or less there certainly makes no difference."""
+        """True if a cycle more or less there certainly makes no difference."""
         return self.response is not None and self.response.slope.high < _HIDDEN
 
     @property
@@ -102,21 +102,20 @@ class PlaceSlope:
             "lines": self.scope.lines,
             "executions_by_cta": self.by_cta,
             "executions_by_chain": self.by_chain,
-            "disturbed": asdict(self.disturbed) if self.disturbed else None,
-            "slope": asdict(self.response.slope) if self.response else None,
+            "disturbed": json_values(self.disturbed) if self.disturbed else None,
+            "slope": json_values(self.response.slope) if self.response else None,
             "slope_up_to_cycles": self.response.up_to if self.response else None,
-            "slack_cycles": asdict(self.response.slack) if self.response and self.response.slack else None,
+            "slack_cycles": json_values(self.response.slack) if self.response and self.response.slack else None,
             "slope_beyond_slack": self.response.beyond if self.response else None,
             "spare_cycles": self.spare_cycles,
-            "points": [asdict(point) for point in self.points],
+            "points": [json_values(point) for point in self.points],
             "time_share": self.time_share,
             "critical_path": self.blame.share if self.blame else None,
             "reason": self.reason,
         }
 
 
-@dataclass(frozen=True, slots=True)
-class KernelSlopes:
+class KernelSlopes(Struct, frozen=True):
     """The slopes of all places of one kernel, in the order of the text."""
 
     experiment: ExperimentRecord
@@ -229,21 +228,20 @@ def _place(
     by_cta, by_chain = counted.by_cta[index], counted.by_chain[index]
     measured = [one for one in sorted(delays, key=lambda one: one.delay_cycles) if len(one.ns) >= MIN_LAUNCHES]
     seldom = next((one.refusal for one in delays if one.refusal), _SELDOM)
+    place = PlaceSlope(scope, by_cta, by_chain, disturbed=None, points=(), response=None, reason=seldom)
     if not measured or measured[0].delay_cycles:
-        return PlaceSlope(scope, by_cta, by_chain, None, (), None, seldom)
+        return place
     ratio, error = _ratio(measured[0])
-    disturbed = Interval.about(ratio - 1, error)
     points = tuple(_points(measured, experiment))
+    place = replace(place, disturbed=Interval.about(ratio - 1, error), points=points)
     if not by_chain or not kernel_cycles:
         reason = "how often it runs is unknown" if kernel_cycles else "the clock is unknown"
-        return PlaceSlope(scope, by_cta, by_chain, disturbed, points, None, reason)
-    none_cycles = _takes(experiment).get(0, 0.0)
+        return replace(place, reason=reason)
     found = _response(points, kernel_cycles / by_chain)
     if found is None:
-        return PlaceSlope(scope, by_cta, by_chain, disturbed, points, None, seldom)
-    return PlaceSlope(
-        scope, by_cta, by_chain, disturbed, points, found.with_slack_of(none_cycles), none_cycles=none_cycles
-    )
+        return place
+    none_cycles = _takes(experiment).get(0, 0.0)
+    return replace(place, response=found.with_slack_of(none_cycles), reason="", none_cycles=none_cycles)
 
 
 def _takes(experiment: ExperimentRecord) -> dict[int, float]:

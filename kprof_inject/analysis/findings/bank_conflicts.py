@@ -35,16 +35,16 @@ def _finding(evidence: Evidence, one: CountedOperation, each: int, share: float,
         scope=roof.scope if roof else None,
         index=roof.index if roof else None,
         share=share,
-        text=f"{one.operation.name}{where} ({evidence.place_of(one)}) takes shared memory {each + least} cycles "
-        f"instead of {least}, because the threads of a warp access the same banks, or less than a bank's 4 bytes "
-        f"each: {percent(share)} of the SMs' time",
+        text=f"bank conflicts: {one.operation.name}{where} ({evidence.place_of(one)}) occupies shared memory for "
+        f"{each + least} cycles instead of {least}, {percent(share)} of the SMs' time: threads of a warp access the "
+        "same bank, or less than its 4 bytes",
         advice=advice,
         figures={"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0},
     )
 
 
 _TRANSPOSED = (
-    "the tile's rows become columns in shared memory: store the tensor transposed in global memory, or transpose it "
-    "once before the kernel (Hopper's tensor cores want operands along K, unless their elements have 16 bits)"
+    "store the tensor transposed in global memory, or transpose it once before the kernel: the tile's rows become "
+    "columns in shared memory (Hopper's tensor cores need operands along K, unless their elements have 16 bits)"
 )
 _OTHER_LAYOUT = "try another shape of the tile, or another layout of the tensor in global memory"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
+
+from msgspec import Struct
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
-from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Operation
@@ -53,11 +54,10 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as JSON values."""
-        return asdict(self)
+        return json_values(self)
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """The evidence by which rules judge a launch.
 
     ``ran`` is None if the module cannot be read, or nothing is known about its work. ``slopes`` is None without a
@@ -70,17 +70,12 @@ class Evidence:
     ran: ExecutedKernel | None
     slopes: KernelSlopes | None = None
 
-    @cached_property
-    def scope_map(self) -> ScopeMap | None:
-        """The scopes of the module's operations; None if nothing is known about these."""
-        return None if self.ran is None else ScopeMap(self.ran.module, self.timeline.table)
-
     def roof_around(self, operation: Operation) -> Roof | None:
         """Return the roof of the innermost scope around an operation that has one."""
-        if self.scope_map is None:
+        if self.ran is None:
             return None
         roofs = {roof.index: roof for roof in self.light.roofs}
-        index = self.scope_map.innermost_around(operation, roofs)
+        index = self.ran.scope_map.innermost_around(operation, roofs)
         return None if index is None else roofs[index]
 
     def name_of(self, roof: Roof) -> str:

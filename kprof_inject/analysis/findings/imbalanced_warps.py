@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding
@@ -25,8 +25,7 @@ _NOTABLE = 1.25
 _MAX_RATIO = 100
 
 
-@dataclass(frozen=True, slots=True)
-class _Apart:
+class _Apart(Struct, frozen=True):
     """A minority of warps, ``few``, that take longer or shorter than the others, with both means."""
 
     few: NDArray[np.int64]

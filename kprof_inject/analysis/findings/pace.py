@@ -32,7 +32,8 @@ def pace(evidence: Evidence) -> Iterator[Finding]:
         scope=first.scope.name,
         index=first.index,
         share=min(sum(map(_worth, critical)), 1.0),
-        text=f"{names} {sets} the pace: each cycle saved {there} saves the kernel {slope:.2f} cycles{_spare(hidden)}",
+        text=f"{names} {sets} the pace: each cycle saved {there} makes the kernel {slope:.2f} cycles faster"
+        f"{_spare(hidden)}",
         advice=_advice(slopes.places, critical),
         figures={f"slope of {one.name}": round(one.response.slope.value, 3) for one in measured if one.response},
     )
@@ -45,7 +46,7 @@ def _worth(place: PlaceSlope) -> float:
 
 
 def _spare(hidden: Sequence[PlaceSlope]) -> str:
-    slacks = [f"{place.name} {slack:.0f} cycles" for place in hidden if (slack := place.spare_cycles)]
+    slacks = [f"{slack:.0f} cycles in {place.name}" for place in hidden if (slack := place.spare_cycles)]
     return f"; slack: {listed(slacks, _MAX_NAMES)}" if slacks else ""
 
 

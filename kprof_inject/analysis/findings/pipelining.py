@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.analysis.async_work.flight_metrics import CopiedAhead, copied_ahead
 from kprof_inject.analysis.findings.finding import Evidence, Finding
@@ -17,8 +18,8 @@ from kprof_inject.analysis.structure.banks import conflict_cycles
 from kprof_inject.analysis.structure.prefetching import is_used_at_once
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import limits_of
-from kprof_inject.quantities import counted, percent, size_text
-from kprof_inject.ttgir.copy_groups import CopyPipeline, copy_pipelines
+from kprof_inject.quantities import counted, numbered, percent, size_text
+from kprof_inject.ttgir.loops import CopyPipeline, copy_pipelines
 
 # A loop that is closer to its roof gains little from earlier loads.
 _AT_ROOF = 0.75
@@ -66,17 +67,17 @@ def _is_large_load(access: Access) -> bool:
 
 def _loads_finding(evidence: Evidence, roof: Roof, share: float, loads: Sequence[tuple[int, Access]]) -> Finding:
     moved = sum(access.whole_bytes for _, access in loads)
-    lines = ", ".join(str(line) for line, _ in loads)
+    lines = numbered("line", [line for line, _ in loads])
     return Finding(
         rule="not-pipelined",
         scope=roof.scope,
         index=roof.index,
         share=share,
-        text=f"{evidence.name_of(roof)} loads {size_text(moved)} in the iteration that uses them (TTGIR lines {lines}"
-        f"): loads and dots do not overlap; copies would relieve shared memory, and the next unit ({roof.unit}) is at "
-        f"{percent(roof.part)} of its peak",
-        advice="let Triton pipeline the loop: num_stages of 3 or more, and loads that can become asynchronous copies "
-        "(pointers that advance by a constant, at least 4 contiguous bytes)",
+        text=f"{evidence.name_of(roof)} is not pipelined: it loads {size_text(moved)} in the iteration that uses them "
+        f"(TTGIR {lines}), so loads and dots do not overlap; copies would relieve shared memory, and the next unit "
+        f"({roof.unit}) is at {percent(roof.part)} of peak",
+        advice="let Triton pipeline the loop: set num_stages to 3 or more, and let pointers advance by a constant and "
+        "read at least 4 contiguous bytes, so that loads can become asynchronous copies",
         figures={"bytes": moved, "loads": len(loads), "part": roof.part},
     )
 
@@ -87,15 +88,14 @@ def _copies_finding(evidence: Evidence, roof: Roof, share: float) -> Finding:
         scope=roof.scope,
         index=roof.index,
         share=share,
-        text=f"{evidence.name_of(roof)} waits in each iteration for what it just issued, and reaches "
-        f"{percent(roof.part)} of its roof ({roof.unit})",
-        advice="issue the next iteration's loads before the wait, and keep one group in flight: num_stages of 3",
+        text=f"{evidence.name_of(roof)} waits in each iteration for the copies that it just issued: its busiest unit "
+        f"({roof.unit}) is at {percent(roof.part)} of peak",
+        advice="issue the next iteration's loads before the wait, and keep one group in flight: set num_stages to 3",
         figures={"part": roof.part},
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _MissingStages:
+class _MissingStages(Struct, frozen=True):
     """The stages that a loop lacks.
 
     A copy takes as long as ``iterations_of_copy`` iterations that do not wait; ``room_bytes`` of a CTA's shared memory
@@ -117,25 +117,25 @@ class _MissingStages:
         stage_bytes = self.copies.stage_bytes
         if not self.more:
             return (
-                f"smaller tiles, or a smaller step along the loop, and then more stages (num_stages): a CTA's shared "
-                f"memory has no room for another stage of {size_text(stage_bytes)}"
+                "use smaller tiles, or a smaller step along the loop, and then more stages (num_stages): a CTA's "
+                f"shared memory has no room for another stage of {size_text(stage_bytes)}"
             )
         return (
-            f"{counted(self.more, 'more stage')} (num_stages): a copy takes as long as {self.iterations_of_copy:.1f} "
-            f"iterations that do not wait; {size_text(self.copies.bytes_per_sm(self.more))} in flight, for "
+            f"raise num_stages by {self.more}: a copy takes as long as {self.iterations_of_copy:.1f} iterations that "
+            f"do not wait; this keeps {size_text(self.copies.bytes_per_sm(self.more))} in flight per SM, and takes "
             f"{size_text(self.more * stage_bytes)} more shared memory per CTA"
         )
 
 
 def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield pipelined loops that still wait for their copies; needs records of these waits."""
-    if evidence.ran is None or evidence.scope_map is None or evidence.dram_part > _AT_ROOF:
+    if evidence.ran is None or evidence.dram_part > _AT_ROOF:
         return
     for pipeline in copy_pipelines(evidence.ran.module):
         roof = evidence.roof_around(pipeline.loop)
         if roof is None or pipeline.depth == 0 or roof.part > _AT_ROOF:
             continue
-        waited = _waited(evidence, evidence.scope_map, pipeline)
+        waited = _waited(evidence, evidence.ran.scope_map, pipeline)
         if waited is None or waited < _MIN_WAITING:
             continue
         wanted = _wanted(evidence, evidence.ran, pipeline, max(1 - waited, roof.part))

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from kprof_inject.analysis.findings.bank_conflicts import bank_conflicts
-from kprof_inject.analysis.findings.between_ctas import between_ctas
 from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.idle_sms import between_ctas, late_start, low_fill, tail, uneven_ctas
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
-from kprof_inject.analysis.findings.iterations import first_iterations, last_iteration
-from kprof_inject.analysis.findings.late_start import late_start
-from kprof_inject.analysis.findings.low_fill import low_fill
+from kprof_inject.analysis.findings.loop_phases import epilogue, first_iterations, last_iteration, prologue
 from kprof_inject.analysis.findings.pace import pace
 from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
-from kprof_inject.analysis.findings.prologue_epilogue import epilogue, prologue
 from kprof_inject.analysis.findings.second_cta import second_cta
-from kprof_inject.analysis.findings.tail import tail
 from kprof_inject.analysis.findings.throttled import throttled
-from kprof_inject.analysis.findings.uneven_ctas import uneven_ctas
 from kprof_inject.analysis.findings.waiting import waiting
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, missing_records, too_short, unpaired_records
@@ -99,8 +97,7 @@ class Outcome(Enum):
     UNJUDGED = "could not judge"
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """Result of a rule for a launch: findings, or ``unjudged``, or neither if there is nothing to find."""
 
     rule: str
@@ -146,8 +143,8 @@ def _limited_by_unit(rule: str, results: RuleResults, evidence: Evidence) -> Ite
     rest = 1 - part
     for result in results:
         if isinstance(result, Finding) and rule in _OF_SAME_WORK and result.share > rest:
-            limit = f"{percent(rest)} can be won at most ({unit}: {percent(part)} of peak)"
-            result = replace(result, share=rest, text=f"{result.text}; {limit}")
+            limit = f"at most {percent(rest)} can be gained ({unit} at {percent(part)} of peak)"
+            result = dataclasses.replace(result, share=rest, text=f"{result.text}; {limit}")
         yield result
 
 
@@ -161,7 +158,7 @@ def _without_remedy(judgement: Judgement) -> Judgement:
 def _judgement(rule: str, results: Sequence[Finding | Unjudged], missing: Unjudged | None) -> Judgement:
     """Return a rule's judgement; ``missing`` makes its findings doubtful."""
     doubt = missing.reason if missing else ""
-    findings = tuple(replace(result, doubt=doubt) for result in results if isinstance(result, Finding))
+    findings = tuple(dataclasses.replace(result, doubt=doubt) for result in results if isinstance(result, Finding))
     unjudged = next((result for result in results if isinstance(result, Unjudged)), None)
     # Findings are valid even if the rule could not judge everything.
     return Judgement(rule, findings, None if findings else unjudged)

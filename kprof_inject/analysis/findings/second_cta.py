@@ -44,8 +44,8 @@ def second_cta(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             index=scope.index,
             share=gain / (1 + gain),
             text=f"one CTA nearly fills an SM: {sharing.ctas} CTAs get {percent(abs(sharing.gain))} "
-            f"{'more' if sharing.gain >= 0 else 'less'} done, with an iteration of {scope.distinct_name} every "
-            f"{short_time(sharing.shared_ns)} instead of every {short_time(sharing.alone_ns)}",
+            f"{'more' if sharing.gain >= 0 else 'less'} done than one, with an iteration of {scope.distinct_name} "
+            f"every {short_time(sharing.shared_ns)} instead of every {short_time(sharing.alone_ns)}",
             advice="more CTAs per SM gain little: spend registers and shared memory on larger tiles or more stages "
             "instead",
             figures={

@@ -26,11 +26,7 @@ def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     roofs = evidence.light.roofs
     hungry = any(roof.parts.get(unit, 0) >= least for roof in roofs[:1] for unit, least in _POWER_HUNGRY.items())
-    why = (
-        "its load suggests the power limit"
-        if hungry
-        else "perhaps the power limit, or a clock that had not ramped up after a pause"
-    )
+    why = "likely limited by power" if hungry else "possibly limited by power, or still ramping up after a pause"
     yield Finding(
         rule="throttled",
         scope=None,

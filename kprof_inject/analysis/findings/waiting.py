@@ -45,7 +45,7 @@ def waiting(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Un
             yield from _loop_finding(timeline, summary, loop, [index for index in waits if loops[index] == loop])
         elif not any(map(is_of_dot, timeline.table.scopes)):
             name = summary.scopes[loop].distinct_name
-            unknown = Unjudged(f"it is not known whether the warps of {name} only load", "add --at 'op(*dot*)'")
+            unknown = Unjudged(f"the warps of {name} may only load data", "add --at 'op(*dot*)'")
             yield missing_warps(timeline) or unknown
     if waits and (missing := unpaired_records(timeline)):
         yield missing
@@ -101,7 +101,7 @@ def _loop_finding(timeline: Timeline, summary: LaunchSummary, loop: int, waits: 
         scope=wait.scope,
         index=worst,
         share=share,
-        text=f"{who} at least {percent(least)} of {inside.distinct_name} in {where}{other_waits}",
+        text=f"{who} in {where}{other_waits} for at least {percent(least)} of {inside.distinct_name}",
         advice=f"see what {where} waits for ({wait.source or 'source line unknown'}): issue it "
         "earlier (num_stages), move fewer bytes, or give the warps other work in the meantime",
         figures={

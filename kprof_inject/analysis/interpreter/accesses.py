@@ -1,13 +1,15 @@
-"""Accesses to global memory: how many bytes they request, and which bytes they touch."""
+"""Accesses to global memory: how many bytes they request, and which bytes they touch; tensor descriptors."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.axis_arrays import (
     AxisArray,
@@ -23,15 +25,72 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
 from kprof_inject.analysis.interpreter.executed_operation import Executed, asks_for_iteration
 from kprof_inject.analysis.interpreter.footprints import Ranges, max_repeats, touched
 from kprof_inject.analysis.interpreter.integer_operations import bytes_of
-from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.ssa_values import names_in
-from kprof_inject.ttgir.types import PrintedType, types_of
+from kprof_inject.ttgir.ssa_values import argument_types, names_in
+from kprof_inject.ttgir.types import PrintedType, if_misfit, types_of
+
+_BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
-@dataclass(frozen=True, slots=True)
-class AccessForm:
-    """How an operation accesses global memory.
+def made_descriptor(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
+    """Return the descriptor that ``tt.make_tensor_descriptor`` creates, or None if it is malformed."""
+    types = types_of(operation)
+    sums = [value if isinstance(value, IntegerExpr) else None for value in operands]
+    if not types or not sums:
+        return None
+    rank = (len(sums) - 1) // 2
+    element = IntegerExpr.integer(bytes_of(types[0].pointee))
+    strides = tuple(size and size * element for size in sums[1 + rank : 1 + 2 * rank])
+    return Descriptor(sums[0], tuple(sums[1 : 1 + rank]), strides)
+
+
+_CREATED = " -> descriptor"
+
+
+def descriptor_at(name: str) -> str:
+    """Return the key of the descriptor in the memory that a pointer names."""
+    return f"{name}{_CREATED}"
+
+
+def is_descriptor_at(name: str) -> bool:
+    """Return whether a name is the key of a descriptor in memory."""
+    return name.endswith(_CREATED)
+
+
+def descriptor_in_memory(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
+    """Return the descriptor that ``ttng.tensormap_create`` writes, or None if it is malformed.
+
+    It is printed as ``%to, %base, [box], [shape], [strides in bytes, but for the innermost], [element strides]``, with
+    dimensions from the innermost.
+    """
+    lists = [len(re.findall(r"%", one)) for one in _BRACKETS.findall(operation.tail.partition(" : ")[0])]
+    types = types_of(operation)
+    if len(lists) != 4 or len(operands) != 2 + sum(lists) or len(types) < 2:
+        return None
+    sums = [value if isinstance(value, IntegerExpr) else None for value in operands]
+    rank = lists[1]
+    shape, strides = sums[2 + lists[0] :][:rank], sums[2 + lists[0] + rank :][: rank - 1]
+    element = IntegerExpr.integer(bytes_of(types[1].pointee))
+    return Descriptor(sums[1], tuple(shape[::-1]), (*strides[::-1], element))
+
+
+def described_arguments(function: Operation) -> list[tuple[int, int] | None]:
+    """Return the rank and the element size in bytes of each argument that is a descriptor, and None for others."""
+    found: list[tuple[int, int] | None] = []
+    for text in argument_types(function):
+        described = _DESCRIBED.match(text)
+        if described:
+            found.append((described[1].count("x"), bytes_of(described[2])))
+        else:
+            found.append(None)
+    return found
+
+
+_DESCRIBED = re.compile(r"!tt\.tensordesc<(?:tensor<)?((?:\d+x)+)([a-z]\w*)")
+
+
+class AccessForm(Struct, frozen=True):
+    """Kind of access to global memory by an operation.
 
     ``passes_by_l1``: data goes from the L2 to shared memory without being kept in the L1. ``by_registers``: data moves
     between the L1 and registers.
@@ -81,8 +140,7 @@ _FORMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """An access of all CTAs, in all iterations, to all elements.
 
     ``mask`` is true for those that access memory, at ``address``. None is unknown.

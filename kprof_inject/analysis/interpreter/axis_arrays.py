@@ -7,12 +7,12 @@ the row, plus one that depends on the iteration. So billions of numbers stay as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.ttgir.nodes import Operation
@@ -49,8 +49,7 @@ Axes = tuple[GridAxis, ...]
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class AxisArray:
+class AxisArray(Struct, frozen=True):
     """An array and the axes of its dimensions, in ascending order."""
 
     axes: Axes
@@ -95,8 +94,7 @@ def constant(value: int | bool) -> AxisArray:
     return AxisArray((), np.array(value))
 
 
-@dataclass(frozen=True, slots=True)
-class IntegerExpr:
+class IntegerExpr(Struct, frozen=True):
     """A sum of arrays, no two of which have the same axes."""
 
     parts: tuple[AxisArray, ...]
@@ -156,8 +154,7 @@ class IntegerExpr:
         return IntegerExpr.of(*(_reshaped(part, before, after) for part in self.parts))
 
 
-@dataclass(frozen=True, slots=True)
-class Mask:
+class Mask(Struct, frozen=True):
     """A conjunction of boolean arrays. ``is_lower_bound``: it may be true in more places."""
 
     factors: tuple[AxisArray, ...] = ()
@@ -295,8 +292,7 @@ def _regrouped(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[i
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptor:
+class Descriptor(Struct, frozen=True):
     """A tensor descriptor for TMA: the base address, and the shape and strides of each dimension. None is unknown."""
 
     address: IntegerExpr | None
@@ -304,8 +300,7 @@ class Descriptor:
     strides_bytes: tuple[IntegerExpr | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SharedMemorySlice:
+class SharedMemorySlice(Struct, frozen=True):
     """A slice of a shared memory allocation along its first dimension. The ``index`` is None if unknown."""
 
     allocation: Operation

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.analysis.interpreter.axis_arrays import ALWAYS, GridAxis, Mask, TooLarge, Value
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import bound_names, definition_of, names_in, operand_names
 
 
-@dataclass(frozen=True, slots=True)
-class Executed:
+class Executed(Struct, frozen=True):
     """An operation as all CTAs execute it, with its operands.
 
     ``sizes`` are the axes along which it is executed: CTAs, and the iterations of the loops around it. ``when`` is true
@@ -32,12 +32,12 @@ class Executed:
 
     @property
     def is_predicated(self) -> bool:
-        """Whether some executions may have no effect."""
+        """True if some executions may have no effect."""
         return self.predicate != ALWAYS
 
     @property
     def times(self) -> int | None:
-        """How often it has an effect, in all CTAs together; None if unknown."""
+        """Number of executions with an effect, in all CTAs together; None if unknown."""
         if self.when is None or self.predicate is None:
             return None
         when = self.when & self.predicate

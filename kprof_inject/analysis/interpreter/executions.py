@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.accesses import Access, access_of
 from kprof_inject.analysis.interpreter.axis_arrays import loop_axis
@@ -14,6 +18,7 @@ from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.capture.model import Launch
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.dialect import FUNCTION
@@ -21,8 +26,7 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
 
 
-@dataclass(frozen=True, slots=True)
-class CountedOperation:
+class CountedOperation(Struct, frozen=True):
     """An operation of a launch's kernel, and how often all CTAs together executed it (``times``).
 
     ``times`` is None if that is unknown: under a condition or in a loop that depends on loaded data, and in called
@@ -55,10 +59,15 @@ class CountedOperation:
 
 @dataclass(frozen=True)
 class ExecutedKernel:
-    """The module that a launch was compiled from, and its operations in the order of the text."""
+    """The module that a launch was compiled from, its operations in the order of the text, and the recorded scopes."""
 
-    module: Module
+    scope_map: ScopeMap
     operations: tuple[CountedOperation, ...]
+
+    @property
+    def module(self) -> Module:
+        """The parsed TTGIR."""
+        return self.scope_map.module
 
     @cached_property
     def lines(self) -> list[int]:
@@ -79,16 +88,17 @@ def evaluated_kernel(launch: Launch) -> ExecutedKernel:
 
     Raises ``KprofError`` if the module cannot be read, or evaluated.
     """
-    return evaluated(ttgir_of(launch.kernel), str(launch.kernel.folder), launch.grid, launch.arguments)
+    kernel = launch.kernel
+    return evaluated(ttgir_of(kernel), str(kernel.folder), launch.grid, launch.arguments, kernel.scopes)
 
 
-def with_recorded_iterations(ran: ExecutedKernel, scope_map: ScopeMap, summary: LaunchSummary) -> ExecutedKernel:
+def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> ExecutedKernel:
     """Return the same kernel with the iterations counted that were recorded. No record of the launch may be missing."""
-    iterations = {loop: by_ctas(summary, index) for loop, index in scope_map.iteration_counters()}
+    iterations = {loop: summary.scopes[index].executions for loop, index in ran.scope_map.iteration_counters()}
     if not iterations:
         return ran
     counted = (replace(one, times=_times(one.executed, iterations)) for one in ran.operations)
-    return replace(ran, operations=tuple(counted))
+    return dataclasses.replace(ran, operations=tuple(counted))
 
 
 @lru_cache(maxsize=4)  # the launches of a kernel come together
@@ -101,8 +111,8 @@ def _parsed(text: str, file: str) -> Module | KprofError:
 
 
 @lru_cache(maxsize=2)  # and many have the same arguments
-def evaluated(text: str, file: str, grid: Grid, arguments: tuple[int | None, ...]) -> ExecutedKernel:
-    """Return what a launch of a module with this grid and these arguments executes.
+def evaluated(text: str, file: str, grid: Grid, arguments: tuple[int | None, ...], table: ScopeTable) -> ExecutedKernel:
+    """Return what a launch of a module with this grid and these arguments executes; ``table`` has its recorded scopes.
 
     Raises ``KprofError`` if the module cannot be read, or evaluated.
     """
@@ -110,10 +120,10 @@ def evaluated(text: str, file: str, grid: Grid, arguments: tuple[int | None, ...
     if isinstance(module, KprofError):
         raise module.with_traceback(None)
     with evaluating():
-        return _evaluated(module, grid, arguments)
+        return _evaluated(module, grid, arguments, table)
 
 
-def _evaluated(module: Module, grid: Grid, arguments: tuple[int | None, ...]) -> ExecutedKernel:
+def _evaluated(module: Module, grid: Grid, arguments: tuple[int | None, ...], table: ScopeTable) -> ExecutedKernel:
     entry = entry_function(module)
     found: list[Executed] = []
     for function in (one for one in module.walk() if one.name == FUNCTION):
@@ -122,19 +132,13 @@ def _evaluated(module: Module, grid: Grid, arguments: tuple[int | None, ...]) ->
         else:
             found += [Executed.unknown(one) for one in function.walk() if one is not function]
     lines = module.line_numbers([one.operation.start for one in found])
-    return ExecutedKernel(module, tuple(map(CountedOperation.of, lines, found)))
+    return ExecutedKernel(ScopeMap(module, table), tuple(map(CountedOperation.of, lines, found)))
 
 
 def entry_function(module: Module) -> Operation | None:
     """Return the function that is launched, or None in a module without functions."""
     functions = [one for one in module.walk() if one.name == FUNCTION]
     return next((one for one in functions if " public @" in one.tail), functions[0] if functions else None)
-
-
-def by_ctas(summary: LaunchSummary, scope: int) -> int:
-    """Return how often CTAs executed a scope. All warps that run it do so together."""
-    found = summary.scopes[scope]
-    return found.count // max(len(found.warps.ids), 1)
 
 
 def _times(one: Executed, recorded: Mapping[Operation, int]) -> int | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import prod
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.interpreter.axis_arrays import (
@@ -22,13 +22,12 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     groups_of,
     joined,
 )
-from kprof_inject.timeline.ranges import merged
+from kprof_inject.timeline.columns import merged_ranges
 
 Addresses = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Ranges:
+class Ranges(Struct, frozen=True):
     """Bytes of memory as ascending ranges that do not touch each other."""
 
     starts: Addresses
@@ -37,7 +36,7 @@ class Ranges:
     @classmethod
     def of(cls, starts: Addresses, ends: Addresses) -> Ranges:
         """Merge ranges, which may be in any order and overlap."""
-        return cls(*merged(starts, ends))
+        return cls(*merged_ranges(starts, ends))
 
     @property
     def size_bytes(self) -> int:

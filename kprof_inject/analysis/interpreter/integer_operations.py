@@ -24,8 +24,8 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     joined,
     where,
 )
-from kprof_inject.ttgir.constants import constant_of
 from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.ssa_values import constant_of
 from kprof_inject.ttgir.types import bits_of, types_of
 
 Array = NDArray[Any]

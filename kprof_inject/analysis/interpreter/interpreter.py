@@ -13,6 +13,13 @@ from math import prod
 
 import numpy as np
 
+from kprof_inject.analysis.interpreter.accesses import (
+    described_arguments,
+    descriptor_at,
+    descriptor_in_memory,
+    is_descriptor_at,
+    made_descriptor,
+)
 from kprof_inject.analysis.interpreter.axis_arrays import (
     ALWAYS,
     CTA,
@@ -29,27 +36,21 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     loop_axis,
     size_of,
 )
-from kprof_inject.analysis.interpreter.branches import Arrivals, both_ways, chosen
-from kprof_inject.analysis.interpreter.descriptors import (
-    described_arguments,
-    descriptor_at,
-    descriptor_in_memory,
-    is_descriptor_at,
-    made_descriptor,
-)
-from kprof_inject.analysis.interpreter.executed_operation import Executed, predicate_of
-from kprof_inject.analysis.interpreter.integer_operations import value_of
-from kprof_inject.analysis.interpreter.recurrences import (
+from kprof_inject.analysis.interpreter.control_flow import (
+    Arrivals,
     Changes,
     CountedLoop,
     LoopRounds,
     Steps,
     at_iteration,
+    both_ways,
+    chosen,
     same_memory,
     stacked,
 )
+from kprof_inject.analysis.interpreter.executed_operation import Executed, predicate_of
+from kprof_inject.analysis.interpreter.integer_operations import value_of
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
-from kprof_inject.ttgir.misfits import MISFITS, if_misfit
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.ssa_values import (
     argument_names,
@@ -59,6 +60,7 @@ from kprof_inject.ttgir.ssa_values import (
     operand_names,
     result_names,
 )
+from kprof_inject.ttgir.types import MISFITS, if_misfit
 
 _MAX_DEPTH = 40
 # A loop's body is interpreted two or three times to determine how its values change, and so is each loop in it: only

@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
-from kprof_inject.select.anchors import integer_work
-from kprof_inject.ttgir.constants import constant_of
+from kprof_inject.select.functions import integer_work
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph
+from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, constant_of
 from kprof_inject.ttgir.types import types_of
 
 _LOGIC, _PRODUCT = Work(logic=1), Work(integer_multiplications=1)

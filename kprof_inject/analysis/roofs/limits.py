@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.roofs.operation_work import Work
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, short_time, size_text
 from kprof_inject.timeline.trust import Overhead
@@ -37,8 +40,7 @@ _NEAR = 0.1
 _MIN_SMS = 0.6
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """The limit of a launch."""
 
     name: str
@@ -62,7 +64,7 @@ class Limit:
 
     def to_json(self) -> dict[str, Any]:
         """Return the limit as JSON values."""
-        return {**asdict(self), "sentence": self.sentence}
+        return {**json_values(self), "sentence": self.sentence}
 
 
 def limit_of(
@@ -101,8 +103,7 @@ def _first(judged: _Judged, *judges: Callable[[_Judged], Limit | None]) -> Limit
     return next((limit for judge in judges if (limit := judge(judged))), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(Struct, frozen=True):
     summary: LaunchSummary
     light: SpeedOfLight
     whole: Roof
@@ -136,7 +137,7 @@ class _Judged:
             gain = percent(1 / self.slowdown - 1)
             text = f"{limit.text}; without records the launch takes up to {gain} longer, which is taken into account"
             return replace(limit, text=text)
-        cost = f"the {percent(self.slowdown - 1)} that recording adds, at least, are left out"
+        cost = f"not counting the time that recording adds, at least {percent(self.slowdown - 1)}"
         return replace(limit, text=f"{limit.text}; {cost}")
 
 
@@ -310,13 +311,13 @@ def _two_units(judged: _Judged) -> Limit | None:
 def _impossible(judged: _Judged) -> Limit:
     """Return that the limit is unknown: a unit with impossible counts may be the limit, if no other one is."""
     return judged.not_known(
-        f"by the counts, {_would_be_busy(judged.whole)} of the time, which is impossible: the counts or the cycles are "
-        f"wrong; of the others, {_nearest(judged)}"
+        f"the counts or the cycles are wrong, as by them {_would_be_busy(judged.whole)} of the time; of the other "
+        f"units, {_nearest(judged)}"
     )
 
 
 def _left_out(limit: Limit, whole: Roof) -> Limit:
-    text = f"{limit.text}; left out, as it is impossible: by the counts, {_would_be_busy(whole)} of the time"
+    text = f"{limit.text}; ignores impossible counts, by which {_would_be_busy(whole)} of the time"
     return replace(limit, text=text)
 
 
@@ -343,8 +344,8 @@ def _unknown_accesses(judged: _Judged) -> Limit | None:
     if dram is None or dram.streamed_bytes is not None:
         return None
     return judged.not_known(
-        "how often some accesses to memory were executed depends on loaded data or a function that is called "
-        f"(--at iter counts the iterations of loops); of what is known, {_nearest(judged)}"
+        "the number of some memory accesses is unknown, as it depends on loaded data or a called function (--at iter "
+        f"counts the iterations of loops); of what is known, {_nearest(judged)}"
     )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 import numpy as np
+from msgspec import Struct
 
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray, TooLarge
@@ -21,8 +21,7 @@ from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.types import types_of
 
 
-@dataclass(frozen=True, slots=True)
-class DramBound:
+class DramBound(Struct, frozen=True):
     """Bounds of the bytes that a launch moves from and to DRAM if it finds nothing in the L2."""
 
     read_bytes: int
@@ -140,14 +139,14 @@ class Traffic:
         read = self._union(one.form.reads and not one.form.writes for _, one in self._accesses)
         written = self._union(one.form.writes and not one.form.reads for _, one in self._accesses)
         return DramBound(
-            read.size_bytes,
-            written.size_bytes,
-            read.size_bytes + max(written.size_bytes - kernel.l2_bytes, 0),
-            self._streamed_bytes(l1_bytes),
-            union((read, written)).size_bytes <= kernel.l2_bytes,
-            len(self._unknown),
-            sum(self._streamed(number) or 0 for number in self._unknown),
-            kernel.dram_bytes_per_s,
+            read_bytes=read.size_bytes,
+            written_bytes=written.size_bytes,
+            least_bytes=read.size_bytes + max(written.size_bytes - kernel.l2_bytes, 0),
+            streamed_bytes=self._streamed_bytes(l1_bytes),
+            fits_l2=union((read, written)).size_bytes <= kernel.l2_bytes,
+            unknown=len(self._unknown),
+            unknown_bytes=sum(self._streamed(number) or 0 for number in self._unknown),
+            bytes_per_s=kernel.dram_bytes_per_s,
         )
 
     def _streamed_bytes(self, l1_bytes: int) -> int | None:

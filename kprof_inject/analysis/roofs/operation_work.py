@@ -6,21 +6,20 @@ All figures are lower bounds: a layout may make several threads do the same, and
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, reduce
 from operator import add
 
+from msgspec import Struct, field
+
 from kprof_inject.analysis.structure.banks import SIDES, conflict_cycles
 from kprof_inject.analysis.structure.tensor_layouts import lanes_and_warps_along
-from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import definition_of, operand_names
-from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, types_of
+from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, if_misfit, types_of
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """Work of one CTA, or of all.
 
     Elements count as floats of 32 bits unless a field says otherwise.
@@ -110,17 +109,22 @@ def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
 
     ``aliases`` are the module's.
     """
-    if operation.name in _WORK_OF_ELEMENT:
-        result = next(reversed(types_of(operation)), None)
+    name, traits = operation.name, operation.traits
+    if not (name in _WORK_OF_COMBINED or name in SIDES or traits.is_dot or traits.combines_elements):
+        return NO_WORK
+    types = types_of(operation)
+    if not types:
+        return NO_WORK
+    if name in _DIVISIONS:
+        return _division_work(operation, types[-1])
+    if name in _WORK_OF_ELEMENT:
         # Each thread computes a scalar itself, which is negligible.
-        return _WORK_OF_ELEMENT[operation.name] * result.elements if result and _is_f32_tensor(result) else NO_WORK
-    if operation.name in _DIVISIONS:
-        return _division_work(operation)
-    if operation.traits.is_dot:
-        return _dot_work(operation, aliases) + _operands_work(operation)
-    if operation.name in SIDES:
-        return _shared_work(operation) + Work(conflict_cycles=conflict_cycles(operation, aliases))
-    return _combination_work(operation, aliases) if operation.traits.combines_elements else NO_WORK
+        return _WORK_OF_ELEMENT[name] * types[-1].elements if _is_f32_tensor(types[-1]) else NO_WORK
+    if traits.is_dot:
+        return _dot_work(operation, types, aliases) + _operands_work(operation, types)
+    if name in SIDES:
+        return _shared_work(operation, types) + Work(conflict_cycles=conflict_cycles(operation, aliases))
+    return _combination_work(operation, types, aliases)
 
 
 def _is_f32_tensor(result: PrintedType) -> bool:
@@ -133,13 +137,12 @@ _DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
 _WORK_OF_COMBINED = {**_WORK_OF_ELEMENT, **dict.fromkeys(_DIVISIONS, Work(special=1))}
 
 
-def _division_work(operation: Operation) -> Work:
-    types = types_of(operation)
-    if not types or not _is_f32_tensor(types[-1]):
+def _division_work(operation: Operation, result: PrintedType) -> Work:
+    if not _is_f32_tensor(result):
         return NO_WORK
     names = operand_names(operation)
     made = definition_of(names[1], operation) if len(names) > 1 else None
-    divisors = types[-1].elements
+    divisors = result.elements
     while made is not None and made.traits.keeps_elements:
         divisors = min(divisors, types_of(made)[0].elements)
         made = definition_of(operand_names(made)[0], made)
@@ -148,15 +151,14 @@ def _division_work(operation: Operation) -> Work:
     return Work(special=divisors)
 
 
-def _shared_work(operation: Operation) -> Work:
+def _shared_work(operation: Operation, types: Sequence[PrintedType]) -> Work:
     """Return the bytes between registers and shared memory.
 
     An allocation stores its initial value, if it has one. What threads copy without registers counts as bytes from the
     L2.
     """
-    types = types_of(operation)
-    moved = types[SIDES[operation.name][0]] if types else None
-    if moved is None or moved.kind != "tensor" or operation.traits.starts_async:
+    moved = types[SIDES[operation.name][0]]
+    if moved.kind != "tensor" or operation.traits.starts_async:
         return NO_WORK
     return Work(shared_bytes=moved.elements * moved.bits / 8)
 
@@ -166,9 +168,8 @@ def _shared_work(operation: Operation) -> Work:
 _ROWS_AT_ONCE = {"ttng.warp_group_dot": 64, "ttng.tc_gen5_mma": 256, "ttng.tc_gen5_mma_scaled": 256}
 
 
-def _operands_work(operation: Operation) -> Work:
+def _operands_work(operation: Operation, types: Sequence[PrintedType]) -> Work:
     """Return the bytes of the operands that tensor cores read from shared memory."""
-    types = types_of(operation)
     rows = _ROWS_AT_ONCE.get(operation.name)
     if rows is None or len(types) < 3:
         return NO_WORK
@@ -182,13 +183,12 @@ def _is_shared(one: PrintedType) -> bool:
     return one.kind == "memdesc" and "tensor_memory" not in one.rest
 
 
-def _combination_work(operation: Operation, aliases: Mapping[str, str]) -> Work:
+def _combination_work(operation: Operation, types: Sequence[PrintedType], aliases: Mapping[str, str]) -> Work:
     """Return the work of a reduction, scan or map.
 
     A reduction executes its region for each element that it takes, less those that it returns; a scan at least as
     often; a map for each result.
     """
-    types = types_of(operation)
     if len(types) < 2 or not _is_f32_tensor(types[0]):
         return NO_WORK
     walked = (inner.name for region in operation.regions for inner in region.walk())
@@ -237,8 +237,7 @@ _ALIAS = re.compile(r"#\w+")
 _MAX_NESTING = 4
 
 
-def _dot_work(operation: Operation, aliases: Mapping[str, str]) -> Work:
-    types = types_of(operation)
+def _dot_work(operation: Operation, types: Sequence[PrintedType], aliases: Mapping[str, str]) -> Work:
     if len(types) < 3 or min(len(types[0].shape), len(types[1].shape)) < 2:
         return NO_WORK
     first, second = factors_of(operation)
@@ -301,7 +300,7 @@ def exchanged_bytes(operation: Operation, aliases: Mapping[str, str]) -> float:
         return 2 * last.elements * min(first.elements // last.elements, _LANES) * first.bits / 8
     if operation.traits.is_dot:
         # Without tensor cores, each thread reads the operands of its own tile: for 4 x 4, two bytes a multiplication.
-        return 2 * _dot_work(operation, aliases).multiplications
+        return 2 * _dot_work(operation, types, aliases).multiplications
     return 0
 
 

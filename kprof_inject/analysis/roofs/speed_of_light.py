@@ -7,11 +7,13 @@ that no clock rate is needed. CTAs that share an SM share its units. All work is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from typing import Any
 
-from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel, by_ctas
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.roofs.computed_elements import computed_shares
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
 from kprof_inject.analysis.roofs.memory import DramBound, Traffic
@@ -20,19 +22,19 @@ from kprof_inject.analysis.roofs.unit_rates import UnitRates, rates_of
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.sm_cycles import cycles_with_ctas
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.waves import cycles_with_ctas
 
 # Roofs of kernels that keep a unit busy are up to 4.8 points above Nsight Compute's figure, which is at most 100 %
 # (H200).
 MAX_POSSIBLE = 1.05
 
 
-@dataclass(frozen=True, slots=True)
-class Roof:
+class Roof(Struct, frozen=True):
     """Lower bounds of the utilization of the units by one scope of a launch."""
 
     index: int
@@ -78,11 +80,10 @@ class Roof:
 
     def to_json(self) -> dict[str, Any]:
         """Return the roof as JSON values."""
-        return {**asdict(self), "unit": self.unit}
+        return {**json_values(self), "unit": self.unit}
 
 
-@dataclass(frozen=True, slots=True)
-class SpeedOfLight:
+class SpeedOfLight(Struct, frozen=True):
     """The roofs of a launch's scopes."""
 
     roofs: tuple[Roof, ...]
@@ -110,7 +111,7 @@ class SpeedOfLight:
         return {
             "scopes": [roof.to_json() for roof in self.roofs],
             "unknown_operations": self.unknown,
-            "dram": {**asdict(self.dram), "least_ns": self.dram.least_ns} if self.dram else None,
+            "dram": {**json_values(self.dram), "least_ns": self.dram.least_ns} if self.dram else None,
             "exchanges": self.exchanges,
             "missing": str(self.missing) if self.missing else None,
         }
@@ -126,7 +127,7 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
     target = timeline.launch.kernel.target or "an unknown device"
     rates = rates_of(target)
     if rates is None:
-        return SpeedOfLight((), missing=Unjudged(f"there are no unit rates for {target}", ""))
+        return SpeedOfLight((), missing=Unjudged(f"no peak rates are known for {target}", ""))
     missing = _missing(timeline)
     times = _by_timer(timeline) if missing else _by_records(timeline, summary)
     if not times:
@@ -136,18 +137,17 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
     traffic = Traffic(ran.operations, timeline, ran.module.aliases)
     working = list(_working(ran, timeline.launch.kernel))
     return SpeedOfLight(
-        tuple(_roofs(timeline, ScopeMap(ran.module, timeline.table), times, rates, working, traffic)),
-        sum(one.whole_times is None for one, _ in working),
-        missing,
-        traffic.dram_bound(rates.l1_bytes),
-        sum(one.operation.traits.is_atomic for one in ran.operations),
-        _resident_cycles(timeline),
-        _exchanges(ran, rates, max((one.sm_cycles for one in times.values()), default=0)),
+        tuple(_roofs(timeline, ran.scope_map, times, rates, working, traffic)),
+        unknown=sum(one.whole_times is None for one, _ in working),
+        missing=missing,
+        dram=traffic.dram_bound(rates.l1_bytes),
+        atomics=sum(one.operation.traits.is_atomic for one in ran.operations),
+        resident_cycles=_resident_cycles(timeline),
+        exchanges=_exchanges(ran, rates, max((one.sm_cycles for one in times.values()), default=0)),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Time:
+class _Time(Struct, frozen=True):
     """Executions and cycles of a scope, as in ``Roof``."""
 
     executions: int
@@ -157,7 +157,7 @@ class _Time:
 def _by_records(timeline: Timeline, summary: LaunchSummary) -> dict[int, _Time]:
     """Return the executions and cycles of the recorded scopes by index."""
     return {
-        index: _Time(by_ctas(summary, index), summary.scopes[index].sm_cycles)
+        index: _Time(summary.scopes[index].executions, summary.scopes[index].sm_cycles)
         for index, scope in enumerate(timeline.table.scopes)
         if _is_whole(scope)
     }

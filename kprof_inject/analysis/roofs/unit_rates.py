@@ -15,7 +15,8 @@ Sizes of the L1 and shared memory together are those of the programming guide.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.analysis.roofs.operation_work import Work
 
@@ -29,8 +30,7 @@ L2 = "L2 to SM"
 """The names of the units: ``Roof.parts`` and ``Limit.parts`` have them."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitRates:
+class UnitRates(Struct, frozen=True):
     """Peak rates of one SM in one cycle.
 
     A multiplication and an addition may be one instruction.

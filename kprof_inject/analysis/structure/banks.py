@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.structure.tensor_layouts import MAX_ACCESS_BITS, Blocked, blocked_of, layout_of
-from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.types import PrintedType, types_of
+from kprof_inject.ttgir.types import PrintedType, if_misfit, types_of
 
 _Offsets = NDArray[np.int64]
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
+
+from msgspec import Struct, field
 
 from kprof_inject.analysis.structure.printed_code import CodeLine, code_lines, printed_pieces, with_current_names
 from kprof_inject.analysis.structure.two_forms import TwoForms, is_generic
@@ -17,8 +18,7 @@ from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.nodes import Module
 
 
-@dataclass(frozen=True, slots=True)
-class DifferingLines:
+class DifferingLines(Struct, frozen=True):
     """Lines of code that differ; there are none only if all lines are equal and name the same values."""
 
     count: int
@@ -127,8 +127,7 @@ class _Values:
                 known.pop(name, None)
 
 
-@dataclass(slots=True)
-class _LineLayouts:
+class _LineLayouts(Struct):
     """Layouts only in A that became layouts only in B (``changed``), and the pairs of ``lines`` that use them."""
 
     only_a: frozenset[str]

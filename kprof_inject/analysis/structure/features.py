@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from itertools import count
+
+from msgspec import Struct
 
 from kprof_inject.analysis.structure.prefetching import iterations_ahead
 from kprof_inject.analysis.structure.tensor_layouts import access_bits, dot_instruction, lanes_dimension, layout_of
@@ -22,9 +23,8 @@ from kprof_inject.select.functions import Function, functions_of
 from kprof_inject.select.python_source import is_library
 from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import Chain, LocationTable, SourcePoint
-from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.types import PrintedType, factors_of, types_of
+from kprof_inject.ttgir.types import PrintedType, factors_of, if_misfit, types_of
 
 
 class Kind(StrEnum):
@@ -145,8 +145,7 @@ _MutableFacts = dict[str, Fact]
 _Facts = frozenset[tuple[str, Fact]]
 
 
-@dataclass(frozen=True, slots=True)
-class _FoundOperation:
+class _FoundOperation(Struct, frozen=True):
     """An operation that a feature may be made of."""
 
     kind: Kind
@@ -310,26 +309,11 @@ def _dot(module: Module, operation: Operation) -> _MutableFacts:
     return facts
 
 
-def _nothing(module: Module, operation: Operation) -> _MutableFacts:
-    return {}
-
-
-_FACTS_OF: Mapping[Kind, Callable[[Module, Operation], _MutableFacts]] = {
-    Kind.LOAD: partial(_access, Kind.LOAD),
-    Kind.STORE: partial(_access, Kind.STORE),
-    Kind.ATOMIC: partial(_access, Kind.ATOMIC),
-    Kind.DOT: _dot,
-    Kind.REDUCTION: _nothing,
-    Kind.SPECIAL: _nothing,
-    Kind.CONVERSION: _nothing,
-    Kind.SHARED: _nothing,
-    Kind.FENCE: _nothing,
-}
-
-
 @if_misfit({})
 def _facts_of(kind: Kind, module: Module, operation: Operation) -> _MutableFacts:
-    return _FACTS_OF[kind](module, operation)
+    if kind in (Kind.LOAD, Kind.STORE, Kind.ATOMIC):
+        return _access(kind, module, operation)
+    return _dot(module, operation) if kind == Kind.DOT else {}
 
 
 CodeOf = Callable[[SourcePoint], str]
@@ -340,8 +324,7 @@ CodeOf = Callable[[SourcePoint], str]
 _COMPILER_SUFFIXES = (".ttir", ".ttgir", ".mlir")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A source line as named in a report, with its identity.
 
     The identity is its text and that of the lines that call it, if known, else their numbers.

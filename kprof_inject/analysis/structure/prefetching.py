@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kprof_inject.ttgir.copy_groups import pipeline_of
 from kprof_inject.ttgir.dialect import WARP_SPECIALIZE
+from kprof_inject.ttgir.loops import pipeline_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import operand_names, result_names
 

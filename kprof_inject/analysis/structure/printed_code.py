@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -26,8 +27,7 @@ _MAX_DEPTH = 32
 _MAX_PARTS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class CodeLine:
+class CodeLine(Struct, frozen=True):
     """An operation up to its first region, or the text between its regions or after them."""
 
     number: int

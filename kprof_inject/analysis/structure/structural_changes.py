@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from kprof_inject.analysis.structure.features import (
     ADDRESSES,
@@ -37,8 +38,7 @@ from kprof_inject.ttgir.nodes import Module, Operation
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class StructuralChange:
+class StructuralChange(Struct, frozen=True):
     """A difference between A and B."""
 
     id: str
@@ -239,7 +239,7 @@ _MESSAGES: dict[str, Callable[[Fact | None, Fact | None], str]] = {
     WAY: lambda before, after: f"{before} → {after}",
     ADDRESSES: lambda before, after: f"{before} → {after}",
     BITS: lambda before, after: f"{before} → {after} bits per thread and access",
-    LANES: lambda before, after: f"a warp's threads lie along dimension {before} → {after}",
+    LANES: lambda before, after: f"a warp's threads are spread along dimension {before} → {after}",
     INSTRUCTION: lambda before, after: f"{before} → {after}",
     PREDICATED: _predicated,
 }

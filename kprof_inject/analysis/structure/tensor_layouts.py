@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
-from kprof_inject.ttgir.misfits import if_misfit
-from kprof_inject.ttgir.types import PrintedType, bits_of, closing_bracket
+from msgspec import Struct
+
+from kprof_inject.ttgir.types import PrintedType, bits_of, closing_bracket, if_misfit
 
 MAX_ACCESS_BITS = 128
 """The widest access of one thread: PTX ISA, "ld.global" with ``.v4.b32``; AMD CDNA3 ISA, ``global_load_dwordx4``."""
@@ -49,8 +49,7 @@ def layout_of(printed: PrintedType, aliases: Mapping[str, str]) -> str:
     return printed.rest[found.start() : closing_bracket(printed.rest, end + 1) + 1 if has_body else end]
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(Struct, frozen=True):
     """A layout of tiles, one after the other in each dimension.
 
     ``elements`` are a thread's, ``lanes`` its warp's; ``order`` has the dimension that varies fastest first.

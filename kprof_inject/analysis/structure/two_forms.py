@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.analysis.structure.printed_code import without_locations
 from kprof_inject.select.tags import is_inserted
@@ -222,8 +223,7 @@ def _arguments(module: Module, region: Region, number: int) -> list[str]:
     return arguments
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(Struct, frozen=True):
     """Text of an operation without its regions."""
 
     is_generic: bool

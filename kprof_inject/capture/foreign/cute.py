@@ -11,10 +11,8 @@ like one that took no time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.foreign.entries import (
@@ -37,58 +35,48 @@ _MAX_SCOPES = 1 << 40
 _GIVE_UNITS = "give its number of units (--buffer-units, or units in its description), and save the whole buffer"
 
 
-@dataclass(frozen=True, slots=True)
-class Cute:
-    """Profiler with entries of start, duration, tag and lane (``tid``), in any of its modes."""
+def read_cute(words: NDArray[np.uint64], units: int, names: int) -> Spans:
+    """Read entries of start, duration, tag and lane (``tid``), in any of the profiler's modes.
 
-    cta_name: ClassVar[str] = "unit"
-    unit_name: ClassVar[str] = "lane"
-    takes_units: ClassVar[bool] = True
-
-    def read(self, words: NDArray[np.uint64], units: int, names: int) -> Spans:
-        """Read all slices; raises ``KprofError`` if the buffer cannot be divided into ``units`` slices."""
-        slices = _slices(words.view(np.int64), units, _ENTRY_WORDS)
-        room = (slices.shape[1] - 1) // _ENTRY_WORDS
-        entries = slices[:, 1:].reshape(-1, _ENTRY_WORDS)
-        start_ns, duration_ns, tag, lane = entries.T
-        unit = np.arange(len(entries)) // room
-        used = (start_ns != 0) | (duration_ns != 0)
-        sound = used & (start_ns > 0) & (start_ns < _MAX_CTA_NS) & (duration_ns >= 0) & (duration_ns < _MAX_CTA_NS)
-        sound &= (tag >= 0) & (tag < max(names, _TAGS)) & (lane >= 0) & (lane < 1 << 31)
-        timed = np.flatnonzero(sound)
-        sound[timed] = of_one_launch(start_ns[timed]) & of_one_launch(start_ns[timed] + duration_ns[timed])
-        found = _FoundEvents(unit, start_ns, duration_ns, tag, lane, used, sound)
-        # Only the atomic mode counts; the others leave 0, or the number that fitted. Impossible counts are damaged.
-        counts = np.where(np.abs(slices[:, 0]) < _MAX_SCOPES, slices[:, 0], 0)
-        return _spans(found, lost=np.maximum(counts - room, 0))
+    Raises ``KprofError`` if the buffer cannot be divided into ``units`` slices.
+    """
+    slices = _slices(words.view(np.int64), units, _ENTRY_WORDS)
+    room = (slices.shape[1] - 1) // _ENTRY_WORDS
+    entries = slices[:, 1:].reshape(-1, _ENTRY_WORDS)
+    start_ns, duration_ns, tag, lane = entries.T
+    unit = np.arange(len(entries)) // room
+    used = (start_ns != 0) | (duration_ns != 0)
+    sound = used & (start_ns > 0) & (start_ns < _MAX_CTA_NS) & (duration_ns >= 0) & (duration_ns < _MAX_CTA_NS)
+    sound &= (tag >= 0) & (tag < max(names, _TAGS)) & (lane >= 0) & (lane < 1 << 31)
+    timed = np.flatnonzero(sound)
+    sound[timed] = of_one_launch(start_ns[timed]) & of_one_launch(start_ns[timed] + duration_ns[timed])
+    found = _FoundEvents(unit, start_ns, duration_ns, tag, lane, used, sound)
+    # Only the atomic mode counts; the others leave 0, or the number that fitted. Impossible counts are damaged.
+    counts = np.where(np.abs(slices[:, 0]) < _MAX_SCOPES, slices[:, 0], 0)
+    return _spans(found, lost=np.maximum(counts - room, 0))
 
 
-@dataclass(frozen=True, slots=True)
-class CuteCompact:
-    """Profiler with entries of a single word; each unit has one lane."""
+def read_cute_compact(words: NDArray[np.uint64], units: int, names: int) -> Spans:
+    """Read entries of a single word; each unit has one lane.
 
-    cta_name: ClassVar[str] = "unit"
-    unit_name: ClassVar[str] = "lane"
-    takes_units: ClassVar[bool] = True
-
-    def read(self, words: NDArray[np.uint64], units: int, names: int) -> Spans:
-        """Read all slices; raises ``KprofError`` if the buffer cannot be divided into ``units`` slices."""
-        slices = _slices(words.view(np.int64), units, 1)
-        _require_no_anchor_inside(slices)
-        anchors = slices[:, 0]
-        is_anchor = anchors > 0
-        is_anchor[is_anchor] = of_one_launch(anchors[is_anchor])
-        entries = np.ascontiguousarray(slices[:, 1:]).view(np.uint64).reshape(-1)
-        unit = np.arange(len(entries)) // (slices.shape[1] - 1)
-        low = (entries & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        anchor = anchors[unit]
-        # A value below the anchor's lower half was read after that half had overflowed.
-        start_ns = (anchor & ~0xFFFFFFFF) + low + np.where(low < anchor & 0xFFFFFFFF, 1 << 32, 0)
-        duration_ns = (entries >> np.uint64(32) & np.uint64(0xFFFFFF)).astype(np.int64)
-        tag = (entries >> np.uint64(56)).astype(np.int64)
-        used = entries != 0
-        found = _FoundEvents(unit, start_ns, duration_ns, tag, np.zeros_like(unit), used, used & is_anchor[unit])
-        return _spans(found, lost=np.zeros(len(slices), dtype=np.int64))
+    Raises ``KprofError`` if the buffer cannot be divided into ``units`` slices.
+    """
+    slices = _slices(words.view(np.int64), units, 1)
+    _require_no_anchor_inside(slices)
+    anchors = slices[:, 0]
+    is_anchor = anchors > 0
+    is_anchor[is_anchor] = of_one_launch(anchors[is_anchor])
+    entries = np.ascontiguousarray(slices[:, 1:]).view(np.uint64).reshape(-1)
+    unit = np.arange(len(entries)) // (slices.shape[1] - 1)
+    low = (entries & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    anchor = anchors[unit]
+    # A value below the anchor's lower half was read after that half had overflowed.
+    start_ns = (anchor & ~0xFFFFFFFF) + low + np.where(low < anchor & 0xFFFFFFFF, 1 << 32, 0)
+    duration_ns = (entries >> np.uint64(32) & np.uint64(0xFFFFFF)).astype(np.int64)
+    tag = (entries >> np.uint64(56)).astype(np.int64)
+    used = entries != 0
+    found = _FoundEvents(unit, start_ns, duration_ns, tag, np.zeros_like(unit), used, used & is_anchor[unit])
+    return _spans(found, lost=np.zeros(len(slices), dtype=np.int64))
 
 
 def _slices(words: NDArray[np.int64], units: int, entry_words: int) -> NDArray[np.int64]:
@@ -96,8 +84,8 @@ def _slices(words: NDArray[np.int64], units: int, entry_words: int) -> NDArray[n
     size, rest = divmod(len(words), units)
     if rest or size <= entry_words or (size - 1) % entry_words:
         raise KprofError(
-            f"a buffer of {counted(len(words), 'word')} cannot be that of {counted(units, 'unit')}: each takes 1 word, "
-            f"and {entry_words} for each scope that there is room for",
+            f"a buffer of {counted(len(words), 'word')} cannot have {counted(units, 'unit')}: each takes 1 word, and "
+            f"{counted(entry_words, 'word')} for each scope",
             hint=_GIVE_UNITS,
         )
     return words.reshape(units, size)
@@ -117,8 +105,7 @@ def _require_no_anchor_inside(slices: NDArray[np.int64]) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _FoundEvents:
+class _FoundEvents(Struct, frozen=True):
     """Slots of all slices; ``unit`` is the slice. ``used`` slots were written, ``sound`` ones are valid."""
 
     unit: NDArray[np.int64]

@@ -6,11 +6,11 @@ start and each end (``Points``), others one for the whole scope (``Spans``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import IntEnum
-from typing import ClassVar, Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 UNKNOWN_SM = -1
@@ -56,8 +56,7 @@ OPEN_COLUMNS = np.dtype([("unit", "i8"), ("event", "i4")])
 """Scope that began and has no end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
+class Points(Struct, frozen=True):
     """Starts, ends and instants by unit, and within a unit in the order of writing."""
 
     units: NDArray[np.void]
@@ -70,8 +69,7 @@ class Points:
         return _kinds(self.points["event"], self.points["side"] == PointKind.INSTANT)
 
 
-@dataclass(frozen=True, slots=True)
-class Spans:
+class Spans(Struct, frozen=True):
     """Whole scopes and instants, in any order; no scope ends before it begins."""
 
     units: NDArray[np.void]
@@ -95,8 +93,7 @@ def _kinds(event: NDArray[np.int32], is_instant: NDArray[np.bool_]) -> set[tuple
 Entries = Points | Spans
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """Entries of one launch, and the scope of each event in the launch's table.
 
     ``scope_of_event`` has the shape (event, is an instant), and -1 for events that do not occur.
@@ -106,23 +103,20 @@ class Recorded:
     scope_of_event: NDArray[np.int16]
 
 
-class Profiler(Protocol):
-    """Layout of one profiler's buffer."""
+class Profiler(Struct, frozen=True):
+    """Profiler whose buffers can be read.
 
-    cta_name: ClassVar[str]
+    ``read`` takes the words of a whole buffer, the number of its slices, and the number of events that the user named.
+    It raises ``KprofError`` for a buffer that is not of this profiler; single invalid entries are counted.
+    """
+
+    read: Callable[[NDArray[np.uint64], int, int], Entries]
+    cta_name: str = "CTA"
     """Name of the unit in place of a CTA."""
-    unit_name: ClassVar[str]
+    unit_name: str = "group"
     """Name of the unit in place of a warp."""
-    takes_units: ClassVar[bool]
+    takes_units: bool = False
     """True if the buffer is divided into slices and lacks their number."""
-
-    def read(self, words: NDArray[np.uint64], units: int, names: int) -> Entries:
-        """Read the entries of a whole buffer, which has ``units`` slices.
-
-        ``names`` is the number of events that the user named. Raises ``KprofError`` for a buffer that is not of this
-        profiler; single invalid entries are counted.
-        """
-        ...
 
 
 # Far longer than any launch, but far less than the error of a damaged time.

@@ -12,9 +12,6 @@ begins at a whole word.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +24,7 @@ from kprof_inject.capture.foreign.entries import (
     sm_of_blocks,
 )
 from kprof_inject.errors import KprofError
+from kprof_inject.quantities import counted
 
 _HEADER_WORDS = 2
 _EVENTS = 32
@@ -49,45 +47,37 @@ _END_OF_TIME_NS = 1 << 62
 _HINT = "save it whole: numpy.save(PATH, profiler.get_buffer().cpu().numpy())"
 
 
-@dataclass(frozen=True, slots=True)
-class SmProfiler:
-    """Profiler with one entry for each scope.
+def read_sm_profiler(words: NDArray[np.uint64], units: int, names: int) -> Spans:
+    """Read one entry for each scope; the oldest are kept, because scopes are lost once the group's room is used up.
 
-    Scopes are lost once the group's room is used up, so the oldest are kept.
+    Raises ``KprofError`` if the header is invalid or the buffer truncated.
     """
-
-    cta_name: ClassVar[str] = "CTA"
-    unit_name: ClassVar[str] = "group"
-    takes_units: ClassVar[bool] = False
-
-    def read(self, words: NDArray[np.uint64], units: int, names: int) -> Spans:
-        """Read all entries; raises ``KprofError`` if the header is invalid or the buffer truncated."""
-        blocks, groups, room = _header(words)
-        count = blocks * groups
-        begin = _HEADER_WORDS + _whole_words(4 * count) + _whole_words(4 * _EVENTS * count)
-        end = begin + _ENTRY.itemsize // 8 * count * room
-        if len(words) < end:
-            raise KprofError(
-                f"the buffer is truncated: {blocks} blocks of {groups} groups with room for {room} scopes take {end} "
-                f"words, and it has {len(words)}",
-                hint=_HINT,
-            )
-        written = words[_HEADER_WORDS:begin].view("<u4")[:count].astype(np.int64)
-        kept = np.minimum(written, room)
-        group = np.repeat(np.arange(count), kept)
-        slot = np.arange(len(group)) - np.repeat(np.cumsum(kept) - kept, kept)
-        entries = words[begin:end].view(_ENTRY)[group * room + slot]
-        sound = _sound(entries, group, groups)
-        return _spans(entries, group, slot, sound, written, kept, groups)
+    blocks, groups, room = _header(words)
+    count = blocks * groups
+    begin = _HEADER_WORDS + _whole_words(4 * count) + _whole_words(4 * _EVENTS * count)
+    end = begin + _ENTRY.itemsize // 8 * count * room
+    if len(words) < end:
+        raise KprofError(
+            f"the buffer is truncated: it has {counted(len(words), 'word')} of the {end} that {blocks} blocks of "
+            f"{groups} groups take with room for {room} scopes",
+            hint=_HINT,
+        )
+    written = words[_HEADER_WORDS:begin].view("<u4")[:count].astype(np.int64)
+    kept = np.minimum(written, room)
+    group = np.repeat(np.arange(count), kept)
+    slot = np.arange(len(group)) - np.repeat(np.cumsum(kept) - kept, kept)
+    entries = words[begin:end].view(_ENTRY)[group * room + slot]
+    sound = _sound(entries, group, groups)
+    return _spans(entries, group, slot, sound, written, kept, groups)
 
 
 def _header(words: NDArray[np.uint64]) -> tuple[int, int, int]:
     if len(words) < _HEADER_WORDS:
-        raise KprofError(f"the buffer is truncated: it has {len(words)} words, no header", hint=_HINT)
+        raise KprofError(f"the buffer is truncated: it has {counted(len(words), 'word')}, and no header", hint=_HINT)
     blocks, groups, room = int(words[0]) >> 32, int(words[0]) & 0xFFFFFFFF, int(words[1]) >> 32
     if not (blocks and 0 < groups <= _MAX_GROUPS and room):
         raise KprofError(
-            f"the header makes no sense: {blocks} blocks of {groups} groups with room for {room} scopes",
+            f"the header is invalid: {blocks} blocks of {groups} groups, with room for {room} scopes",
             hint=f"is it an sm-profiler buffer? {_HINT}",
         )
     return blocks, groups, room

@@ -1,16 +1,31 @@
-"""Buffers to which each group writes its entries at a constant stride: FlashInfer's, and those derived from it.
+"""Buffers to which each group writes its entries at a constant stride: FlashInfer's and Triton-distributed's.
 
 The groups of all blocks write next to each other: a row has one entry of each. So the position of an entry gives its
 group, and its row the order of writing. An entry is a tag of 32 bits, and above it the lower 32 bits of
-``%globaltimer``.
+``%globaltimer``. A header precedes the entries, and in Triton-distributed's buffer also the SM of each block.
+
+Facts about FlashInfer: flashinfer-ai/flashinfer, include/flashinfer/profiler.cuh at
+40db3fadfd5f361882dcd4cc797bd8867b7893a2 (header, stride, ``globaltimer_lo``; the tag: 20 bits of group, numbered
+through all blocks, 10 bits of event, 2 bits of start, end, instant), flashinfer/profiler/__init__.py at
+004903ca828822934e51d1a3ac30640cca7758eb (an empty slot is 0; the later tag: 8 bits of SM, 12 bits of block and group,
+10 and 2 bits as before). The later header file writes the block alone where that decoder reads block and group, so the
+group is taken from the position of the entry. Neither masks the number that it writes: from 4,096 on it overflows into
+the bits of the SM, which is unknown then.
+
+Facts about Triton-distributed: ByteDance-Seed/Triton-distributed, python/triton_dist/tools/profiler/language.py at
+8b9af3012c03ccafaa3288ff9b3d951d94537f28 (header, block's word, stride, tag: group 20 bits, task 11 bits, start 1 bit;
+``globaltimer_lo`` above it); mdrumond/Triton-distributed, viewer.py in the same folder at
+8db7c7b7506fd583e705b3935e2a9f5ed5acd816 (how its tag is decoded) and context.py at
+6d6723b94245a6d9f25861abeb2dc1743e0fe352 (an empty slot has all bits set).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.foreign.entries import (
@@ -23,12 +38,14 @@ from kprof_inject.capture.foreign.entries import (
     unwrapped,
 )
 from kprof_inject.errors import KprofError
+from kprof_inject.quantities import counted
 
 _MAX_GROUPS = 1024
+# Position of the group in a tag of either profiler.
+_GROUP_SHIFT, _GROUP_MASK = 12, 0xFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class _Grid(Struct, frozen=True):
     """Number of blocks that ran, and of groups of each block that record."""
 
     blocks: int
@@ -40,8 +57,7 @@ class Grid:
         return self.blocks * self.groups
 
 
-@dataclass(frozen=True, slots=True)
-class Tags:
+class _Tags(Struct, frozen=True):
     """Content of the tags of some entries.
 
     ``sm`` is the SM of each, or ``UNKNOWN_SM``; entries that are not ``sound`` are not of this profiler.
@@ -53,7 +69,7 @@ class Tags:
     sound: NDArray[np.bool_]
 
 
-def grid_of(words: NDArray[np.uint64], hint: str) -> Grid:
+def _grid_of(words: NDArray[np.uint64], hint: str) -> _Grid:
     """Read the grid from the first word: blocks in its lower half, groups above.
 
     Raises ``KprofError`` if it is impossible.
@@ -63,17 +79,17 @@ def grid_of(words: NDArray[np.uint64], hint: str) -> Grid:
     blocks, groups = int(words[0]) & 0xFFFFFFFF, int(words[0]) >> 32
     if not (blocks and 0 < groups <= _MAX_GROUPS and blocks * groups < len(words)):
         raise KprofError(
-            f"the header makes no sense: {blocks} blocks of {groups} groups, in a buffer of {len(words)} words",
+            f"the header is invalid: {blocks} blocks of {groups} groups, in a buffer of {counted(len(words), 'word')}",
             hint=hint,
         )
-    return Grid(blocks, groups)
+    return _Grid(blocks, groups)
 
 
-def points_of(
+def _points_of(
     words: NDArray[np.uint64],
-    grid: Grid,
+    grid: _Grid,
     empty: int,
-    tags_of: Callable[[NDArray[np.int64], NDArray[np.int64]], Tags],
+    tags_of: Callable[[NDArray[np.int64], NDArray[np.int64]], _Tags],
     sm_of_block: NDArray[np.int64] | None = None,
 ) -> Points:
     """Read the entries ``words``, which have no header; entries equal to ``empty`` were never written.
@@ -105,5 +121,80 @@ def points_of(
     return Points(units, points, grid.blocks - len(np.unique(units["cta"])))
 
 
-SIDES = np.array([PointKind.START, PointKind.END, PointKind.INSTANT, -1], dtype=np.int64)
-"""FlashInfer's sides, by the lowest two bits of a tag."""
+# FlashInfer's sides, by the lowest two bits of a tag.
+_SIDES = np.array([PointKind.START, PointKind.END, PointKind.INSTANT, -1], dtype=np.int64)
+
+
+_SIDE_MASK = 0x3
+_EVENT_SHIFT, _EVENT_MASK = 2, 0x3FF
+_BLOCK_MASK = 0xFFF
+_SM_SHIFT = 24
+_FLASHINFER_HINT = (
+    "is it a FlashInfer buffer, zeroed before one launch, and saved whole? numpy.save(PATH, buffer.cpu().numpy())"
+)
+
+
+def read_flashinfer(words: NDArray[np.uint64], units: int, names: int) -> Points:
+    """Read all entries by that form of the tag, of two, that fits more of them.
+
+    An instant does not advance the position: the group's next entry replaces it. Raises ``KprofError`` if the header is
+    invalid.
+    """
+    grid = _grid_of(words, _FLASHINFER_HINT)
+    return _points_of(words[1:], grid, 0, partial(_flashinfer_tags, grid.groups))
+
+
+def _flashinfer_tags(groups: int, tags: NDArray[np.int64], group: NDArray[np.int64]) -> _Tags:
+    side = _SIDES[tags & _SIDE_MASK]
+    number = tags >> _GROUP_SHIFT
+    without_sm = number == group & _GROUP_MASK
+    is_block = number & _BLOCK_MASK == group // groups & _BLOCK_MASK
+    is_group = number & _BLOCK_MASK == group & _BLOCK_MASK
+    with_sm = is_block | is_group
+    has_sm = int(with_sm.sum()) > int(without_sm.sum())
+    written = group // groups if int(is_block.sum()) > int(is_group.sum()) else group
+    return _Tags(
+        tags >> _EVENT_SHIFT & _EVENT_MASK,
+        side,
+        np.where(has_sm & (written <= _BLOCK_MASK), tags >> _SM_SHIFT, UNKNOWN_SM),
+        (side >= 0) & (with_sm if has_sm else without_sm),
+    )
+
+
+_START_MASK = 1
+_TASK_SHIFT, _TASK_MASK = 1, 0x7FF
+_MAX_SMS = 1 << 12
+_TRITON_DISTRIBUTED_HINT = (
+    "is it a Triton-distributed buffer, reset before one launch, and saved whole? numpy.save(PATH, "
+    "profile_buf.cpu().numpy())"
+)
+
+
+def read_triton_distributed(words: NDArray[np.uint64], units: int, names: int) -> Points:
+    """Read all entries; one thread of each group writes, and slots that it did not write stay empty.
+
+    Raises ``KprofError`` if the header or every block's word is invalid.
+    """
+    grid = _grid_of(words, _TRITON_DISTRIBUTED_HINT)
+    blocks = words[1 : 1 + grid.blocks]
+    number, sm = (blocks & np.uint64(0xFFFFFFFF)).astype(np.int64), (blocks >> np.uint64(32)).astype(np.int64)
+    has_sm = (number == np.arange(grid.blocks)) & (sm < _MAX_SMS)
+    if not has_sm.any():
+        raise KprofError("the SM of every block is invalid", hint=_TRITON_DISTRIBUTED_HINT)
+    return _points_of(
+        words[1 + grid.blocks :],
+        grid,
+        0xFFFFFFFFFFFFFFFF,
+        _triton_distributed_tags,
+        np.where(has_sm, sm, UNKNOWN_SM),
+    )
+
+
+def _triton_distributed_tags(tags: NDArray[np.int64], group: NDArray[np.int64]) -> _Tags:
+    is_start = (tags & _START_MASK).astype(bool)
+    return _Tags(
+        tags >> _TASK_SHIFT & _TASK_MASK,
+        np.where(is_start, PointKind.START, PointKind.END),
+        np.full(len(tags), UNKNOWN_SM),
+        tags >> _GROUP_SHIFT == group & _GROUP_MASK,
+    )

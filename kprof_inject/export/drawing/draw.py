@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 
 from kprof_inject.capture.model import Origin
-from kprof_inject.export.drawing.counters import active_ctas
 from kprof_inject.export.drawing.flight_events import FlightEvents
-from kprof_inject.export.drawing.hooked import NO_HOOKS, LaunchHooks, hook_counters
-from kprof_inject.export.drawing.launch_events import OWN_THREAD, SharedArgs, launch_events, launch_facts
+from kprof_inject.export.drawing.hook_parts import NO_HOOKS, LaunchHooks, hook_counters
+from kprof_inject.export.drawing.launch_events import OWN_THREAD, SharedArgs, active_ctas, launch_events, launch_facts
 from kprof_inject.export.drawing.scene import (
     Arg,
     Arrow,
@@ -27,17 +26,18 @@ from kprof_inject.export.drawing.scene import (
     Threads,
     TraceProcess,
 )
-from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
+from kprof_inject.export.drawing.tracks import TrackLayout, by_sm, cta_label, sm_label
 from kprof_inject.export.hooks import Hook
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.host_clock import HostCall
+from kprof_inject.timeline.nesting import free_lanes
+from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
 
-_NO_END = "when the call returned was not recorded"
+_NO_END = "the return of the call was not recorded"
 
 
-@dataclass(frozen=True, slots=True)
-class HostLaunch:
+class HostLaunch(Struct, frozen=True):
     """A call on the host that made a launch."""
 
     placed: PlacedLaunch
@@ -64,8 +64,7 @@ def process_of(placed: PlacedLaunch) -> Hashable:
     return origin.host_clock, origin.name
 
 
-@dataclass(frozen=True, slots=True)
-class HostLaunches:
+class HostLaunches(Struct, frozen=True):
     """The calls of one process, with their starts and ends on its axis and the number of the thread to draw each on.
 
     There are several threads only if calls overlap, because the program's own threads may make them.
@@ -83,7 +82,7 @@ class HostLaunches:
         end_ns = np.array([launch.placed.clock.ns_on_axis(_end_ns(launch.call)) for launch in calls], dtype=np.int64)
         # An arrow needs a slice of some length to leave from.
         end_ns = np.maximum(end_ns, start_ns + 1)
-        return cls(calls, start_ns, end_ns, _free_threads(start_ns, end_ns))
+        return cls(calls, start_ns, end_ns, free_lanes(np.zeros_like(start_ns), start_ns, end_ns))
 
     @property
     def threads(self) -> int:
@@ -121,33 +120,20 @@ def _end_ns(call: HostCall) -> int:
     return call.start_ns if call.end_ns is None else call.end_ns
 
 
-def _free_threads(start_ns: Numbers, end_ns: Numbers) -> Numbers:
-    """Return for each span, by its start, the first thread that is free then."""
-    thread = np.zeros(len(start_ns), dtype=np.int64)
-    free_ns: list[int] = []
-    for at in np.argsort(start_ns, kind="stable").tolist():
-        chosen = next((number for number, free in enumerate(free_ns) if free <= start_ns[at]), len(free_ns))
-        free_ns[chosen : chosen + 1] = [int(end_ns[at])]
-        thread[at] = chosen
-    return thread
-
-
 def _kind(call: HostLaunch) -> EventKind:
-    return EventKind(call.placed.timeline.launch.kernel.name, "host", tuple(_args(call)))
-
-
-def _args(call: HostLaunch) -> Iterator[tuple[str, str | int]]:
     launch = call.placed.timeline.launch
-    yield "variant", launch.kernel.variant
-    yield "launch", launch.index
-    yield "device", launch.device
-    yield "stream", launch.stream
+    args: dict[str, str | int] = {
+        "variant": launch.kernel.variant,
+        "launch": launch.index,
+        "device": launch.device,
+        "stream": launch.stream,
+    }
     if call.call.end_ns is None:
-        yield "end", _NO_END
+        args["end"] = _NO_END
+    return EventKind(launch.kernel.name, "host", tuple(args.items()))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DrawnProcess:
+class DrawnProcess(Struct, frozen=True, eq=False):
     """A process to draw.
 
     ``own`` is the name of the thread that shows it as a whole, empty for none; ``tracks`` is the number of further
@@ -169,7 +155,7 @@ class DrawnProcess:
         return 1 + bool(self.own) + self.tracks
 
 
-def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, hooks: Sequence[Hook] = ()) -> Scene:
+def draw(timelines: Sequence[Timeline], layout: TrackLayout = by_sm, hooks: Sequence[Hook] = ()) -> Scene:
     """Return the scene of these launches.
 
     Each launch is a process, followed by processes for its counters and its asynchronous work, which are inside it in
@@ -239,7 +225,7 @@ def launch_processes(
     Its counters come before the other processes inside it. ``shared_args`` are arguments of the launch and of each of
     its scopes; ``position`` orders all of its processes.
     """
-    tracks = layout.tracks(placed.timeline)
+    tracks = layout(placed.timeline)
     own = OWN_THREAD if placed.span_ns() else ""
     drawn = partial(launch_events, placed, tracks, arrow, shared_args, hooks)
     yield (launch := DrawnProcess(placed.title, own, tracks.count, drawn, within, position=position))
@@ -273,3 +259,42 @@ def _has_arrow(launch: PlacedLaunch) -> bool:
 
 def _active_ctas(placed: PlacedLaunch, process: TraceProcess, _first_tid: int) -> Iterator[Part]:
     return active_ctas(placed.timeline.ctas, process.pid, placed.clock)
+
+
+# About as many as fit on a screen.
+_WARPS = 16
+
+
+class Opening(Struct, frozen=True):
+    """The slice of a launch, and the names of the tracks to expand.
+
+    With these, the launch's first warps are visible where tracks nest by SM, CTA and warp.
+    """
+
+    start_ns: int
+    duration_ns: int
+    tracks: tuple[str, ...]
+
+
+def last_launch(timelines: Sequence[Timeline]) -> Opening | None:
+    """Return the opening for the launch that began last; None if no CTA of any launch ran.
+
+    A launch may be so far from the host's call that made it that it is invisible in the trace as a whole.
+    """
+    placed = place_launches(timelines)
+    spans = [(span, number) for number, launch in enumerate(placed) if (span := launch.span_ns())]
+    if not spans:
+        return None
+    (begin_ns, end_ns), number = max(spans)
+    launch = placed[number]
+    program = program_names(placed).get(process_of(launch))
+    around = (program, launch.title) if program else (launch.title,)
+    return Opening(begin_ns, end_ns - begin_ns, (*around, *_first_groups(launch)))
+
+
+def _first_groups(launch: PlacedLaunch) -> Iterator[str]:
+    """SMs and CTAs of the first warps, one CTA at least."""
+    ctas = np.sort(launch.timeline.ctas[["sm", "cta"]], order=["sm", "cta"])
+    first = ctas[: max(_WARPS // len(recorded_warps(launch.timeline.launch)), 1)]
+    yield from map(sm_label, np.unique(first["sm"]).tolist())
+    yield from map(cta_label, first["cta"].tolist())

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.drawing_lanes import FlightLanes, flight_lanes
-from kprof_inject.analysis.async_work.groups import InFlight, group_numbers, numbers_in_group
+from kprof_inject.analysis.async_work.groups import FlightLanes, InFlight, flight_lanes, group_numbers, numbers_in_group
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.export.drawing.counters import bytes_in_flight
 from kprof_inject.export.drawing.scene import (
     Arg,
+    Counters,
     EventKind,
     Events,
     Nested,
@@ -23,14 +22,13 @@ from kprof_inject.export.drawing.scene import (
     TraceProcess,
     TrackGroups,
 )
-from kprof_inject.export.drawing.tracks import CTA, SM
+from kprof_inject.export.drawing.tracks import CTA, SM, sm_label
 from kprof_inject.timeline.axis import PlacedLaunch
 
 _CATEGORY = "in flight"
 
 
-@dataclass(frozen=True, slots=True)
-class FlightEvents:
+class FlightEvents(Struct, frozen=True):
     """The asynchronous work of a launch."""
 
     placed: PlacedLaunch
@@ -54,8 +52,12 @@ class FlightEvents:
         return bool((self.found.groups["bytes"] > 0).any())
 
     def counters(self, process: TraceProcess, _first_tid: int) -> Iterator[Part]:
-        """Yield the counters of bytes in flight."""
-        return bytes_in_flight(self.found, process.pid, self.placed.clock)
+        """Yield the counter of bytes in flight of each SM that copied asynchronously."""
+        groups, clock = self.found.groups[self.found.groups["bytes"] > 0], self.placed.clock
+        sms, counter = np.unique(groups["sm"], return_inverse=True)
+        start_ns, end_ns = clock.on_axis(groups["start_ns"]), clock.on_axis(groups["end_ns"])
+        names = [sm_label(sm) for sm in sms.tolist()]
+        yield Counters.of_spans(process.pid, names, "bytes", counter, start_ns, end_ns, groups["bytes"])
 
     def parts(self, process: TraceProcess, first_tid: int) -> Iterator[Part]:
         """Yield the threads and the events."""
@@ -63,7 +65,6 @@ class FlightEvents:
         yield self._events(process.pid, first_tid)
 
     def _threads(self, process: TraceProcess, first_tid: int) -> Iterator[Part]:
-        """Yield groups and threads by SM, CTA and lane."""
         pid, lanes = process.pid, self.lanes
         first = np.flatnonzero(np.diff(lanes.lane, prepend=-1))
         lane, groups, work = lanes.lane[first], lanes.groups[first], lanes.work[first]

@@ -1,4 +1,4 @@
-"""Events of a launch: the launch as a whole, its scopes, and what was lost of them."""
+"""Events of a launch: the launch as a whole, its scopes, and what was lost of them; and the counter of its CTAs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
-from kprof_inject.export.drawing.hooked import LaunchHooks
+from kprof_inject.export.drawing.hook_parts import LaunchHooks
 from kprof_inject.export.drawing.scene import (
     Arg,
     Arrow,
     Arrows,
+    Counters,
     EventKind,
     Events,
     Mask,
@@ -24,8 +25,8 @@ from kprof_inject.export.drawing.scene import (
     TraceProcess,
     TrackGroups,
 )
-from kprof_inject.export.drawing.tracks import LAUNCH, NamedTracks, Tracks, runs_of_warps
-from kprof_inject.timeline.axis import PlacedLaunch
+from kprof_inject.export.drawing.tracks import LAUNCH, NamedTracks, Tracks, runs_of_warps, sm_label
+from kprof_inject.timeline.axis import DeviceClock, PlacedLaunch
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import NO_TAG, ScopeFlag
 from kprof_inject.timeline.partitions import partition_names
@@ -157,8 +158,6 @@ def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
 
 
 class _WarpEvents:
-    """The threads of a launch's warps and their events."""
-
     def __init__(
         self,
         placed: PlacedLaunch,
@@ -299,3 +298,34 @@ def _scope_args(block: NDArray[np.void], is_slice: Mask | None, has_cycles: bool
         has_flag = (block["flags"] & flag) != 0
         if has_flag.any():
             yield Arg(name, has_flag.astype(np.int64), has_flag)
+
+
+_CHUNK_CTAS = 1 << 16
+
+
+def active_ctas(ctas: NDArray[np.void], pid: int, clock: DeviceClock) -> Iterator[Counters]:
+    """Yield the number of active CTAs over time: a counter for all SMs, then one for each known SM.
+
+    A CTA (of ``CTA_COLUMNS``) is active from its start until its records are copied. Yields nothing without CTAs.
+    """
+    if not ctas.size:
+        return
+    yield _active(ctas, pid, ["all SMs"], np.zeros(len(ctas), dtype=np.int64), clock)
+    ctas = ctas[ctas["sm"] >= 0]
+    if not ctas.size:
+        return
+    order = np.argsort(ctas["sm"], kind="stable")
+    begins = np.flatnonzero(np.diff(ctas["sm"][order], prepend=-1))
+    # Each part has whole SMs, as many as make up a chunk, and at least one.
+    cuts = begins[np.flatnonzero(np.diff(begins // _CHUNK_CTAS, prepend=-1))]
+    for start, end in zip(cuts.tolist(), [*cuts[1:].tolist(), len(ctas)], strict=True):
+        part = ctas[order[start:end]]
+        sms, counter = np.unique(part["sm"], return_inverse=True)
+        yield _active(part, pid, [sm_label(sm) for sm in sms.tolist()], counter, clock)
+
+
+def _active(ctas: NDArray[np.void], pid: int, names: list[str], counter: Numbers, clock: DeviceClock) -> Counters:
+    # A CTA that was stopped wrote no end.
+    end_ns = clock.on_axis(np.maximum(ctas["post_final_ns"], ctas["init_ns"]))
+    amount = np.ones(len(ctas), dtype=np.int64)
+    return Counters.of_spans(pid, names, "CTAs", counter, clock.on_axis(ctas["init_ns"]), end_ns, amount)

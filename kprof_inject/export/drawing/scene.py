@@ -8,11 +8,12 @@ loop over events.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.int64]
@@ -20,8 +21,7 @@ Reals = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Picked:
+class Picked(Struct, frozen=True):
     """A column of texts: ``texts[i]`` for each ``i`` of ``index``."""
 
     texts: Sequence[str]
@@ -39,16 +39,14 @@ At most one part is picked.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class OwnThread:
+class OwnThread(Struct, frozen=True):
     """The first thread of a process, which shows it as a whole; viewers that nest draw it on the process's track."""
 
     tid: int
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class TraceProcess:
+class TraceProcess(Struct, frozen=True):
     """A process of the trace.
 
     ``pid`` is from 1 up and no thread's ID. ``position`` orders processes, the lowest first (None: by ``pid``); only
@@ -69,16 +67,14 @@ class TraceProcess:
         return self.own.tid if self.own else self.pid
 
 
-@dataclass(frozen=True, slots=True)
-class Nested:
+class Nested(Struct, frozen=True):
     """For viewers that nest: the ID of the track that contains each track, and its name there."""
 
     within: Numbers
     labels: TextColumn
 
 
-@dataclass(frozen=True, slots=True)
-class TrackGroups:
+class TrackGroups(Struct, frozen=True):
     """Tracks of one process that only contain other tracks, for viewers that nest.
 
     ``ids`` are unique, also among those of threads. ``positions`` order the groups of one track. A group comes before
@@ -91,8 +87,7 @@ class TrackGroups:
     nested: Nested
 
 
-@dataclass(frozen=True, slots=True)
-class Threads:
+class Threads(Struct, frozen=True):
     """Threads of one process, on which events are drawn.
 
     ``tids`` are unique in the trace; ``positions``, from 0 up, order the threads of the process. None of them is the
@@ -106,8 +101,7 @@ class Threads:
     nested: Nested | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EventKind:
+class EventKind(Struct, frozen=True):
     """The common properties of events.
 
     ``args`` are names with their values; ``is_instant`` distinguishes points in time from durations.
@@ -119,8 +113,7 @@ class EventKind:
     is_instant: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Arg:
+class Arg(Struct, frozen=True):
     """An argument with a value for each event, on events that are ``shown`` (None: on all). Reals are finite."""
 
     name: str
@@ -128,8 +121,7 @@ class Arg:
     shown: Mask | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Arrows:
+class Arrows(Struct, frozen=True):
     """Arrows that leave slices or (``arrive``) point to them: ``ids`` from 1 up, 0 for a slice without any.
 
     The two ends of an arrow have the same ID, and the part where it leaves comes first. ``name`` is its meaning.
@@ -148,16 +140,14 @@ class Arrows:
         return replace(self, ids=self.ids[rows], at_ns=self.at_ns[rows])
 
 
-@dataclass(frozen=True, slots=True)
-class Arrow:
+class Arrow(Struct, frozen=True):
     """An arrow to a launch: its ID, and the time when it leaves, in nanoseconds from the axis's zero."""
 
     id: int
     leaves_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Events:
+class Events(Struct, frozen=True):
     """Slices and instants on threads of one process; all columns have a row for each.
 
     ``kind`` is an index of ``kinds``. Times are nanoseconds from the axis's zero; the time of an instant is
@@ -196,8 +186,7 @@ class Events:
         return replace(self, **parts, args=tuple(args), arrows=tuple(arrows))
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(Struct, frozen=True):
     """Counters of one process, which belong to none of its threads.
 
     From ``at_ns`` on, counter ``names[counter]`` has ``values``, in ``unit``. A counter's samples are in order of time,
@@ -211,6 +200,27 @@ class Counters:
     at_ns: Numbers
     values: Numbers | Reals
 
+    @classmethod
+    def of_spans(
+        cls,
+        pid: int,
+        names: Sequence[str],
+        unit: str,
+        counter: Numbers,
+        start_ns: Numbers,
+        end_ns: Numbers,
+        amount: Numbers,
+    ) -> Counters:
+        """Return counters to which each span contributes its ``amount`` from its start to its end."""
+        at_ns, counter = np.concatenate((start_ns, end_ns)), np.tile(counter, 2)
+        order = np.lexsort((at_ns, counter))
+        at_ns, counter, values = at_ns[order], counter[order], np.cumsum(np.concatenate((amount, -amount))[order])
+        # Starts and ends at the same time make one change, or none. A counter starts and ends at 0.
+        is_last = np.append((at_ns[1:] != at_ns[:-1]) | (counter[1:] != counter[:-1]), True)
+        kept = np.flatnonzero(is_last)
+        kept = kept[np.diff(values[kept], prepend=0) != 0]
+        return cls(pid, names, unit, counter[kept], at_ns[kept], values[kept])
+
 
 Part = TraceProcess | TrackGroups | Threads | Events | Counters
 
@@ -222,8 +232,7 @@ It can be called again, with the same result.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """The whole content of a trace. ``launches`` has the facts of each, as JSON, in the order of their processes.
 
     In the order of the ``sections`` and their parts, a process comes before its content, a thread before its events,

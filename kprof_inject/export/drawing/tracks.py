@@ -7,16 +7,16 @@ Numbers are computed from the table of CTAs, so that a million warps need no tab
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import distinct_names
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.drawing.scene import Mask, Numbers, Picked, TextColumn
-from kprof_inject.timeline.overlaps import lanes_of_rows
+from kprof_inject.timeline.nesting import lanes_of_rows
 from kprof_inject.timeline.partitions import by_warp, partition_names
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
@@ -31,8 +31,7 @@ LAUNCH = -1
 """The number for the launch, which contains the tracks that are in no group."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedTracks:
+class NamedTracks(Struct, frozen=True):
     """Threads or groups, by number: the group that contains each, and its name there.
 
     Threads have ``full_names``, too, for viewers that do not nest.
@@ -77,12 +76,8 @@ class Tracks(Protocol):
         ...
 
 
-class TrackLayout(Protocol):
-    """A way to distribute a launch over threads."""
-
-    def tracks(self, timeline: Timeline) -> Tracks:
-        """Return the threads and groups of a launch."""
-        ...
+TrackLayout = Callable[[Timeline], Tracks]
+"""A way to distribute a launch over threads."""
 
 
 def runs_of_warps(scopes: NDArray[np.void]) -> tuple[Numbers, Numbers]:
@@ -161,50 +156,35 @@ class _WarpNumbers:
         return (Picked(self._partitions, numbers % self._per_cta),) if any(self._partitions) else ()
 
 
-@dataclass(frozen=True, slots=True)
-class SmLayout:
-    """A thread for each warp, sorted by SM, CTA and warp, followed by threads for its scopes that cross others.
+def by_sm(timeline: Timeline) -> Tracks:
+    """Return a thread for each warp, sorted by SM, CTA and warp, followed by threads for its scopes that cross others.
 
     The groups are SMs, and CTAs in them.
     """
-
-    def tracks(self, timeline: Timeline) -> Tracks:
-        """Return the threads and groups of a launch."""
-        nouns = _Nouns.of(timeline)
-        if not nouns.has_sms:
-            return _CtaTracks(_WarpNumbers(timeline, _cta), timeline, nouns)
-        return _SmTracks(_WarpNumbers(timeline, _sm_and_cta), timeline, nouns)
+    nouns = _Nouns.of(timeline)
+    return _SmTracks(_WarpNumbers(timeline, _sm_and_cta), timeline, nouns) if nouns.has_sms else by_cta(timeline)
 
 
-@dataclass(frozen=True, slots=True)
-class CtaLayout:
-    """Threads as in ``SmLayout``, sorted by CTA and warp. The groups are CTAs."""
-
-    def tracks(self, timeline: Timeline) -> Tracks:
-        """Return the threads and groups of a launch."""
-        return _CtaTracks(_WarpNumbers(timeline, _cta), timeline, _Nouns.of(timeline))
+def by_cta(timeline: Timeline) -> Tracks:
+    """Return threads as ``by_sm`` does, but sorted by CTA and warp. The groups are CTAs."""
+    return _CtaTracks(_WarpNumbers(timeline, _cta), timeline, _Nouns.of(timeline))
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeLayout:
-    """A thread for each scope and warp, sorted by scope, SM, CTA and warp, so that a scope of all warps is together.
+def by_scope(timeline: Timeline) -> Tracks:
+    """Return a thread for each scope and warp, sorted by scope, SM, CTA and warp, so that a scope's warps are together.
 
     Lost records of warps are below, on threads of their own. The groups are scopes.
     """
-
-    def tracks(self, timeline: Timeline) -> Tracks:
-        """Return the threads and groups of a launch."""
-        partitions = partition_names(timeline.table)
-        names = [
-            f"{name} ({partitions[index]})" if index in partitions else name
-            for index, name in enumerate(distinct_names(timeline.table.scopes))
-        ]
-        warps = _WarpNumbers(timeline, _sm_and_cta)
-        return _ScopeTracks(warps, timeline, [*names, _INCOMPLETE], _Nouns.of(timeline))
+    partitions = partition_names(timeline.table)
+    names = [
+        f"{name} ({partitions[index]})" if index in partitions else name
+        for index, name in enumerate(distinct_names(timeline.table.scopes))
+    ]
+    warps = _WarpNumbers(timeline, _sm_and_cta)
+    return _ScopeTracks(warps, timeline, [*names, _INCOMPLETE], _Nouns.of(timeline))
 
 
-BY_SM: TrackLayout = SmLayout()
-LAYOUTS: dict[str, TrackLayout] = dict(zip(LAYOUT_NAMES, (BY_SM, CtaLayout(), ScopeLayout()), strict=True))
+LAYOUTS: dict[str, TrackLayout] = dict(zip(LAYOUT_NAMES, (by_sm, by_cta, by_scope), strict=True))
 """The layouts by their names for users."""
 
 
@@ -218,8 +198,7 @@ def cta_label(cta: int) -> str:
     return f"{CTA}{cta}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Nouns:
+class _Nouns(Struct, frozen=True):
     """The words in the names of a launch's threads, each with a trailing blank; unknown SMs are not in names."""
 
     cta: str
@@ -349,7 +328,7 @@ class _ScopeTracks:
             lanes[:-1] = timeline.overlaps
         self._first = np.cumsum(lanes) - lanes
         self._names = [
-            f"{name} (beside {lane})" if lane else name
+            f"{name} (lane {lane + 1})" if lane else name
             for name, count in zip(names, lanes.tolist(), strict=True)
             for lane in range(count)
         ]

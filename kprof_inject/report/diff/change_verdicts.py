@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.report.diff.runs import LaunchFigures, ScopeFigures
@@ -45,8 +47,7 @@ ONE_SIDED = (ChangeVerdict.NEW, ChangeVerdict.GONE)
 _BY_DIRECTION = {1: ChangeVerdict.SLOWER, 0: ChangeVerdict.SAME, -1: ChangeVerdict.FASTER}
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
+class Clocks(Struct, frozen=True):
     """Measured SM clock rates of both sides; None where a side has no measured rate."""
 
     a_hz: float | None
@@ -60,12 +61,11 @@ class Clocks:
         return abs(math.log(self.b_hz / self.a_hz)) > _SAME_CLOCK
 
     def __str__(self) -> str:
-        """Return both rates as ``1.50 GHz vs 1.98 GHz``."""
-        return " vs ".join("unknown" if hz is None else f"{hz / 1e9:.2f} GHz" for hz in (self.a_hz, self.b_hz))
+        """Return both rates as ``1.50 GHz → 1.98 GHz``."""
+        return " → ".join("unknown" if hz is None else f"{hz / 1e9:.2f} GHz" for hz in (self.a_hz, self.b_hz))
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """Verdict on a change, with the change in time and in cycles; None where one cannot be computed.
 
     A kernel that changed is slower, or faster, in cycles as well. If the clocks differ and the cycles do not confirm
@@ -151,16 +151,14 @@ _Value = Callable[[LaunchFigures], float | None]
 _ScopeValue = Callable[[ScopeFigures], float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Both:
+class Both(Struct, frozen=True):
     """A figure of A and of B, each ``typical`` of its side's launches; None where a side has none."""
 
     a: float | None
     b: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
+class Basis(Struct, frozen=True):
     """Figure by which a scope is compared, in time and in cycles.
 
     For a scope that never ran, the total is 0 and there is no mean.
@@ -337,8 +335,7 @@ def _by_process(launches: Sequence[LaunchFigures], value: _Value) -> list[NDArra
     return [np.array(values, dtype=np.float64) for values in found.values()]
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeExplanation:
+class ChangeExplanation(Struct, frozen=True):
     """Part of a launch's change that its scopes explain."""
 
     percent: float
@@ -347,8 +344,7 @@ class ChangeExplanation:
     """Part of the launch's change that each match explains by itself, without the matched scopes in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeGrowth:
+class ScopeGrowth(Struct, frozen=True):
     """Time that a match's scopes took more in B than in A, over all CTAs, in each of ``warps``."""
 
     ns: float

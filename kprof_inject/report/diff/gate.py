@@ -47,7 +47,7 @@ def crossings(diff: CaptureDiff, limit: float, globs: Sequence[str]) -> Iterator
                 if any(matches_scope(item.scope.name, glob) for glob in globs):
                     yield _unknown(f"{printable(item.scope.distinct_name)} of {name}", limit, f": only {side} has it")
     for runs in diff.only_a:
-        yield _unknown(printable(runs.kernel.name), limit, f": with grid {grid_text(runs.grid)} only A has it")
+        yield _unknown(printable(runs.kernel.name), limit, f": only A ran it with grid {grid_text(runs.grid)}")
 
 
 def _crossing(what: str, judged: Judged, kernel: KernelDiff, limit: float) -> Iterator[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError, printable
@@ -47,8 +47,7 @@ from kprof_inject.timeline.comparison import typical
 from kprof_inject.timeline.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True)
-class TagChange:
+class TagChange(Struct, frozen=True):
     """Median duration of a scope's executions with one value of a tag, in a launch of each side."""
 
     name: str
@@ -56,8 +55,7 @@ class TagChange:
     p50_ns: Both
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeChange:
+class ScopeChange(Struct, frozen=True):
     """Scope that is on both sides; figures are per launch, the median of the launches."""
 
     index_a: int
@@ -94,8 +92,7 @@ class ScopeChange:
     """For tags on both sides, the values that occur in any launch."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelDiff:
+class KernelDiff(Struct, frozen=True, eq=False):
     """Comparison of a variant of a kernel in A and in B, each launched with one grid."""
 
     a: KernelRuns
@@ -177,8 +174,7 @@ class KernelDiff:
         return abs(times_ns.b - times_ns.a) * self.b.launches_in_program
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CaptureDiff:
+class CaptureDiff(Struct, frozen=True, eq=False):
     """Comparisons of the kernels on both sides, and the kernels of one side alone.
 
     Kernels that changed come first, then the others; both are sorted by ``worth_ns``, largest first.
@@ -189,8 +185,7 @@ class CaptureDiff:
     only_b: tuple[KernelRuns, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MeasuredPair:
+class MeasuredPair(Struct, frozen=True, eq=False):
     """Matching kernels of A and B, with the figures of their launches and their matched scopes."""
 
     a: KernelRuns

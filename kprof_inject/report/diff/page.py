@@ -10,10 +10,9 @@ from kprof_inject.errors import printable
 from kprof_inject.files import write_text
 from kprof_inject.quantities import short_time
 from kprof_inject.report.diff.change_verdicts import ChangeVerdict, Judged, change_words
+from kprof_inject.report.diff.code_changes import SourceLine, SourcePart, source_parts, structure_lines
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
-from kprof_inject.report.diff.source_columns import SourceLine, SourcePart, source_parts
 from kprof_inject.report.diff.structure import structure_of
-from kprof_inject.report.diff.structure_text import structure_lines
 from kprof_inject.report.diff.table import (
     SCOPE_TITLES,
     kernel_notes,
@@ -23,7 +22,7 @@ from kprof_inject.report.diff.table import (
     unpaired_lines,
 )
 from kprof_inject.report.diff.wording import change_text, first_sentence, kernel_sentence
-from kprof_inject.report.html.page_files import content_policy
+from kprof_inject.report.html.document import content_policy
 
 _WIDTH, _HEIGHT, _MARGIN = 140.0, 20.0, 4.0
 _CAP = 4.0
@@ -70,15 +69,8 @@ def _x(percent: float, axis: float) -> float:
     return _MARGIN + (part + 1) / 2 * (_WIDTH - 2 * _MARGIN)
 
 
-_CLASSES = {
-    ChangeVerdict.SLOWER: "slower",
-    ChangeVerdict.FASTER: "faster",
-    ChangeVerdict.SAME: "same",
-    ChangeVerdict.CLOCK: "clock",
-    ChangeVerdict.UNKNOWN: "unknown",
-    ChangeVerdict.NEW: "slower",
-    ChangeVerdict.GONE: "faster",
-}
+_CLASSES = {verdict: verdict.name.lower() for verdict in ChangeVerdict}
+_CLASSES |= {ChangeVerdict.NEW: "slower", ChangeVerdict.GONE: "faster"}
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c2128; --dim: #57606a; --page: #ffffff; --line: #d0d7de; --head: #f6f8fa;

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.mode import Mode
@@ -15,17 +15,14 @@ from kprof_inject.report.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.comparison import MIN_LAUNCHES
-from kprof_inject.timeline.idle import IdleSms, idle_of
 from kprof_inject.timeline.records import recorded_warps
-from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics
-from kprof_inject.timeline.tag_statistics import TagStatistics, tag_statistics
+from kprof_inject.timeline.scope_statistics import ScopeStatistics, TagStatistics, scope_statistics, tag_statistics
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import usable_times
-from kprof_inject.timeline.waves import Waves, launch_duration_ns, waves_of
+from kprof_inject.timeline.waves import IdleSms, Waves, idle_of, launch_duration_ns, waves_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelRuns:
+class KernelRuns(Struct, frozen=True, eq=False):
     """Launches of one variant of a kernel with one grid, on one side."""
 
     name: str
@@ -120,8 +117,7 @@ def _name(launch: Launch, renamed: Mapping[str, str]) -> str:
     return renamed.get(kernel.variant, renamed.get(kernel.name, own))
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """Property ``what`` with its differing values in A and in B."""
 
     what: str
@@ -223,8 +219,7 @@ SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeFigures:
+class ScopeFigures(Struct, frozen=True):
     """Figures of one scope in one launch; times are None if no start of the scope has its end."""
 
     count: int
@@ -251,8 +246,7 @@ class ScopeFigures:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchFigures:
+class LaunchFigures(Struct, frozen=True):
     """Figures of a launch that are compared."""
 
     process: Hashable

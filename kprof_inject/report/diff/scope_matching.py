@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import distinct_names
@@ -24,8 +26,7 @@ _MAX_NAMES = 12
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Pairing:
+class Pairing(Struct, frozen=True):
     """Pairs of kernels in A's order, and the kernels without a partner."""
 
     pairs: tuple[tuple[KernelRuns, KernelRuns], ...]
@@ -85,7 +86,7 @@ def _nothing_in_common(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Kpro
     called = distinct_runs([*left_a, *left_b])
     old, new = left_a[0].kernel.variant, left_b[0].kernel.variant
     return KprofError(
-        f"A has {len(left_a)} and B {counted(len(left_b), 'variant')} of {printable(name)}, and they cannot be paired: "
+        f"cannot pair the variants of {printable(name)}, {len(left_a)} in A and {len(left_b)} in B: "
         f"A has {_shortened(called[: len(left_a)])}; B has {_shortened(called[len(left_a) :])}",
         hint=f"pair them by name: --renamed {printable(old)}={printable(new)}"
         if old != new
@@ -126,8 +127,7 @@ _LOOP_NUMBERS = re.compile(r"\[[\d.]+\]")
 NOWHERE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeIdentity:
+class ScopeIdentity(Struct, frozen=True):
     """Properties that identify a scope."""
 
     name: str
@@ -171,8 +171,7 @@ class ScopeIdentity:
         return without_folders(self.source)
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeMatch:
+class ScopeMatch(Struct, frozen=True):
     """Scope ``a`` of A matched with scope ``b`` of B; ``note`` says what differs, empty if nothing does."""
 
     a: int
@@ -180,8 +179,7 @@ class ScopeMatch:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Unmatched:
+class Unmatched(Struct, frozen=True):
     """Scope of one side without a partner: its index there, and the reason."""
 
     index: int
@@ -189,8 +187,7 @@ class Unmatched:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeMatching:
+class ScopeMatching(Struct, frozen=True):
     """Matches and B's unmatched scopes in the order of B's scopes; A's unmatched scopes in A's order."""
 
     matches: tuple[ScopeMatch, ...]
@@ -354,10 +351,10 @@ def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], at_a: int, at_
     if before.name != after.name:
         notes.append(f"called {before.name} in A")
     if before.lines and after.lines and before.lines != after.lines:
-        notes.append("its line has changed")
+        notes.append("its source line changed")
     moved = found.get(before.parent, NOWHERE) != after.parent
     if moved or (before.partition and after.partition and before.partition != after.partition):
-        notes.append(f"in {_place(a, before)} in A, in {_place(b, after)} in B")
+        notes.append(f"inside {_place(a, before)} in A, inside {_place(b, after)} in B")
     return "; ".join(notes)
 
 
@@ -376,12 +373,11 @@ def _why(
     if same_kind:
         here = sum(other.steady_name == scope.steady_name and other.kind == scope.kind for other in own_side)
         if here == len(same_kind):
-            return f"{side} has {here} of this name, none of them at this site"
-        return f"{side} has {len(same_kind)} of this name where here are {here}, so they cannot be paired"
+            return f"{side} has {counted(here, 'scope')} of this name, none at this site"
+        counts = (here, len(same_kind)) if side == "B" else (len(same_kind), here)
+        return f"not paired: {counts[0]} in A, {counts[1]} in B"
     if alike:
-        return f"in {side} this name is of kind {alike[0].kind}, not {scope.kind}"
+        return f"in {side} this name has kind {alike[0].kind}, not {scope.kind}"
     if scope.lines:
-        return (
-            f"{side} has no scope of this name, and none of kind {scope.kind} on a line that reads {scope.lines[0]!r}"
-        )
+        return f"{side} has no scope of this name, and none of kind {scope.kind} on a line {scope.lines[0]!r}"
     return f"{side} has no scope of this name"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -23,6 +24,7 @@ from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
 from kprof_inject.capture.source_text import SourceText, sources_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
+from kprof_inject.quantities import listed
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import SETTINGS, KernelRuns
 from kprof_inject.report.diff.scope_matching import code_of
@@ -35,8 +37,7 @@ from kprof_inject.ttgir.ssa_values import argument_names, argument_types
 from kprof_inject.workspace import saved_sources
 
 
-@dataclass(frozen=True, slots=True)
-class CodePart:
+class CodePart(Struct, frozen=True):
     """Part of the kernel: a loop, or one of the two parts that are no loops.
 
     A loop has its ``index`` in B's scope table, or in A's if B has no matching loop. Two parts may have the same name.
@@ -55,8 +56,7 @@ WHOLE = CodePart("the whole kernel")
 OUTSIDE = CodePart("outside of loops")
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedPart:
+class ChangedPart(Struct, frozen=True):
     """Loop of B, the code outside of loops, or the kernel as a whole, with all changes in it.
 
     ``explained`` is its part of the launch's change; None if the launch did not change or the part is unknown. A change
@@ -81,8 +81,7 @@ class ChangedPart:
         return None if self.explained is None else _sum([scope.own_cta_change_ns for scope in self.scopes])
 
 
-@dataclass(frozen=True, slots=True)
-class Structure:
+class Structure(Struct, frozen=True):
     """Differences of the code between both sides.
 
     ``unexplained`` is the part of the launch's change in unchanged code; None if the launch did not change or it is
@@ -99,8 +98,7 @@ class Structure:
     only_part: CodePart | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleChanges:
+class ModuleChanges(Struct, frozen=True):
     """Changes from one ``.ttgir`` file to another, and whether anything else differs."""
 
     changes: tuple[StructuralChange, ...]
@@ -161,7 +159,6 @@ def _only(parts: Set[CodePart], of_whole: Sequence[StructuralChange]) -> CodePar
 
 
 def _median_launch(timelines: Sequence[Timeline]) -> Timeline:
-    """Return the launch with the median span."""
     return sorted(timelines, key=lambda timeline: timeline.last_ns - timeline.first_ns)[len(timelines) // 2]
 
 
@@ -291,7 +288,7 @@ def _sum(parts: Sequence[float | None]) -> float | None:
 # Resources of a build, the Triton that compiled it, and the device that runs it.
 _BUILD = {
     **dict.fromkeys(("registers", "spills", "shared bytes", "CTAs per SM", "device"), "{0}"),
-    "triton_version": "the TTGIR was compiled further by Triton {0.a} → {0.b}",
+    "triton_version": "lowered by Triton {0.a} → {0.b}",
 }
 """Message template for each property that differs."""
 # Consequences of the code and its compiler. More registers or shared memory slow unchanged code only through fewer CTAs
@@ -354,5 +351,4 @@ _MAX_VALUES = 4
 
 
 def _listed(values: Sequence[int]) -> str:
-    more = ["…"] if len(values) > _MAX_VALUES else []
-    return ", ".join([*map(str, values[:_MAX_VALUES]), *more])
+    return listed(list(map(str, values)), _MAX_VALUES)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
-from kprof_inject.quantities import before_and_after, counted, listed, percent, resolved_time, short_time
-from kprof_inject.report.diff.change_verdicts import MEAN, ONE_SIDED, Both, ChangeVerdict
+from kprof_inject.quantities import before_and_after, counted, listed, numbered, percent, resolved_time, short_time
+from kprof_inject.report.diff.change_verdicts import MEAN, ONE_SIDED, Both, ChangeVerdict, Judged
+from kprof_inject.report.diff.code_changes import part_lines, parts_json, source_parts, structure_json, structure_lines
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text, has_launching
 from kprof_inject.report.diff.scope_matching import Unmatched
-from kprof_inject.report.diff.source_columns import part_lines, parts_json, source_parts
 from kprof_inject.report.diff.structure import structure_of
-from kprof_inject.report.diff.structure_text import structure_json, structure_lines
 from kprof_inject.report.diff.wording import (
     change_in_cycles,
     change_text,
@@ -50,70 +49,66 @@ def _settings(diff: KernelDiff) -> Iterator[str]:
     if diff.differences:
         yield f"differs: {printable(', '.join(map(str, diff.differences)))}"
     else:
-        yield "differs: nothing in builds and launches that the captures record"
+        yield "builds and launches: no recorded setting differs"
 
 
 def _launches(diff: KernelDiff) -> Iterator[str]:
     if diff.clean is not None:
-        yield (
-            f"without records: {clean_times(diff)}, {change_text(diff.clean, diff.clean_ns)}, "
-            f"of {launch_counts(*diff.clean_launches)}: "
-            f"{diff.clean.verdict.value}"
-        )
+        verdict = _verdict(diff.clean, diff.clean_ns)
+        yield f"{verdict}: {clean_times(diff)}, {launch_counts(*diff.clean_launches)}"
     elif diff.same_clean_times:
-        yield "without records: both sides have the same times, from one dump, which say nothing about a change"
+        yield "without records: no comparison, because both sides have the times of the same dump"
     else:
         sides = [side for side, time_ns in (("A", diff.clean_ns.a), ("B", diff.clean_ns.b)) if time_ns is None]
-        yield f"without records: no times in {' and '.join(sides)}"
+        yield f"without records: no times in {' or '.join(sides)}"
     launches = launch_counts(len(diff.sides.a), len(diff.sides.b))
-    first = f"; left out the first of each process, {diff.left_out} in all" if diff.left_out else ""
-    yield (
-        f"with records: {spans(diff)}, {change_text(diff.recorded, diff.duration_ns)}, of {launches}{first}: "
-        f"{diff.recorded.verdict.value}"
-    )
+    first = f", without the first of each process ({diff.left_out} in all)" if diff.left_out else ""
+    yield f"{_verdict(diff.recorded, diff.duration_ns)}: {spans(diff)}, {launches}{first}"
     verdicts = {judged.verdict for judged in (diff.clean, diff.recorded) if judged is not None}
     if {ChangeVerdict.FASTER, ChangeVerdict.SLOWER} <= verdicts:
-        yield "the two contradict each other: records change how this kernel runs; trust the times without them"
+        yield "these two contradict each other: records change how this kernel runs; trust the times without records"
+
+
+def _verdict(judged: Judged, figures_ns: Both) -> str:
+    change = change_text(judged, figures_ns)
+    return judged.verdict.value if change == "-" else f"{judged.verdict.value}, {change}"
 
 
 def _clock(diff: KernelDiff) -> Iterator[str]:
     if diff.clocks.differ:
-        yield f"clock {diff.clocks}: in cycles the change is {change_in_cycles(diff)}"
+        yield f"clock rate {diff.clocks}: in cycles the change is {change_in_cycles(diff)}"
     elif diff.clocks.a_hz is None or diff.clocks.b_hz is None:
-        yield "clock: not measured on both sides; a change of the clock would look like a change of the kernel"
+        yield "clock rate not measured on both sides: a change of it would look like a change of the kernel"
     if not all(launch.timed for launch in diff.sides.launches):
-        yield "no timer was read, so times come from cycles at an assumed clock: only cycles are compared"
+        yield "times are cycles at an assumed clock rate, because no timer was read: only cycles are compared"
 
 
 def _work(diff: KernelDiff) -> Iterator[str]:
     if diff.a.grid != diff.b.grid:
         yield (
             f"grid {grid_text(diff.a.grid)} → {grid_text(diff.b.grid)}: the work per CTA or per launch differs; totals "
-            "cover all CTAs, means one scope each"
+            "cover all CTAs, means one execution each"
         )
     ran = [{launch.ctas for launch in side} for side in (diff.sides.a, diff.sides.b)]
     if diff.a.grid == diff.b.grid and ran[0] != ran[1]:
-        yield "the launches ran different numbers of CTAs: totals cover those that ran"
+        yield "the number of CTAs that ran differs: totals cover those that ran"
     if diff.a.kernel.num_warps != diff.b.kernel.num_warps:
-        yield "the CTAs have a different number of warps: changes compare one warp, totals cover all"
+        yield "the number of warps in a CTA differs: changes are of one warp, totals cover all"
     if diff.warps is not None:
-        which = (
-            f"warps {', '.join(map(str, diff.warps))}, which both recorded"
-            if diff.warps
-            else "no warp: none is in both"
-        )
-        yield f"recorded warps differ: scopes are compared in {which}"
+        both = f"scopes are compared in {numbered('warp', diff.warps)}" if diff.warps else "no scope is compared"
+        yield f"recorded warps differ: {both}, {'which' if diff.warps else 'as no warp'} both sides recorded"
 
 
 def _records(diff: KernelDiff) -> Iterator[str]:
     for side, launches in (("A", diff.sides.a), ("B", diff.sides.b)):
         if missing := sum(launch.records_missing for launch in launches):
-            yield f"lost: {missing} records of {side}. run --fit keeps them all; other profilers need larger buffers"
+            lost = counted(missing, "record")
+            yield f"lost: {lost} of {side}; run --fit keeps them all, and so do larger buffers of other profilers"
     if any(scope.basis == MEAN.name for scope in diff.scopes):
-        yield "records are missing, so totals are incomplete: scopes are compared by the mean of the complete ones"
+        yield "scopes are compared by their means, because records are missing and totals incomplete"
     known = {launch.record_cost_known for launch in diff.sides.launches}
     if known == {True, False}:
-        yield "record cost: known for one side only, and subtracted there, so scopes are not quite comparable"
+        yield "record cost: subtracted on one side only, because it is unknown on the other: scopes differ by it"
     for side, runs in (("A", diff.a), ("B", diff.b)):
         trust = judge(runs.kernel)
         if trust.level in _DOUBTFUL:
@@ -125,7 +120,7 @@ def _scopes(diff: KernelDiff) -> Iterator[str]:
     if compared and all(judged.change is None for judged in compared):
         yield f"scopes: {_why_no_scope(diff)}"
     elif compared:
-        yield f"[ ]: all scopes' intervals hold together with {100 * CONFIDENCE:.0f} % confidence"
+        yield f"[low, high]: intervals of {100 * CONFIDENCE:.0f} % confidence, for all scopes together"
     for scope in diff.scopes:
         if scope.note:
             yield printable(f"{scope.distinct_name}: {scope.note}")
@@ -147,18 +142,15 @@ def _tags(scope: ScopeChange) -> Iterator[str]:
 
 
 def _why_no_scope(diff: KernelDiff) -> str:
-    """Return why no scope's change is known."""
     if diff.recorded.change is None and not took_no_time(diff):
-        return "; ".join(["too few launches to tell a change from noise", *more_launches(diff)[:1]])
-    return "no change can be computed where a launch, or the scope in it, took 0 ns"
+        return "; ".join(["too few launches to separate a change from noise", *more_launches(diff)[:1]])
+    return "no change is known, because a launch or the scope in it took 0 ns"
 
 
 _COLOURS = {
     ChangeVerdict.SLOWER: "red",
     ChangeVerdict.FASTER: "green",
-    ChangeVerdict.SAME: "",
     ChangeVerdict.CLOCK: "yellow",
-    ChangeVerdict.UNKNOWN: "",
     ChangeVerdict.NEW: "red",
     ChangeVerdict.GONE: "green",
 }
@@ -190,11 +182,11 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
         shown += 1
     if more := len(diff.kernels) - shown:
         say("", console)
-        say(f"{counted(more, 'kernel')} more, whose changes are worth less: --kernel GLOB, --html or --json", console)
+        say(f"{counted(more, 'kernel')} with smaller changes hidden; see --kernel GLOB, --html or --json", console)
     for line in unpaired[:_MAX_KERNELS]:
         say(line, console)
     if len(unpaired) > _MAX_KERNELS:
-        say(f"and {len(unpaired) - _MAX_KERNELS} more in one of the two: --html or --json", console)
+        say(f"{len(unpaired) - _MAX_KERNELS} more in one capture alone; see --html or --json", console)
 
 
 def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> None:
@@ -205,7 +197,7 @@ def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> No
     layouts = _layouts(kernel)
     printed = print_fitted(layouts, console)
     if left_out := [column.title for column in layouts[0] if column not in printed]:
-        say(f"columns left out: {', '.join(left_out)}; --html, --json or a wider terminal shows them", console)
+        say(f"columns hidden: {', '.join(left_out)}; see --html, --json or a wider terminal", console)
     for line in structure_lines(structure_of(kernel), kernel):
         say(line, console)
     for note in kernel_notes(kernel):
@@ -299,7 +291,7 @@ def _columns(kernel: KernelDiff) -> list[Column]:
         Column(
             "verdict",
             [verdict.value if verdict else "-" for verdict in verdicts],
-            [_COLOURS[verdict] if verdict else "" for verdict in verdicts],
+            [_COLOURS.get(verdict, "") if verdict else "" for verdict in verdicts],
             left=True,
         ),
         Column("change", [change_text(scope.judged, scope.compared_ns) for scope in scopes]),
@@ -335,13 +327,13 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "without_records": diff.clean
         and {
             **diff.clean.to_json(),
-            "median_ns": asdict(diff.clean_ns),
+            "median_ns": json_values(diff.clean_ns),
             "launching_subtracted": not has_launching(diff.a, diff.b),
         },
         "with_records": {
             **diff.recorded.to_json(),
-            "median_ns": asdict(diff.duration_ns),
-            "median_cycles": asdict(diff.sides.duration_cycles),
+            "median_ns": json_values(diff.duration_ns),
+            "median_cycles": json_values(diff.sides.duration_cycles),
         },
         "compared_warps": diff.warps,
         "first_launches_left_out": diff.left_out,
@@ -366,7 +358,7 @@ def _runs(runs: KernelRuns) -> dict[str, Any]:
 
 
 def _scope(scope: ScopeChange) -> dict[str, Any]:
-    values = asdict(scope)
+    values = json_values(scope)
     judged = scope.judged.to_json() if scope.judged else {"verdict": None, "change": None, "change_in_cycles": None}
     del values["judged"]
     return {**values, **judged}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kprof_inject.errors import printable
-from kprof_inject.quantities import before_and_after, counted, factor, listed, percent, short_time, time_text
+from kprof_inject.quantities import before_and_after, counted, factor, listed, percent, short_time
 from kprof_inject.report.diff.change_verdicts import (
     ONE_SIDED,
     UNKNOWN_INTERVAL,
@@ -19,10 +20,9 @@ from kprof_inject.report.diff.change_verdicts import (
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import LaunchFigures, grid_text, has_launching
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, rounded_error
-from kprof_inject.timeline.idle import IdleSms
-from kprof_inject.timeline.waves import Waves
+from kprof_inject.timeline.waves import IdleSms, Waves
 
-MORE_LAUNCHES = "capture more with --launches all or 0:20, from a program that launches the kernel that often"
+MORE_LAUNCHES = "capture more launches (--launches all or 0:20, from a program that launches the kernel that often)"
 _MORE_CAPTURES = "give more captures of each side (--more-a, --more-b)"
 _MORE_WORK = "give each launch more work"
 
@@ -30,29 +30,22 @@ _MANY_LAUNCHES = 20
 """With this many launches, ``MORE_LAUNCHES`` has been followed already."""
 
 
-@dataclass(frozen=True, slots=True)
-class CannotTell:
-    """Reason why the verdict on a launch is unknown, and what would help."""
+class CannotTell(Struct, frozen=True):
+    """Reason why the verdict on a launch is unknown, and what would help; no remedies if nothing would."""
 
     reason: str
-    """Continues the sentence after the launch's times, and begins with the punctuation."""
     remedies: tuple[str, ...]
-    """Empty if nothing would help."""
-
-    def __str__(self) -> str:
-        """Return the reason and the remedies as one text."""
-        return "; ".join([self.reason, *([", or ".join(self.remedies)] if self.remedies else [])])
 
 
 def why_cannot_tell(diff: KernelDiff) -> CannotTell:
     """Return why the verdict on the launch is unknown."""
     if took_no_time(diff):
-        return CannotTell(f": {_too_short(diff)}", (_MORE_WORK,))
+        return CannotTell(_too_short(diff), (_MORE_WORK,))
     change = diff.launch.change
     if change is None:
-        reason = f", but from {_launches(diff)}, and it takes {MIN_LAUNCHES} on each side"
-        return CannotTell(reason, more_launches(diff)[:1])
-    return CannotTell(f", {change_words(change)}: launches and processes vary too much", more_launches(diff))
+        launches = launch_counts(len(diff.sides.a), len(diff.sides.b))
+        return CannotTell(f"{launches}, but at least {MIN_LAUNCHES} on each side are needed", more_launches(diff)[:1])
+    return CannotTell(f"launches or processes vary too much: {change_words(change)}", more_launches(diff))
 
 
 def more_launches(diff: KernelDiff) -> tuple[str, ...]:
@@ -74,13 +67,8 @@ def _too_short(diff: KernelDiff) -> str:
     launches = diff.sides.launches
     short = sum(not launch.duration_ns for launch in launches)
     step_ns = max(launch.timer_step_ns for launch in launches)
-    by_timer = f", by a timer with {time_text(step_ns)} steps" if step_ns else ""
+    by_timer = f" by the timer, whose step is {short_time(step_ns)}" if step_ns else ""
     return f"{short} of {counted(len(launches), 'launch')} took 0 ns{by_timer}"
-
-
-def _launches(diff: KernelDiff) -> str:
-    a, b = len(diff.sides.a), len(diff.sides.b)
-    return "one launch each" if a == b == 1 else f"{counted(a, 'launch')} in A and {counted(b, 'launch')} in B"
 
 
 # A scope that explains at least this part of a change explains all of it, most of it, or enough to be named.
@@ -107,7 +95,7 @@ def cause(diff: KernelDiff, change: Change) -> str:
     if _accounts(alone, change):
         return _by_scope(diff)
     word = "slower" if alone > 0 else "faster"
-    return f": by its scopes alone it would be {abs(alone):.1f} % {word}{_outside_scopes(diff, change)}"
+    return f": its scopes alone make it {abs(alone):.1f} % {word}{_outside_scopes(diff, change)}"
 
 
 def _accounts(alone: float, change: Change) -> bool:
@@ -150,7 +138,7 @@ def _outside_scopes(diff: KernelDiff, change: Change) -> str:
         math.log(diff.duration_ns.b / diff.duration_ns.a)
     )
     if is_little or _CHANGED not in counts:
-        return ", and the rest is outside these scopes"
+        return ", the rest is outside of scopes"
     takes = diff.sides.both(lambda launch: launch.cta_ns / max(launch.ctas, 1))
     return ", ".join(
         [
@@ -183,7 +171,7 @@ def _why_at_once(diff: KernelDiff) -> Iterator[str]:
     if tail.a is not None and tail.b is not None:
         times = before_and_after(short_time(tail.a), short_time(tail.b))
         if _CHANGED in times:
-            yield f"and the first SM runs out of work {times} before the end"
+            yield f"as the first SM runs out of work {times} before the end"
 
 
 def _if_slots_known(waves: Waves, value: float) -> float | None:
@@ -198,8 +186,8 @@ def _at_once(launch: LaunchFigures) -> float:
 def _why_idle(diff: KernelDiff) -> str:
     """Return where SMs are idle before or between CTAs, if that changed more than the tail; else empty."""
     shares = {
-        "and SMs wait for their first CTA for {} of the launch": _of_idle(diff, lambda idle: idle.before_share),
-        "and SMs have no CTA between two for {} of the launch": _of_idle(diff, lambda idle: idle.between_share),
+        "as SMs idle before their first CTA for {} of the launch": _of_idle(diff, lambda idle: idle.before_share),
+        "as SMs idle between CTAs for {} of the launch": _of_idle(diff, lambda idle: idle.between_share),
     }
     after = _of_idle(diff, lambda idle: idle.after_share)
     text, most = max(shares.items(), key=lambda item: _moved(item[1]))
@@ -228,11 +216,16 @@ _MIN_IDLE = 0.01
 def kernel_sentence(diff: KernelDiff) -> str:
     """Return the answer for one kernel."""
     change, sentence = diff.launch.change, _SENTENCES.get(diff.launch.verdict)
-    answer = sentence(diff, change) if sentence and change else f"cannot tell: {_times(diff)}{why_cannot_tell(diff)}"
+    answer = sentence(diff, change) if sentence and change else _unknown(diff)
     grids = [grid_text(runs.grid) for runs in (diff.a, diff.b)]
     if grids[0] == grids[1]:
         return answer
     return f"{answer}; but the grid, and with it the work, changed: {grids[0]} → {grids[1]}"
+
+
+def _unknown(diff: KernelDiff) -> str:
+    why = why_cannot_tell(diff)
+    return "; ".join(filter(None, [f"cannot tell: {why.reason}", _times(diff), ", or ".join(why.remedies)]))
 
 
 def change_text(judged: Judged | None, figures: Both) -> str:
@@ -254,7 +247,7 @@ def _by_medians(figures: Both) -> str:
 
 def launch_counts(a: int, b: int) -> str:
     """Return the number of launches in A and in B as text."""
-    return "one launch each" if a == b == 1 else f"{a} and {b} launches"
+    return f"{counted(a, 'launch')} each" if a == b else f"{counted(a, 'launch')} in A, {b} in B"
 
 
 def changed_scopes(diff: KernelDiff) -> list[str]:
@@ -273,7 +266,7 @@ def change_in_cycles(diff: KernelDiff) -> str:
         return change_words(cycles)
     estimate = _by_medians(diff.sides.duration_cycles)
     return (
-        f"{estimate} {UNKNOWN_INTERVAL}, of {launch_counts(len(diff.sides.a), len(diff.sides.b))}"
+        f"{estimate} {UNKNOWN_INTERVAL}, from {launch_counts(len(diff.sides.a), len(diff.sides.b))}"
         if estimate
         else "unknown"
     )
@@ -305,21 +298,22 @@ def _untested_clock(diff: KernelDiff, change: Change) -> str:
         return ""
     if (cycles.b - cycles.a) * change.log_ratio > 0:
         return ""
-    return f". But the clock rate differed ({diff.clocks}): in cycles the change is {change_in_cycles(diff)}"
+    return f". But the clock rate differs ({diff.clocks}): in cycles the change is {change_in_cycles(diff)}"
 
 
 def _same(diff: KernelDiff, change: Change) -> str:
-    text = f"no difference: {_times(diff)}, {change_words(change)}; a change of {_smallest(change)} would have shown"
+    detectable = f"a change of {rounded_error(change.detectable_percent)} % would be detected"
+    text = f"no difference: {change_words(change)}, where {detectable}; {_times(diff)}"
     if cycles := change_in_cycles_alone(diff):
-        text += f". But the clock rate differed ({diff.clocks}): in cycles the change is {change_words(cycles)}"
+        text += f". But the clock rate differs ({diff.clocks}): in cycles the change is {change_words(cycles)}"
     return text + _changes_within(diff)
 
 
 def _clock(diff: KernelDiff, change: Change) -> str:
     cycles = diff.launch.cycles
     return (
-        f"no difference except in the clock: B is {faster_by(change)} ({_times(diff)}), clock {diff.clocks}: "
-        f"in cycles the change is {change_words(cycles) if cycles else 'unknown'}{_changes_within(diff)}"
+        f"only the clock differs ({diff.clocks}): B is {faster_by(change)}, but in cycles the change is "
+        f"{change_words(cycles) if cycles else 'unknown'}; {_times(diff)}{_changes_within(diff)}"
     )
 
 
@@ -338,27 +332,23 @@ _SENTENCES: dict[ChangeVerdict, Callable[[KernelDiff, Change], str]] = {
 
 
 def _times(diff: KernelDiff) -> str:
-    return f"{clean_times(diff)} without records" if diff.by_clean_times else f"{spans(diff)} with records"
+    return clean_times(diff) if diff.by_clean_times else spans(diff)
 
 
 def clean_times(diff: KernelDiff) -> str:
     """Return the run times without records of both sides."""
-    by_events = " by events" if has_launching(diff.a, diff.b) else ""
-    return _medians("run time", diff.clean_ns, diff.clean_launches) + by_events
+    by_events = " (CUDA events)" if has_launching(diff.a, diff.b) else ""
+    return f"{_medians('run time', diff.clean_ns, diff.clean_launches)} without records{by_events}"
 
 
 def spans(diff: KernelDiff) -> str:
     """Return the spans with records of both sides."""
-    return _medians("span", diff.duration_ns, (len(diff.sides.a), len(diff.sides.b)))
+    return f"{_medians('span', diff.duration_ns, (len(diff.sides.a), len(diff.sides.b)))} with records"
 
 
 def _medians(what: str, times_ns: Both, launches: tuple[int, int]) -> str:
     median = "median " if max(launches) > 1 else ""
-    return f"{median}{what} {time_text(times_ns.a)} → {time_text(times_ns.b)}"
-
-
-def _smallest(change: Change) -> str:
-    return f"{rounded_error(change.detectable_percent)} %"
+    return f"{median}{what} {before_and_after(short_time(times_ns.a), short_time(times_ns.b))}"
 
 
 def first_sentence(diff: CaptureDiff) -> str:
@@ -368,10 +358,10 @@ def first_sentence(diff: CaptureDiff) -> str:
     judged = [kernel for kernel in diff.kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
     if not judged:
         remedies = dict.fromkeys(remedy for kernel in diff.kernels for remedy in why_cannot_tell(kernel).remedies)
-        answer = f"cannot tell for any of the {len(diff.kernels)} kernels"
+        answer = f"cannot tell for any of {len(diff.kernels)} kernels"
         return f"{answer}: {', or '.join(remedies)}" if remedies else answer
     unknown = len(diff.kernels) - len(judged)
-    unjudged = [f"cannot tell for {unknown}"] if unknown else []
+    unjudged = [f"cannot tell for {counted(unknown, 'kernel')}"] if unknown else []
     return "; ".join([*_answers(judged, len(diff.kernels)), *_reservations(judged), *unjudged])
 
 
@@ -382,7 +372,7 @@ def _answers(judged: Sequence[KernelDiff], count: int) -> Iterator[str]:
     if changed:
         yield f"{len(changed)} of {count} kernels changed: {_by_how_much(changed)}"
     if by_clock:
-        yield f"no difference except in the clock in {len(by_clock)} of {count} kernels: {_by_how_much(by_clock)}"
+        yield f"only the clock differs in {len(by_clock)} of {count} kernels: {_by_how_much(by_clock)}"
     if not changed and not by_clock:
         yield f"no difference in {len(judged)} of {count} kernels"
 
@@ -392,7 +382,7 @@ def _reservations(judged: Sequence[KernelDiff]) -> Iterator[str]:
     in_cycles = [(kernel, change_in_cycles_alone(kernel)) for kernel in judged]
     hidden = [f"{_name(kernel)} {change_words(change)}" for kernel, change in in_cycles if change]
     if hidden:
-        yield f"but the clock rate differed: in cycles the change is {listed(hidden, _MAX_NAMED)}"
+        yield f"but the clock rate differs: in cycles the change is {listed(hidden, _MAX_NAMED)}"
     if inside := [_name(kernel) for kernel in judged if not kernel.launch.changed and changed_scopes(kernel)]:
         yield f"but scopes changed in {listed(inside, _MAX_NAMED)}"
     if resized := [_name(kernel) for kernel in judged if kernel.a.grid != kernel.b.grid]:

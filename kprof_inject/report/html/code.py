@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
-from kprof_inject.analysis.causal.slopes import KernelSlopes
-from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
+from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.capture.source_text import file_and_line, lines_of, shown_line, sources_of, ttgir_of
 from kprof_inject.errors import printable
+from kprof_inject.report.html.page_schema import LineSlope, SourceFile, TimedLine, TtgirText
 from kprof_inject.report.html.pictures import packed
-from kprof_inject.report.slope_text import slopes_by_line
+from kprof_inject.report.launch_notes import slack_text, slope_text
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.strings import POINT, unquote
 
@@ -23,16 +23,8 @@ _MAX_SOURCE_LINES = 4000
 _AROUND = 200
 
 
-def source_lines(
-    timeline: Timeline, summary: LaunchSummary, slopes: KernelSlopes | None = None
-) -> list[dict[str, Any]]:
-    """Return the kernel's source with the time of the scopes that begin on each line.
-
-    An object for each source file, largest time first. ``pieces`` are ``[number of the first line, lines]``, ascending,
-    with gaps between them; empty if the capture does not have the file's text. ``timed`` has the lines with scopes:
-    ``self_ns`` is the sum over these, ``total_ns`` the sum over those that are in no other one of the line; both are
-    None if no time is known. ``slopes`` has the slopes of the places that were delayed, by line.
-    """
+def source_lines(timeline: Timeline, summary: LaunchSummary, slopes: KernelSlopes | None = None) -> list[SourceFile]:
+    """Return the files of the kernel's source, largest time first."""
     places = [file_and_line(scope.source) for scope in summary.scopes]
     texts = sources_of(timeline.launch.kernel)
     scopes_of: dict[str, dict[int, list[int]]] = {path: {} for path in texts}
@@ -40,30 +32,53 @@ def source_lines(
         if place:
             scopes_of.setdefault(place[0], {}).setdefault(place[1], []).append(index)
     parents = [scope.parent for scope in timeline.table.scopes]
-    slopes_of = slopes_by_line(slopes) if slopes else {}
+    slopes_of = _slopes_by_file(slopes) if slopes else {}
     files = [
-        {
-            "path": printable(path),
-            "pieces": _pieces(texts.get(path, ""), sorted(by_line)),
-            "timed": [_timed(number, by_line[number], summary, parents) for number in sorted(by_line)],
-            "slopes": slopes_of.get(path, []),
-        }
+        SourceFile(
+            path=printable(path),
+            pieces=_pieces(texts.get(path, ""), sorted(by_line)),
+            timed=[_timed(number, by_line[number], summary, parents) for number in sorted(by_line)],
+            slopes=slopes_of.get(path, []),
+        )
         for path, by_line in scopes_of.items()
     ]
-    return sorted(files, key=lambda file: -sum(line["self_ns"] or 0 for line in file["timed"]))
+    return sorted(files, key=lambda file: -sum(line.self_ns or 0 for line in file.timed))
 
 
-def _timed(number: int, indices: list[int], summary: LaunchSummary, parents: list[int]) -> dict[str, Any]:
+def _timed(number: int, indices: list[int], summary: LaunchSummary, parents: list[int]) -> TimedLine:
     scopes = [summary.scopes[index] for index in indices]
     outermost = [summary.scopes[index] for index in indices if not _is_within(index, set(indices), parents)]
+    return TimedLine(
+        line=number,
+        scopes=indices,
+        count=sum(scope.count for scope in outermost),
+        iterations=sum(scope.count for scope in scopes if scope.kind == ScopeKind.ITERATION),
+        self_ns=_sum(scope.self_ns for scope in scopes),
+        total_ns=_sum(scope.total_ns for scope in outermost),
+    )
+
+
+def _slopes_by_file(slopes: KernelSlopes) -> dict[str, list[LineSlope]]:
+    found: dict[str, dict[int, list[PlaceSlope]]] = {}
+    for place in slopes.ranked:
+        where = file_and_line(place.scope.source)
+        if where and place.response:
+            found.setdefault(where[0], {}).setdefault(where[1], []).append(place)
     return {
-        "line": number,
-        "scopes": indices,
-        "count": sum(scope.count for scope in outermost),
-        "iterations": sum(_iterations(scope) for scope in scopes),
-        "self_ns": _sum(scope.self_ns for scope in scopes),
-        "total_ns": _sum(scope.total_ns for scope in outermost),
+        path: [
+            LineSlope(
+                line=line,
+                slope=max(place.response.slope.value for place in places if place.response),
+                text="\n".join(map(_slope_text, places)),
+            )
+            for line, places in sorted(by_line.items())
+        ]
+        for path, by_line in found.items()
     }
+
+
+def _slope_text(place: PlaceSlope) -> str:
+    return printable(f"{place.name}: {slope_text(place)}; slack {slack_text(place)}")
 
 
 def _sum(times_ns: Iterable[int | None]) -> int | None:
@@ -79,10 +94,6 @@ def _is_within(index: int, others: set[int], parents: list[int]) -> bool:
         if index in others:
             return True
     return False
-
-
-def _iterations(scope: ScopeSummary) -> int:
-    return scope.count if scope.kind == ScopeKind.ITERATION else 0
 
 
 def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:
@@ -106,13 +117,8 @@ def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:
 _MAX_TTGIR_LINES = 200_000
 
 
-def ttgir_lines(timeline: Timeline) -> dict[str, Any] | None:
-    """Return the kernel's TTGIR with the lines of each scope; None if the capture has no module.
-
-    ``lines`` are those of the module without records, from 0. ``places`` are source lines as ``[file, line]``;
-    ``place_of`` is the index of the place that each line of the module comes from, -1 if unknown. ``sites`` has for
-    each scope of the table its ranges of lines, as the first and the last; none if the capture has no lines for it.
-    """
+def ttgir_lines(timeline: Timeline) -> TtgirText | None:
+    """Return the kernel's TTGIR with the lines of each scope; None if the capture has no module."""
     text = ttgir_of(timeline.launch.kernel)
     if not text:
         return None
@@ -120,13 +126,13 @@ def ttgir_lines(timeline: Timeline) -> dict[str, Any] | None:
     lines = all_lines[:_MAX_TTGIR_LINES]
     numbers: dict[SourceLine, int] = {}
     place_of = [numbers.setdefault(place, len(numbers)) if place else -1 for place in places_of(lines)]
-    return {
-        "lines": [shown_line(line) for line in lines],
-        "left_out": len(all_lines) - len(lines),
-        "places": [(printable(file), line) for file, line in numbers],
-        "place_of": packed(np.array(place_of, dtype=np.int64), "i4"),
-        "sites": [_ranges(scope, len(lines)) for scope in timeline.table.scopes],
-    }
+    return TtgirText(
+        lines=[shown_line(line) for line in lines],
+        left_out=len(all_lines) - len(lines),
+        places=[(printable(file), line) for file, line in numbers],
+        place_of=packed(np.array(place_of, dtype=np.int64), "i4"),
+        sites=[_ranges(scope, len(lines)) for scope in timeline.table.scopes],
+    )
 
 
 def _ranges(scope: ScopeInfo, line_count: int) -> list[tuple[int, int]]:

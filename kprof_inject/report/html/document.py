@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
+import json
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import PartitionSummary
@@ -16,7 +21,7 @@ from kprof_inject.files import write_chunks
 from kprof_inject.quantities import listed
 from kprof_inject.report.html.code import source_lines, ttgir_lines
 from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview
-from kprof_inject.report.html.page_files import content_policy, data_element, import_map, json_bytes, styles, text_of
+from kprof_inject.report.html.page_schema import LaunchMeta, LaunchSections, PageData, PartitionMeta, ScopeMeta
 from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
 from kprof_inject.report.html.scope_columns import Shown, flight_bytes, scope_bytes, shares, shown_of
 from kprof_inject.report.kernel_names import kernel_names
@@ -44,21 +49,21 @@ def omissions(reports: Sequence[LaunchAnalysis], max_scopes: int = MAX_SCOPES) -
     """Return a line for each launch of which the page leaves scopes out."""
     counts = [report.timeline.scope_count for report in reports]
     return [
-        f"{report.launch.kernel.name}, launch {report.launch.index}: the page cannot hold all {count} scopes; its "
-        f"timeline shows CTAs of the first SMs with about {share} of them"
+        f"{report.launch.kernel.name}, launch {report.launch.index}: the page's timeline shows about {share} of "
+        f"{count} scopes, in CTAs of the first SMs"
         for report, count, share in zip(reports, counts, shares(counts, max_scopes), strict=True)
         if share < count
     ]
 
 
 def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]:
-    head, _, tail = text_of("page.html").partition("{{data}}")
+    head, _, tail = _text_of("page.html").partition("{{data}}")
     inline = _inline_elements(reports)
     yield _filled(head, inline).encode()
     kernels = kernel_names(report.launch.kernel for report in reports)
     places = place_names(report.launch.place for report in reports)
     given = shares([report.timeline.scope_count for report in reports], max_scopes)
-    metas: list[dict[str, Any]] = []
+    metas: list[LaunchMeta] = []
     for index, (report, share) in enumerate(zip(reports, given, strict=True)):
         timeline, launch = report.timeline, report.launch
         shown = shown_of(timeline, share)
@@ -66,34 +71,31 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
         pictures = ScopePictures(report.summary)
         # One pass over the blocks serves both. Compressed scopes are small enough to keep until then.
         scopes = scope_bytes(timeline, pictures.seeing(timeline.blocks()), shown.ctas)
-        scopes_element = list(data_element(f"launch-{index}-scopes", scopes))
-        yield from data_element(f"launch-{index}-sections", [json_bytes(all_sections(report, pictures))])
+        scopes_element = list(_data_element(f"launch-{index}-scopes", scopes))
+        yield from _data_element(f"launch-{index}-sections", [_json_bytes(all_sections(report, pictures))])
         yield from scopes_element
         if report.in_flight is not None and report.in_flight.kinds:
-            yield from data_element(f"launch-{index}-flights", flight_bytes(timeline, report.in_flight, shown.ctas))
-    page = {"version": __version__, "launches": metas, "kernels": kernel_rows(reports)}
-    yield b'<script type="application/json" id="report">' + json_bytes(page) + b"</script>\n"
+            yield from _data_element(f"launch-{index}-flights", flight_bytes(timeline, report.in_flight, shown.ctas))
+    page = PageData(version=__version__, launches=metas, kernels=kernel_rows(reports))
+    yield b'<script type="application/json" id="report">' + _json_bytes(page) + b"</script>\n"
     yield _filled(tail, inline).encode()
 
 
-def all_sections(report: LaunchAnalysis, pictures: ScopePictures) -> dict[str, Any]:
-    """Return each view's data of a launch by the view's name, as JSON values of bounded size.
-
-    ``pictures`` must have seen all blocks of the timeline.
-    """
+def all_sections(report: LaunchAnalysis, pictures: ScopePictures) -> LaunchSections:
+    """Return each view's data of a launch; ``pictures`` must have seen all blocks of the timeline."""
     timeline, summary = report.timeline, report.summary
-    return {
-        "overview": launch_overview(report),
-        "heat_map": sm_heat_map(timeline, summary),
-        "scopes": pictures.drawn(),
-        "source": source_lines(timeline, summary, report.slopes),
-        "ttgir": ttgir_lines(timeline),
-    }
+    return LaunchSections(
+        overview=launch_overview(report),
+        heat_map=sm_heat_map(timeline, summary),
+        scopes=pictures.drawn(),
+        source=source_lines(timeline, summary, report.slopes),
+        ttgir=ttgir_lines(timeline),
+    )
 
 
 def _inline_elements(reports: Sequence[LaunchAnalysis]) -> dict[str, str]:
     """Return the inline elements by their names in the template, and the policy that allows these alone."""
-    style, imports = styles(), import_map()
+    style, imports = _styles(), _import_map()
     return {
         "policy": content_policy(style, (imports, _BOOT)),
         "title": html.escape(_title(reports)),
@@ -117,82 +119,149 @@ def _title(reports: Sequence[LaunchAnalysis]) -> str:
     return f"{listed(kernels, _MAX_NAMES) or 'no launch'} · kprof-inject"
 
 
-def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown: Shown) -> dict[str, Any]:
-    """Return what the page needs to know of a launch before its scopes are read.
-
-    ``first_ns`` is a text, as JavaScript's numbers do not hold it exactly; all other times of the page are nanoseconds
-    since then. A scope's ``text`` is its source line, ``share`` its part of the time of all warps (None if unknown),
-    ``self_name`` the name of its self time. ``partition_of_warp`` has the partition that each of ``warps`` runs,
-    ``function_of_warp`` the partition's name in the code. ``flight_works`` are the kinds of its asynchronous work;
-    empty if the page has none.
-    """
+def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown: Shown) -> LaunchMeta:
+    """Return what the page needs to know of a launch before its scopes are read."""
     timeline, summary = report.timeline, report.summary
     partitions = by_warp(timeline.partitions)
-    return {
-        "kernel": kernel_name,
-        "variant": summary.variant,
-        "launch": summary.launch,
-        "graph": summary.graph,
-        "place": place_name,
-        "device": report.launch.device_name,
-        "grid": list(summary.grid),
-        "warps_per_cta": summary.warps,
-        "warps": list(timeline.warps),
-        "ctas": summary.ctas,
-        "first_ns": str(timeline.first_ns),
-        "span_ns": timeline.last_ns - timeline.first_ns,
-        "duration_ns": summary.duration_ns if summary.ctas else None,
-        "clock_ghz": timeline.clock.clock_hz / 1e9,
-        "clock_source": summary.clock_source,
-        "cta_name": summary.cta_name,
-        "warp_name": summary.warp_name,
-        "scope_count": timeline.scope_count,
-        "shown_scopes": shown.scopes,
-        "shown_ctas": len(timeline.ctas) if shown.ctas is None else int(shown.ctas.sum()),
-        "partitions": [_partition(partition) for partition in summary.partitions],
-        "partition_of_warp": [
-            _joined(partition.name for partition in partitions.get(warp, ())) for warp in timeline.warps
-        ],
-        "function_of_warp": [
-            _joined(partition.function for partition in partitions.get(warp, ())) for warp in timeline.warps
-        ],
-        "scopes": _scopes(report),
-        "flight_works": list(report.in_flight.kinds) if report.in_flight else [],
-    }
+    of_warps = [partitions.get(warp, ()) for warp in timeline.warps]
+    return LaunchMeta(
+        kernel=kernel_name,
+        variant=summary.variant,
+        launch=summary.launch,
+        graph=summary.graph,
+        place=place_name,
+        device=report.launch.device_name,
+        grid=summary.grid,
+        warps_per_cta=summary.warps,
+        warps=timeline.warps,
+        ctas=summary.ctas,
+        first_ns=str(timeline.first_ns),
+        span_ns=timeline.last_ns - timeline.first_ns,
+        duration_ns=summary.duration_ns if summary.ctas else None,
+        clock_ghz=timeline.clock.clock_hz / 1e9,
+        clock_source=summary.clock_source,
+        cta_name=summary.cta_name,
+        warp_name=summary.warp_name,
+        scope_count=timeline.scope_count,
+        shown_scopes=shown.scopes,
+        shown_ctas=len(timeline.ctas) if shown.ctas is None else int(shown.ctas.sum()),
+        partitions=tuple(map(_partition, summary.partitions)),
+        partition_of_warp=tuple(_joined(partition.name for partition in of_warp) for of_warp in of_warps),
+        function_of_warp=tuple(_joined(partition.function for partition in of_warp) for of_warp in of_warps),
+        scopes=tuple(_scopes(report)),
+        flight_works=tuple(report.in_flight.kinds) if report.in_flight else (),
+    )
 
 
 def _joined(names: Iterable[str]) -> str:
     return printable(", ".join(filter(None, names)))
 
 
-def _partition(partition: PartitionSummary) -> dict[str, Any]:
-    return {
-        "title": printable(partition.title),
-        "scopes": list(partition.scopes),
-        "warps": len(partition.warps),
-        "whole_ns": partition.whole_ns,
-        "outside_ns": partition.outside_ns,
-    }
+def _partition(partition: PartitionSummary) -> PartitionMeta:
+    return PartitionMeta(
+        title=printable(partition.title),
+        scopes=partition.scopes,
+        warps=len(partition.warps),
+        whole_ns=partition.whole_ns,
+        outside_ns=partition.outside_ns,
+    )
 
 
-def _scopes(report: LaunchAnalysis) -> list[dict[str, Any]]:
-    """Return the scope table as JSON values."""
+def _scopes(report: LaunchAnalysis) -> Iterator[ScopeMeta]:
     timeline, text = report.timeline, SourceText(sources_of(report.launch.kernel))
-    return [
-        {
-            "name": summary.distinct_name,
-            "kind": scope.kind,
-            "source": without_folders(scope.source),
-            "path": scope.source,
-            "text": text.line(scope.source).strip(),
-            "called_from": [without_folders(call) for call in scope.called_from],
-            "parent": scope.parent,
-            "lane": lane,
-            "share": summary.share,
-            "self_name": "self" if summary.between_iterations_ns is None else "between iterations",
-            "tags": [tag.name for tag in scope.tags],
-        }
-        for scope, summary, lane in zip(
-            timeline.table.scopes, report.summary.scopes, timeline.lanes.tolist(), strict=True
+    for scope, summary, lane in zip(timeline.table.scopes, report.summary.scopes, timeline.lanes.tolist(), strict=True):
+        yield ScopeMeta(
+            name=summary.distinct_name,
+            kind=scope.kind,
+            source=without_folders(scope.source),
+            path=scope.source,
+            text=text.line(scope.source).strip(),
+            called_from=tuple(map(without_folders, scope.called_from)),
+            parent=scope.parent,
+            lane=lane,
+            share=summary.share,
+            self_name="self" if summary.between_iterations_ns is None else "between iterations",
+            tags=tuple(tag.name for tag in scope.tags),
         )
-    ]
+
+
+_ROOT = Path(__file__).with_name("assets")
+
+
+def _text_of(name: str) -> str:
+    return (_ROOT / name).read_text(encoding="utf-8")
+
+
+def _styles() -> str:
+    """Return the text of all of ``assets/*.css``, that of the shell first."""
+    names = sorted((path.name for path in _ROOT.glob("*.css")), key=lambda name: (name != "style.css", name))
+    return "\n".join(map(_text_of, names))
+
+
+def _import_map() -> str:
+    """Return an import map with each module as a data: URL, so that modules load without a network or a server."""
+    names = sorted(path.relative_to(_ROOT).with_suffix("").as_posix() for path in _ROOT.rglob("*.js"))
+    modules = {f"#{name}": _data_url(_text_of(f"{name}.js")) for name in names}
+    return json.dumps({"imports": modules}, indent=0)
+
+
+def content_policy(style: str, scripts: Sequence[str] = ()) -> str:
+    """Return the Content-Security-Policy of a page with only these inline elements.
+
+    The browser runs them, and modules from data: URLs if there are scripts; it loads and sends nothing.
+    """
+    may_run = f"script-src {' '.join(map(_source_hash, scripts))} data:; " if scripts else ""
+    return (
+        f"default-src 'none'; {may_run}style-src {_source_hash(style)}; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def _source_hash(text: str) -> str:
+    """Return the policy's name for an inline element with exactly this text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _data_url(module: str) -> str:
+    return f"data:text/javascript;base64,{base64.b64encode(module.encode()).decode()}"
+
+
+_TYPE = "application/octet-stream;base64"
+_LEVEL = 6
+# Base64 makes 4 characters of 3 bytes, so whole triples can be encoded separately.
+_TRIPLE = 3
+_AT_ONCE = _TRIPLE << 16
+
+
+def _data_element(identifier: str, parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the joined parts, compressed, in base64, in a script element that no browser runs.
+
+    ``identifier`` must be plain text that needs no escaping.
+    """
+    yield f'<script type="{_TYPE}" id="{identifier}">'.encode()
+    left = b""
+    for packed in _packed(parts):
+        left += packed
+        if len(left) >= _AT_ONCE:
+            whole = len(left) // _TRIPLE * _TRIPLE
+            yield base64.b64encode(left[:whole])
+            left = left[whole:]
+    yield base64.b64encode(left)
+    yield b"</script>\n"
+
+
+def _packed(parts: Iterable[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(_LEVEL)
+    for part in parts:
+        yield packer.compress(part)
+    yield packer.flush()
+
+
+def _json_bytes(record: msgspec.Struct) -> bytes:
+    """Return JSON that is safe anywhere in HTML: none of its characters ends or begins an element."""
+    # numpy's numbers become Python's.
+    values = msgspec.to_builtins(record, enc_hook=lambda number: number.item())
+    text = json.dumps(values, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text.encode()

@@ -8,23 +8,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kprof_inject.analysis.advice import advice_on, trust_in
+from msgspec import structs
+
+from kprof_inject.analysis.advice import Advice, advice_on, trust_in
+from kprof_inject.analysis.causal.slopes import PlaceSlope
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import overview
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
+from kprof_inject.capture.source_text import without_folders
 from kprof_inject.errors import printable
-from kprof_inject.quantities import counted, percent, short_time, time_text
-from kprof_inject.report.launch_notes import MIN_ROOF_SHARE, all_notes
-from kprof_inject.report.slope_text import MEANING, slope_rows
+from kprof_inject.quantities import counted, percent, short_time
+from kprof_inject.report.html.page_schema import (
+    AdviceText,
+    FactGroup,
+    FindingText,
+    KernelRow,
+    LaunchRow,
+    Overview,
+    ScopeRoof,
+    SlopeRow,
+    VerdictText,
+)
+from kprof_inject.report.launch_notes import MIN_ROOF_SHARE, SLOPE_MEANING, all_notes, slack_text, slope_text
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 
 _CLOCK_SOURCES = {
     ClockSource.FITTED: "fitted to the timer",
-    ClockSource.ASSUMED: "assumed: the timer readings do not say",
+    ClockSource.ASSUMED: "assumed: the timer readings do not determine it",
     ClockSource.NOMINAL: "assumed: no timer was read",
     ClockSource.TIMER: "the globaltimer itself, in nanoseconds",
 }
@@ -33,27 +48,23 @@ _VERSIONS = {"tool": "kprof-inject", "triton": "Triton", "torch": "PyTorch", "py
 Row = tuple[str, str]
 
 
-def facts(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, Any]]:
-    """Return facts of a launch and its kernel as texts: groups of rows, in the order of reading."""
+def _facts(timeline: Timeline, summary: LaunchSummary) -> Iterator[FactGroup]:
     groups = {
         "Launch": _launch(timeline, summary),
         "Device and clock": _device(timeline, summary),
         "Records": _records(timeline, summary),
         "Program": _program(timeline),
     }
-    known = {title: [[label, printable(value)] for label, value in rows if value] for title, rows in groups.items()}
-    return [{"title": title, "rows": rows} for title, rows in known.items() if rows]
+    for title, rows in groups.items():
+        if known := tuple((label, printable(value)) for label, value in rows if value):
+            yield FactGroup(title, known)
 
 
-def build_rows(kernel: Kernel) -> list[list[str]]:
-    """Return rows on the kernel's build: label, without records, with records; "-" if unknown."""
+def _build_rows(kernel: Kernel) -> Iterator[tuple[str, str, str]]:
     verdict = judge(kernel)
-    times = ["run time (median)", time_text(verdict.clean_ns), time_text(verdict.with_records_ns)]
-    builds = [
-        [label, *(shown(kernel, cost) or "-" for cost in (kernel.clean, kernel.with_records))]
-        for label, shown in _BUILD.items()
-    ]
-    return [times, *builds]
+    yield "run time (median)", short_time(verdict.clean_ns), short_time(verdict.with_records_ns)
+    for label, shown in _BUILD.items():
+        yield label, shown(kernel, kernel.clean) or "-", shown(kernel, kernel.with_records) or "-"
 
 
 _BUILD: dict[str, Callable[[Kernel, KernelResources], str]] = {
@@ -72,7 +83,7 @@ def _launch(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     yield f"{summary.warp_name}s", f"{summary.warps} in each {summary.cta_name}{_recorded(timeline, summary)}"
     yield "stages", _number(metadata.get("num_stages"))
     yield "CTAs in a cluster", _number(metadata.get("num_ctas") if metadata.get("num_ctas") != 1 else None)
-    yield "span", time_text(summary.duration_ns if summary.ctas else None)
+    yield "span", short_time(summary.duration_ns if summary.ctas else None)
     if waves := summary.waves:
         yield "waves", f"{waves.fill:.2f} on {counted(waves.sms, 'SM')}, {waves.slots_per_sm} at once on each"
         if summary.ending and waves.tail.duration_ns:
@@ -105,7 +116,10 @@ def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     lost = f" ({percent(summary.records_lost / summary.records_written)})" if summary.records_lost else ""
     yield "records", f"{_thousands(summary.records_written)} written, {_thousands(summary.records_lost)} lost{lost}"
     cost = summary.record_cost
-    yield "cost of one", f"{cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles, {cost.source}" if cost else "unknown"
+    yield (
+        "cost of a record",
+        f"{cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles, {cost.source}" if cost else "unknown",
+    )
     if summary.subtracted_ns and summary.warp_time_ns:
         taken = summary.subtracted_ns / summary.warp_time_ns
         yield "subtracted", f"{percent(taken)} of the warps' time"
@@ -133,80 +147,88 @@ def _number(value: Any) -> str:
     return "" if value is None else f"{value}"
 
 
-def launch_overview(report: LaunchAnalysis) -> dict[str, Any]:
-    """Return a launch at a glance, as JSON values.
-
-    ``facts`` are groups of label and value, ``builds`` the rows of a table of the kernel without records and with them,
-    both as texts. ``limit`` says what limits the launch, ``advice`` what to try, in the order of ``advice_on``;
-    ``roofs`` are the minimum parts of its cycles that each scope, by its index, needs for its busiest unit.
-    ``findings`` have the index of their scope and the CTA that they concern, or None; ``doubts`` say what could not be
-    judged, and why. ``slopes`` are the places of the kernel that were delayed, most critical first.
-    """
-    summary, trust = report.summary, trust_in(report)
-    return {
-        "facts": facts(report.timeline, summary),
-        "builds": build_rows(report.launch.kernel),
-        "verdict": {"level": trust.level.value, "text": printable(trust.text)},
-        "limit": printable(report.limit.answer),
-        "advice": [
-            {
-                "text": printable(advice.text),
-                "reason": printable(advice.reason),
-                "share": advice.share,
-                "doubtful": advice.is_doubtful,
-            }
-            for advice in advice_on(report)
-        ],
-        "roofs": [
-            {"scope": roof.index, "unit": roof.unit, "part": roof.part}
+def launch_overview(report: LaunchAnalysis) -> Overview:
+    """Return a launch at a glance."""
+    trust = trust_in(report)
+    return Overview(
+        facts=tuple(_facts(report.timeline, report.summary)),
+        builds=tuple(_build_rows(report.launch.kernel)),
+        verdict=VerdictText(trust.level.value, printable(trust.text)),
+        limit=printable(report.limit.answer),
+        advice=tuple(map(_advice, advice_on(report))),
+        roofs=tuple(
+            ScopeRoof(roof.index, roof.unit, roof.part)
             for roof in report.speed_of_light.roofs
             if roof.part >= MIN_ROOF_SHARE
-        ],
-        "findings": [
-            {
-                "rule": finding.rule,
-                "share": finding.share,
-                "text": printable(finding.sentence),
-                "advice": printable(finding.advice),
-                "scope": finding.index,
-                "cta": finding.figures.get("last_cta"),
-            }
-            for finding in report.findings
-        ],
-        "doubts": list(report.doubts),
-        "slopes": slope_rows(report.slopes) if report.slopes else [],
-        "slopes_say": MEANING,
-        "notes": [printable(note) for note in all_notes(report)],
-        "warp_time_ns": summary.warp_time_ns,
-    }
+        ),
+        findings=tuple(map(_finding, report.findings)),
+        doubts=report.doubts,
+        slopes=tuple(map(_slope, report.slopes.ranked)) if report.slopes else (),
+        slopes_say=SLOPE_MEANING,
+        notes=tuple(map(printable, all_notes(report))),
+        warp_time_ns=report.summary.warp_time_ns,
+    )
 
 
-def kernel_rows(reports: Sequence[LaunchAnalysis]) -> list[dict[str, Any]]:
-    """Return a row for each kernel as JSON values, largest total time first.
+def _advice(advice: Advice) -> AdviceText:
+    return AdviceText(
+        text=printable(advice.text),
+        reason=printable(advice.reason),
+        share=advice.share,
+        doubtful=advice.is_doubtful,
+    )
 
-    ``launch`` is the index of the launch to show first; ``others`` has all its launches, slowest first.
-    """
+
+def _finding(finding: Finding) -> FindingText:
+    return FindingText(
+        rule=finding.rule,
+        share=finding.share,
+        text=printable(finding.sentence),
+        advice=printable(finding.advice),
+        scope=finding.index,
+        cta=finding.figures.get("last_cta"),
+    )
+
+
+def _slope(place: PlaceSlope) -> SlopeRow:
+    slope = place.response.slope if place.response else None
+    return SlopeRow(
+        name=printable(place.name),
+        scope=place.index,
+        source=without_folders(place.scope.source),
+        lines=place.scope.lines,
+        slope=slope.value if slope else None,
+        low=slope.low if slope else None,
+        high=slope.high if slope else None,
+        text=slope_text(place),
+        slack=printable(slack_text(place)),
+        time=place.time_share,
+        path=place.blame.share if place.blame else None,
+    )
+
+
+def kernel_rows(reports: Sequence[LaunchAnalysis]) -> list[KernelRow]:
+    """Return a row for each kernel, largest total time first."""
     index_of = {id(report): index for index, report in enumerate(reports)}
     return [
-        {
-            **_row(kernel.middle, index_of),
-            "name": printable(kernel.name),
-            "variants": kernel.variants,
-            "launches": kernel.known_launches,
-            "time_ns": kernel.time_ns,
-            "share": kernel.share,
-            "others": [_row(report, index_of) for report in kernel.slowest_first],
-        }
+        KernelRow(
+            **{**structs.asdict(_row(kernel.middle, index_of)), "time_ns": kernel.time_ns},
+            name=printable(kernel.name),
+            variants=kernel.variants,
+            launches=kernel.known_launches,
+            share=kernel.share,
+            others=tuple(_row(report, index_of) for report in kernel.slowest_first),
+        )
         for kernel in overview(reports)
     ]
 
 
-def _row(report: LaunchAnalysis, index_of: dict[int, int]) -> dict[str, Any]:
-    return {
-        "launch": index_of[id(report)],
-        "number": report.summary.launch,
-        "time_ns": report.summary.duration_ns,
-        "limit": printable(report.limit.name),
-        "level": trust_in(report).level.value,
-        "findings": [finding.rule for finding in report.findings],
-    }
+def _row(report: LaunchAnalysis, index_of: dict[int, int]) -> LaunchRow:
+    return LaunchRow(
+        launch=index_of[id(report)],
+        number=report.summary.launch,
+        time_ns=report.summary.duration_ns,
+        limit=printable(report.limit.name),
+        level=trust_in(report).level.value,
+        findings=tuple(finding.rule for finding in report.findings),
+    )

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
+from kprof_inject.report.html.page_schema import (
+    GroupMeans,
+    HeatMap,
+    Histogram,
+    IterationPlot,
+    PackedColumn,
+    ScopePicture,
+    TagTable,
+)
+from kprof_inject.timeline.scope_statistics import TagStatistics
 from kprof_inject.timeline.spread import IterationSeries, SpreadGroups
-from kprof_inject.timeline.tag_statistics import TagStatistics
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import SmWork, end_of_work_ns
 
 _TYPES: dict[str, np.dtype[np.integer[Any]]] = {"u1": np.dtype("u1"), "i4": np.dtype("<i4")}
 
 
-def packed(values: NDArray[Any], kind: str) -> dict[str, str]:
-    """Encode the values in base64 for the page's JSON; ``packed.js`` makes typed arrays of them.
-
-    ``kind`` is ``u1`` or ``i4``, little-endian, row by row; the values must fit.
-    """
-    return {"type": kind, "base64": b64encode(values.astype(_TYPES[kind]).tobytes()).decode()}
+def packed(values: NDArray[Any], kind: str) -> PackedColumn:
+    """Encode the values as ``u1`` or ``i4``; they must fit."""
+    return PackedColumn(kind, b64encode(values.astype(_TYPES[kind]).tobytes()).decode())
 
 
 _COLUMNS = 400
@@ -34,24 +40,9 @@ _COLUMNS = 400
 _MAX_SMS = 512
 _FULL = 255
 
-_FIGURES = (
-    *("count", "share", "total_ns", "self_ns", "mean_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"),
-    *("mean_cycles", "without_partner", "cut", "crossing"),
-)
-"""Fields of ``ScopeSummary`` that the page shows unchanged."""
 
-
-def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any] | None:
-    """Return how the CTAs fill the SMs over time, as a matrix with a row for each SM.
-
-    None if no timer says when CTAs ran. All times are nanoseconds since ``Timeline.first_ns``.
-
-    ``cells`` has a byte for each SM (ascending, those of ``sms``) and each of ``columns`` parts of the time from
-    ``begin_ns`` to ``end_ns``: the average number of CTAs at work, with 255 for ``most``. ``done_ns`` is when each SM
-    had finished its last work, ``counts`` the number of CTAs it ran, ``sms_left_out`` the number of SMs without a row.
-    From ``tail_ns`` on, in the launch's tail, SMs run out of work; ``tail_share`` is the part of the launch that they
-    are idle there, on average; None if unknown. A wave has ``wave_ctas`` CTAs.
-    """
+def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> HeatMap | None:
+    """Return how the CTAs fill the SMs over time; None if no timer says when CTAs ran."""
     waves = summary.waves
     if waves is None:
         return None
@@ -64,21 +55,21 @@ def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any] | 
     column_ns = max(last_ns - first_ns, 1) / _COLUMNS
     busy = at_work(row, (begin_ns - first_ns) / column_ns, (end_ns - first_ns) / column_ns, rows, _COLUMNS)
     most = max(float(busy.max()), 1.0)
-    return {
-        "sms": work.ids[:rows].tolist(),
-        "sms_left_out": len(work.ids) - rows,
-        "columns": _COLUMNS,
-        "begin_ns": first_ns,
-        "end_ns": last_ns,
-        "most": most,
-        "cells": packed(np.rint(busy * (_FULL / most)), "u1"),
-        "counts": work.ctas[:rows].tolist(),
-        "done_ns": (work.done_ns[:rows] - timeline.first_ns).tolist(),
-        "slots": waves.slots_per_sm,
-        "wave_ctas": waves.sms * waves.slots_per_sm,
-        "tail_ns": int(work.done_ns.max()) - waves.tail.duration_ns - timeline.first_ns,
-        "tail_share": summary.ending and summary.ending.idle_share,
-    }
+    return HeatMap(
+        sms=work.ids[:rows].tolist(),
+        sms_left_out=len(work.ids) - rows,
+        columns=_COLUMNS,
+        begin_ns=first_ns,
+        end_ns=last_ns,
+        most=most,
+        cells=packed(np.rint(busy * (_FULL / most)), "u1"),
+        counts=work.ctas[:rows].tolist(),
+        done_ns=(work.done_ns[:rows] - timeline.first_ns).tolist(),
+        slots=waves.slots_per_sm,
+        wave_ctas=waves.sms * waves.slots_per_sm,
+        tail_ns=int(work.done_ns.max()) - waves.tail.duration_ns - timeline.first_ns,
+        tail_share=summary.ending.idle_share if summary.ending else None,
+    )
 
 
 def at_work(
@@ -110,8 +101,7 @@ _BINS = 96
 _MIN_LOG_RATIO = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Bins:
+class Bins(Struct, frozen=True, eq=False):
     """Bins between ascending ``edges_ns``; a bin includes its lower edge, not its upper one.
 
     All are equally wide, or, if ``grow``, each is wider than the one before by about the same factor.
@@ -149,12 +139,12 @@ class Histograms:
             bin_of = np.searchsorted(bins.edges_ns, durations_ns, side="right") - 1
             counts += np.bincount(bin_of, minlength=len(counts))
 
-    def of(self, scope: int) -> dict[str, Any] | None:
-        """Return a scope's histogram as JSON values; None if no duration is known."""
+    def of(self, scope: int) -> Histogram | None:
+        """Return a scope's histogram; None if no duration is known."""
         bins = self._bins[scope]
         if bins is None:
             return None
-        return {"edges_ns": bins.edges_ns.tolist(), "counts": self._counts[scope].tolist(), "log": bins.grow}
+        return Histogram(bins.edges_ns.tolist(), self._counts[scope].tolist(), bins.grow)
 
 
 def _bins_of(scope: ScopeSummary) -> Bins | None:
@@ -166,7 +156,6 @@ def _bins_of(scope: ScopeSummary) -> Bins | None:
 _MAX_POINTS = 512
 # The first iterations fill the pipeline, so each keeps its own point.
 _SINGLE = 64
-_QUANTILES = {"p10_ns": 0.1, "p50_ns": 0.5, "p90_ns": 0.9}
 # A point's number and a duration form one key, which sorts fast and in place. Only damaged records have longer
 # durations.
 _DURATION_BITS = 50
@@ -189,24 +178,13 @@ class IterationBands:
         if keys := self._keys[scope]:
             keys.add(iterations, durations_ns)
 
-    def of(self, scope: int) -> dict[str, Any] | None:
-        """Return points in ascending order, each for ``count`` executions of iterations ``first`` to ``last``.
-
-        None if the scope has no numbered iterations. To be called once: it frees the memory.
-        """
+    def of(self, scope: int) -> IterationPlot | None:
+        """Return a scope's plot; None if it has no numbered iterations. To be called once: it frees the memory."""
         keys, series = self._keys[scope], self._series[scope]
         if keys is None or series is None:
             return None
         self._keys[scope] = None
-        return {
-            **keys.points(),
-            "runs": series.runs,
-            "fewest": series.fewest,
-            "most": series.most,
-            "first_ns": series.first_ns,
-            "steady_ns": series.steady_ns,
-            "last_ns": series.last_ns,
-        }
+        return keys.plot(series)
 
 
 class _SortKeys:
@@ -222,7 +200,7 @@ class _SortKeys:
         point = np.where(number < _SINGLE, number, _SINGLE + (number - _SINGLE) // self._width)
         self._parts.append(point << _DURATION_BITS | np.minimum(durations_ns[known], _MAX_DURATION_NS))
 
-    def points(self) -> dict[str, Any]:
+    def plot(self, series: IterationSeries) -> IterationPlot:
         keys = np.concatenate(self._parts)
         keys.sort()
         point = keys >> _DURATION_BITS
@@ -232,8 +210,20 @@ class _SortKeys:
         first = np.where(numbers < _SINGLE, numbers, _SINGLE + (numbers - _SINGLE) * self._width)
         last = np.where(numbers < _SINGLE, numbers, np.minimum(first + self._width - 1, self._last))
         counts = np.diff(begins, append=len(keys))
-        quantiles = {name: _quantile(keys, begins, counts, part) for name, part in _QUANTILES.items()}
-        return {"first": first.tolist(), "last": last.tolist(), "counts": counts.tolist(), **quantiles}
+        return IterationPlot(
+            first=first.tolist(),
+            last=last.tolist(),
+            counts=counts.tolist(),
+            p10_ns=_quantile(keys, begins, counts, 0.1),
+            p50_ns=_quantile(keys, begins, counts, 0.5),
+            p90_ns=_quantile(keys, begins, counts, 0.9),
+            runs=series.runs,
+            fewest=series.fewest,
+            most=series.most,
+            first_ns=series.first_ns,
+            steady_ns=series.steady_ns,
+            last_ns=series.last_ns,
+        )
 
 
 def _quantile(
@@ -269,51 +259,53 @@ class ScopePictures:
             self._histograms.add(index, durations_ns[begin:end])
             self._bands.add(index, iterations[begin:end], durations_ns[begin:end])
 
-    def drawn(self) -> list[dict[str, Any]]:
-        """Return an object for each scope in the order of the table; to be called once, after all blocks."""
-        return [
-            {
-                **_facts(scope, self._resolution_ns),
-                "histogram": self._histograms.of(index),
-                "iterations": self._bands.of(index),
-                "warps": _means(scope.warps),
-                "sms": _means(scope.sms),
-                "tags": [_tag(tag) for tag in scope.tags],
-            }
-            for index, scope in enumerate(self._scopes)
-        ]
+    def drawn(self) -> list[ScopePicture]:
+        """Return the pictures of each scope of the table; to be called once, after all blocks."""
+        return [self._picture(index, scope) for index, scope in enumerate(self._scopes)]
+
+    def _picture(self, index: int, scope: ScopeSummary) -> ScopePicture:
+        return ScopePicture(
+            name=printable(scope.distinct_name),
+            kind=scope.kind,
+            depth=scope.depth,
+            source=printable(scope.source),
+            count=scope.count,
+            share=scope.share,
+            total_ns=scope.total_ns,
+            self_ns=scope.self_ns,
+            mean_ns=scope.mean_ns,
+            min_ns=scope.min_ns,
+            p50_ns=scope.p50_ns,
+            p90_ns=scope.p90_ns,
+            p99_ns=scope.p99_ns,
+            max_ns=scope.max_ns,
+            mean_cycles=scope.mean_cycles,
+            without_partner=scope.without_partner,
+            cut=scope.cut,
+            crossing=scope.crossing,
+            resolution_ns=self._resolution_ns,
+            histogram=self._histograms.of(index),
+            iterations=self._bands.of(index),
+            warps=_means(scope.warps),
+            sms=_means(scope.sms),
+            tags=tuple(map(_tag, scope.tags)),
+        )
 
 
-def _facts(scope: ScopeSummary, resolution_ns: float) -> dict[str, Any]:
-    return {
-        "name": printable(scope.distinct_name),
-        "kind": scope.kind,
-        "depth": scope.depth,
-        "source": printable(scope.source),
-        **{name: getattr(scope, name) for name in _FIGURES},
-        "resolution_ns": resolution_ns,
-    }
+def _tag(tag: TagStatistics) -> TagTable:
+    return TagTable(
+        name=printable(tag.name),
+        values=tuple((row.value, row.count, row.total_ns, row.p50_ns, row.times_others) for row in tag.values),
+        left_out=tag.distinct - len(tag.values),
+        unknown=tag.unknown,
+    )
 
 
-def _tag(tag: TagStatistics) -> dict[str, Any]:
-    """Return the scope's figures by the values of a tag, largest total first."""
-    return {
-        "name": printable(tag.name),
-        "values": [
-            [value.value, value.count, value.total_ns, value.p50_ns, value.times_others] for value in tag.values
-        ],
-        "left_out": tag.distinct - len(tag.values),
-        "unknown": tag.unknown,
-    }
-
-
-def _means(groups: SpreadGroups) -> dict[str, Any]:
-    """Return the scope's mean duration in each warp or SM."""
+def _means(groups: SpreadGroups) -> GroupMeans:
     means_ns = groups.totals_ns / np.maximum(groups.counts, 1)
-    part = slice(_MAX_SMS)
-    return {
-        "ids": groups.ids[part].tolist(),
-        "counts": groups.counts[part].tolist(),
-        "means_ns": np.round(means_ns[part], 1).tolist(),
-        "left_out": max(len(groups.ids) - _MAX_SMS, 0),
-    }
+    return GroupMeans(
+        ids=groups.ids[:_MAX_SMS].tolist(),
+        counts=groups.counts[:_MAX_SMS].tolist(),
+        means_ns=np.round(means_ns[:_MAX_SMS], 1).tolist(),
+        left_out=max(len(groups.ids) - _MAX_SMS, 0),
+    )

@@ -22,13 +22,12 @@ the one before it in its scope, elapsed cycles from the elapsed time at the fitt
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.drawing_lanes import flight_lanes
-from kprof_inject.analysis.async_work.groups import InFlight
+from kprof_inject.analysis.async_work.groups import InFlight, flight_lanes
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.columns import NO_TAG
 from kprof_inject.timeline.timeline import Timeline
@@ -88,8 +87,7 @@ def _column_bytes(values: NDArray[np.int64], rows: int) -> Iterator[bytes]:
 _COUNTS = ("records_written", "records_lost", "open_starts", "stray_ends", "records_damaged")
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """The part of a launch that a page shows."""
 
     ctas: NDArray[np.bool_] | None

@@ -1,22 +1,23 @@
 """First screen of a launch on a terminal, which fits into 80 x 24.
 
-It shows the launch, what limits it, what to try, how far to trust that, and where a CTA's time goes.
+It shows the launch, what limits it, what to try, how far to trust that, where a CTA's time goes, and the tags of its
+scopes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 
+from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
 from kprof_inject.analysis.advice import Advice, advice_on, trust_in
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
-from kprof_inject.quantities import counted, percent, resolved_time, short_time
+from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.quantities import counted, percent, ratio, resolved_time, short_time
 from kprof_inject.report.terminal.tables import (
     LEVEL_COLOURS,
     Bars,
@@ -29,9 +30,9 @@ from kprof_inject.report.terminal.tables import (
     say,
     shown,
 )
-from kprof_inject.report.terminal.tag_tables import min_tag_lines, print_tags
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.phases import Phases
+from kprof_inject.timeline.scope_statistics import TagStatistics
 
 _LABEL_WIDTH = 6
 _GAP = "   "
@@ -63,7 +64,7 @@ def print_first_screen(
         say(bar, console)
     room = room.below(len(lines) + bool(bar))
     if rows:
-        reserved = min_tag_lines(report.summary)
+        reserved = _min_tag_lines(report.summary)
         room = _print_scopes(rows, layouts, console, room.below(reserved)).below(-reserved)
     return print_tags(report.summary, console, room)
 
@@ -75,7 +76,7 @@ def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, roo
     count = room.rows(min(len(rows), _MAX_ROWS), _MIN_ROWS, lines_of)
     print_plain(layouts(_largest(rows, count)), console)
     if count < len(rows):
-        say(f"{counted(len(rows) - count, 'row')} more, which take less: {room.rest}", console)
+        say(f"{counted(len(rows) - count, 'shorter row')} hidden; see {room.rest}", console)
     return room if room.lines is None else room.below(lines_of(count))
 
 
@@ -113,7 +114,7 @@ def _labelled(label: str, texts: Sequence[Text], console: Console) -> Iterator[T
 
 def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: bool) -> Iterator[Text]:
     if not advice:
-        yield shown("no finding: no rule found anything worth changing; causal shows which part sets the pace", console)
+        yield shown("no finding: no rule found anything to change; causal shows which part is critical", console)
         return
     for item in advice[:_MAX_ADVICE]:
         doubtful = ", but doubtful" if item.is_doubtful else ""
@@ -122,7 +123,7 @@ def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: b
         if item.reason and with_reasons:
             yield shown(item.reason, console, "dim")
     if len(advice) > _MAX_ADVICE:
-        yield shown(f"and {len(advice) - _MAX_ADVICE} more: report -v", console, "dim")
+        yield shown(f"{len(advice) - _MAX_ADVICE} more; see report -v", console, "dim")
 
 
 def _title(report: LaunchAnalysis, kernel_name: str, place_name: str) -> Iterator[str]:
@@ -141,7 +142,7 @@ def _times(report: LaunchAnalysis) -> str:
     verdict, duration = report.verdict, short_time(report.summary.duration_ns)
     if verdict.clean_ns is None or verdict.with_records_ns is None:
         return duration if report.summary.is_foreign else f"{duration} with records"
-    by_events = ", by events" if verdict.has_launching else ""
+    by_events = " (CUDA events)" if verdict.has_launching else ""
     clean, with_records = short_time(verdict.clean_ns), short_time(verdict.with_records_ns)
     return f"median {clean} without records, {with_records} with{by_events}"
 
@@ -152,7 +153,7 @@ def _device(report: LaunchAnalysis) -> str:
         return "timed by the globaltimer"
     name = report.launch.device_name.removeprefix("NVIDIA ") or "SMs"
     if summary.clock_source != ClockSource.FITTED:
-        return f"{name}, assumed to run at {summary.clock_mhz:.0f} MHz"
+        return f"{name} at an assumed {summary.clock_mhz:.0f} MHz"
     nominal = "" if summary.nominal_mhz is None else f" of {summary.nominal_mhz:.0f}"
     return f"{name} at {summary.clock_mhz:.0f}{nominal} MHz"
 
@@ -215,8 +216,7 @@ def _phase_shares(summary: LaunchSummary, phases: Phases) -> dict[str, float]:
     return {name: time_ns / phases.whole_ns for name, time_ns in times_ns.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """Row of the table; an empty cell has no figure."""
 
     name: str
@@ -233,13 +233,9 @@ def _rows(summary: LaunchSummary) -> Iterator[_Row]:
     """Yield the scopes that ran, below each loop its time between iterations, and partitions above their scopes."""
     for partition, indices in summary.trees():
         if partition:
-            yield _partition_row(partition)
+            yield _Row(partition.title, share=1.0 if partition.whole_ns else None, style="bold")
         for index in indices:
             yield from _scope_rows(summary.scopes[index], summary, "  " if partition else "")
-
-
-def _partition_row(partition: PartitionSummary) -> _Row:
-    return _Row(partition.title, share=1.0 if partition.whole_ns else None, style="bold")
 
 
 def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> Iterator[_Row]:
@@ -310,3 +306,69 @@ def _layouts(rows: Sequence[_Row], bars: Bars) -> list[list[Column]]:
         [scope, *shares, *times],
         [scope, *shares],
     ]
+
+
+_MAX_TAG_ROWS, _MIN_TAG_ROWS = 8, 2
+_MAX_TAG_TABLES = 2
+# The titles, the minimum number of rows, and the line on those left out.
+_MIN_TAG_LINES = 1 + _MIN_TAG_ROWS + 1
+
+
+def _min_tag_lines(summary: LaunchSummary) -> int:
+    """Return how many lines ``print_tags`` needs to show one table and the number of the others."""
+    return min(len(_tagged(summary)), 1) * (_MIN_TAG_LINES + 1)
+
+
+def print_tags(summary: LaunchSummary, console: Console, room: Room | None = None) -> Room:
+    """Print a table for each of the first tags, and return what is left of the ``room``."""
+    room = room or Room()
+    tagged, shown = _tagged(summary), 0
+    for scope, tag in tagged[:_MAX_TAG_TABLES]:
+        if not room.holds(_MIN_TAG_LINES):
+            break
+        room = _print_tag(scope, tag, console, room)
+        shown += 1
+    if hidden := tagged[shown:]:
+        scope, tag = hidden[0]
+        say(f"{counted(len(hidden), 'tag')} hidden, such as {scope} by {tag.name}; see {room.rest}", console)
+        room = room.below(1)
+    return room
+
+
+def print_more_tags(summary: LaunchSummary, console: Console) -> None:
+    """Print the tables that ``print_tags`` leaves out."""
+    for scope, tag in _tagged(summary)[_MAX_TAG_TABLES:]:
+        _print_tag(scope, tag, console, Room())
+
+
+def _tagged(summary: LaunchSummary) -> list[tuple[str, TagStatistics]]:
+    return [(scope.distinct_name, tag) for scope in summary.scopes for tag in scope.tags]
+
+
+def _print_tag(scope: str, tag: TagStatistics, console: Console, room: Room) -> Room:
+    count = room.rows(min(len(tag.values), _MAX_TAG_ROWS), min(len(tag.values), _MIN_TAG_ROWS), lambda rows: rows + 2)
+    if count:
+        print_plain([_tag_columns(scope, tag, count)], console)
+        room = room.below(1 + count)
+    if left_out := ", ".join(_values_left_out(tag, count)):
+        say(f"{scope} by {tag.name}: {left_out}", console)
+        room = room.below(1)
+    return room
+
+
+def _tag_columns(scope: str, tag: TagStatistics, count: int) -> list[Column]:
+    rows = tag.values[:count]
+    return [
+        Column(f"{scope} by {tag.name}", [str(row.value) for row in rows], name=True),
+        Column("count", [str(row.count) for row in rows]),
+        Column("total", [short_time(row.total_ns) for row in rows]),
+        Column("p50", [short_time(row.p50_ns) for row in rows]),
+        Column("vs. others", ["-" if row.times_others is None else ratio(row.times_others) for row in rows]),
+    ]
+
+
+def _values_left_out(tag: TagStatistics, shown: int) -> Iterator[str]:
+    if tag.distinct > shown:
+        yield f"{counted(tag.distinct - shown, 'shorter value')} hidden"
+    if tag.unknown:
+        yield f"{counted(tag.unknown, 'value')} unknown"

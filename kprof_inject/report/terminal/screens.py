@@ -1,21 +1,40 @@
-"""A capture on a terminal: what a reader must know first, and all the rest on request."""
+"""A capture on a terminal: an overview of its kernels and launches, one launch's answer, and all details on request."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import PurePath
 
-from rich.console import Console
+from msgspec.structs import replace
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
 
+from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import KernelOverview, overview
-from kprof_inject.capture.model import place_names
+from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
+from kprof_inject.capture.model import Kernel, Place, place_names
+from kprof_inject.capture.resources import KernelResources, limited_by
+from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.kernel_names import kernel_names
-from kprof_inject.report.terminal.first_screen import answer_lines, print_first_screen, print_lines
-from kprof_inject.report.terminal.launch_details import print_details
-from kprof_inject.report.terminal.overview_table import kernel_lines, print_kernels, print_launches, say_launches
-from kprof_inject.report.terminal.tables import Room, print_trust, say
+from kprof_inject.report.launch_notes import all_notes
+from kprof_inject.report.terminal.first_screen import answer_lines, print_first_screen, print_lines, print_more_tags
+from kprof_inject.report.terminal.tables import (
+    LEVEL_COLOURS,
+    Bars,
+    Column,
+    Room,
+    bars_for,
+    limit_colour,
+    lines_of_plain,
+    print_fitted,
+    print_plain,
+    print_trust,
+    say,
+    shown,
+)
 
 
 def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
@@ -29,12 +48,12 @@ def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
         _print_kernels_and_answer(kernels, names, console, room)
         return
     if len(reports) > 1:
-        say_launches(kernels[0], console)
+        _say_launches(kernels[0], console)
         # Another line, below the first screen, is for the slowest launch.
         room = room.below(1 + 1)
     room = print_first_screen(typical, *names.of(typical), console, room)
     if len(reports) > 1:
-        print_launches(reports, names.places, names.kernels, console, room.below(-1))
+        _print_launches(reports, names.places, names.kernels, console, room.below(-1))
 
 
 def _print_kernels_and_answer(
@@ -43,11 +62,11 @@ def _print_kernels_and_answer(
     """Print the table above the answer, in the room that the answer leaves."""
     typical = kernels[0].middle
     answer = partial(answer_lines, typical, *names.of(typical), console)
-    table_lines = kernel_lines(kernels, len(kernels), console) if room.lines is not None else 0
+    table_lines = _kernel_lines(kernels, len(kernels), console) if room.lines is not None else 0
     lines = answer()
     if not room.holds(table_lines + 1 + len(lines)):
         lines = answer(with_reasons=False)
-    print_kernels(kernels, console, room.below(1 + len(lines)))
+    _print_kernels(kernels, console, room.below(1 + len(lines)))
     say("", console)
     print_lines(lines, console)
 
@@ -66,10 +85,10 @@ def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     """
     names, kernels = _LaunchNames(reports), overview(reports)
     if len(kernels) > 1:
-        print_kernels(kernels, console)
+        _print_kernels(kernels, console)
         say("", console)
     elif len(reports) > 1:
-        print_launches(reports, names.places, names.kernels, console)
+        _print_launches(reports, names.places, names.kernels, console)
     ordered = [report for kernel in kernels for report in kernel.slowest_first]
     for report in ordered:
         print_first_screen(report, *names.of(report), console, Room(rest="below"))
@@ -86,3 +105,239 @@ class _LaunchNames:
 
     def of(self, report: LaunchAnalysis) -> tuple[str, str]:
         return self.kernels[report.launch.kernel.variant], self.places[report.launch.place]
+
+
+_MAX_KERNELS, _MIN_KERNELS = 24, 5
+_MAX_LAUNCHES, _MIN_LAUNCHES = 10, 3
+
+
+def _kernel_lines(kernels: Sequence[KernelOverview], count: int, console: Console) -> int:
+    return lines_of_plain([_kernel_columns(kernels[:count])], console) + (count < len(kernels))
+
+
+def _print_kernels(kernels: Sequence[KernelOverview], console: Console, room: Room | None = None) -> None:
+    """Print the kernels, largest total time first; without ``room``, all of them."""
+    count = len(kernels)
+    if room is not None:
+        shown = min(count, _MAX_KERNELS)
+        count = room.rows(shown, min(count, _MIN_KERNELS), lambda rows: _kernel_lines(kernels, rows, console))
+    print_plain([_kernel_columns(kernels[:count])], console)
+    if hidden := kernels[count:]:
+        shares = [kernel.share for kernel in hidden if kernel.share is not None]
+        part = f", {percent(sum(shares))} of the time" if len(shares) == len(hidden) else ""
+        say(f"{counted(len(hidden), 'kernel')} hidden{part}; see report -v", console)
+
+
+def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
+    trusts = [trust_in(kernel.middle) for kernel in rows]
+    columns = [Column("kernel", [kernel.name for kernel in rows], name=True)]
+    if any(kernel.variants > 1 for kernel in rows):
+        columns.append(Column("variants", [str(kernel.variants) for kernel in rows]))
+    columns += [
+        Column("launches", [str(kernel.known_launches) for kernel in rows]),
+        Column("time", [short_time(kernel.time_ns) for kernel in rows]),
+    ]
+    if any(kernel.share is not None for kernel in rows):
+        columns.append(Column("share", ["" if row.share is None else percent(row.share) for row in rows]))
+    columns += [
+        Column("limit", *_limits([kernel.middle for kernel in rows]), left=True),
+        Column(
+            "trust",
+            [trust.level.value for trust in trusts],
+            [LEVEL_COLOURS.get(trust.level, "yellow") for trust in trusts],
+            left=True,
+        ),
+    ]
+    return columns
+
+
+def _limits(reports: Sequence[LaunchAnalysis]) -> tuple[list[str], list[str]]:
+    return [report.limit.name for report in reports], [limit_colour(report.limit) for report in reports]
+
+
+def _say_launches(kernel: KernelOverview, console: Console) -> None:
+    """Print how much the launches of the only kernel differ, and which of them is shown."""
+    times = [report.duration_ns for report in kernel.reports]
+    variants = f" in {kernel.variants} variants" if kernel.variants > 1 else ""
+    which = f"#{kernel.middle.launch.index}, the median"
+    if kernel.variants > 1:
+        which += " of the variant that takes the most time"
+    span = f"{short_time(min(times))} to {short_time(max(times))}"
+    say(f"{counted(len(times), 'launch')}{variants}: {span}; shown: {which}", console)
+
+
+def _print_launches(
+    reports: Sequence[LaunchAnalysis],
+    places: Mapping[Place, str],
+    names: Mapping[str, str],
+    console: Console,
+    room: Room | None = None,
+) -> None:
+    """Print the launches, slowest first; without ``room``, all of them.
+
+    ``names`` are those of the variants. If there is too little room, one line says how to see them.
+    """
+    ordered = sorted(reports, key=lambda report: -report.duration_ns)
+    count = len(ordered)
+
+    def lines_of(rows: int) -> int:
+        return 1 + lines_of_plain([_launch_columns(ordered[:rows], places, names)], console) + (rows < len(ordered))
+
+    if room is not None:
+        count = room.rows(min(count, _MAX_LAUNCHES), min(count, _MIN_LAUNCHES), lines_of)
+        if not room.holds(lines_of(count)):
+            say(f"{_slowest(ordered)}for all launches, see report -v", console)
+            return
+    say("", console)
+    print_plain([_launch_columns(ordered[:count], places, names)], console)
+    if count < len(ordered):
+        say(f"{counted(len(ordered) - count, 'shorter launch')} hidden; see report -v", console)
+
+
+def _slowest(ordered: Sequence[LaunchAnalysis]) -> str:
+    """Return how to see the slowest launch; empty if another variant's or process's launch has its number."""
+    number = ordered[0].launch.index
+    if [report.launch.index for report in ordered].count(number) > 1:
+        return ""
+    return f"#{number} is the slowest: report --launch {number}; "
+
+
+def _launch_columns(
+    chosen: Sequence[LaunchAnalysis], places: Mapping[Place, str], names: Mapping[str, str]
+) -> list[Column]:
+    rows = list(chosen)
+    columns = [Column("launch", [f"#{report.summary.launch}" for report in rows])]
+    if len(names) > 1:
+        columns.append(Column("variant", [names[report.summary.variant] for report in rows], name=True))
+    if any(places.values()):
+        columns.append(Column("where", [places[report.summary.place] for report in rows], name=True))
+    columns += [
+        Column("time", [short_time(report.summary.duration_ns) for report in rows]),
+        Column("MHz", [f"{report.summary.clock_mhz:.0f}" for report in rows]),
+        Column("limit", *_limits(rows), left=True),
+        Column("findings", [", ".join(finding.rule for finding in report.findings) for report in rows], name=True),
+    ]
+    return columns
+
+
+_HEALTHY, _DOUBTFUL = "green", "yellow"
+
+
+def findings_shown(report: LaunchAnalysis, console: Console) -> RenderableType:
+    """Return the numbered findings, largest share first, and what could not be judged.
+
+    The absence of findings is shown as good news only if every rule could judge.
+    """
+    doubts = [shown(f"  {doubt}", console, _DOUBTFUL) for doubt in report.doubts]
+    if report.findings:
+        return Group(shown("findings:", console), _table(report, console), *doubts)
+    if not doubts:
+        return shown("findings: none", console, _HEALTHY)
+    what = "findings: none, but some rules could not judge" if report.unjudged else "findings: none"
+    return Group(shown(what, console, _DOUBTFUL), *doubts)
+
+
+def _table(report: LaunchAnalysis, console: Console) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for number, finding in enumerate(report.findings, 1):
+        share = shown(percent(finding.share), console, "bold")
+        table.add_row(f"  {number}.", share, shown(finding.sentence, console))
+        table.add_row("", "next:", shown(finding.advice, console))
+    return table
+
+
+def build_lines(kernel: Kernel) -> Iterator[str]:
+    """Yield a line on the build without records, or with them if only that is known."""
+    which, cost = "without records", kernel.clean
+    if cost.registers is None:
+        which, cost = "with records", kernel.with_records
+    if facts := list(_facts(kernel, cost)):
+        yield f"  build {which}: {', '.join(facts)}"
+
+
+def _facts(kernel: Kernel, cost: KernelResources) -> Iterator[str]:
+    if cost.registers is not None:
+        yield f"{counted(cost.registers, 'register')} per thread"
+    if cost.spills is not None:
+        yield counted(cost.spills, "spill") if cost.spills else "no spills"
+    if cost.shared_bytes is not None:
+        yield f"{cost.shared_bytes} bytes of shared memory"
+    if cost.ctas_per_sm is not None:
+        limit = limited_by(kernel.target, kernel.num_warps, cost)
+        yield f"room for {counted(cost.ctas_per_sm, 'CTA')} on an SM{f' (limited by {limit})' if limit else ''}"
+
+
+_SCOPE = "scope"
+_FIGURES: dict[str, Callable[[ScopeSummary, float], str]] = {
+    "total": lambda scope, _: short_time(scope.total_ns),
+    "self": lambda scope, _: short_time(scope.self_ns),
+    "mean": lambda scope, resolution_ns: resolved_time(scope.mean_ns, resolution_ns),
+    "p50": lambda scope, resolution_ns: resolved_time(scope.p50_ns, resolution_ns),
+    "p99": lambda scope, resolution_ns: resolved_time(scope.p99_ns, resolution_ns),
+    "share": lambda scope, _: "-" if scope.share is None else percent(scope.share),
+}
+
+
+def print_details(report: LaunchAnalysis, console: Console) -> None:
+    """Print all that is known of a launch beyond its first screen."""
+    for line in build_lines(report.launch.kernel):
+        say(line, console)
+    console.print(findings_shown(report, console))
+    print_fitted(_layouts(report.summary, console), console)
+    print_more_tags(report.summary, console)
+    for note in all_notes(report):
+        say(note, console)
+
+
+def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
+    """Return layouts with narrower bars, and at last without bars, as the shares show the same."""
+    scopes = [summary.scopes[index] for _, indices in summary.trees() for index in indices]
+    figures = _columns(scopes, summary.resolution_ns)
+    bars = bars_for(console)
+    layouts = [[*figures, _drawn(bars, scopes)], [*figures, _drawn(bars.narrow(), scopes)], figures]
+    return [[_with_partitions(column, summary.partitions) for column in layout] for layout in layouts]
+
+
+def _with_partitions(column: Column, partitions: Sequence[PartitionSummary]) -> Column:
+    """Add a row for each partition above those of its scopes."""
+    if not partitions:
+        return column
+    cells: list[str] = []
+    styles: list[str] = []
+    scope_cells = iter(column.cells)
+    indent = "  " if column.title == _SCOPE else ""
+    for partition in partitions:
+        cells += [_partition_cell(column.title, partition), *(indent + next(scope_cells) for _ in partition.scopes)]
+        styles += ["bold", *("" for _ in partition.scopes)]
+    return replace(column, cells=cells, styles=styles)
+
+
+def _partition_cell(title: str, partition: PartitionSummary) -> str:
+    """Return the cell of a partition's row: all its warps' time, of which self is outside of all scopes."""
+    if title == _SCOPE:
+        return partition.title
+    if not partition.whole_ns:
+        return "-" if title in _FIGURES else ""
+    figures = {
+        "total": short_time(partition.whole_ns),
+        "self": short_time(partition.outside_ns),
+        "share": percent(1.0),
+    }
+    return figures.get(title, "")
+
+
+def _columns(scopes: Sequence[ScopeSummary], resolution_ns: float) -> list[Column]:
+    return [
+        Column(_SCOPE, ["  " * scope.depth + scope.title for scope in scopes], name=True),
+        Column("source", [PurePath(scope.source).name if scope.source else "-" for scope in scopes], name=True),
+        Column("count", [f"{scope.count}" for scope in scopes]),
+        *(Column(title, [figure(scope, resolution_ns) for scope in scopes]) for title, figure in _FIGURES.items()),
+    ]
+
+
+def _drawn(bars: Bars, scopes: Sequence[ScopeSummary]) -> Column:
+    drawn = [bars.drawn(scope.share or 0.0, scope.self_share) for scope in scopes]
+    return Column(bars.title, drawn, left=True)

@@ -1,7 +1,10 @@
-"""Slopes of a kernel's places on a terminal, the most critical ones first."""
+"""Slopes of a kernel's places, the most critical ones first: as a table on a terminal, as JSON and as CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections.abc import Sequence
 from math import prod
 
@@ -10,7 +13,7 @@ from rich.console import Console
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import counted, percent, short_time
-from kprof_inject.report.slope_text import MEANING, doubts_on_slopes, slack_text, slope_text
+from kprof_inject.report.launch_notes import SLOPE_MEANING, doubts_on_slopes, slack_text, slope_text
 from kprof_inject.report.terminal.tables import Column, print_fitted, say
 
 _BAR_WIDTH = 10
@@ -20,7 +23,7 @@ _FULL_BAR = 1.0
 _MAX_BAR_ERROR = 0.5
 
 _ENDED = {
-    "precise": "all slopes are known well enough",
+    "precise": "all slopes are precise enough",
     "often": "each delay was timed often enough",
     "time": "time ran out: raise --seconds",
     "program": "the program made no more launches",
@@ -36,7 +39,7 @@ def print_slopes(slopes: Sequence[KernelSlopes], console: Console) -> None:
             print_fitted(_layouts(ranked), console)
         for line in doubts_on_slopes(kernel):
             say(line, console)
-    say(MEANING, console)
+    say(SLOPE_MEANING, console)
 
 
 def _headline(kernel: KernelSlopes) -> str:
@@ -88,3 +91,42 @@ def _lines(place: PlaceSlope) -> str:
 
 def _times(count: float | None) -> str:
     return "-" if count is None else f"{count:.0f} x"
+
+
+def slopes_json(slopes: Sequence[KernelSlopes]) -> str:
+    """Return the slopes as JSON text."""
+    return json.dumps([kernel.to_json() for kernel in slopes], indent=1)
+
+
+_HEADINGS = (
+    *("kernel", "variant", "place", "source", "ttgir_first_line", "ttgir_last_line", "executions_by_cta"),
+    *("executions_by_chain", "slope", "slope_low", "slope_high", "slack_cycles", "slack_low_cycles"),
+    *("slack_high_cycles", "slope_beyond_slack", "spare_cycles", "disturbed_share", "reason"),
+)
+
+
+def slopes_csv(slopes: Sequence[KernelSlopes]) -> str:
+    """Return the slopes as CSV text, a row for each place; an empty cell is unknown."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_HEADINGS)
+    for kernel in slopes:
+        for place in kernel.ranked:
+            writer.writerow(_row(kernel, place))
+    return text.getvalue()
+
+
+def _row(kernel: KernelSlopes, place: PlaceSlope) -> Sequence[object]:
+    slope = place.response.slope if place.response else None
+    slack = place.response.slack if place.response else None
+    lines = place.scope.lines or (None, None)
+    return (
+        *(kernel.experiment.name, kernel.experiment.variant, place.scope.name, place.scope.source, *lines),
+        *(place.by_cta, place.by_chain),
+        *((slope.value, slope.low, slope.high) if slope else (None,) * 3),
+        *((slack.value, slack.low, slack.high) if slack else (None,) * 3),
+        place.response.beyond if place.response else None,
+        place.spare_cycles,
+        place.disturbed.value if place.disturbed else None,
+        place.reason,
+    )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
@@ -17,7 +18,7 @@ from kprof_inject.analysis.roofs.limits import Limit
 from kprof_inject.capture.model import Launch, Origin
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import printable
-from kprof_inject.quantities import before_and_after, time_text
+from kprof_inject.quantities import before_and_after, short_time
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level, Verdict
@@ -29,8 +30,7 @@ _INSTEAD = {"µ": "u", "→": "->", "±": "+-", "…": "...", "×": "x", "–": 
 _FRAME, _SPACE, _WIDE_SPACE = 3, 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """Column of a table."""
 
     title: str
@@ -206,12 +206,12 @@ def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
         ),
         Column(
             "run time",
-            [before_and_after(time_text(verdict.clean_ns), time_text(verdict.with_records_ns)) for verdict in judged],
+            [before_and_after(short_time(verdict.clean_ns), short_time(verdict.with_records_ns)) for verdict in judged],
         ),
         Column("overhead", [verdict.figure or "-" for verdict in judged]),
     ]
     builds = [
-        (Column(title, [before_and_after(*map(_number, map(figure, _costs(verdict)))) for verdict in judged]), figure)
+        (Column(title, [_both_builds(verdict, figure) for verdict in judged]), figure)
         for title, figure in _BUILD_COLUMNS.items()
     ]
     changed = [
@@ -222,8 +222,9 @@ def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
     return [[*shared, *(column for column, _ in builds)], [*shared, *changed], shared]
 
 
-def _costs(verdict: Verdict) -> tuple[KernelResources, KernelResources]:
-    return verdict.clean, verdict.with_records
+def _both_builds(verdict: Verdict, figure: Callable[[KernelResources], int | None]) -> str:
+    values = (figure(verdict.clean), figure(verdict.with_records))
+    return before_and_after(*("-" if value is None else str(value) for value in values))
 
 
 def _names(launches: Sequence[Launch]) -> list[str]:
@@ -241,17 +242,12 @@ def _process_name(origin: Origin) -> str:
     return f"process {origin.pid}" if origin.rank is None else f"rank {origin.rank} (process {origin.pid})"
 
 
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
 _WIDTH, _NARROW_WIDTH = 16, 8
 # Rounding error of a share that is computed from an equal one.
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Bars:
+class Bars(Struct, frozen=True):
     """Bars that draw shares in characters."""
 
     inner: str
@@ -299,8 +295,7 @@ _MAX_LINES = 60
 _AROUND = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """Lines that a screen has left for the tables of a report; ``lines`` is None if the output is not a screen.
 
     ``rest`` says where to find what does not fit. A launch's limit is printed above the tables: if a terminal scrolled

@@ -165,7 +165,7 @@ def overriding(override_folder: Path, cache_folder: Path) -> Iterator[None]:
         knobs.cache.override_dir = str(override_folder)
         knobs.cache.dir = str(cache_folder)
         # Triton prints on stdout that it overrides. We must not add to the program's output, and our report says it.
-        compiler.print = _print_nothing
+        compiler.print = lambda *_, **__: None
         try:
             yield
         finally:
@@ -180,10 +180,6 @@ def _knobs_of_this_process() -> Iterator[None]:
         yield
     finally:
         knobs.propagate_env = propagates
-
-
-def _print_nothing(*_: object, **__: object) -> None:
-    pass
 
 
 @contextmanager

@@ -1,16 +1,21 @@
 """Compile kernels with delays ahead of time, in several child processes, and load them in the program.
 
-They are compiled from the text of a module. In the program, such a build replaces the kernel that was compiled from
-source: the same launcher launches it with the same arguments.
+They are compiled from the text of a module, as the program compiled the source that it came from. In the program, such
+a build replaces the kernel that was compiled from source: the same launcher launches it with the same arguments.
+
+Only the child processes and the program import Triton.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -20,6 +25,68 @@ from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.forks import usable_cores
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
+
+_KEPT = (".json", ".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
+
+
+def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path) -> None:
+    """Compile ``text`` for the kernel's target with its options, and write the results to ``folder``.
+
+    Raises ``KprofError`` if another version of Triton dumped the kernel, and any exception of the compiler.
+    """
+    import triton
+    from triton import knobs
+
+    from kprof_inject.runtime.compiling.compiler import as_json
+    from kprof_inject.runtime.compiling.instrumentation import target_of
+
+    if kernel.triton_version != triton.__version__:
+        raise KprofError(
+            f"Triton {kernel.triton_version} dumped it, and kprof-inject's own Python has {triton.__version__}",
+            hint="install kprof-inject where the program runs, and call it there",
+        )
+    if kernel.target is None:
+        raise KprofError("its target is unknown", hint="dump it again")
+    with (
+        tempfile.TemporaryDirectory(prefix="kprof-text-") as cache,
+        knobs.cache.scope(),
+        _environment_of(kernel),
+    ):
+        knobs.cache.dir = cache
+        path = Path(cache, f"{kernel.file_name}.ttgir")
+        path.write_bytes(text.encode())
+        options = {name: _with_tuples(value) for name, value in kernel.options.items()}
+        made = triton.compile(str(path), target=target_of(kernel.target), options=options)
+        for name, source in made.metadata_group.items():
+            if Path(name).suffix in _KEPT and not name.endswith(".json"):
+                shutil.copyfile(source, folder / name)
+    # The dumped metadata has more, such as the layouts of descriptors, which stages before TTGIR set.
+    metadata = {**kernel.metadata, **as_json(made.metadata._asdict())}
+    (folder / f"{kernel.file_name}.json").write_text(json.dumps(metadata))
+
+
+@contextmanager
+def _environment_of(kernel: DumpedKernelRecord) -> Iterator[None]:
+    """Set the environment variables that the compiler depends on to the program's values, and unset all others."""
+    from kprof_inject.runtime.compiling.compiler import environment
+
+    before = {name: os.environ.get(name) for name in (*environment(), *kernel.environment)}
+    for name in before:
+        os.environ.pop(name, None)
+    os.environ.update(kernel.environment)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _with_tuples(value: Any) -> Any:
+    """Return a saved option as Triton needs it: with tuples, which JSON turned into lists."""
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
+
 
 _TIME_LIMIT_S = 600.0
 _MAX_PROCESSES = 16
@@ -49,9 +116,6 @@ class _CompileTask:
     folder: Path
 
     def run(self, written: Path) -> None:
-        # Imported here, because the parent may not have Triton.
-        from kprof_inject.runtime.compiling.compile_text import compile_text
-
         try:
             compile_text(self.build.text, self.build.kernel, self.folder)
         except KprofError:

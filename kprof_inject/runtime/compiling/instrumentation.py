@@ -1,4 +1,10 @@
-"""Enable Proton's lowering of records for one compilation, and lower TTGIR text without a GPU."""
+"""Enable Proton's lowering of records for one compilation, and lower TTGIR text without a GPU.
+
+Proton's lowering reads the counter for each record. A tag's records follow their carrier (``select.tags``), and no
+lowering of Proton or Triton reorders operations with side effects, so the reads after a carrier are those of its tag.
+As the last step before a module is translated to LLVM IR, their users get the carrier's value instead. The reads
+remain, unused.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +20,71 @@ from typing import Any
 import triton
 from triton import knobs
 from triton._C import libtriton
-from triton._C.libtriton import ir, passes
+from triton._C.libtriton import ir, llvm, passes
 from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import limits_of
-from kprof_inject.capture.schema import Target
+from kprof_inject.capture.schema import RECORDS_OF_TAG, Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
-from kprof_inject.runtime.compiling.tag_values import tag_values
 from kprof_inject.runtime.versions import inline_helpers, installed_version
 from kprof_inject.select.tags import CARRIER
+
+# For each operation, the attribute with its text, and the texts that read a record's counter. Source: Proton's lowering
+# of ReadCounterOp for NVIDIA (Triton 3.5 to 3.9), and for AMD (3.5 to 3.8; 3.9). NVIDIA's upper half is another read,
+# which remains, because a value has 32 bits.
+_INLINE_ASM, _INTRINSIC = "llvm.inline_asm", "llvm.call_intrinsic"
+_NAMED_BY = {_INLINE_ASM: "asm_string", _INTRINSIC: "intrin"}
+_READS = {
+    _INLINE_ASM: ("mov.u32 $0, %clock;",),
+    _INTRINSIC: ("llvm.amdgcn.s.memtime", "llvm.readcyclecounter"),
+}
+
+
+@contextmanager
+def tag_values() -> Iterator[None]:
+    """Store the values of tags in every compilation in this context.
+
+    A compilation raises ``KprofError`` if it does not find the records of a tag.
+    """
+    before = llvm.to_module
+
+    def to_module(module: Any, *arguments: Any) -> Any:
+        _give_values(module)
+        return before(module, *arguments)
+
+    llvm.to_module = to_module
+    try:
+        yield
+    finally:
+        llvm.to_module = before
+
+
+def _give_values(module: Any) -> None:
+    carriers: list[tuple[Any, list[Any]]] = []
+
+    def visit(operation: Any) -> None:
+        name = operation.get_name()
+        if name not in _NAMED_BY:
+            return
+        text = operation.get_str_attr(_NAMED_BY[name])
+        if text == CARRIER:
+            carriers.append((operation.get_result(0), []))
+        elif text in _READS[name] and carriers and len(carriers[-1][1]) < RECORDS_OF_TAG:
+            carriers[-1][1].append(operation.get_result(0))
+
+    module.walk(visit)
+    for value, reads in carriers:
+        if len(reads) < RECORDS_OF_TAG:
+            raise KprofError(
+                "Triton's lowering has moved the records of a tag",
+                hint="leave --tag out for this kernel; it is known to work with Triton 3.5 to 3.9",
+            )
+        for read in reads:
+            read.replace_all_uses_with(value)
+
 
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}
 _BUFFERS = {"shared": "SHARED", "global": "GLOBAL"}
@@ -132,8 +191,9 @@ def require_clock_reads(kernel: Any, target: GPUTarget) -> None:
     """Raise ``KprofError`` if a kernel compiled with records never reads the clock."""
     if not _clock_reads(kernel, target):
         raise KprofError(
-            f"Triton {triton.__version__} lowers the records to no clock read for {target.backend}:{target.arch}",
-            hint="this target cannot be recorded with this Triton; try another Triton version",
+            f"Triton {triton.__version__} lowers the records for {target.backend}:{target.arch} without reading the "
+            "clock",
+            hint="try another Triton version",
         )
 
 
@@ -184,7 +244,7 @@ def lower_without_records(text: str, target: GPUTarget, options: dict[str, Any])
 def _compiled(text: str, target: GPUTarget, options: dict[str, Any]) -> Any:
     # In a module without a kernel, Triton reads the signature of a function that does not exist, and crashes.
     if not _KERNEL.search(text):
-        raise KprofError("there is no public tt.func to lower", hint="give a .ttgir file as Triton writes it")
+        raise KprofError("the module has no public tt.func to lower", hint="give a .ttgir file as Triton writes it")
     with tempfile.TemporaryDirectory(prefix="kprof-lower-") as folder, knobs.cache.scope():
         knobs.cache.dir = str(Path(folder, "cache"))
         path = Path(folder, "kernel.ttgir")

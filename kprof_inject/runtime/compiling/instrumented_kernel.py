@@ -17,13 +17,13 @@ from triton.runtime.driver import driver
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
 from kprof_inject.capture.schema import (
-    DumpedKernelRecord,
     KernelRecord,
     ModeRecord,
     ScopeTableRecord,
     plausible_sm_clock_hz,
 )
 from kprof_inject.errors import KprofError
+from kprof_inject.quantities import counted
 from kprof_inject.runtime.compiling.compiler import Compile, overriding, variant_of, with_room
 from kprof_inject.runtime.compiling.compiler_process import errors_in, without_false_alarms
 from kprof_inject.runtime.compiling.instrumentation import (
@@ -31,17 +31,16 @@ from kprof_inject.runtime.compiling.instrumentation import (
     require_clock_reads,
     scope_names,
     shared_bytes_of,
+    tag_values,
     target_of,
 )
-from kprof_inject.runtime.compiling.tag_values import tag_values
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.hook import packages_binaries
-from kprof_inject.runtime.launch import loading
-from kprof_inject.runtime.launch.arguments import ArgumentKinds
 from kprof_inject.runtime.launch.launcher import Captures, CapturingLauncher
-from kprof_inject.runtime.launch.recorded_launch import RecordingBuild
+from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds, RecordingBuild
+from kprof_inject.runtime.launch.triton_wrapping import Load, around_load
 from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -101,7 +100,7 @@ class RunStep:
 def _why_not(variant: DumpedKernel) -> str:
     """Return the reason why a planned kernel must not get records; empty if there is none."""
     if variant.info.options.get("ir_override") or knobs.compilation.override:
-        return "the program overrides its IR itself"
+        return "the program itself overrides its IR"
     return "Inductor packages it for C++" if packages_binaries() else ""
 
 
@@ -118,7 +117,8 @@ class PlannedKernel:
         self._step = step
         self._dumped = dumped
         self._name = variant.name  # the function's name; Triton's module may have another
-        self._target = _gpu_target(variant.info)
+        assert variant.info.target is not None  # known for a kernel that is being compiled
+        self._target = target_of(variant.info.target)
         self._scope_table = scope_table
         self._plain = plain
         self._mode = step.session.mode
@@ -145,7 +145,7 @@ class PlannedKernel:
                 raise
             self.give_up(fault_of(error))
             return self._plain()
-        loading.around_load(kernel, self._load)
+        around_load(kernel, self._load)
         self._step.report.add_kernel(self._dumped.variant, self._name, "instrumented")
         return kernel
 
@@ -178,7 +178,8 @@ class PlannedKernel:
                 variant,
                 self._name,
                 "instrumented",
-                f"for {ctas} CTAs, each keeps {buffer_bytes} bytes of records instead of {self._mode.buffer_bytes}",
+                f"for a grid of {counted(ctas, 'CTA')}, each CTA keeps {buffer_bytes} bytes of records instead of "
+                f"{self._mode.buffer_bytes}",
             )
         return self._smaller[buffer_bytes][0]
 
@@ -187,7 +188,7 @@ class PlannedKernel:
         with self._step.report.guard("reporting a kernel"):
             self._step.report.add_kernel(self._dumped.variant, self._name, "left alone", reason)
 
-    def _load(self, kernel: Any, load: loading.Load) -> None:
+    def _load(self, kernel: Any, load: Load) -> None:
         """Load the kernel, and replace the launcher that Triton makes for it.
 
         If the driver refuses the kernel, this object becomes the clean one, because the program and Triton's caches
@@ -210,7 +211,7 @@ class PlannedKernel:
             kernel._run = kernel.module = None
             raise
 
-    def _load_with_records(self, kernel: Any, load: loading.Load) -> None:
+    def _load_with_records(self, kernel: Any, load: Load) -> None:
         load()
         build = self._build_of(kernel, self._dumped.variant, self._mode)
         self._require_same_residency(kernel, build.record)
@@ -227,7 +228,9 @@ class PlannedKernel:
         """Raise ``KprofError`` if records may prevent all CTAs of a cooperative launch from being resident at once."""
         before, after = record.clean.ctas_per_sm, record.ctas_per_sm
         if getattr(kernel.metadata, "launch_cooperative_grid", False) and before and after and after < before:
-            raise KprofError(f"an SM holds {after} of its CTAs instead of {before}, and it is a cooperative launch")
+            raise KprofError(
+                f"with records, an SM holds {after} of its CTAs instead of {before}, and its launch is cooperative"
+            )
 
     @property
     def _has_tags(self) -> bool:
@@ -338,11 +341,6 @@ def _binaries_folder(workspace: Workspace) -> Path:
 def remove_binaries(workspace: Workspace) -> None:
     """Remove the binaries that this process compiled with records. The next run removes those of killed processes."""
     shutil.rmtree(_binaries_folder(workspace), ignore_errors=True)
-
-
-def _gpu_target(info: DumpedKernelRecord) -> GPUTarget:
-    assert info.target is not None  # known for a kernel that is being compiled
-    return target_of(info.target)
 
 
 def _device_properties(target: GPUTarget) -> dict[str, Any]:

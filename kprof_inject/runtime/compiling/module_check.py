@@ -1,4 +1,4 @@
-"""Check a parsed module with Triton: it is valid, both parsers agree, and it compiles.
+"""Check a parsed module with Triton (it is valid, both parsers agree, it compiles), and measure its compiled resources.
 
 This module does not import Triton, which may not be installed; the child process that compiles does.
 """
@@ -6,6 +6,7 @@ This module does not import Triton, which may not be installed; the child proces
 from __future__ import annotations
 
 import re
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -15,9 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
+from kprof_inject.runtime.packages import is_installed
 from kprof_inject.select.calls import lowerable
 from kprof_inject.ttgir.dialect import EVENT, FUNCTION, MODULES, PARTITIONS, RECORD, RECORDS, WARP_SPECIALIZE, YIELD
 from kprof_inject.ttgir.nodes import Module, Operation, Region
@@ -39,7 +42,7 @@ def module_target(module: Module) -> Target:
     root = module.operations[0]
     if len(module.operations) != 1 or root.name not in MODULES:
         raise KprofError(
-            "the functions of this file are in no module, so their target is unknown",
+            "the functions of this file are outside of a module, so their target is unknown",
             where=module.position(root.start),
             hint="give the whole file as Triton writes it",
         )
@@ -55,9 +58,9 @@ def module_target(module: Module) -> Target:
     known = _KNOWN.fullmatch(found[1])
     if known is None:
         raise KprofError(
-            f"the target {found[1]!r} is not one that kprof-inject can compile for",
+            f"kprof-inject cannot compile for the target {found[1]!r}",
             where=module.position(root.start),
-            hint='it takes "cuda:90" and the like, and "hip:gfx942" and the like',
+            hint='it can for targets such as "cuda:90" and "hip:gfx942"',
         )
     warp_size = _WARP_SIZE.search(attributes)
     size: Any = int(warp_size[1]) if warp_size else _DEFAULT_WARP_SIZE  # Triton refuses a size that no GPU has
@@ -345,3 +348,75 @@ def _placed(error: KprofError, module: Module) -> KprofError:
     lines = module.text.split("\n")
     text = lines[where.line - 1].rstrip("\r") if where.line <= len(lines) else ""
     return KprofError(error.what, where=replace(where, text=text), hint=error.hint)
+
+
+TIME_LIMIT_S = 120
+
+_FUNCTION = re.compile(r"Function (\S+):\s*REG:(\d+) STACK:(\d+)")  # as ``cuobjdump --dump-resource-usage`` prints it
+_VGPRS = re.compile(r"\.vgpr_count:\s*(\d+)")
+_SPILLED_VGPRS = re.compile(r"\.vgpr_spill_count:\s*(\d+)")
+
+
+def module_resources(module: Module, text: str) -> KernelResources | None:
+    """Return the resources of ``text``, which is the text of ``module`` or made from it; None without Triton.
+
+    Without the vendor's tools, the registers are unknown. Raises ``KprofError`` if Triton refuses the module or exceeds
+    the time limit.
+    """
+    if not is_installed("triton"):
+        return None
+    # A process for each module: some versions of Triton keep settings of an earlier target.
+    with CompilerProcess() as compiler:
+        found: KernelResources = compiler.ask(MeasureResources(text, module_target(module)), TIME_LIMIT_S)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureResources:
+    """Task that returns the resources of a text without records."""
+
+    text: str
+    target: Target
+
+    def run(self, written: Path) -> KernelResources:
+        """Compile the text. Raises ``KprofError`` if the compiler refuses."""
+        import triton
+
+        from kprof_inject.runtime.compiling.instrumentation import lower_without_records, target_of
+
+        try:
+            lowered = lower_without_records(self.text, target_of(self.target), {})
+        except KprofError as error:
+            errors = [message.text for message in errors_in(written.read_bytes())[:1]]
+            raise KprofError(": ".join([f"Triton {triton.__version__} does not lower it", *errors])) from error
+        if self.target.backend == "cuda":
+            registers, spills = _used_of_nvidia(lowered.binary, lowered.metadata["name"], lowered.assembly)
+        else:
+            registers, spills = _used_of_amd(lowered.assembly)
+        return KernelResources(registers, spills, lowered.metadata["shared"])
+
+
+def _used_of_nvidia(cubin: bytes, kernel: str, ptx: str) -> tuple[int | None, int | None]:
+    """Return the registers and the spilled words of a thread, which cuobjdump reads from the machine code."""
+    from triton import knobs
+
+    from kprof_inject.runtime.devices.cuda_driver import spilled_words
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        try:
+            command = [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name]
+            printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        except (OSError, RuntimeError, subprocess.CalledProcessError):  # some builds of Triton lack the tool
+            return None, None
+    for name, registers, stack_bytes in _FUNCTION.findall(printed):
+        if name == kernel:
+            return int(registers), spilled_words(int(stack_bytes) // 4, ptx)
+    return None, None
+
+
+def _used_of_amd(assembly: str) -> tuple[int | None, int | None]:
+    """Return the registers and the spilled words of a thread from the assembly's metadata."""
+    registers, spills = _VGPRS.search(assembly), _SPILLED_VGPRS.search(assembly)
+    return registers and int(registers[1]), spills and int(spills[1])

@@ -25,49 +25,40 @@ from kprof_inject.runtime.devices.device import Buffer, ClockReading, Device, Ev
 _MAX_CYCLES_PER_NS = 2
 
 
-class TorchDevice:
+class _TorchDevice:
     """The devices with torch's own memory and events. See ``Device``."""
 
     def __init__(self) -> None:
-        """Begin without any memory."""
         self._staging = torch.empty(0, dtype=torch.uint8)
         self._streams: dict[int, torch.cuda.Stream] = {}
 
     def current(self) -> int:
-        """Return the index of the current device."""
         return torch.cuda.current_device()
 
     def names(self) -> list[str]:
-        """Return the names of all devices."""
         return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
 
     def uuids(self) -> list[str]:
-        """Return the UUIDs of all devices; empty if torch does not know them."""
         all_properties = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
         return [str(getattr(properties, "uuid", "")) for properties in all_properties]
 
     def is_capturing(self) -> bool:
-        """Return whether the program is capturing the current stream into a graph."""
         return torch.cuda.is_current_stream_capturing()
 
     def current_stream(self) -> int:
-        """Return the current stream."""
         return int(torch.cuda.current_stream().cuda_stream)
 
     has_own_memory = False
 
     def is_local(self, address: int) -> bool:
-        """Return True: torch cannot tell."""
-        return True
+        return True  # torch cannot tell
 
     def zeros(self, size_bytes: int, stream: int) -> Buffer:
-        """Allocate zeroed memory for work on ``stream``. Raises ``NoDeviceMemory``."""
         # Zeroed, because CTAs that never ran and warps that never recorded write nothing.
         with _on(stream), _raising_no_memory():
             return torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
 
     def zeros_outside_graphs(self, size_bytes: int) -> Buffer:
-        """Allocate memory that is zeroed once, now, and belongs to no captured graph. Raises ``NoDeviceMemory``."""
         stream = torch.cuda.Stream()
         with relaxed_capture(), torch.cuda.stream(stream), _raising_no_memory():
             buffer = torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
@@ -75,14 +66,12 @@ class TorchDevice:
         return buffer
 
     def mark(self, stream: int) -> Event:
-        """Record an event after all present work of ``stream``, for other threads to wait for."""
         with _on(stream):
             event = torch.cuda.Event(blocking=True)
             event.record()
         return event
 
     def timing_mark(self, stream: int) -> Event:
-        """Record an event after all present work of ``stream``, for ``elapsed_time``."""
         with _on(stream):
             event = torch.cuda.Event(enable_timing=True)
             # The base class's method, because torch.cuda.Event's is wrapped to detect the program's events.
@@ -90,17 +79,15 @@ class TorchDevice:
         return event
 
     def hold(self, stream: int, for_ns: int) -> None:
-        """Keep ``stream`` busy for at least ``for_ns``."""
         with _on(stream):
             torch.cuda._sleep(_MAX_CYCLES_PER_NS * for_ns)
 
     def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
-        """Launch torch's shortest kernel, which has threads and shared memory of its own."""
+        # torch's shortest kernel, which has threads and shared memory of its own
         with _on(stream):
             torch.cuda._sleep(0)
 
     def free_bytes(self) -> int:
-        """Return the free memory of the current device."""
         return int(torch.cuda.mem_get_info()[0])
 
     @contextmanager
@@ -113,20 +100,16 @@ class TorchDevice:
             self.mark(stream).synchronize()
 
     def borrowed(self, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
-        """Lend zeroed memory for work on ``stream``, for which the end of the context waits."""
         return self._borrowed(size_bytes, stream)
 
     def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
-        """Copy between two addresses, in the order of ``stream``."""
         with _on(stream):
             _memory_at(to, size_bytes).copy_(_memory_at(source, size_bytes))
 
     def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
-        """Return None: torch has no suitable kernel."""
-        return None
+        return None  # torch has no suitable kernel
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
-        """Wait for ``done``, and return the buffer's bytes, which are valid until the next call."""
         # On a stream of ours: on the launch's stream, the program's next kernel would wait for the copy.
         with relaxed_capture(), torch.cuda.device(device):
             if self._staging.numel() < size_bytes:
@@ -142,27 +125,21 @@ class TorchDevice:
         return host.numpy().data
 
     def selected(self, device: int) -> AbstractContextManager[None]:
-        """Return a context in which this device is the current one."""
         return torch.cuda.device(device)
 
     def synchronise(self, device: int) -> None:
-        """Wait for all work of one device."""
         torch.cuda.synchronize(device)
 
     def read_clock(self, device: int) -> ClockReading | None:
-        """Return None: torch cannot read the timer."""
-        return None
+        return None  # torch cannot read the timer
 
     def sm_clock_hz(self, stream: int) -> float | None:
-        """Return None: torch cannot measure the clock."""
-        return None
+        return None  # torch cannot measure the clock
 
     def counted(self, ptx: str, words: int, stream: int) -> list[int]:
-        """Return nothing: torch does not run PTX."""
-        return []
+        return []  # torch does not run PTX
 
     def unaffected_by_graphs(self) -> AbstractContextManager[None]:
-        """Return a context in which this thread's allocations, loads and waits do not affect a captured graph."""
         return relaxed_capture()
 
 
@@ -208,11 +185,10 @@ def _raising_no_memory() -> Iterator[None]:
         raise NoDeviceMemory(str(error)) from None
 
 
-class CudaDevice(TorchDevice):
+class _CudaDevice(_TorchDevice):
     """NVIDIA's devices, chosen by torch, with memory and events from the driver. See ``Device``."""
 
     def __init__(self, driver: Driver) -> None:
-        """Begin without any memory."""
         super().__init__()
         self._driver = driver
         self._memory = CudaMemory(driver)
@@ -221,74 +197,56 @@ class CudaDevice(TorchDevice):
     has_own_memory = True
 
     def is_local(self, address: int) -> bool:
-        """Return whether an address is in memory of the current device that no host or other device shares."""
         return self._memory.is_local(address, self.current())
 
     def zeros(self, size_bytes: int, stream: int) -> CudaBuffer:
-        """Return zeroed memory for work on ``stream``. Raises ``NoDeviceMemory``."""
         return self._memory.zeros(size_bytes, self.current(), stream)
 
     def zeros_outside_graphs(self, size_bytes: int) -> CudaBuffer:
-        """Return memory that is zeroed once, now, and belongs to no captured graph. Raises ``NoDeviceMemory``."""
         with relaxed_capture():
             return self._memory.zeros_now(size_bytes, self.current())
 
     def mark(self, stream: int) -> CudaEvent:
-        """Record an event after all present work of ``stream``, for other threads to wait for."""
         return CudaEvent.to_wait_for(self._driver, stream)
 
     def timing_mark(self, stream: int) -> CudaEvent:
-        """Record an event after all present work of ``stream``, for ``elapsed_time``."""
         return CudaEvent.to_time(self._driver, stream)
 
     def hold(self, stream: int, for_ns: int) -> None:
-        """Keep ``stream`` busy for at least ``for_ns``."""
         self._kernels.hold(self.current(), stream, for_ns)
 
     def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
-        """Launch one CTA of an empty kernel, with this number of threads and this much shared memory."""
         self._kernels.launch_empty(self.current(), stream, threads, shared_bytes)
 
     def free_bytes(self) -> int:
-        """Return the free memory of the current device."""
         return self._memory.free_bytes()
 
     def borrowed(self, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
-        """Lend zeroed memory for work on ``stream``, for which the end of the context waits."""
         return self._memory.borrowed(size_bytes, self.current(), stream)
 
     def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
-        """Copy between two addresses, in the order of ``stream``."""
         self._memory.copy(to, source, size_bytes, stream)
 
     def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
-        """Return a digest of memory after all present work of ``stream``."""
         return self._kernels.digest(self.current(), address, size_bytes, stream)
 
     def read_clock(self, device: int) -> ClockReading | None:
-        """Relate the timer that CTAs read to the host's clock."""
         with relaxed_capture(), self.selected(device):
             return self._kernels.read_clock(device)
 
     def sm_clock_hz(self, stream: int) -> float:
-        """Measure the frequency of the SMs' clock after all present work of ``stream``."""
         return self._kernels.sm_clock_hz(self.current(), stream)
 
     def counted(self, ptx: str, words: int, stream: int) -> list[int]:
-        """Run the only kernel of a PTX text once, with one CTA, and return the 64-bit words that it writes."""
         return self._kernels.counted(self.current(), ptx, words, stream)
 
     @contextmanager
     def selected(self, device: int) -> Iterator[None]:
-        """Make this device the current one.
-
-        The driver's context is set too, because a thread that has not used the device yet has none.
-        """
+        # The driver's context is set too, because a thread that has not used the device yet has none.
         with torch.cuda.device(device), self._driver.context(device):
             yield
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
-        """Wait for ``done``, and return the buffer's bytes, which are valid until the next call."""
         with relaxed_capture(), self.selected(device):
             done.synchronize()
             return self._memory.fetch(buffer, size_bytes, device)
@@ -301,4 +259,4 @@ def devices_of_process() -> Device:
     All callers share the object, which keeps its memory for reuse.
     """
     driver = loaded_driver() if torch.version.cuda is not None else None
-    return CudaDevice(Driver(driver)) if driver is not None else TorchDevice()
+    return _CudaDevice(Driver(driver)) if driver is not None else _TorchDevice()

@@ -6,6 +6,9 @@ import os
 import statistics
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +21,118 @@ from kprof_inject.capture.experiments import (
     MeasuredDelayRecord,
     SpinRecord,
 )
-from kprof_inject.capture.schema import plausible_sm_clock_hz
-from kprof_inject.runtime.devices.cuda_driver import l2_bytes
+from kprof_inject.capture.schema import Resources, plausible_sm_clock_hz
+from kprof_inject.runtime.compiling.delayed_builds import assembly_in, load
+from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.experiments.experiment import DelayExperiment, ExperimentTimes
-from kprof_inject.runtime.experiments.experiment_target import ExperimentTarget, NoExperiment
-from kprof_inject.runtime.experiments.in_program_timing import InProgramTiming
-from kprof_inject.runtime.experiments.watchdog import Watchdog
+from kprof_inject.runtime.experiments.experiment import DelayExperiment, ExperimentTimes, InProgramTiming, Watchdog
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launch.arguments import ArgumentKinds
 from kprof_inject.runtime.launch.launch_choice import parse_launches
-from kprof_inject.runtime.launch.recorded_launch import Grid
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, Grid
+from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.replay.memory_copies import NotReplayable
-from kprof_inject.runtime.replay.relaunch import Relaunch
+from kprof_inject.runtime.replay.relaunch import Launchable, NotReplayable, Relaunch
+from kprof_inject.runtime.replay.replay import ONLY_IN_GRAPHS
 from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.stack_room import COMPILING
 from kprof_inject.workspace import DumpedKernel, Workspace, write_experiment
 
+_NOT_CODE = (".version", ".file", ".loc")
+_DEBUG_SECTIONS = ".section\t.debug"
+"""These sections follow the code, in PTX and in AMD's assembly."""
 
+
+class NoExperiment(Exception):
+    """Error that an experiment with a kernel is impossible; its text is the reason."""
+
+
+class ExperimentTarget:
+    """A launch of the program, and the builds to launch instead of its kernel.
+
+    ``builds`` are in the order of the plan; None is a build that is left out for the reason in ``refusals``. Only the
+    numbers of the launch's arguments are kept, so that the program can free the memory.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        launch: Callable[..., Any],
+        grid: Grid,
+        stream: int,
+        args: tuple[Any, ...],
+        kinds: ArgumentKinds,
+    ) -> None:
+        """Describe a launch of ``kernel``; ``launch`` is the launcher that the kernel has without us."""
+        self.kernel = kernel
+        self.launchable = Launchable(launch, kernel.function, kernel.packed_metadata)
+        self.grid = grid
+        self.stream = stream
+        self.arguments = kinds.numbers(args[HOOK_ARGUMENTS:])
+        self.clean = Resources(**resources_of(kernel))
+        self.builds: list[Any] = []
+        self.refusals: dict[int, str] = {}
+        self.registers: list[int | None] = []
+        self._numbers = _numbers(args)
+
+    def is_like(self, grid: Grid, args: tuple[Any, ...]) -> bool:
+        """Return whether another launch has the same grid and numbers, and so probably does the same work."""
+        return grid == self.grid and _numbers(args) == self._numbers
+
+    def load(self, folder: Path, plan: DelaysRecord) -> None:
+        """Load all builds of a plan.
+
+        Raises ``NoExperiment`` if the module's text compiles to another kernel than the source.
+        """
+        own_assembly = str(self.kernel.asm.get("ptx") or self.kernel.asm.get("amdgcn") or "")
+        if difference := _difference(own_assembly, assembly_in(folder / plan.plain)):
+            raise NoExperiment(f"its TTGIR alone compiles to a different kernel than the program runs ({difference})")
+        for place, build in enumerate(plan.builds):
+            loaded, refusal = self._loaded(folder, build)
+            self.builds.append(loaded)
+            self.registers.append(None if loaded is None else loaded.n_regs)
+            if refusal:
+                self.refusals[place] = refusal
+
+    def _loaded(self, folder: Path, build: DelayedBuildRecord) -> tuple[Any, str]:
+        if build.binary is None:
+            return None, build.refusal
+        try:
+            loaded = load(folder / build.binary, self.kernel)
+        except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
+            return None, f"it does not load: {first_line(error)}"
+        room, clean_room = Resources(**resources_of(loaded)).ctas_per_sm, self.clean.ctas_per_sm
+        if room != clean_room and not self._fits(min(room or 0, clean_room or 0)):
+            return None, f"with the delay, an SM holds {room} of its CTAs instead of {clean_room}"
+        return loaded, ""
+
+    def _fits(self, ctas_per_sm: int) -> bool:
+        """Return whether all CTAs run at once with this many on an SM, so that more room changes nothing."""
+        return prod(self.grid) <= _properties().get("multiprocessor_count", 0) * ctas_per_sm
+
+
+def _numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(value for value in args[HOOK_ARGUMENTS:] if isinstance(value, int | float))
+
+
+def _difference(a: str, b: str) -> str:
+    """Return the first lines of code in which two assembly texts differ; empty if they are the same."""
+    for a_line, b_line in zip_longest(_code(a), _code(b), fillvalue=""):
+        if a_line != b_line:
+            return f"{a_line.strip()!r} against {b_line.strip()!r}"
+    return ""
+
+
+def _code(assembly: str) -> list[str]:
+    """Return the lines of code, without locations and the version of PTX.
+
+    Inductor writes the source to a different file in each process, and in some chooses a different version.
+    """
+    code, _, _ = assembly.partition(_DEBUG_SECTIONS)
+    return [line for line in code.splitlines() if not line.lstrip().startswith(_NOT_CODE)]
+
+
+@dataclass(slots=True, eq=False)
 class KernelExperiment:
     """Experiment with one kernel of this process.
 
@@ -44,58 +140,49 @@ class KernelExperiment:
     timed.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        report: ProcessReport,
-        device: Device,
-        watchdog: Watchdog,
-        workspace: Workspace,
-        dumped: DumpedKernel,
-        plan: DelaysRecord,
-    ) -> None:
-        """Prepare the experiment that ``plan`` describes with the kernel ``dumped``."""
-        self.is_over = False
-        self._session = session
-        self._report = report
-        self._device = device
-        self._watchdog = watchdog
-        self._workspace = workspace
-        self._dumped = dumped
-        self._plan = plan
-        self._launches = parse_launches(session.launches)
-        self._seen = 0
-        self._thread = 0
-        self._was_captured = False
-        self._timing: InProgramTiming | None = None
-        self._target: ExperimentTarget | None = None
+    _session: Session
+    _report: ProcessReport
+    _device: Device
+    _watchdog: Watchdog
+    _workspace: Workspace
+    _dumped: DumpedKernel
+    _plan: DelaysRecord
+    is_over: bool = False
+    _seen: int = 0
+    """Number of launches seen outside of graphs."""
+    _thread: int = 0
+    """Thread that began the experiment; 0 before."""
+    _was_captured: bool = False
+    _timing: InProgramTiming | None = None
+    _target: ExperimentTarget | None = None
 
     def before_launch(
         self, kernel: Any, launch: Callable[..., Any], grid: Grid, stream: int, args: tuple[Any, ...]
-    ) -> ChosenBuild | None:
+    ) -> InProgramTiming | None:
         """Run the experiment before a launch of the program, if this is the launch to do it at.
 
-        ``launch`` is the launcher that the kernel has without us. Returns the build to launch if the program's own
-        launches are timed.
+        ``launch`` is the launcher that the kernel has without us. If the program's own launches are timed, the result
+        must make this launch.
         """
         try:
             if self._device.is_capturing():
                 self._was_captured = True
                 return None
             if self._timing is not None:
-                return self._chosen_build(grid, args)
+                return self._timing_of(grid, args)
             number, self._seen = self._seen, self._seen + 1
             # Otherwise another thread has begun the experiment, or this launch is not kept.
-            if not self._thread and self._launches.keeps(number):
+            if not self._thread and parse_launches(self._session.launches).keeps(number):
                 self._thread = threading.get_ident()
                 kinds = ArgumentKinds.of(self._dumped.info.signature)
-                sm_count = _properties().get("multiprocessor_count", 0)
-                self._begin(ExperimentTarget(kernel, launch, grid, stream, args, kinds, sm_count), args)
+                self._begin(ExperimentTarget(kernel, launch, grid, stream, args, kinds), args)
         except Exception as error:
             if is_of_signal_handler(error):
                 self.is_over = True
                 raise
-            self.give_up(str(error) if isinstance(error, NoExperiment) else f"that failed: {first_line(error)}")
+            self.give_up(
+                str(error) if isinstance(error, NoExperiment) else f"the experiment failed: {first_line(error)}"
+            )
         return None
 
     def give_up(self, reason: str) -> None:
@@ -107,7 +194,7 @@ class KernelExperiment:
     def finish(self) -> None:
         """Save the times of the program's own launches, or report why there are none."""
         if self._was_captured and not self._thread:
-            self.give_up("it was launched only in CUDA graphs; launch it once outside a graph")
+            self.give_up(ONLY_IN_GRAPHS)
         if self._timing is not None and self._target is not None and not self.is_over:
             timed, target = self._timing.finish(), self._target
             self._timing = self._target = None
@@ -128,12 +215,15 @@ class KernelExperiment:
             raise NoExperiment(next(iter(target.refusals.values()), "no delay was compiled"))
         try:
             if self._session.replays.times == 0 or self._session.replays.only == ():
-                raise NotReplayable("--no-replay says so")
+                raise NotReplayable("--no-replay is set")
             timed = self._replayed(target, args)
         except NotReplayable as reason:
             self._report.add_replay(self._dumped.name, 0.0, str(reason))
-            self._timing = self._new_timing(target)
             self._target = target
+            seconds = self._session.seconds
+            self._timing = InProgramTiming(
+                self._device, self._plan, self._dumped, target.builds, self._watchdog, seconds, self.give_up
+            )
             return
         self.is_over = True
         self._save(target, timed, is_replayed=True)
@@ -147,19 +237,11 @@ class KernelExperiment:
             raise NotReplayable("it polls memory and might hang")
         relaunch = Relaunch.of(self._dumped.info.signature, target.grid, target.stream, args)
         experiment = DelayExperiment(
-            self._device, relaunch, target.launchable, target.builds, self._plan, self._dumped.variant, self._watchdog,
-            self._dumped.name,
-        )  # fmt: skip
+            self._device, relaunch, target.launchable, target.builds, self._plan, self._dumped, self._watchdog
+        )
         return experiment.run(self._session.seconds)
 
-    def _new_timing(self, target: ExperimentTarget) -> InProgramTiming:
-        included = [place for place, build in enumerate(target.builds) if build is not None]
-        return InProgramTiming(
-            self._device, self._plan, included, self._dumped.variant, self._watchdog, self._dumped.name,
-            self._session.seconds,
-        )  # fmt: skip
-
-    def _chosen_build(self, grid: Grid, args: tuple[Any, ...]) -> ChosenBuild | None:
+    def _timing_of(self, grid: Grid, args: tuple[Any, ...]) -> InProgramTiming | None:
         timing, target = self._timing, self._target
         if timing is None or target is None or self._thread != threading.get_ident():
             return None
@@ -169,7 +251,7 @@ class KernelExperiment:
             with self._report.guard("saving an experiment"):
                 self.finish()
             return None
-        return ChosenBuild(self, timing, target.builds)
+        return timing
 
     def _save(self, target: ExperimentTarget, timed: ExperimentTimes, *, is_replayed: bool) -> None:
         properties = _properties()
@@ -211,35 +293,6 @@ class KernelExperiment:
         return ()
 
 
-class ChosenBuild:
-    """The build for one launch of the program."""
-
-    def __init__(self, experiment: KernelExperiment, timing: InProgramTiming, builds: Sequence[Any]) -> None:
-        """Choose among ``builds`` as ``timing`` does."""
-        self._experiment = experiment
-        self._timing = timing
-        self._builds = builds
-
-    def launch(self, stream: int, launch: Callable[[Any], Any]) -> Any:
-        """Call ``launch`` with the build, or with None for the kernel without a delay.
-
-        If the launch of a build fails, the kernel without a delay is launched.
-        """
-        place = self._timing.begin(stream, self._experiment.give_up)
-        if place is None:
-            result = launch(None)
-        else:
-            try:
-                result = launch(self._builds[place])
-            except Exception as error:
-                if is_of_signal_handler(error):
-                    raise
-                self._experiment.give_up(f"its launch fails with a delay: {first_line(error)}")
-                return launch(None)
-        self._timing.end(stream, self._experiment.give_up)
-        return result
-
-
 def _properties() -> dict[str, int]:
     """Return Triton's properties of the current device."""
     found: dict[str, int] = driver.active.utils.get_device_properties(driver.active.get_current_device())
@@ -265,3 +318,36 @@ def _measured(
             registers=target.registers[place],
             refusal=refusal,
         )
+
+
+class ExperimentLauncher(StandInLauncher):
+    """Launcher that has an experiment choose the build of each launch, and steps aside when that is over.
+
+    The program never sees our own failures, but it does see a failure of the launch.
+    """
+
+    def __init__(self, kernel: Any, experiment: KernelExperiment) -> None:
+        """Stand in for the launcher of a loaded ``kernel``."""
+        super().__init__(kernel)
+        self._experiment = experiment
+
+    def __call__(
+        self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
+    ) -> Any:
+        """Launch the build that the experiment chooses, as Triton's launcher does."""
+        grid = (grid_x, grid_y, grid_z)
+
+        def launch(build: Any) -> Any:
+            if build is None:
+                return self._launch(*grid, stream, function, metadata, *args)
+            return build.run(*grid, stream, build.function, build.packed_metadata, *args)
+
+        with COMPILING:
+            kernel = self._kernel()
+            if self._experiment.is_over or kernel is None:
+                self._step_aside()
+            elif not is_benchmarking() and grid_x * grid_y * grid_z:
+                timing = self._experiment.before_launch(kernel, self._launch, grid, stream, args)
+                if timing is not None:
+                    return timing.launch(stream, launch)
+            return launch(None)

@@ -2,7 +2,7 @@
 
 One object, ``RecordedLaunch``, passes through all parts::
 
-    launcher ──number, begin──▶ launch_capture ──lend──▶ launch_buffers, last_launches
+    launcher ──number, begin──▶ launch_capture ──lend──▶ launch_buffers
         └──launched──▶ the owner of its buffer ──put──▶ copier (a thread) ──LaunchRecord──▶ capture.writer
 
 No part of the launch path takes a lock (see ``lock_free``).

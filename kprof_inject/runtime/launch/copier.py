@@ -13,38 +13,13 @@ import msgspec
 
 from kprof_inject.capture.schema import ClockRecord, LaunchRecord
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime.devices.device import Buffer, ClockReading, Device, NoDeviceMemory
+from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launch.lock_free import AtomicCounts
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch
 from kprof_inject.runtime.process_report import ProcessReport
 
-_READ_EVERY_NS = 5_000_000_000
-
-
-class DeviceClocks:
-    """Readings of each device's timer, which show how it drifts against the host's clock.
-
-    The first reading is saved when a device is first seen, and another every few seconds.
-    """
-
-    def __init__(self, read_clock: Callable[[int], ClockReading | None], writer: CaptureWriter) -> None:
-        """Save to ``writer`` what ``read_clock`` returns for a device."""
-        self._read_clock = read_clock
-        self._writer = writer
-        self._last_ns: dict[int, int] = {}
-
-    def keep_up(self, device: int) -> None:
-        """Read the device's timer if the last reading is a few seconds old."""
-        if time.time_ns() - self._last_ns.get(device, 0) >= _READ_EVERY_NS:
-            self.read(device)
-
-    def read(self, device: int) -> None:
-        """Read the device's timer, and save the reading."""
-        reading = self._read_clock(device)
-        self._last_ns[device] = time.time_ns()
-        if reading is not None:
-            self._writer.add_clock_reading(ClockRecord(device, **asdict(reading)))
+_READ_CLOCK_EVERY_NS = 5_000_000_000
 
 
 MAX_WAITING_BYTES = 1 << 30
@@ -67,6 +42,9 @@ class BufferCopier:
 
     ``put`` takes no lock that an interrupted caller could leave held: ``SimpleQueue.put`` is reentrant. The copier's
     thread calls ``keep_up`` about once a second. ``saved`` counts the launches written so far, including replaced ones.
+
+    It also reads the timer of each device that it copies from, at first and every few seconds, which shows how the
+    timer drifts against the host's clock.
     """
 
     def __init__(
@@ -77,7 +55,6 @@ class BufferCopier:
         left_out: AtomicCounts,
         max_bytes: int,
         replaces: bool,
-        clocks: DeviceClocks,
         keep_up: Callable[[int], None],
     ) -> None:
         """Start the thread."""
@@ -87,7 +64,7 @@ class BufferCopier:
         self._left_out = left_out
         self._max_bytes = max_bytes
         self._replaces = replaces
-        self._clocks = clocks
+        self._clock_read_ns: dict[int, int] = {}
         self._keep_up = keep_up
         self._kept_up_s = 0.0
         self._queue: SimpleQueue[RecordedLaunch | None] = SimpleQueue()
@@ -103,7 +80,7 @@ class BufferCopier:
         self._stopped = ""
         self._waits_for_device = False
         self._is_saving = False
-        self._last: Callable[[], None] = _nothing
+        self._last: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._work, name="kprof-inject-writer", daemon=True)
         self._thread.start()
 
@@ -142,6 +119,13 @@ class BufferCopier:
             return False
         self._thread.join(limit_s)
         return not self._thread.is_alive()
+
+    def read_clock(self, device: int) -> None:
+        """Read a device's timer, and save the reading."""
+        reading = self._device.read_clock(device)
+        self._clock_read_ns[device] = time.time_ns()
+        if reading is not None:
+            self._writer.add_clock_reading(ClockRecord(device, **asdict(reading)))
 
     def unfinished(self) -> tuple[int, str]:
         """Return the number of buffers not written yet, and the reason."""
@@ -223,7 +207,8 @@ class BufferCopier:
             self._left_out.add("the capture reached its size limit")
             return
         with self._report.guard("reading a device's clock"):
-            self._clocks.keep_up(launch.device)
+            if time.time_ns() - self._clock_read_ns.get(launch.device, 0) >= _READ_CLOCK_EVERY_NS:
+                self.read_clock(launch.device)
         with self.waiting_for_device():
             data = self._device.fetch(memory, launch.size_bytes, launch.device, launch.done)
         if launch.graph and data[: len(_NEVER_RAN)] == _NEVER_RAN:
@@ -243,7 +228,3 @@ class BufferCopier:
         if replaced is not None:
             self._writer.drop_launch(replaced.file)
             self._written_bytes -= replaced.buffer_bytes
-
-
-def _nothing() -> None:
-    pass

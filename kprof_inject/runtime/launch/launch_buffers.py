@@ -1,32 +1,38 @@
-"""Buffers of launches that are chosen by number.
+"""Buffers of a capture's launches: those chosen by number, or the last of each kernel and stream.
 
-A chosen launch has a buffer of its own. All others write to a scratch buffer, which is never read.
+A launch chosen by number has a buffer of its own. All others write to a scratch buffer, which is never read.
 
-Nothing here takes a lock. Ctrl-C, or an exception of a signal handler, may end a launch at any line, and a handler may
-launch in the middle of another launch. In whatever state they leave this, the next launch gets its buffer, and the
-process reports at its end how many launches were interrupted.
+For ``--launches last``, each kernel and stream has a few buffers, which the launches use in turn. The records of the
+last launch stay in its buffer until the next launch is made; then that buffer is free again. So a launch costs neither
+memory nor a copy.
+
+Nothing here takes a lock: each launch has a buffer to itself, whatever other threads or signal handlers launch
+meanwhile. Ctrl-C, or an exception of a signal handler, may end a launch at any line, and a handler may launch in the
+middle of another launch. In whatever state they leave this, the next launch gets its buffer, a launch that an exception
+ends loses only its own, and the process reports at its end how many launches were interrupted.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from kprof_inject.runtime.devices.device import Buffer, Device
+from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.launch.launch_choice import LaunchFilter
 from kprof_inject.runtime.launch.lock_free import AtomicCounts
-from kprof_inject.runtime.launch.recorded_launch import BufferOwner, RecordedLaunch, Save
+from kprof_inject.runtime.launch.recorded_launch import BufferOwner, Grid, RecordedLaunch, Save
 
 
 @dataclass(slots=True)
-class ScratchBuffers:
+class _ScratchBuffers:
     """A buffer for each device, which launches that are not read share and overwrite."""
 
     device: Device
     _buffers: dict[int, list[tuple[int, Buffer]]] = field(default_factory=dict)
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Give a launch its buffer. Raises ``NoDeviceMemory``."""
         # Smaller buffers are kept: a kernel in flight, or in a graph, may still write to them.
         buffers = self._buffers.setdefault(launch.device, [])
         if not buffers or buffers[-1][0] < launch.size_bytes:
@@ -38,34 +44,30 @@ class ScratchBuffers:
             launch.memory_bytes, launch.memory = buffers[-1]
 
 
-class OwnBuffers(BufferOwner):
+@dataclass(slots=True, eq=False)
+class _OwnBuffers(BufferOwner):
     """A buffer for each launch, saved right after it.
 
     ``newest`` has the number of the last launch made, for each variant of the program.
     """
 
-    def __init__(self, device: Device, save: Save) -> None:
-        """Allocate buffers of ``device``, and pass launches that were made to ``save``."""
-        self._device = device
-        self._save = save
-        self._open: dict[RecordedLaunch, None] = {}
-        self.newest: dict[str, int] = {}
+    device: Device
+    save: Save
+    newest: dict[str, int] = field(default_factory=dict)
+    _open: dict[RecordedLaunch, None] = field(default_factory=dict)
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Make a buffer for a launch. Raises ``NoDeviceMemory``."""
-        launch.memory = self._device.zeros(launch.size_bytes, launch.stream)
+        launch.memory = self.device.zeros(launch.size_bytes, launch.stream)
         launch.memory_bytes = launch.size_bytes
         launch.owner = self
         self._open[launch] = None
 
     def launched(self, launch: RecordedLaunch) -> None:
-        """Save the launch."""
         launch.host_end_ns = time.time_ns()
         self._hand_over(launch)
         self._open.pop(launch, None)
 
     def failed(self, launch: RecordedLaunch) -> None:
-        """Free the buffer."""
         self._open.pop(launch, None)
 
     def save_rest(self) -> None:
@@ -75,43 +77,40 @@ class OwnBuffers(BufferOwner):
                 self._hand_over(launch)
 
     def unsaved(self) -> int:
-        """Return the number of launches that ``save_rest`` would save."""
         return sum(launch.host_end_ns > 0 and not launch.is_taken for launch in list(self._open))
 
     def _hand_over(self, launch: RecordedLaunch) -> None:
-        hand_over(launch, self._device, self._save)
+        _hand_over(launch, self.device, self.save)
         variant = launch.build.variant_of_program
         if launch.index > self.newest.get(variant, -1):
             self.newest[variant] = launch.index
 
 
-def hand_over(launch: RecordedLaunch, device: Device, save: Save) -> None:
+def _hand_over(launch: RecordedLaunch, device: Device, save: Save) -> None:
     """Have a launch saved when the work queued on its stream so far has ended."""
     launch.is_handed_over = True
     launch.done = device.mark(launch.stream)
     save(launch)
 
 
+@dataclass(slots=True, eq=False)
 class _GraphLaunches(BufferOwner):
     """Launches in CUDA graphs, each with a buffer of its own.
 
     All replays of a launch write to its buffer, which at the end holds the records of the last one.
     """
 
-    def __init__(self, device: Device, save: Save, max_bytes: int) -> None:
-        self._device = device
-        self._save = save
-        self._max_bytes = max_bytes
-        self._launches: list[RecordedLaunch] = []
-        self._failed: set[RecordedLaunch] = set()
+    device: Device
+    save: Save
+    max_bytes: int
+    _launches: list[RecordedLaunch] = field(default_factory=list)
+    _failed: set[RecordedLaunch] = field(default_factory=set)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Return whether a buffer of this size is within the limit."""
-        return size_bytes <= self._max_bytes - sum(launch.memory_bytes for launch in self._launches)
+        return size_bytes <= self.max_bytes - sum(launch.memory_bytes for launch in self._launches)
 
     def lend(self, launch: RecordedLaunch) -> None:
-        """Make a buffer for a launch. Raises ``NoDeviceMemory``."""
-        launch.memory = self._device.zeros_outside_graphs(launch.size_bytes)
+        launch.memory = self.device.zeros_outside_graphs(launch.size_bytes)
         launch.memory_bytes = launch.size_bytes
         launch.owner = self
         # Even if the launch fails from here on, a graph may have the buffer's address.
@@ -124,14 +123,12 @@ class _GraphLaunches(BufferOwner):
         self._failed.add(launch)
 
     def save_rest(self) -> None:
-        """Save all launches of graphs."""
         for launch in self._launches:
             if launch not in self._failed:
-                with self._device.selected(launch.device):
-                    hand_over(launch, self._device, self._save)
+                with self.device.selected(launch.device):
+                    _hand_over(launch, self.device, self.save)
 
     def unsaved(self) -> int:
-        """Return the number of launches that ``save_rest`` would save."""
         return sum(launch not in self._failed for launch in self._launches)
 
 
@@ -151,8 +148,8 @@ class ChosenLaunches:
         self._filter = launch_filter
         self._max_launches = max_launches
         self._left_out = left_out
-        self._scratch = ScratchBuffers(device)
-        self._own = OwnBuffers(device, save)
+        self._scratch = _ScratchBuffers(device)
+        self._own = _OwnBuffers(device, save)
         self._in_graphs = _GraphLaunches(device, save, max_graph_bytes)
         self._kept: set[tuple[str, int]] = set()
 
@@ -185,3 +182,222 @@ class ChosenLaunches:
     def unsaved(self) -> int:
         """Return the number of launches to keep that are not saved yet."""
         return self._own.unsaved() + self._in_graphs.unsaved()
+
+
+_SAVE_EVERY_NS = 1_000_000_000
+"""Interval at which a launch is saved although another may follow: the process may be killed."""
+
+
+class LastLaunches:
+    """The last launch of each variant, in buffers of at most ``max_bytes`` in total.
+
+    The first launch is saved, then one about every second. In CUDA graphs, each grid has a buffer of its own, because
+    only the end shows which graph was replayed last.
+    """
+
+    def __init__(self, device: Device, save: Save, max_bytes: int) -> None:
+        """Allocate buffers of ``device`` when launches need them, and pass those to save to ``save``."""
+        self._device = device
+        self._save = save
+        self._max_bytes = max_bytes
+        self._own = _OwnBuffers(device, save)
+        self._rotations: dict[tuple[str, int, int], _Rotation] = {}
+        self._graph_buffers: dict[_GraphKey, _GraphBuffer] = {}
+
+    def lend(self, launch: RecordedLaunch) -> None:
+        """Give a launch its buffer and owner. Raises ``NoDeviceMemory``."""
+        build = launch.build
+        if launch.graph:
+            self._graph_buffer(launch).lend(launch)
+        elif build.overlaps:
+            self._own.lend(launch)
+        else:
+            key = (build.variant, launch.device, launch.stream)
+            rotation = self._rotations.get(key)
+            if rotation is None:
+                new = _Rotation(build.variant_of_program, self._device, self._save, self._make)
+                rotation = self._rotations.setdefault(key, new)
+            rotation.lend(launch)
+
+    def _graph_buffer(self, launch: RecordedLaunch) -> _GraphBuffer:
+        key = (launch.build.variant, launch.device, launch.stream, launch.grid)
+        shared = self._graph_buffers.get(key)
+        if shared is None:
+            size_bytes = launch.size_bytes
+            memory = self._make(size_bytes, lambda: self._device.zeros_outside_graphs(size_bytes))
+            shared = self._graph_buffers.setdefault(key, _GraphBuffer(memory, size_bytes))
+        return shared
+
+    def _make(self, size_bytes: int, make: Callable[[], Buffer]) -> Buffer:
+        """Make a buffer. Raises ``NoDeviceMemory`` if it exceeds the limit or the device's memory."""
+        # Without the buffers of launches being made: a launch that an exception ends loses its buffer.
+        in_graphs = sum(shared.size_bytes for shared in list(self._graph_buffers.values()))
+        held_bytes = in_graphs + sum(rotation.held_bytes() for rotation in list(self._rotations.values()))
+        left_bytes = self._max_bytes - held_bytes
+        if size_bytes > left_bytes:
+            raise NoDeviceMemory(f"all buffers together would exceed the limit by {size_bytes - left_bytes}")
+        return make()
+
+    def save_rest(self) -> None:
+        """Save the launches that are still in the buffers."""
+        self._own.save_rest()
+        for rotation in list(self._rotations.values()):
+            rotation.save_rest()
+        # Graphs come last: the writer compares their start times with those of the launches it has.
+        for launch in self._last_in_graphs():
+            with self._device.selected(launch.device):
+                _hand_over(launch, self._device, self._save)
+
+    def newest(self) -> dict[str, int]:
+        """Return the number of the last launch made and kept, for each variant of the program."""
+        found = [(rotation.variant, rotation.newest()) for rotation in list(self._rotations.values())]
+        found += self._own.newest.copy().items()
+        found += [(launch.build.variant_of_program, launch.index) for launch in self._last_in_graphs()]
+        newest: dict[str, int] = {}
+        for variant, index in found:
+            newest[variant] = max(index, newest.get(variant, index))
+        return newest
+
+    def unsaved(self) -> int:
+        """Return the number of launches to keep that are not saved yet."""
+        in_rotations = sum(map(_Rotation.unsaved, list(self._rotations.values())))
+        return self._own.unsaved() + in_rotations + len(list(self._last_in_graphs()))
+
+    def _last_in_graphs(self) -> Iterator[RecordedLaunch]:
+        for shared in list(self._graph_buffers.values()):
+            if shared.last is not None:
+                yield shared.last
+
+
+_GraphKey = tuple[str, int, int, Grid]
+
+
+_MakeBuffer = Callable[[int, Callable[[], Buffer]], Buffer]
+
+
+@dataclass(slots=True, eq=False)
+class _Rotation(BufferOwner):
+    """Buffers of one kernel on one stream: in use by launches being made, of the last launch, and free.
+
+    A launch that was made keeps its buffer until a later launch takes it. ``variant`` is the program's, not a build's.
+    """
+
+    variant: str
+    device: Device
+    save: Save
+    make: _MakeBuffer
+    # Appending and popping are one step each: two launches never get the same buffer.
+    _free: deque[RecordedLaunch] = field(default_factory=deque)
+    _last: deque[RecordedLaunch] = field(default_factory=deque)
+    _newest: int = -1
+    _saved_ns: int = 0
+    _has_room: bool = True
+
+    def lend(self, launch: RecordedLaunch) -> None:
+        launch.memory, launch.memory_bytes = _reuse(self._free.pop, launch.size_bytes) or self._make_or_take(launch)
+        launch.owner = self
+
+    def launched(self, launch: RecordedLaunch) -> None:
+        now_ns = launch.host_end_ns = time.time_ns()
+        is_due = now_ns - self._saved_ns >= _SAVE_EVERY_NS and self._has_room
+        if is_due:
+            launch.is_handed_over = True  # before other threads can see the launch
+            self._saved_ns = now_ns
+        self._keep(launch)
+        if launch.index > self._newest:
+            self._newest = launch.index
+        if is_due:
+            _hand_over(launch, self.device, self.save)
+
+    def failed(self, launch: RecordedLaunch) -> None:
+        self._free.append(launch)
+
+    def save_rest(self) -> None:
+        # These may be launches that other threads made at the same time, or one that is saved already: the writer keeps
+        # the newest.
+        for launch in list(self._last):
+            launch.is_handed_over = True
+            with self.device.selected(launch.device):
+                _hand_over(launch, self.device, self.save)
+
+    def newest(self) -> int:
+        """Return the number of the last launch made; -1 if there is none yet."""
+        return max(self._newest, *(launch.index for launch in self._last.copy()), -1)
+
+    def held_bytes(self) -> int:
+        return sum(launch.memory_bytes for launch in (*self._free.copy(), *self._last.copy()))
+
+    def unsaved(self) -> int:
+        return int(any(not launch.is_handed_over for launch in list(self._last)))
+
+    def _keep(self, launch: RecordedLaunch) -> None:
+        """Make this the last launch unless there is a newer one, and free the older one's buffer."""
+        while True:
+            self._last.append(launch)
+            if len(self._last) < 2:
+                return
+            try:
+                other = self._last.popleft()
+            except IndexError:  # other threads without room took them meanwhile
+                return
+            if other is not launch and other.index < launch.index:
+                if not other.is_handed_over:
+                    self._free.append(other)
+                return
+            launch = other
+
+    def _make_or_take(self, launch: RecordedLaunch) -> _SizedBuffer:
+        """Make a buffer, or take the last launch's if there is no room for another."""
+        size_bytes = launch.size_bytes
+        if not self._has_room and (reused := _reuse(self._last.popleft, size_bytes)):
+            return reused
+        try:
+            return self._new(launch)
+        except NoDeviceMemory:
+            self._has_room = False
+            if reused := _reuse(self._last.popleft, size_bytes, if_refused=self._save_early):
+                return reused
+        return self._new(launch)  # dropping a buffer that was too small may have made room
+
+    def _new(self, launch: RecordedLaunch) -> _SizedBuffer:
+        size_bytes = launch.size_bytes
+        return self.make(size_bytes, lambda: self.device.zeros(size_bytes, launch.stream)), size_bytes
+
+    def _save_early(self, launch: RecordedLaunch) -> None:
+        if not launch.is_handed_over:
+            _hand_over(launch, self.device, self.save)
+
+
+_SizedBuffer = tuple[Buffer, int]
+
+
+def _reuse(
+    take: Callable[[], RecordedLaunch], size_bytes: int, if_refused: Callable[[RecordedLaunch], None] | None = None
+) -> _SizedBuffer | None:
+    """Take the buffer of an earlier launch if it is large enough and the copier does not read it."""
+    try:
+        former = take()
+    except IndexError:
+        return None
+    if former.memory is not None and former.memory_bytes >= size_bytes and not former.is_handed_over:
+        return former.memory, former.memory_bytes
+    if if_refused is not None:
+        if_refused(former)
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class _GraphBuffer(BufferOwner):
+    """Buffer that all launches of one grid in graphs share, and the launch captured last."""
+
+    memory: Buffer
+    size_bytes: int
+    last: RecordedLaunch | None = None
+
+    def lend(self, launch: RecordedLaunch) -> None:
+        launch.memory, launch.memory_bytes = self.memory, self.size_bytes
+        launch.owner = self
+
+    def launched(self, launch: RecordedLaunch) -> None:
+        launch.host_end_ns = time.time_ns()
+        self.last = launch

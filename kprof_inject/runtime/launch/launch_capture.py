@@ -20,14 +20,12 @@ from kprof_inject.capture.schema import ModeRecord, ProcessRecord, ReplayRecord,
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launch.copier import BufferCopier, DeviceClocks
-from kprof_inject.runtime.launch.empty_launches import EmptyKernel
-from kprof_inject.runtime.launch.last_launches import LastLaunches
-from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches
+from kprof_inject.runtime.launch.copier import BufferCopier
+from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches
 from kprof_inject.runtime.launch.launch_choice import parse_launches
 from kprof_inject.runtime.launch.lock_free import AtomicCounts, SetOnce
-from kprof_inject.runtime.launch.recorded_launch import Grid, LaunchBuffers, RecordedLaunch, RecordingBuild
-from kprof_inject.runtime.launch.timing import LaunchTimer
+from kprof_inject.runtime.launch.recorded_launch import Grid, RecordedLaunch, RecordingBuild
+from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
 from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -46,7 +44,6 @@ class _Part:
     pid: int
     folder: Path
     writer: CaptureWriter
-    clocks: DeviceClocks
     copier: BufferCopier
 
 
@@ -229,9 +226,9 @@ class LaunchCapture:
             return
         self._buffers.save_rest()
         for device in sorted(self._devices):
-            part.clocks.read(device)
+            part.copier.read_clock(device)
 
-    def _new_buffers(self) -> LaunchBuffers:
+    def _new_buffers(self) -> ChosenLaunches | LastLaunches:
         session = self._session
         if self._filter.replaces:
             return LastLaunches(self._device, self._save, _MAX_ON_DEVICE * session.max_bytes)
@@ -250,7 +247,6 @@ class LaunchCapture:
         """
         folder = Path(self._session.capture, f"{os.getpid()}-{time.time_ns()}")
         writer = CaptureWriter(folder, _process_info(self._session, self._device))
-        clocks = DeviceClocks(self._device.read_clock, writer)
         copier = BufferCopier(
             self._device,
             writer,
@@ -258,12 +254,11 @@ class LaunchCapture:
             self._left_out,
             self._session.max_bytes,
             self._filter.replaces,
-            clocks,
             self._note_progress,
         )
-        part = _Part(os.getpid(), folder, writer, clocks, copier)
+        part = _Part(os.getpid(), folder, writer, copier)
         if self._part.set(part) is not part:
-            copier.close(_nothing, _MAX_SECONDS_AT_END)
+            copier.close(lambda: None, _MAX_SECONDS_AT_END)
             shutil.rmtree(folder, ignore_errors=True)
 
     def _note_progress(self, saved: int) -> None:
@@ -272,10 +267,6 @@ class LaunchCapture:
         if progress != self._noted:
             self._noted = progress
             self._report.note_launches(*progress)
-
-
-def _nothing() -> None:
-    pass
 
 
 def _process_info(session: Session, device: Device) -> ProcessRecord:

@@ -5,52 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from kprof_inject.errors import KprofError, Position
 
 
-class LaunchFilter(Protocol):
-    """A choice of launches by number, counted from 0 for each variant."""
-
-    @property
-    def text(self) -> str:
-        """The user's text."""
-
-    @property
-    def replaces(self) -> bool:
-        """True if a kept launch replaces the one kept before."""
-
-    def keeps(self, index: int) -> bool:
-        """Return whether to keep a launch."""
-
-    def kept_of(self, launches: int) -> int:
-        """Return how many of the first ``launches`` launches are kept in the end."""
-
-
 @dataclass(frozen=True, slots=True)
-class LastLaunch:
-    """``last``: each launch replaces the one before."""
+class LaunchFilter:
+    """A choice of launches by number, counted from 0 for each variant; ``text`` is the user's.
 
-    replaces: bool = True
-    text: str = "last"
-
-    def keeps(self, index: int) -> bool:
-        """Return whether to keep a launch."""
-        return True
-
-    def kept_of(self, launches: int) -> int:
-        """Return how many of the first ``launches`` launches are kept in the end."""
-        return min(launches, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchRange:
-    """Every ``step``-th launch from ``first`` up to and without ``stop``; no end if ``stop`` is None."""
+    It keeps every ``step``-th launch from ``first`` up to and without ``stop``; there is no end if ``stop`` is None. If
+    it ``replaces``, each kept launch replaces the one before.
+    """
 
     text: str
-    first: int
-    stop: int | None
+    first: int = 0
+    stop: int | None = None
     step: int = 1
     replaces: bool = False
 
@@ -62,7 +31,11 @@ class LaunchRange:
     def kept_of(self, launches: int) -> int:
         """Return how many of the first ``launches`` launches are kept in the end."""
         stop = launches if self.stop is None else min(launches, self.stop)
-        return len(range(self.first, stop, self.step))
+        kept = len(range(self.first, stop, self.step))
+        return min(kept, 1) if self.replaces else kept
+
+
+LAST = LaunchFilter("last", replaces=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +76,7 @@ class LaunchChoice:
     ``torch_trace``, each process also traces itself with ``torch.profiler``.
     """
 
-    launches: LaunchFilter = LastLaunch()
+    launches: LaunchFilter = LAST
     kernel: str = "*"
     max_launches: int = 0
     max_bytes: int = 1 << 30
@@ -111,11 +84,7 @@ class LaunchChoice:
     torch_trace: bool = False
 
 
-_WORDS: dict[str, LaunchFilter] = {
-    "last": LastLaunch(),
-    "first": LaunchRange("first", 0, 1),
-    "all": LaunchRange("all", 0, None),
-}
+_WORDS = {"last": LAST, "first": LaunchFilter("first", stop=1), "all": LaunchFilter("all")}
 _PART = re.compile(r"(?:^|:)([^:]*)")
 # No program makes 10^18 launches.
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -137,7 +106,7 @@ def parse_launches(text: str) -> LaunchFilter:
     if len(numbers) == 1:
         if numbers[0] is None:
             raise _unreadable(text, 0)
-        return LaunchRange(text, numbers[0], numbers[0] + 1)
+        return LaunchFilter(text, numbers[0], numbers[0] + 1)
     first = numbers[0] or 0
     stop = numbers[1]
     step = 1 if len(numbers) == 2 or numbers[2] is None else numbers[2]
@@ -145,7 +114,7 @@ def parse_launches(text: str) -> LaunchFilter:
         raise _error(text, parts[1].start(1), f"no launch is in {text}", "the end of a range is exclusive")
     if step == 0:
         raise _error(text, parts[2].start(1), "the step is 0", "1 keeps every launch of the range")
-    return LaunchRange(text, first, stop, step)
+    return LaunchFilter(text, first, stop, step)
 
 
 def _number(text: str, offset: int, part: str) -> int | None:

@@ -1,22 +1,74 @@
-"""Launch kernels with records: give each launch a buffer, and hand the launch over once it is made."""
+"""Launch kernels with records: give each launch a buffer, and hand the launch over once it is made.
+
+Triton asks our allocator for the profile buffer of each launch.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
-from kprof_inject.runtime.devices.device import NoDeviceMemory
+from triton.runtime import _allocation
+
+from kprof_inject.quantities import counted, size_text
+from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
-from kprof_inject.runtime.launch import profile_allocator
-from kprof_inject.runtime.launch.arguments import HOOK_ARGUMENTS
-from kprof_inject.runtime.launch.autotuning import is_benchmarking
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
-from kprof_inject.runtime.launch.loading import has_exit_hook
-from kprof_inject.runtime.launch.profile_allocator import present_launch
-from kprof_inject.runtime.launch.recorded_launch import Grid, RecordedLaunch, RecordingBuild
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, Grid, RecordedLaunch, RecordingBuild
+from kprof_inject.runtime.launch.triton_wrapping import has_exit_hook, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.stack_room import FRAMES_OF_COMPILER, FRAMES_OF_LAUNCHER
+
+
+class _PresentLaunch(threading.local):
+    """Buffer of this thread's present launch."""
+
+    buffer: Any = None
+
+
+_present_launch = _PresentLaunch()
+
+
+def _allocate(size: int, alignment: int, stream: int | None) -> Buffer:
+    buffer: Buffer = _present_launch.buffer
+    return buffer
+
+
+@contextmanager
+def writing_to(buffer: Buffer) -> Iterator[None]:
+    """Direct the records of this thread's launches to a buffer.
+
+    A signal handler may launch in the middle of this.
+    """
+    outer, _present_launch.buffer = _present_launch.buffer, buffer
+    try:
+        yield
+    finally:
+        _present_launch.buffer = outer
+
+
+@contextmanager
+def own_scratch(device: Device) -> Iterator[None]:
+    """Give launches in this context our own scratch memory, which tensor descriptors made on the device need.
+
+    Triton then does not call the function that the program passed to ``triton.set_allocator``. The launches follow each
+    other on one stream, so one buffer of each size is enough.
+    """
+    buffers: dict[int, Buffer] = {}
+
+    def allocate(size: int, alignment: int, stream: int | None) -> Buffer:
+        if size not in buffers:
+            buffers[size] = device.zeros(size, stream or 0)
+        return buffers[size]
+
+    before = _allocation._allocator.set(allocate)
+    try:
+        yield
+    finally:
+        _allocation._allocator.reset(before)
 
 
 class Builds(Protocol):
@@ -80,7 +132,7 @@ class CapturingLauncher:
             sys.setrecursionlimit(limit)
 
     def _launch(self, grid: Grid, stream: int, function: Any, metadata: Any, *args: Any) -> Any:
-        profile_allocator.install()
+        _allocation._profile_allocator.set(_allocate)  # at each launch: Triton has one allocator for each context
         if not grid[0] * grid[1] * grid[2]:
             return self._first.launch(*grid, stream, function, metadata, *args)
         begun = None if self._given_up or is_benchmarking() else self._begin(grid, stream, args)
@@ -93,9 +145,9 @@ class CapturingLauncher:
         if build is not self._first:
             function, metadata = build.function, build.packed_metadata
         # A signal handler of the program may launch in the middle of this.
-        outer = present_launch.buffer
+        outer = _present_launch.buffer
         try:
-            present_launch.buffer = launch.memory
+            _present_launch.buffer = launch.memory
             timer = capture.timer(build)
             start = None if timer.is_done else timer.begin(stream)
             result = build.launch(*grid, stream, function, metadata, *args)
@@ -113,7 +165,7 @@ class CapturingLauncher:
             self._give_up(f"its launch fails with records: {first_line(error)}")
             return result
         finally:
-            present_launch.buffer = outer
+            _present_launch.buffer = outer
         try:
             if start is not None:
                 timer.end(start, stream)
@@ -189,8 +241,9 @@ class _NoRoom(Exception):
 
     def __init__(self, ctas: int, size_bytes: int, max_bytes: int) -> None:
         super().__init__(
-            f"a grid of {ctas} CTAs needs a buffer of {size_bytes} bytes, there is room for {max_bytes}, and a "
-            "smaller one holds too few records for each CTA; raise --max-bytes, select less, or record fewer --warps"
+            f"a grid of {counted(ctas, 'CTA')} needs a buffer of {size_text(size_bytes)}, there is room for "
+            f"{size_text(max_bytes)}, and a smaller one holds too few records for each CTA; raise --max-bytes, select "
+            "less, or record fewer --warps"
         )
 
 

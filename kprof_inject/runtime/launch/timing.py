@@ -5,6 +5,9 @@ would be the host's, which is longer while we capture.
 
 A program that times itself with events would see the hold and our events in its own figures. So its launches are no
 longer timed after it has recorded an event.
+
+Between two events the device also reads the launch from its queue, sets up its SMs, and waits for all CTAs to end: 2 to
+4 µs, depending on the kernel's threads and shared memory. An empty kernel with as many of both measures this overhead.
 """
 
 from __future__ import annotations
@@ -12,17 +15,39 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 from types import ModuleType
 from typing import Any
 
 from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.imports import after_import
-from kprof_inject.runtime.launch.autotuning import is_benchmarking
-from kprof_inject.runtime.launch.empty_launches import SAMPLES, EmptyKernel
-from kprof_inject.runtime.launch.loading import StandInLauncher, has_exit_hook
+from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, has_exit_hook, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.stack_room import FRAMES_OF_LAUNCHER, ONE_FRAME
+
+_WARP_SIZE = 32
+SAMPLES = 10
+"""Empty launches timed; their median ignores the first one, which loads the kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyKernel:
+    """An empty kernel of one CTA, with the threads and shared memory of another kernel's CTAs."""
+
+    threads: int
+    shared_bytes: int
+
+    @classmethod
+    def like(cls, metadata: Any) -> EmptyKernel:
+        """Return the empty kernel for a compiled kernel's metadata, Triton's own or a capture's copy."""
+        warp_size = metadata.target.warp_size if metadata.target else _WARP_SIZE
+        return cls((metadata.num_warps or 1) * warp_size, metadata.shared or 0)
+
+    def launch(self, device: Device, stream: int) -> None:
+        """Launch the empty kernel on ``stream``."""
+        device.launch_empty(stream, self.threads, self.shared_bytes)
+
 
 # Launches not timed, because they load code and fill caches.
 _WARM_UP = 3
@@ -34,7 +59,7 @@ _MAX_HOLD_NS = 800_000
 TIMES_ITSELF = "the program times its launches with its own CUDA events, which ours would disturb"
 """Reason for having no times, in words that follow *for*, as is ``_HOST_IS_SLOW``."""
 
-_HOST_IS_SLOW = "the device had begun with each launch before the event behind it was queued"
+_HOST_IS_SLOW = "the device began each launch before the host had queued the event after it"
 
 
 class _ProgramsEvents:

@@ -67,7 +67,7 @@ class _Process:
         try:
             self._leave_mark()
         except OSError as error:
-            self._faults.say(f"cannot report: {error}")
+            self._faults.say(f"cannot write this process's report: {error}")
         starts = _load_runtime("children").ProcessStarts(_HERE, _SESSION_VARIABLE, self._folder)
         starts.watch_os()
         callbacks = dict.fromkeys(_AWAITED, self._imported)

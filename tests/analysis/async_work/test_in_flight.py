@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from async_launches import BARRIERS, COMMIT, COPIES, LAST, TMA_COPY, TMA_WAIT, WAIT, in_order, launched
+from replacing import replace
 
 from kprof_inject.analysis.async_work.flight_metrics import flights_of
 from kprof_inject.analysis.async_work.groups import InFlight

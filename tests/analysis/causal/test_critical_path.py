@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from async_launches import BARRIERS, COMMIT, COPIES, LAST, TMA_COPY, TMA_WAIT, WAIT, Span, launched
+from replacing import replace
 from timelines import cta_rows, incomplete_rows
 
 from kprof_inject.analysis.causal.critical_path import CriticalPath, critical_path
 from kprof_inject.analysis.interpreter.executions import evaluated_kernel
-from kprof_inject.capture.scopes import Partition
+from kprof_inject.capture.schema import Partition
 from kprof_inject.timeline.timeline import Timeline
 
 

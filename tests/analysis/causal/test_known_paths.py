@@ -6,21 +6,18 @@ are simulated."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from async_launches import Span, launched
 from planning import insertion_of
+from replacing import replace
 from timelines import cta_rows
 
 from kprof_inject.analysis.causal.critical_path import critical_path
 from kprof_inject.analysis.interpreter.executions import evaluated
-from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeTable
-from kprof_inject.select.plan import scope_table
 
 WARPS = ((0, 1, 2, 3), (4,))
 ITERATIONS = 20
@@ -89,7 +86,7 @@ def test_the_path_leads_through_the_slower_side(
     """``kept`` is how many of the latest records each warp of a side has left."""
     text = (Path(__file__).parent / "known_slack" / f"{kernel}.ttgir").read_text()
     plan = insertion_of(text, "parts").plan
-    table = ScopeTable.of(msgspec.convert(scope_table(plan), ScopeTableRecord))
+    table = ScopeTable.of(plan.table)
     one, other = sides_of(table, spins_ns)
     KERNELS[kernel](one, other)
     end_ns = max(one.now_ns, other.now_ns)
@@ -100,7 +97,7 @@ def test_the_path_leads_through_the_slower_side(
     lost = np.array([(0,)] if len(latest) < len(one.spans) + len(other.spans) else [], [("cta", "i4")])
     found = critical_path(
         replace(timeline, table=table, incomplete=lost, ctas=cta_rows((0, 0, 0, end_ns, end_ns))),
-        evaluated(text, kernel, (1, 1, 1), (None, *spins_ns, ITERATIONS)),
+        evaluated(text, kernel, (1, 1, 1), (None, *spins_ns, ITERATIONS), table),
     )
     assert found is not None
     assert sum(blame.share for blame in found.blames) + found.outside == pytest.approx(1)

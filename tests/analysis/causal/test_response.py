@@ -3,9 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kprof_inject.analysis.causal.response import DelayErrors, Response, response
-
-pytestmark = pytest.mark.slow
+from kprof_inject.analysis.causal.response import QUANTILE, DelayErrors, Interval, Response, response
 
 DELAYS = np.array([0.0, 60, 180, 540, 1620])
 ERRORS = DelayErrors(offset=12.0, own=10.0)
@@ -54,6 +52,7 @@ def test_what_bends_before_the_shortest_delay_is_as_steep_as_behind_it() -> None
     assert answer(0.0, 20).slope.value == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_in_most_cases() -> None:
     of_lines = [answer(1.0, error=5, seed=seed).slope for seed in range(60)]
     assert sum(one.low <= 1.0 <= one.high for one in of_lines) >= 55
@@ -62,6 +61,7 @@ def test_intervals_hold_the_truth_in_most_cases() -> None:
     assert sum(one.slack is not None and one.slack.low <= 300 <= one.slack.high for one in hidden) >= 54
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_where_the_slope_is_told_by_a_delay_beyond_the_bend() -> None:
     """Of 180 cycles, 80 show; of each one more, all of it."""
     slopes = [(one.slope, one.up_to) for one in (answer(0.0, 100, seed=seed) for seed in range(60))]
@@ -69,6 +69,7 @@ def test_intervals_hold_the_truth_where_the_slope_is_told_by_a_delay_beyond_the_
     assert sum(slope.low <= 1 - 100 / up_to <= slope.high for slope, up_to in slopes) >= 55
 
 
+@pytest.mark.slow
 def test_noise_makes_no_bend() -> None:
     assert sum(answer(0.5, error=20, seed=seed).slack is not None for seed in range(60)) <= 3
 
@@ -82,3 +83,89 @@ def test_two_make_a_line() -> None:
     assert found is not None
     assert found.slope.value == pytest.approx(0.5, abs=0.02)
     assert found.slope.low <= 0.5 <= found.slope.high
+
+
+EXACT = DelayErrors(offset=10.0, own=0.0)
+
+
+def steps(delays: list[float], longer: list[float], errors: DelayErrors = EXACT, error: float = 1.0) -> Response:
+    """Of a kernel that is measured without noise."""
+    found = response(np.array(delays), np.array(longer), np.full(len(delays), error), errors)
+    assert found is not None
+    return found
+
+
+def test_the_slope_is_that_of_the_shortest_delay_that_is_precise() -> None:
+    # A delay of 8 offsets or more, whose own error and offset leave less than 8 %.
+    found = steps([0, 79, 80, 1000], [3, 3, 3, 503])
+    assert found.up_to == 80
+    assert found.slope.value == 0
+    assert steps([0, 79, 160, 1000], [3, 42.5, 83, 503]).up_to == 160
+    assert steps([0, 80, 160, 1000], [0, 40, 80, 500], DelayErrors(10.0, 20.0)).up_to == 1000
+    # None is precise: the most precise one.
+    far = DelayErrors(100.0, 100.0)
+    assert steps([0, 100, 200, 400], [0, 50, 100, 200], far).up_to == 400
+    assert steps([0, 100, 200, 400], [0, 50, 100, 200], far, error=1000.0).up_to == 400
+
+
+@pytest.mark.parametrize(
+    ("longer", "shown"),
+    [([0.0, 500.0], 0.5), ([0.0, 1.0], 0.05), ([0.0, -500.0], 0.5), ([0.0, 3000.0], 1.0)],
+)
+def test_errors_of_a_delays_length_show_as_far_as_the_delay_does(longer: list[float], shown: float) -> None:
+    slope = steps([0, 1000], longer, DelayErrors(3.0, 4.0), error=2.0).slope
+    of_delay = np.hypot(np.sqrt(2) * 2.0, shown * 5.0) / 1000
+    # Between processes, slopes differ by 0.03.
+    assert slope.high - slope.value == pytest.approx(QUANTILE * np.hypot(of_delay, 0.03))
+    assert slope.value - slope.low == pytest.approx(slope.error)
+
+
+def test_an_interval_is_as_wide_as_its_larger_half() -> None:
+    assert Interval(5.0, 4.0, 7.0).error == 2
+    assert Interval(5.0, 2.0, 7.0).error == 3
+    assert Interval.about(5.0, 1.0) == Interval(5.0, 5 - 1.96, 5 + 1.96)
+
+
+def test_slack_counts_from_the_kernel_without_any_delay() -> None:
+    slope = Interval(0.0, -0.1, 0.1)
+    assert Response(slope, 60).with_slack_of(7) == Response(slope, 60)
+    found = Response(slope, 60, Interval(100.0, 90.0, 120.0), 1.0).with_slack_of(7)
+    assert found == Response(slope, 60, Interval(107.0, 97.0, 127.0), 1.0)
+
+
+def test_the_bend_of_exact_points_is_where_two_lines_meet() -> None:
+    found = steps([0, 100, 200, 400, 800, 1600], [0, 0, 0, 100, 500, 1300])
+    assert found.slack is not None
+    assert found.slack.value == pytest.approx(300, rel=0.02)
+    assert found.slack.low < 300 < found.slack.high
+    assert found.beyond == pytest.approx(1, abs=0.02)
+    assert found.slope.value == 0
+    # The offset of all delays may shift it, by as much either way.
+    assert found.slack.error >= EXACT.offset
+    assert found.slack.high - found.slack.low < 100
+
+
+def test_a_kernel_that_gets_less_steep_has_no_slack() -> None:
+    assert steps([0, 100, 200, 400, 800, 1600], [0, 100, 200, 300, 500, 900]).slack is None
+
+
+def test_two_delays_show_no_bend_and_three_may() -> None:
+    assert steps([0, 1000], [0, 500]).slack is None
+    assert steps([0, 1000, 2000], [0, 0, 1000]).slack is not None
+    assert steps([0, 1000, 2000], [0, 0, 1000], error=1000.0).slack is None
+
+
+def test_times_count_by_their_errors() -> None:
+    delays, longer = [0.0, 100, 200, 400, 800, 1600], [0.0, 0, 60, 100, 500, 1300]
+    errors = np.array([1.0, 1, 200, 1, 1, 1])
+    found = response(np.array(delays), np.array(longer), errors, EXACT)
+    assert found is not None and found.slack is not None
+    assert found.slack.value == pytest.approx(300, rel=0.03)
+    assert found.beyond == pytest.approx(1, abs=0.03)
+
+
+def test_only_what_is_added_to_the_time_without_a_delay_counts() -> None:
+    usual, later = (steps([0, 100, 200, 400, 800], [at, at, at, at + 100, at + 500]) for at in (0.0, 5_000.0))
+    assert usual.slack is not None and later.slack is not None
+    assert later.slack.value == pytest.approx(usual.slack.value)
+    assert later.slack.error == pytest.approx(usual.slack.error)

@@ -15,6 +15,7 @@ from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.capture.encoding import decode, encode
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord, SpinRecord
 from kprof_inject.capture.schema import Resources, ScopeRecord, ScopeTableRecord
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 
 TEXT = """\
@@ -85,7 +86,7 @@ def experiment(answers: dict[int, Answer], *, chain: int = 1, noise: float = 0.0
 
 
 def slopes_of(record: ExperimentRecord, text: str = TEXT) -> KernelSlopes:
-    return kernel_slopes(record, evaluated(text, "k.ttgir", record.grid, ()))
+    return kernel_slopes(record, evaluated(text, "k.ttgir", record.grid, (), ScopeTable(())))
 
 
 @pytest.mark.parametrize("chain", [1, 3])

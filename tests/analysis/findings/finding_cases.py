@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ import pytest
 from buffers import Scope
 from known_kernels import ITER, WARPS, Known, found_in, launched, sentences_of
 from known_loops import launched as launched_loop
+from replacing import replace
 from snapshots import check
 from text_cases import cases_in
 

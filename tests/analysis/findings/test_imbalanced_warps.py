@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from known_kernels import WORK, Known, launched, rules_of, sentences_of, the_finding
+from replacing import replace
 from snapshots import check
 
-from kprof_inject.capture.scopes import Partition
+from kprof_inject.capture.schema import Partition
 from kprof_inject.timeline.partitions import partitions_of
 from kprof_inject.timeline.timeline import Timeline
 

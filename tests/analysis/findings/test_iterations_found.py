@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from known_kernels import ITERATIONS, Known, launched, rules_of
+from replacing import replace
 
 
 def test_a_loop_over_tiles_fills_no_pipeline(tmp_path: Path) -> None:

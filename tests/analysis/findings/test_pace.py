@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from known_kernels import sentences_of
 from known_launch import SCOPES, known_launch
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.causal.response import Interval, Response

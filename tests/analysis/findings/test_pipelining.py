@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from finding_cases import CASES, cases_of
 from known_kernels import sentences_of
 from known_loops import found, launched
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.findings.finding import Evidence, Finding

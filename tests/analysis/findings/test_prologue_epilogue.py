@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from known_kernels import (
     the_finding,
     the_finding_of,
 )
+from replacing import replace
 from snapshots import check
 from timelines import incomplete_rows
 

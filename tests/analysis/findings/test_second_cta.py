@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from known_kernels import ITER, evidence_of, launched, sentences_of
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.findings.finding import Evidence, Finding

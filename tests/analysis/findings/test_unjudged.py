@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from altered import altered
 from buffers import Cta, Scope, end, save_launch, start
 from finding_cases import Case
 from known_kernels import Known, evidence_of, launched
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.findings.rules import RULES, Outcome, judge_by_rules
@@ -203,7 +203,7 @@ def test_of_warps_that_were_not_recorded_nothing_is_known(tmp_path: Path) -> Non
 
 def test_records_without_a_partner_may_hide_something(tmp_path: Path) -> None:
     timeline = whole(tmp_path, open_starts=np.array([2, 0, 1, 0, 0]), stray_ends=np.zeros(5, dtype=np.int64))
-    assert unjudged(timeline) == {"3 records have no partner": (*OF_WARPS, *OF_LOOPS, "waiting")}
+    assert unjudged(timeline) == {"3 records have no matching start or end": (*OF_WARPS, *OF_LOOPS, "waiting")}
 
 
 def test_waits_for_dots_are_not_those_for_loads(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from buffers import Scope
 from known_kernels import ITER, Known, launched, rules_of, the_finding
+from replacing import replace
 
 from kprof_inject.analysis.findings.loops import lost_waits
 from kprof_inject.analysis.launch import LaunchAnalysis

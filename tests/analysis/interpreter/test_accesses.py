@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from brute_force import Kernel, assert_bytes_right, assert_right, run
+from replacing import replace
 from text_cases import facts_in
 
 from kprof_inject.analysis.interpreter import accesses, axis_arrays
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray
 from kprof_inject.analysis.interpreter.executions import evaluated
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.ttgir import dialect
 from kprof_inject.ttgir.dialect import traits_of
 
@@ -254,7 +255,11 @@ def test_in_a_function_that_is_called_no_address_is_known(line: str) -> None:
     text = f"module {{\n{kernel}{helper}}}\n"
     name = re.search(r"amdg\w*\.\w+", line)
     assert name is not None
-    found = [one.access for one in evaluated(text, "k", (4, 1, 1), ()).operations if one.operation.name == name[0]]
+    found = [
+        one.access
+        for one in evaluated(text, "k", (4, 1, 1), (), ScopeTable(())).operations
+        if one.operation.name == name[0]
+    ]
     assert found
     for access in found:
         assert access is not None and (access.address, access.places, access.requested_bytes(None)) == (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from buffers import Scope
+from replacing import replace
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.interpreter import executions
@@ -17,8 +17,8 @@ from kprof_inject.analysis.interpreter.executions import (
     evaluated_kernel,
     with_recorded_iterations,
 )
-from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import summarise
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse as real_parse
@@ -71,9 +71,7 @@ def ran_on(folder: Path, iterations: int, lines: Mapping[str, tuple[int, int]], 
     kernel = replace(made.launch.kernel, scopes=table)
     launch = replace(made.launch, kernel=kernel, grid=(CTAS, 1, 1), arguments=(4096, n))
     ran = evaluated_kernel(launch)
-    return with_recorded_iterations(
-        ran, ScopeMap(ran.module, table), summarise(replace(made, table=table, launch=launch))
-    )
+    return with_recorded_iterations(ran, summarise(replace(made, table=table, launch=launch)))
 
 
 def times_of(kernel: ExecutedKernel) -> dict[str, int | None]:
@@ -134,7 +132,7 @@ def test_a_module_that_cannot_be_parsed_is_parsed_once(monkeypatch: pytest.Monke
     told = set()
     for ctas in range(1, 9):
         with pytest.raises(KprofError) as caught:
-            evaluated("module {", "torn.ttgir", (ctas, 1, 1), ())
+            evaluated("module {", "torn.ttgir", (ctas, 1, 1), (), ScopeTable(()))
         told.add(str(caught.value))
         assert len(caught.traceback) < 5, "each launch has its own"
     assert (tried, len(told)) == (["torn.ttgir"], 1)

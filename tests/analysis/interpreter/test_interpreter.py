@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from generated_kernels import kernels
 from golden import fixtures, read
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
+from replacing import replace
 
 from kprof_inject.analysis.interpreter import axis_arrays
 from kprof_inject.analysis.interpreter.accesses import access_of

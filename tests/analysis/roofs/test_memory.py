@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -13,11 +12,13 @@ from brute_force import Kernel, Overflow, Ran, bytes_of, run
 from buffers import Scope
 from generated_kernels import kernels
 from hypothesis import HealthCheck, given, reject, settings
+from replacing import replace
 from timelines import cta_rows, made_timeline
 
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.executions import CountedOperation, evaluated
 from kprof_inject.analysis.roofs.memory import DramBound, Traffic
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.timeline import Timeline
 
 L2_BYTES = 40
@@ -168,7 +169,7 @@ module {
 )
 def test_copies_by_threads(timeline: Timeline, wrap: int, width: int, l2_bytes: int) -> None:
     text = COPY.replace("WRAP", str(wrap)).replace("WIDTH", str(width))
-    ran = evaluated(text, "kernel.ttgir", (1, 1, 1), (4096,))
+    ran = evaluated(text, "kernel.ttgir", (1, 1, 1), (4096,), ScopeTable(()))
     launched = replace(timeline, launch=replace(timeline.launch, grid=(1, 1, 1)))
     traffic = Traffic(ran.operations, launched, ran.module.aliases)
     assert traffic.l2_bytes(in_lines(traffic, 1, text.count("\n"))) == l2_bytes

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from buffers import Scope
+from replacing import replace
 from snapshots import check
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.roofs.limits import limit_of
 from kprof_inject.analysis.roofs.memory import DramBound
-from kprof_inject.analysis.roofs.operation_work import NO_WORK
+from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged
-from kprof_inject.timeline.idle import IdleSms
 from kprof_inject.timeline.trust import Overhead
+from kprof_inject.timeline.waves import IdleSms
 
 SMS = 4
 UNITS = ("tensor cores", "special functions", "fp32 units", "instruction issue", "shared memory and L1", "L2 to SM")
@@ -195,3 +195,117 @@ def test_parts_are_of_the_time_without_records_where_records_make_the_launch_fas
 def test_no_part_is_above_its_peak_for_want_of_records(summary: LaunchSummary) -> None:
     light = SpeedOfLight((roof("func", ALU=0.9),))
     assert limit_of(summary, light, SMS, Overhead(50.0, 1.0)).parts["ALU"] == 1.0
+
+
+def lit(*, loop: Roof | None = None, more: SpeedOfLight | None = None, **parts: float) -> SpeedOfLight:
+    """A kernel with these parts, and perhaps a loop; what else is known of it is that of ``more``."""
+    return replace(more or SpeedOfLight(()), roofs=(roof("func", **parts), *([loop] if loop else [])))
+
+
+@pytest.mark.parametrize(
+    ("light", "name"),
+    [
+        # A unit limits from 60 %; units within 10 points of it do, too.
+        (lit(tensor_cores=0.6), "tensor cores 60 %"),
+        (lit(tensor_cores=0.59), "latency"),
+        (lit(tensor_cores=0.75, L2_to_SM=0.66), "tensor cores and L2 to SM 75 %"),
+        (lit(tensor_cores=0.75, L2_to_SM=0.64), "tensor cores 75 %"),
+        # Two units in turn from 75 % together.
+        (lit(special_functions=0.45, fp32_units=0.31), "special functions and fp32 units in turn"),
+        (lit(special_functions=0.45, fp32_units=0.29), "latency"),
+        (lit(special_functions=0.45, L2_to_SM=0.45), "latency"),
+        # A loop from half of the kernel's time.
+        (lit(loop=roof("loop[0]", 500, fp32_units=0.6)), "fp32 units 60 %"),
+        (lit(loop=roof("loop[0]", 499, fp32_units=0.6)), "latency"),
+        (lit(loop=roof("loop[0]", 900, fp32_units=0.59)), "latency"),
+        # All that is requested of DRAM, where no other unit may be the limit.
+        (lit(L2_to_SM=0.5, more=SpeedOfLight((), dram=dram(0.1, 0.6))), "DRAM, most likely"),
+        (lit(L2_to_SM=0.5, more=SpeedOfLight((), dram=dram(0.1, 0.59))), "latency"),
+        (lit(L2_to_SM=0.51, more=SpeedOfLight((), dram=dram(0.1, 0.6))), "latency"),
+        (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, fits_l2=True))), "latency"),
+        (lit(more=SpeedOfLight((), dram=dram(0.55, 0.8))), "DRAM, most likely"),
+        # Less than 60 % without the operations whose addresses are unknown.
+        (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, unknown=0.31))), "not known"),
+        (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, unknown=0.29))), "DRAM, most likely"),
+        (lit(more=SpeedOfLight((), dram=dram(0.1, 1.0, unknown=0.29))), "DRAM, most likely"),
+        (lit(more=SpeedOfLight((), dram=dram(0.1, 1.1, unknown=0.29))), "not known"),
+        (lit(more=SpeedOfLight((), dram=dram(0.1, 1.1))), "DRAM, most likely"),
+        (lit(fp32_units=0.3, more=SpeedOfLight((), exchanges=0.3)), "not known"),
+        (lit(fp32_units=0.1, more=SpeedOfLight((), exchanges=0.29)), "latency"),
+        (lit(fp32_units=0.31, more=SpeedOfLight((), exchanges=0.3)), "latency"),
+    ],
+)
+def test_from_where_on_each_is_the_limit(summary: LaunchSummary, light: SpeedOfLight, name: str) -> None:
+    assert limit_of(summary, light, SMS).name == name
+
+
+@pytest.mark.parametrize(
+    ("ctas", "device_sms", "name"),
+    [(SMS, 6, "latency"), (SMS, 7, "grid"), (7, 7, "latency"), (6, 7, "grid"), (SMS, None, "latency")],
+)
+def test_a_grid_is_small_on_less_than_six_tenths_of_the_sms(
+    summary: LaunchSummary, ctas: int, device_sms: int | None, name: str
+) -> None:
+    assert summary.waves is not None
+    full = replace(summary, waves=replace(summary.waves, ctas=ctas), idle=None)
+    assert limit_of(full, lit(), device_sms).name == name
+    assert limit_of(replace(summary, waves=None, idle=None), lit(), device_sms).name == "latency"
+
+
+def test_reasons_of_a_tenth_of_the_sms_or_more_are_given(summary: LaunchSummary) -> None:
+    idle = replace(IDLE, before_share=0.32, between_share=0.1, after_share=0.09)
+    text = limit_of(replace(summary, idle=idle), lit(), SMS).text
+    assert [share in text for share in ("(32.0 %)", "(10.0 %)", "(9.0 %)")] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("overhead", "part"), [(Overhead(7.0, 2.0), 0.5), (Overhead(8.0, 2.0), 0.53), (Overhead(-3.0, 2.0), 0.475)]
+)
+def test_what_records_cost_counts_from_5_percent(summary: LaunchSummary, overhead: Overhead, part: float) -> None:
+    assert limit_of(summary, lit(ALU=0.5), SMS, overhead).parts["ALU"] == pytest.approx(part)
+
+
+def test_what_records_cost_is_of_the_time_with_ctas(summary: LaunchSummary) -> None:
+    """In 1,250 of the cycles, CTAs are on the SMs; in 1,000, they run the kernel."""
+    light = lit(ALU=0.7, more=SpeedOfLight((), resident_cycles=1250))
+    overhead = Overhead(40.0, 10.0)
+    assert limit_of(summary, light, SMS, overhead).parts["ALU"] == pytest.approx(1.3 * 0.7 / 1.25)
+    assert limit_of(summary, light, SMS).parts["ALU"] == 0.7
+    shorter = replace(light, resident_cycles=900)
+    assert limit_of(summary, shorter, SMS, overhead).parts["ALU"] == pytest.approx(1.3 * 0.7)
+
+
+def test_a_loop_is_judged_by_its_time_with_records(summary: LaunchSummary) -> None:
+    light = lit(ALU=0.3, loop=roof("loop[0]", 900, ALU=0.5))
+    assert limit_of(summary, light, SMS, Overhead(40.0, 10.0)).name == "latency"
+
+
+def test_a_loop_that_is_less_busy_than_the_kernel_is_not_named(summary: LaunchSummary) -> None:
+    busier, less = (
+        limit_of(summary, lit(tensor_cores=0.7, loop=roof("loop[0]", 900, tensor_cores=part)), SMS)
+        for part in (0.72, 0.68)
+    )
+    assert ("loop[0]" in busier.text, "loop[0]" in less.text) == (True, False)
+
+
+def test_a_limit_as_an_answer_and_as_a_sentence(summary: LaunchSummary) -> None:
+    known = limit_of(summary, lit(ALU=0.7), SMS)
+    assert known.answer == known.text
+    assert known.sentence.endswith(known.text) and known.sentence != known.text
+    unknown = limit_of(summary, SpeedOfLight(()), SMS)
+    assert "--at func" in unknown.text
+    assert (unknown.name, unknown.units, unknown.is_known) == ("not known", (), False)
+    assert unknown.answer == f"not known: {unknown.text}"
+    assert unknown.sentence.endswith(f"not known: {unknown.text}")
+
+
+def test_integer_multiplications_are_named_if_they_are_most_of_the_fp32_units_work(summary: LaunchSummary) -> None:
+    def text(**work: float) -> str:
+        made = replace(roof("func", fp32_units=0.7), work=Work(**work))
+        return limit_of(summary, SpeedOfLight((made,)), SMS).text
+
+    assert "integer multiplication" in text(integer_multiplications=3, multiplications=2, additions=2)
+    assert "integer multiplication" not in text(integer_multiplications=2, multiplications=2)
+    assert "integer multiplication" not in text(integer_multiplications=2, additions=3)
+    other = replace(roof("func", ALU=0.7), work=Work(integer_multiplications=3))
+    assert "integer multiplication" not in limit_of(summary, SpeedOfLight((other,)), SMS).text

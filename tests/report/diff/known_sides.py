@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from buffers import Scope
 from numpy.typing import NDArray
+from replacing import replace
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.capture.resources import KernelResources

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from buffers import Scope
 from figures_in import figures_in
 from known_sides import HEAD_NS, ITER, ITER_NS, ITERATIONS, SCOPES, around, rows_of, side, usual, with_rows
+from replacing import replace
 from snapshots import check
 from timelines import cta_rows
 
@@ -121,7 +121,7 @@ def test_times_without_records_are_what_the_answer_goes_by(tmp_path: Path) -> No
     )
     assert kernel.by_clean_times and kernel.launch.verdict is ChangeVerdict.SLOWER
     assert figures_in(kernel_sentence(kernel))[0] == "1.10"
-    assert "100 and 100 launches: slower" in notes_of(kernel)
+    assert any(note.startswith("slower, ") and "100 launches" in note for note in kernel_notes(kernel))
     check_diff(kernel, "times without records")
 
 
@@ -129,7 +129,7 @@ def test_the_change_is_what_the_times_beside_it_give(tmp_path: Path) -> None:
     # Six of ten launches of B take as long as those of A, which is the median; the mean is not.
     slow = [170_000.0] * 6 + [180_000.0] * 4
     kernel = compared(usual(tmp_path / "a", 1, clean_ns=[170_000.0] * 10), usual(tmp_path / "b", 2, clean_ns=slow))
-    assert "170.000 µs → 170.000 µs" in notes_of(kernel) and "+0.0 % [" in notes_of(kernel)
+    assert any("+0.0 % [" in note and " 170 µs " in note for note in kernel_notes(kernel))
     check_diff(kernel, "four slow launches of ten")
 
 
@@ -219,7 +219,7 @@ def test_of_too_few_launches_nothing_is_told_but_how_to_get_more(tmp_path: Path,
     assert set(verdicts(kernel).values()) == {ChangeVerdict.UNKNOWN}
     sentence = kernel_sentence(kernel)
     assert sentence.startswith("cannot tell: ") and "--launches all" in sentence
-    assert ("median" in sentence) == (launches > 1) and ("one launch each" in sentence) == (launches == 1)
+    assert ("median" in sentence) == (launches > 1) and figures_in(sentence)[:2] == [str(launches), "5"]
     check_diff(kernel, case)
 
 
@@ -247,7 +247,7 @@ def test_of_launches_shorter_than_a_step_of_the_timer_that_is_said(tmp_path: Pat
     kernel = compared(short(usual(tmp_path / "a", 1)), short(usual(tmp_path / "b", 2)))
     sentence = kernel_sentence(kernel)
     assert sentence.startswith("cannot tell: ") and "--launches" not in sentence
-    assert figures_in(sentence)[:6] == ["0", "0", "40", "40", "0", "32"]
+    assert figures_in(sentence)[:4] == ["40", "40", "0", "32"]
     check_diff(kernel, "launches within a timer step")
 
 
@@ -264,7 +264,7 @@ def test_sides_may_have_different_numbers_of_launches(tmp_path: Path) -> None:
         usual(tmp_path / "a", 1, launches=6), usual(tmp_path / "b", 2, iter_ns=1.2 * ITER_NS, launches=60)
     )
     assert kernel.launch.verdict is ChangeVerdict.SLOWER
-    assert "6 and 60 launches" in notes_of(kernel)
+    assert any(figures_in(note)[-2:] == ["6", "60"] for note in kernel_notes(kernel))
 
 
 def test_repeated_captures_of_a_side_show_what_captures_differ_by(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_lost_records_leave_the_means_to_compare(tmp_path: Path) -> None:
     assert {scope.basis for scope in kernel.scopes} == {"mean"}
     assert set(verdicts(kernel).values()) == {ChangeVerdict.SAME}
     notes = notes_of(kernel)
-    assert "lost: 240 " in notes and "the mean" in notes
+    assert "lost: 240 " in notes and " means" in notes
     check_diff(kernel, "lost records")
     assert kernel.scopes[ITER].explained is None
 
@@ -340,7 +340,7 @@ def test_an_unmeasured_clock_is_told(tmp_path: Path) -> None:
     a, b = usual(tmp_path / "a", 1), usual(tmp_path / "b", 2)
     untimed = [replace(one, clock=replace(one.clock, source="nominal")) for one in b]
     kernel = compared(a, untimed)
-    assert "clock: not measured" in notes_of(kernel)
+    assert "clock rate not measured" in notes_of(kernel)
     check_diff(kernel, "a clock that was not measured")
 
 
@@ -511,10 +511,10 @@ def test_the_change_is_of_times_without_what_launching_takes(tmp_path: Path) -> 
     kernel = compared(with_empty(a, 3_000.0), with_empty(b, 2_000.0))
     assert kernel.clean is not None and kernel.clean.change is not None
     assert kernel.clean.change.percent == pytest.approx(-20, abs=0.5)
-    assert "by events" not in notes_of(kernel)
+    assert "CUDA events" not in notes_of(kernel)
     # Unless it is known of both.
     for sides in (with_empty(a, None), with_empty(b, 2_000.0)), (with_empty(a, 3_000.0), with_empty(b, None)):
         kernel = compared(*sides)
         assert kernel.clean is not None and kernel.clean.change is not None
         assert kernel.clean.change.percent == pytest.approx(100 * (10 / 13 - 1), abs=0.5)
-        assert " µs by events, " in notes_of(kernel)
+        assert "CUDA events" in notes_of(kernel)

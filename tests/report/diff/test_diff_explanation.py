@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 from buffers import Scope
 from known_sides import HEAD_NS, ITER_NS, SCOPES, around, usual, with_rows
 from numpy.typing import NDArray
+from replacing import replace
 from snapshots import check
 from timelines import cta_rows
 
@@ -153,7 +153,7 @@ def test_what_shows_no_change_is_not_told_as_one(tmp_path: Path) -> None:
         for time in ("init_ns", "pre_final_ns", "post_final_ns"):
             launch.ctas[time][1] += 18_000
     sentence = sentence_of(a, b, "a CTA that begins later")
-    assert " be 0." in sentence and "at once" not in sentence
+    assert " alone make it 0." in sentence and "at once" not in sentence
 
 
 def test_scopes_that_change_more_than_the_launch_are_told_of_too(tmp_path: Path) -> None:

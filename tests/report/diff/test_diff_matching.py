@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from buffers import Cta, JsonWriter, Scope, buffer_words, kernel_json, launch_json
 from figures_in import figures_in
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
@@ -115,7 +115,7 @@ def test_scopes_that_are_alike_in_different_numbers_are_not_guessed() -> None:
     matching = match_scopes([KERNEL[0], *loads], [KERNEL[0], *loads[:2]])
     assert len(matching.matches) == 1
     (why,) = {one.why for one in matching.only_a}
-    assert figures_in(why) == ["2", "3"]
+    assert figures_in(why) == ["3", "2"]
     check_note(why, "three that are alike, and two")
     assert len(matching.only_b) == 2
 

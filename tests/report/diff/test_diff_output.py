@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from buffers import Scope
 from known_sides import FUNC, HEAD_NS, ITER_NS, SCOPES, around, usual, with_rows
+from replacing import replace
 from rich.console import Console
 from snapshots import check
 
@@ -60,9 +60,9 @@ def test_the_answer_comes_first_and_then_the_table(tmp_path: Path) -> None:
     change, _, cause = lines[0].partition(": ")
     assert re.search(r" 1\.1\d × .*time -11\.\d % \[-12\.\d, -\d+\.\d\]", change)
     assert re.match(r"iter\[0\] \(-1[45]\.\d % \[-1\d\.\d, -1\d\.\d\]\) ", cause)
-    assert re.search(r" (169|170)\.\d+ µs → 151\.\d+ µs ", cause)
+    assert " 170 µs → 151 µs " in cause
     check("report/diff-printed", "\n".join(lines), "a faster kernel")
-    assert lines[2].startswith("kernel, A → B: grid 1x1x1, ") and "20 and 20 launches" in lines[2]
+    assert lines[2].startswith("kernel, A → B: grid 1x1x1, ") and "20 launches each" in lines[2]
     titles = [cell.strip() for cell in lines[4].strip("┃").split("┃")]
     assert titles == ["scope", "source", "verdict", "change", "count", "total", "mean", "p50", "share"]
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
@@ -91,7 +91,7 @@ def test_on_a_narrow_terminal_columns_are_left_out_and_rows_are_whole(
     assert all("faster" in row and "→ 255 µs" in row for row in rows[1:])
     assert all(len(line) <= width for line in lines)
     assert any(
-        line.startswith("columns left out: ") and all(name in line for name in left_out[:2]) for line in lines
+        line.startswith("columns hidden: ") and all(name in line for name in left_out[:2]) for line in lines
     ) == (bool(left_out))
 
 
@@ -122,11 +122,11 @@ def test_launches_are_counted_in_english(tmp_path: Path) -> None:
     a, b = usual(tmp_path / "a", 1, launches=2), usual(tmp_path / "b", 2, launches=1)
     mul = usual(tmp_path / "mul", 3, launches=2, kernel={"name": "mul", "variant": "mul-0"})
     lines = printed(diff_captures([*a, *mul], b))
-    assert "2 launches in A and 1 launch in B" in lines[0]
+    assert "2 launches in A, 1 in B" in lines[0]
     assert lines[-1].startswith("only in A: mul, ") and lines[-1].endswith(" 2 launches")
     check("report/diff-printed", "\n".join(lines), "too few launches")
     of_one = "\n".join(printed(diff_captures(a[:1], b)))
-    assert "grid 1x1x1, one launch each\n" in of_one and "[?], of one launch each: " in of_one
+    assert "grid 1x1x1, 1 launch each\n" in of_one and of_one.count("1 launch each") == 3
 
 
 def many(folder: Path) -> CaptureDiff:
@@ -147,12 +147,12 @@ def test_the_kernel_whose_change_is_worth_most_comes_first_and_the_list_is_bound
     assert [kernel["kernel"] for kernel in diff_json(diff)["kernels"]] == names
     lines = printed(diff)
     assert [line.partition(",")[0] for line in lines if ", A → B: grid" in line] == names[:10]
-    assert lines[-1].startswith("2 kernels more, ") and "--kernel GLOB" in lines[-1]
+    assert lines[-1].startswith("2 kernels ") and "--kernel GLOB" in lines[-1]
     check("report/diff-printed", lines[-1], "more kernels")
     high, low = (on_terminal(diff, height) for height in (60, 24))
     shown = [sum(", A → B: grid" in line for line in screen) for screen in (high, low)]
     assert shown[1] == 1 < shown[0] < 10 and len(high) <= 60
-    assert low[-1].startswith("11 kernels more, ")
+    assert low[-1].startswith("11 kernels ")
     assert not any("\x1b[" in line for line in low)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from known_sides import usual
+from replacing import replace
 from snapshots import check
 
+from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 from kprof_inject.report.diff.runs import KernelRuns, differences, runs_of
 from kprof_inject.report.diff.scope_matching import Pairing, pair_runs
@@ -81,6 +82,43 @@ def test_two_configs_of_one_kernel_are_a_pair(one: Timeline) -> None:
         "num_stages 2 → 4",
         "grid 4x1x1 → 8x1x1",
     ]
+
+
+def settings_that_differ(
+    one: Timeline, a: dict[str, object], b: dict[str, object], mode_b: Mode | None = None
+) -> dict[str, tuple[str, str]]:
+    """Of kernels with these metadata, the second perhaps recorded in another mode."""
+    sides = []
+    for metadata, mode in ((a, None), (b, mode_b)):
+        kernel = replace(one.launch.kernel, metadata=metadata, mode=mode or one.launch.kernel.mode)
+        sides += runs_of([replace(one, launch=replace(one.launch, kernel=kernel))], {})
+    return {found.what: (found.a, found.b) for found in differences(*sides)}
+
+
+def test_options_are_compared_within_a_version_of_triton(one: Timeline) -> None:
+    a = {"num_warps": 2, "enable_fp_fusion": True, "hash": "1", "only_a": 1}
+    b = {"num_warps": 4, "enable_fp_fusion": False, "hash": "2", "only_b": 1}
+    changed = {"num_warps": ("2", "4"), "enable_fp_fusion": ("True", "False")}
+    assert settings_that_differ(one, a, b) == changed
+    versions = {"triton_version": "3.5.0"}, {"triton_version": "3.6.0"}
+    assert settings_that_differ(one, {**a, **versions[0]}, {**b, **versions[0]}) == changed
+    assert settings_that_differ(one, {**a, **versions[0]}, {**b, **versions[1]}) == {
+        "num_warps": ("2", "4"),
+        "triton_version": ("3.5.0", "3.6.0"),
+    }
+    warp_sizes = ({"target": {"warp_size": size}} for size in (32, 64))
+    assert settings_that_differ(one, *warp_sizes) == {"warp size": ("32", "64")}
+    assert settings_that_differ(one, {"target": {}}, {"target": {"warp_size": 64}}) == {}
+
+
+def test_modes_of_recording_are_compared(one: Timeline) -> None:
+    usual = one.launch.kernel.mode
+    moved = replace(usual, sched_stores=not usual.sched_stores)
+    with_barriers = replace(usual, sched_barriers=not usual.sched_barriers)
+    for mode, what in ((moved, "stores moved"), (with_barriers, "scheduling barriers")):
+        (texts,) = settings_that_differ(one, {}, {}, mode).values()
+        assert sorted(what in text for text in texts) == [False, True]
+    assert settings_that_differ(one, {}, {}, replace(usual)) == {}
 
 
 def test_variants_that_nothing_else_tells_apart_go_by_the_order_of_their_launches(one: Timeline) -> None:

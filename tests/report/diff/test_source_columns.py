@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from known_sides import usual
+from replacing import replace
 
 from kprof_inject.analysis.structure.features import Line
 from kprof_inject.analysis.structure.structural_changes import StructuralChange
 from kprof_inject.capture.schema import SOURCES_FILE
+from kprof_inject.report.diff.code_changes import SourceRow, source_parts
 from kprof_inject.report.diff.kernel_diff import KernelDiff, diff_captures
-from kprof_inject.report.diff.source_columns import SourceRow, source_parts
 from kprof_inject.report.diff.structure import ChangedPart, CodePart, Structure
 from kprof_inject.ttgir.locations import SourcePoint
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import async_launches
@@ -14,6 +13,7 @@ from known_kernels import Known, launched
 from known_launch import SCOPES, known_launch
 from planning import fixture_view
 from programs.child import REPO
+from replacing import replace
 from specialised import save_specialised
 from timelines import Ran, cta_rows, incomplete_rows, made_timeline, scope_rows
 

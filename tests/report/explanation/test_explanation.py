@@ -19,9 +19,16 @@ from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.errors import KprofError
-from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text, short_name, short_text, tokens_of
-from kprof_inject.report.explanation.explanation_schema import Explanation, json_schema
-from kprof_inject.report.explanation.gathering import explanation
+from kprof_inject.report.explanation import explanation
+from kprof_inject.report.explanation_schema import (
+    DEFAULT_BUDGET,
+    Explanation,
+    explanation_text,
+    json_schema,
+    short_name,
+    short_text,
+    tokens_of,
+)
 from kprof_inject.report.terminal.screens import answers_text
 
 SCHEMA = REPO / "docs/explain.schema.json"

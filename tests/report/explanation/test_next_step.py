@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
 from altered import altered
 from known_reports import KINDS, delayed
+from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.advice import advice_on
@@ -17,7 +17,7 @@ from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.cli.main import root
-from kprof_inject.report.explanation.next_step import Options, next_step
+from kprof_inject.report.explanation import Options, next_step
 from kprof_inject.timeline.trust import Level
 
 NO_WAIT = Unjudged("no wait recorded", "add --at 'op(*wait*)'")

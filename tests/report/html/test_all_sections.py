@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from buffers import Cta, Scope, end, save_launch, start
 
@@ -15,6 +16,7 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.proton_buffer import read_proton_buffer
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.html.document import all_sections
+from kprof_inject.report.html.page_schema import LaunchSections, PackedColumn
 from kprof_inject.report.html.pictures import ScopePictures, packed
 from kprof_inject.timeline.timeline import decode_launch
 
@@ -28,12 +30,13 @@ def json_of(report: LaunchAnalysis) -> str:
     pictures = ScopePictures(report.summary)
     for _ in pictures.seeing(report.timeline.blocks()):
         pass
-    return json.dumps(all_sections(report, pictures), allow_nan=False)
+    return json.dumps(msgspec.to_builtins(all_sections(report, pictures)), allow_nan=False)
 
 
 def sections_of(launch: Launch) -> dict[str, Any]:
-    """As a browser reads them: NaN is not JSON."""
+    """As a browser reads them, with the types that the records say: NaN is not JSON."""
     made: dict[str, Any] = json.loads(json_of(LaunchAnalysis.of(decode_launch(launch))))
+    msgspec.convert(made, LaunchSections)
     assert set(made) == NAMES
     return made
 
@@ -114,8 +117,7 @@ def test_256_scopes_stay_small(tmp_path: Path) -> None:
 
 def test_a_column_is_little_endian(tmp_path: Path) -> None:
     column = packed(np.array([[1, -2], [300, 70_000]]), "i4")
-    assert np.frombuffer(base64.b64decode(column["base64"]), dtype="<i4").tolist() == [1, -2, 300, 70_000]
-    assert packed(np.array([0.0, 254.6, 255.0]).round(), "u1") == {
-        "type": "u1",
-        "base64": base64.b64encode(b"\0\xff\xff").decode(),
-    }
+    assert np.frombuffer(base64.b64decode(column.base64), dtype="<i4").tolist() == [1, -2, 300, 70_000]
+    assert packed(np.array([0.0, 254.6, 255.0]).round(), "u1") == PackedColumn(
+        "u1", base64.b64encode(b"\0\xff\xff").decode()
+    )

@@ -12,12 +12,14 @@ from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
 
+import msgspec
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from unpacked import unpacked
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.report.html.document import write_html
+from kprof_inject.report.html.page_schema import PageData
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 HOSTILE = "</script><script>alert(1)</script><!--\u202e\u2028\x00\x1b]0;\"'&{{data}}é"
@@ -99,6 +101,15 @@ def test_names_are_never_markup(tmp_path: Path) -> None:
     assert "alert(1)" not in text.replace("\\u003cscript\\u003ealert(1)\\u003c", "")
     (scope,) = unpacked(path)[0]["meta"]["scopes"]
     assert scope["name"] == HOSTILE
+
+
+def test_what_the_page_reads_first_has_the_types_of_its_records(tmp_path: Path) -> None:
+    text = page_text(tmp_path / "page.html", timeline_of(tmp_path))
+    found = re.search(r'id="report">(.*?)</script>', text)
+    assert found is not None
+    page = msgspec.json.decode(found[1], type=PageData)
+    assert [(launch.kernel, launch.ctas) for launch in page.launches] == [("kernel", 1)]
+    assert [(kernel.name, kernel.others[0].launch) for kernel in page.kernels] == [("kernel", 0)]
 
 
 def test_a_capture_without_its_sources_has_a_page(tmp_path: Path) -> None:

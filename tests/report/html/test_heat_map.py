@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from replacing import replace
 from timelines import cta_rows, made_timeline
 
 from kprof_inject.analysis.summary import summarise
@@ -29,7 +30,7 @@ def launch_of(folder: Path, ctas: Sequence[tuple[int, int, int]]) -> Timeline:
 
 
 def picture(timeline: Timeline) -> dict[str, Any]:
-    made = sm_heat_map(timeline, summarise(timeline))
+    made: dict[str, Any] | None = msgspec.to_builtins(sm_heat_map(timeline, summarise(timeline)))
     assert made is not None
     return made
 

@@ -50,11 +50,11 @@ def test_every_duration_is_counted_in_its_bin(tmp_path: Path) -> None:
     histograms.add(0, durations[200:])
     found = histograms.of(0)
     assert found is not None
-    edges = found["edges_ns"]
+    edges = found.edges_ns
     expected = [sum(first <= ns < after for ns in durations) for first, after in pairwise(edges)]
-    assert found["counts"] == expected
-    assert sum(found["counts"]) == len(durations)
-    assert found["log"]
+    assert found.counts == expected
+    assert sum(found.counts) == len(durations)
+    assert found.log
 
 
 def test_instants_and_scopes_that_never_ran_have_none(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from buffers import Scope
@@ -24,7 +25,8 @@ def bands(folder: Path, runs: Sequence[Sequence[tuple[int, int]]]) -> dict[str, 
     for run in runs:
         numbers, durations = np.array(run, dtype=np.int64).reshape(-1, 2).T
         found.add(0, numbers.astype(np.int32), durations)
-    return found.of(0)
+    plot: dict[str, Any] | None = msgspec.to_builtins(found.of(0))
+    return plot
 
 
 def test_a_short_loop_has_a_point_for_each_iteration(tmp_path: Path) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from altered import altered
 from buffers import Scope
 from figures_in import figures_in
 from programs.child import REPO
+from replacing import replace
 from snapshots import check
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
@@ -35,7 +36,8 @@ def launch_of(folder: Path, **kernel: Any) -> Timeline:
 
 
 def told(timeline: Timeline) -> dict[str, Any]:
-    return launch_overview(LaunchAnalysis.of(timeline))
+    made: dict[str, Any] = msgspec.to_builtins(launch_overview(LaunchAnalysis.of(timeline)))
+    return made
 
 
 def facts_of(timeline: Timeline) -> dict[str, str]:
@@ -47,9 +49,9 @@ def test_the_facts_of_a_launch(tmp_path: Path) -> None:
     facts = facts_of(launch_of(tmp_path, num_warps=4, metadata=METADATA, record_cost=cost))
     assert facts["grid"].startswith("1 x 1 x 1, ")
     assert (facts["warps"], facts["stages"], facts["CTAs in a cluster"]) == ("4 in each CTA", "3", "2")
-    assert (facts["span"], facts["target"]) == ("1.000 µs", "cuda:90")
+    assert (facts["span"], facts["target"]) == ("1.00 µs", "cuda:90")
     assert (figures_in(facts["clock"]), facts["nominal clock"]) == (["2000", "1.25"], "1980 MHz")
-    assert facts["cost of one"] == "32 ± 8 cycles, measured"
+    assert facts["cost of a record"] == "32 ± 8 cycles, measured"
     assert facts["buffer"] == "shared memory"
     check("report/overview", "\n".join(f"{label}: {value}" for label, value in facts.items()), "facts of a launch")
 
@@ -59,7 +61,7 @@ def test_what_is_unknown_is_not_told(tmp_path: Path) -> None:
     facts = {label for group in made["facts"] for label, _ in group["rows"]}
     assert not facts & {"stages", "target", "CTAs in a cluster", "subtracted"}
     assert all(group["rows"] for group in made["facts"])
-    assert {row[0]: row[1:] for row in made["builds"]}["registers per thread"] == ["-", "-"]
+    assert {row[0]: list(row[1:]) for row in made["builds"]}["registers per thread"] == ["-", "-"]
 
 
 def test_versions_and_command_are_the_process_s_own(tmp_path: Path) -> None:
@@ -72,8 +74,8 @@ def test_versions_and_command_are_the_process_s_own(tmp_path: Path) -> None:
 
 def test_the_build_without_records_stands_beside_that_with_them(tmp_path: Path) -> None:
     kernel = {"num_warps": 4, "metadata": METADATA, "clean": CLEAN, "with_records": WITH_RECORDS}
-    builds = {row[0]: row[1:] for row in told(launch_of(tmp_path, **kernel))["builds"]}
-    assert builds["run time (median)"] == ["1.000 µs", "1.010 µs"]
+    builds = {row[0]: list(row[1:]) for row in told(launch_of(tmp_path, **kernel))["builds"]}
+    assert builds["run time (median)"] == ["1.00 µs", "1.01 µs"]
     assert builds["registers per thread"] == ["200", "210"]
     assert builds["shared memory"] == ["98\u202f304 bytes", "106\u202f496 bytes"]
     assert builds["limited by"] == ["shared memory and registers", "shared memory and registers"]
@@ -94,9 +96,9 @@ def test_findings_know_their_scope(tmp_path: Path) -> None:
     )
     timeline = launch_of(tmp_path)
     report = altered(LaunchAnalysis.of(timeline), judgements=(Judgement("a rule", found, None),))
-    findings = launch_overview(report)["findings"]
-    assert [finding["scope"] for finding in findings] == [1, None, None]
-    assert (findings[0]["text"], findings[0]["share"]) == ("slow [1m", 0.4)
+    findings = launch_overview(report).findings
+    assert [finding.scope for finding in findings] == [1, None, None]
+    assert (findings[0].text, findings[0].share) == ("slow [1m", 0.4)
 
 
 def test_hostile_names_are_no_commands(tmp_path: Path) -> None:

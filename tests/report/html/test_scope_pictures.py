@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from buffers import Scope
@@ -27,7 +28,8 @@ def drawn(timeline: Timeline) -> list[dict[str, Any]]:
     pictures = ScopePictures(summarise(timeline))
     for _ in pictures.seeing(timeline.blocks()):
         pass
-    return pictures.drawn()
+    made: list[dict[str, Any]] = msgspec.to_builtins(pictures.drawn())
+    return made
 
 
 def rows_of(cta: int, warp: int, random: np.random.Generator) -> list[Ran]:

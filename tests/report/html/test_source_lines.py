@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
@@ -24,7 +25,8 @@ def launch_of(folder: Path, scopes: Sequence[Scope], rows: Sequence[Ran], source
 
 
 def lines_of(timeline: Timeline) -> list[dict[str, Any]]:
-    return source_lines(timeline, summarise(timeline))
+    lines: list[dict[str, Any]] = msgspec.to_builtins(source_lines(timeline, summarise(timeline)))
+    return lines
 
 
 def test_a_line_has_the_time_of_its_scopes(tmp_path: Path) -> None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from replacing import replace
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
 from kprof_inject.pipeline.insertion import view_of
 from kprof_inject.report.html.code import places_of, ttgir_lines
-from kprof_inject.select.plan import make_plan, scope_table
+from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -90,7 +90,7 @@ def with_lines(timeline: Timeline, lines: tuple[int, int] | None) -> Timeline:
 
 
 def made_of(timeline: Timeline) -> dict[str, Any]:
-    made = ttgir_lines(timeline)
+    made: dict[str, Any] | None = msgspec.to_builtins(ttgir_lines(timeline))
     assert made is not None
     return made
 
@@ -99,10 +99,10 @@ def test_the_scope_table_has_the_lines_that_the_plan_says() -> None:
     path = ROOT / "ttgir_fixtures" / "3.6.0" / "cuda-90" / "attention.ttgir"
     text = path.read_text()
     plan = make_plan(view_of(text, path.name, {}), parse_selectors(["func", "loop", "iter", "op(tt.load)"]))
-    scopes = ScopeTable.of(msgspec.convert(scope_table(plan), ScopeTableRecord)).scopes
+    scopes = ScopeTable.of(plan.table).scopes
 
-    for scope, planned in zip(scopes, plan.scopes, strict=True):
-        start, end = planned.site.start.offset, planned.site.last_end_offset
+    for scope, site in zip(scopes, plan.sites, strict=True):
+        start, end = site.start.offset, site.last_end_offset
         assert scope.lines == (1 + text.count("\n", 0, start), text.count("\n", 0, end))
 
 

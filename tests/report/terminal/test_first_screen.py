@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from altered import altered
 from buffers import Scope
 from figures_in import figures_in
 from known_launch import FUNC, SCOPES, known_launch
+from replacing import replace
 from screens import WIDE, coloured, lines_shown
 from snapshots import check
 from timelines import Ran
@@ -135,7 +135,7 @@ def test_of_many_findings_those_that_are_worth_most_are_advised(report: LaunchAn
     assert lines[0].startswith("mend tail (") and figures_in(lines[0]) == ["47.0"]
     assert lines[2].startswith("mend prologue (") and figures_in(lines[2]) == ["20.0"]
     assert (lines[1], lines[3]) == ("tail [seen]", "prologue [seen]")
-    assert lines[4:] == ["and 1 more: report -v"]
+    assert lines[4:] == ["1 more; see report -v"]
 
 
 def test_without_a_finding_it_says_so(report: LaunchAnalysis) -> None:
@@ -231,7 +231,7 @@ def test_of_many_scopes_the_largest_are_shown(tmp_path: Path) -> None:
     )
     lines = table(screen(report))
     assert [line.split("  ")[0] for line in lines[1:-1]] == [f"scope {number}" for number in range(5, 25)]
-    assert lines[-1].startswith("5 rows more") and lines[-1].endswith("report -v")
+    assert lines[-1].startswith("5 shorter rows ") and lines[-1].endswith("report -v")
     check_screen(lines, "the largest of many scopes")
 
 
@@ -249,10 +249,10 @@ def test_on_a_low_screen_the_answer_stays_and_the_largest_scopes_with_it(tmp_pat
     assert len(low) == 24 - 6
     assert [line[:5].strip() for line in low if line.startswith(NAMES)] == ["LIMIT", "TRY", "TRUST"]
     assert [line.partition(" (")[0] for line in advice(low)] == [
-        *("mend tail", "mend prologue", "and 1 more: report -v")
+        *("mend tail", "mend prologue", "1 more; see report -v")
     ]
-    assert low[-2].startswith("scope 24") and low[-1].startswith(f"{25 - len(table(low)) + 2} rows more")
-    assert "tail [seen]" in advice(high) and high[-1].startswith("5 rows more")
+    assert low[-2].startswith("scope 24") and low[-1].startswith(f"{25 - len(table(low)) + 2} shorter rows ")
+    assert "tail [seen]" in advice(high) and high[-1].startswith("5 shorter rows ")
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])

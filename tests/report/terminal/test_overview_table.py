@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from altered import altered
 from figures_in import figures_in
 from known_launch import known_launch
+from replacing import replace
 from screens import WIDE, lines_shown
 from several_kernels import save_kernels
 from snapshots import check
@@ -94,7 +94,7 @@ def test_launches_of_one_kernel_stand_below_the_answer_for_the_one_in_the_middle
     table = lines[lines.index("") + 1 :]
     assert table[0].split()[:4] == ["launch", "time", "MHz", "limit"]
     assert [line.split()[0] for line in table[1:-1]] == [f"#{number}" for number in range(19, 9, -1)]
-    assert table[-1].startswith("10 launches more") and table[-1].endswith("report -v")
+    assert table[-1].startswith("10 shorter launches ") and table[-1].endswith("report -v")
     check("report/many-launches", "\n".join(lines), "twenty launches")
 
     low = screen(*reports, width=80, height=24)
@@ -126,13 +126,13 @@ def test_the_longest_default_output_is_60_lines(tmp_path: Path) -> None:
     reports = [made(tmp_path, f"kernel_{number}", 1000 + number, launches=1) for number in range(70)]
     lines = screen(*reports, width=80)
     assert len(lines) < 40
-    (more,) = (line for line in lines if line.startswith("46 kernels more"))
+    (more,) = (line for line in lines if line.startswith("46 kernels "))
     assert figures_in(more) == ["46", "65.0"]
     check("report/many-launches", more, "more kernels")
     low = screen(*reports, width=80, height=24)
     assert len(low) <= 24 - 6 and {line[:5] for line in low} >= {"LIMIT", "TRY  ", "TRUST"}
-    shown = next(number for number, line in enumerate(low) if "kernels more" in line) - 1
-    assert shown >= 5 and low[shown + 1].startswith(f"{70 - shown} kernels more")
+    shown = next(number for number, line in enumerate(low) if "kernels hidden" in line) - 1
+    assert shown >= 5 and low[shown + 1].startswith(f"{70 - shown} kernels hidden")
 
 
 def test_in_detail_each_launch_has_its_tables_and_the_verdicts_come_last(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from specialised import save_specialised
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.report.terminal.first_screen import print_first_screen
-from kprof_inject.report.terminal.launch_details import print_details
+from kprof_inject.report.terminal.screens import print_details
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import decode_launch

@@ -10,8 +10,8 @@ from screens import lines_shown
 from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.report.terminal.first_screen import print_more_tags, print_tags
 from kprof_inject.report.terminal.tables import Room
-from kprof_inject.report.terminal.tag_tables import print_more_tags, print_tags
 from kprof_inject.timeline.timeline import decode_launch
 
 
@@ -31,7 +31,7 @@ def shown(folder: Path, experts: list[int | None]) -> list[str]:
 
 def test_the_value_that_takes_most_comes_first(tmp_path: Path) -> None:
     header, *rows = shown(tmp_path, [0, 3, 1, 3, 0, 1, 3])
-    assert header.split() == ["expert", "loop", "by", "expert", "count", "total", "p50", "to", "the", "others"]
+    assert header.split() == ["expert", "loop", "by", "expert", "count", "total", "p50", "vs.", "others"]
     assert [row.split()[0] for row in rows] == ["3", "0", "1"]
     first = rows[0].split()
     assert first[1] == "3"
@@ -60,9 +60,9 @@ def test_of_many_tags_the_first_have_tables_as_far_as_there_is_room(tmp_path: Pa
         lines = lines_shown(lambda console: print_tags(summary, console, room), 100)
         return [" ".join(line.split()[:3]) for line in lines if not line.startswith("7")]
 
-    assert headings(Room()) == ["kernel by expert", "kernel by tile", "1 tag more,"]
-    assert headings(Room(lines=5)) == ["kernel by expert", "2 tags more,"]
-    assert headings(Room(lines=1)) == ["3 tags more,"]
+    assert headings(Room()) == ["kernel by expert", "kernel by tile", "1 tag hidden,"]
+    assert headings(Room(lines=5)) == ["kernel by expert", "2 tags hidden,"]
+    assert headings(Room(lines=1)) == ["3 tags hidden,"]
     rest = lines_shown(lambda console: print_more_tags(summary, console), 100)
     assert rest[0].startswith("kernel by stage ")
 

@@ -12,8 +12,8 @@ export function showAnswer(place, { limit, advice, verdict }, onOpen) {
   const [first, ...others] = advice;
   const doubtful = first?.doubtful ? ", but doubtful" : "";
   const worth = first?.share ? [element("span", { text: `worth up to ${formatShare(first.share)}${doubtful}` })] : [];
-  const text = first ? first.text : "no finding: no rule found anything worth changing";
-  const more = element("button", { type: "button", class: "link", text: others.length ? `and ${others.length} more` : "why", on: { click: onOpen } });
+  const text = first ? first.text : "no finding: no rule found anything to change";
+  const more = element("button", { type: "button", class: "link", text: others.length ? `${others.length} more` : "why", on: { click: onOpen } });
   place.replaceChildren(
     part("Limit", limit, {}),
     part("Try", text, { class: first && first.share === null ? "unjudged" : null, title: first?.reason || text }, first ? [element("div", { class: "answer-more" }, [...worth, more])] : []),

@@ -6,7 +6,7 @@ import { readScopes } from "#scopes";
 
 /**
  * @typedef {Object} Launch
- * @property {Object} meta what `document.py` says of it
+ * @property {Object} meta a `LaunchMeta` of page_schema.py
  * @property {Object<string, Object>} sections what the views show, by name
  * @property {import("#scopes").Scopes} scopes
  * @property {import("#flights").Flights} flights

@@ -7,8 +7,8 @@
  *   isWanted(report)                 optional: whether a page of this report has the view
  *   show(element, launch, context)   fills the empty `element`; called for each launch when the view is first looked at
  *
- * `launch` is `Launch` of `#data`: `launch.meta` (document.py), `launch.sections.<name>` (the sections of
- * `document.py`), `launch.scopes` and `launch.flights` (`Scopes` of `#scopes`, `Flights` of `#flights`: typed arrays,
+ * `launch` is `Launch` of `#data`: `launch.meta` and `launch.sections` (`LaunchMeta` and `LaunchSections` of
+ * page_schema.py), `launch.scopes` and `launch.flights` (`Scopes` of `#scopes`, `Flights` of `#flights`: typed arrays,
  * times in ns since the start of the launch).
  * `context` is
  *
@@ -19,7 +19,7 @@
  *   formatNs(ns)     as text; `#format` has more
  *   onThemeChange(callback)   called when light becomes dark or the other way round, until the launch is changed
  *   onForget(callback)        called before another launch is shown
- *   kernels, shownLaunch         the rows of `kernel_rows` in overview_tab.py; the index of `launch`
+ *   kernels, shownLaunch         the rows, `KernelRow` of page_schema.py; the index of `launch`
  *   openLaunch(index)            shows another launch, in the timeline
  *   range, onRange(range)     what the timeline shows at first, and what it shows now: null is the whole launch
  *

@@ -35,8 +35,8 @@ export function scopeFacts(model, index) {
   const partition = model.partitionOf(scopes.track[index]);
   if (partition) facts.push(["runs", [partition, model.functionOf(scopes.track[index])].filter(Boolean).join(": ")]);
   if (scopes.flags[index] & CROSSES)
-    facts.push(["crosses", "begins inside another scope and ends after it, or the reverse"]);
-  if (scopes.flags[index] & CUT) facts.push(["nothing left", "its records took all its time"]);
+    facts.push(["crosses", "another scope: one begins inside the other and ends after it"]);
+  if (scopes.flags[index] & CUT) facts.push(["too short", "shorter than the cost of its records"]);
   return facts;
 }
 
@@ -70,7 +70,7 @@ export function lostFacts({ meta, scopes }, row) {
   const records = `${formatCount(lost[row])} of ${formatCount(written[row])} records`;
   const isForeign = meta.clock_source === "timer";
   return [
-    isForeign ? ["not kept", `${records}: there was no room`] : ["overwritten", `${records}: the ring keeps the newest`],
+    isForeign ? ["not kept", `${records}: the buffer was full`] : ["overwritten", `${records}: the ring keeps the newest`],
     ["window", formatNs(lostEnd[row] - lostStart[row])],
     ["to keep them", isForeign ? "use a larger buffer" : "run with --fit"],
   ];

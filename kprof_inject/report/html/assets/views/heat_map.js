@@ -15,11 +15,11 @@ const MAX_NAMED = 6;
 // Height above and below the picture.
 const CHROME = 96;
 
-/** `launch.sections.heat_map` is made by `pictures.py`; null where no timer says when CTAs ran. */
+/** `launch.sections.heat_map` is a `HeatMap` of page_schema.py; null where no timer says when CTAs ran. */
 export function show(place, launch, context) {
   const picture = launch.sections.heat_map;
   if (!picture) {
-    const why = launch.meta.ctas ? "No timer says when each CTA ran, so there is no picture of the SMs." : "No CTA ran.";
+    const why = launch.meta.ctas ? "No picture of the SMs: no timer was read when CTAs ran." : "No CTA ran.";
     place.append(element("p", { class: "view-empty", text: why }));
     return;
   }
@@ -120,7 +120,7 @@ function saysOf(launch, picture) {
     "Time starts at the first CTA. Point at a CTA for its times; click to see it in the timeline.",
   ];
   if (picture.tail_share) said.push(`From the dashed line on, SMs run out of work (the tail): they idle for ${formatShare(picture.tail_share)} of the launch on average.`);
-  if (picture.sms_left_out) said.push(`${counted(picture.sms_left_out, "SM")} more not shown.`);
+  if (picture.sms_left_out) said.push(`${counted(picture.sms_left_out, "more SM")} hidden.`);
   return said.join(" ");
 }
 

@@ -13,7 +13,7 @@
 
 /**
  * @param {import("#scopes").Ctas} ctas
- * @param {{sms: number[], wave_ctas: number}} picture as `pictures.py` makes it
+ * @param {{sms: number[], wave_ctas: number}} picture a `HeatMap` of page_schema.py
  * @returns {Residents}
  */
 export function residentsOf(ctas, { sms, wave_ctas: waveCtas }) {

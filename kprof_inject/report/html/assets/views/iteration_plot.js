@@ -11,7 +11,7 @@ const TICK_WIDTH = 70;
 const MAX_DOTS = 64;
 
 /**
- * @param {Object} bands as `pictures.py` makes them
+ * @param {Object} bands an `IterationPlot` of page_schema.py
  * @param {{color: string, name: string, tooltip: Object, onChoose: (first: number, last: number) => void}} options
  */
 export function iterationPlot(bands, { color, name, tooltip, onChoose }) {

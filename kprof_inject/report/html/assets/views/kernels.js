@@ -1,4 +1,4 @@
-/** The kernels of a capture side by side, and their launches. `kernel_rows` of overview_tab.py makes the rows. */
+/** The kernels of a capture side by side, and their launches. Each row is a `KernelRow` of page_schema.py. */
 
 import { element } from "#dom";
 import { counted, formatNs, formatShare } from "#format";
@@ -13,11 +13,11 @@ export function isWanted(report) {
 const HEADS = [
   ["kernel", ""],
   ["variants", "compiled with other options, constants or types", "figure"],
-  ["launches", "in the program; in the capture, if that is unknown", "figure"],
+  ["launches", "in the program; if that is unknown, in the capture", "figure"],
   ["time", "the median of its captured launches, by the device's timer", "figure"],
   ["share", "of the time of all launches of the program, without records; unknown if their number is", "figure"],
   ["limit", ""],
-  ["trust", "how far the records disturbed it, and what is missing"],
+  ["trust", "how much the records disturbed it, and what is missing"],
   ["findings", ""],
 ];
 const MAX_LAUNCHES = 50;
@@ -30,7 +30,7 @@ export function show(place, launch, { kernels, openLaunch, shownLaunch }) {
   const head = element("tr", {}, HEADS.map(([text, hint, kind]) => element("th", { text, title: hint || null, class: kind, scope: "col" })));
   const bodies = kernels.map((kernel, index) => bodyOf(kernel, index, openLaunch, shownLaunch));
   place.append(element("div", { class: "overview" }, [
-    element("p", { class: "view-hint kernel-hint", text: "The kernel whose launches take most of the time, all together, comes first. A row leads to the timeline of its launch in the middle." }),
+    element("p", { class: "view-hint kernel-hint", text: "Kernels by the total time of their launches. A row opens the timeline of the median launch." }),
     element("div", { class: "table-room" }, [
       element("table", { class: "plain-table kernel-table" }, [element("thead", {}, [head]), ...bodies]),
     ]),
@@ -88,7 +88,7 @@ function launchRows(kernel, openLaunch, shownLaunch) {
     ]),
   );
   const left = kernel.others.length - rows.length;
-  if (left) rows.push(element("tr", {}, [element("td", { colspan: HEADS.length, class: "view-hint", text: `${left} more took less` })]));
+  if (left) rows.push(element("tr", {}, [element("td", { colspan: HEADS.length, class: "view-hint", text: `${left} shorter ${left === 1 ? "launch" : "launches"} hidden` })]));
   return rows;
 }
 

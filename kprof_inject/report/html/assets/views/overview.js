@@ -9,7 +9,7 @@ import { slopeSection } from "#views/slope_table";
 
 export const title = "Overview";
 
-/** `launch.sections.overview` is made by `overview_tab.py`. */
+/** `launch.sections.overview` is an `Overview` of page_schema.py. */
 export function show(place, launch, context) {
   const { facts, builds, verdict, limit, roofs, findings, doubts, slopes, slopes_say, notes } = launch.sections.overview;
   place.append(
@@ -36,7 +36,7 @@ function sentence(text) {
 function roofCards(roofs, launch) {
   return roofs.map(({ scope, unit, part }) =>
     element("article", { class: "roof" }, [
-      shareTrack(part, "of the scope's cycles, or more"),
+      shareTrack(part, "minimum share of the scope's cycles"),
       element("div", { class: "finding-text" }, [element("p", {}, [scopeLink(scope, launch), ` · ${unit}`])]),
     ]),
   );
@@ -81,7 +81,7 @@ function doubtCards(findings, doubts) {
     if (findings.length) return [];
     return [element("p", { class: "finding none", text: "No rule found anything that limits this launch, and every rule could judge." })];
   }
-  const head = findings.length ? [] : [element("p", { class: "finding-says", text: "No rule found anything, but not every rule could judge this launch." })];
+  const head = findings.length ? [] : [element("p", { class: "finding-says", text: "No rule found anything, but some rules could not judge this launch." })];
   const lines = doubts.map((text) => element("p", { text: sentence(text) }));
   return [element("article", { class: "finding doubtful" }, [element("div", { class: "finding-text" }, [...head, ...lines])])];
 }

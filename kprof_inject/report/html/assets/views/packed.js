@@ -1,4 +1,4 @@
-/** Columns of numbers in a section's JSON, as `pictures.py` writes them. */
+/** Columns of numbers in a section's JSON: `PackedColumn` of page_schema.py. */
 
 import { fromBase64 } from "#codec";
 

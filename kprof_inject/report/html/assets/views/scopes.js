@@ -13,7 +13,7 @@ import { tooltipIn } from "#views/tooltip";
 
 export const title = "Scopes";
 
-/** `launch.sections.scopes` is made by `pictures.py`. */
+/** `launch.sections.scopes` has a `ScopePicture` of page_schema.py for each scope. */
 export function show(place, launch, context) {
   const scopes = launch.sections.scopes;
   if (!scopes.length) {
@@ -100,14 +100,14 @@ function figures(scope, selfName, hasCycles) {
 
 function missing(scope) {
   const said = [];
-  if (scope.without_partner) said.push(`${counted(scope.without_partner, "record")} without a partner, in no figure`);
-  if (scope.crossing) said.push(`${formatCount(scope.crossing)} cross another scope`);
-  if (scope.cut) said.push(`${formatCount(scope.cut)} have nothing left after the record cost is subtracted`);
+  if (scope.without_partner) said.push(`${counted(scope.without_partner, "record")} without a partner, left out of all figures`);
+  if (scope.crossing) said.push(`${formatCount(scope.crossing)} ${scope.crossing === 1 ? "crosses" : "cross"} another scope`);
+  if (scope.cut) said.push(`${formatCount(scope.cut)} ${scope.cut === 1 ? "was shorter than the cost of its" : "were shorter than the cost of their"} records`);
   return said.length ? [element("p", { class: "view-warning", text: `${said.join("; ")}.` })] : [];
 }
 
 function durations(scope, options, toExample) {
-  if (!scope.histogram) return scope.kind === "mark" ? [] : [note("It never ran, or none of its starts has an end: its time is unknown.")];
+  if (!scope.histogram) return scope.kind === "mark" ? [] : [note("Its time is unknown: it never ran, or none of its starts has an end.")];
   const marks = [
     { label: "median", ns: scope.p50_ns },
     { label: "p90", ns: scope.p90_ns },
@@ -136,10 +136,10 @@ function times(part, whole) {
 function tags(scope, options, toExample) {
   return scope.tags.flatMap((tag, place) => {
     const more = [];
-    if (tag.left_out) more.push(`${counted(tag.left_out, "more value")}, which take less`);
+    if (tag.left_out) more.push(`${counted(tag.left_out, "shorter value")} hidden`);
     if (tag.unknown) more.push(`${counted(tag.unknown, "value")} unknown`);
     const onChoose = (value) => toExample({ tag: { place, value } });
-    const explanation = ["that which takes most first", ...more].join("; ");
+    const explanation = ["largest total first", ...more].join("; ");
     return tag.values.length ? [card(`By ${tag.name}`, explanation, tagTable(tag, { ...options, onChoose }))] : [];
   });
 }
@@ -150,7 +150,7 @@ function groups(scope, options, toExample, warpName) {
     ["sm", "SMs", scope.sms, "SM"],
   ].filter(([, , group]) => group.ids.length > 1);
   return shown.map(([key, name, group, noun]) => {
-    const more = group.left_out ? `; ${counted(group.left_out, "more")} left out` : "";
+    const more = group.left_out ? `; ${formatCount(group.left_out)} more hidden` : "";
     const onChoose = (id) => toExample({ [key]: id });
     const made = card(name, `mean duration of each${more}`, groupBars(group, { ...options, noun, onChoose }));
     made.style.flexBasis = `${roomOf(group)}px`;

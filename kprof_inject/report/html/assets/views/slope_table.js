@@ -1,4 +1,4 @@
-/** The places of a kernel that were delayed, most critical first. `slope_text.py` makes the rows. */
+/** The places of a kernel that were delayed, most critical first. Each row is a `SlopeRow` of page_schema.py. */
 
 import { element } from "#dom";
 import { formatShare } from "#format";
@@ -7,7 +7,7 @@ import { openView } from "#views/navigation";
 const HEADS = [
   ["place", ""],
   ["source", ""],
-  ["slope", "cycles that the kernel loses per cycle added there"],
+  ["slope", "cycles that the kernel loses per cycle of delay there"],
   ["", ""],
   ["slack", "the delay up to which the slope stays the same"],
   ["time", "share of the time of all warps"],

@@ -12,7 +12,7 @@ import { sourceRows, ttgirLinesBySource } from "#views/source_rows";
 
 export const title = "Source";
 
-/** `launch.sections.source` is made by `code.py`. */
+/** `launch.sections.source` has a `SourceFile` of page_schema.py for each file. */
 export function show(place, launch, context) {
   const files = launch.sections.source;
   if (!files.length) {
@@ -88,7 +88,7 @@ function heads(hasSlopes) {
     ["self", "the part of it outside inner scopes"],
     ["ran", "how often, in all warps"],
     ["ops", "lines of the TTGIR that come from here"],
-    ["slope", "cycles that the kernel loses per cycle added here"],
+    ["slope", "cycles that the kernel loses per cycle of delay here"],
     ["source", ""],
   ];
   const shown = titles.filter(([text]) => hasSlopes || text !== "slope");

@@ -6,7 +6,7 @@
  */
 
 /**
- * @param {{pieces: [number, string[]][], timed: {line: number}[]}} file as `code.py` makes it
+ * @param {{pieces: [number, string[]][], timed: {line: number}[]}} file a `SourceFile` of page_schema.py
  * @param {(lines: string[]) => [string | null, string][][]} partsOf
  * @returns {(LineRow | GapRow)[]} without any text of the file, the lines with scopes
  */

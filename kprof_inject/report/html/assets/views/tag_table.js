@@ -1,4 +1,4 @@
-/** The time of a scope by the values of one of its tags. `pictures.py` makes the rows. */
+/** The time of a scope by the values of one of its tags. `tag` is a `TagTable` of page_schema.py. */
 
 import { element } from "#dom";
 import { formatCount, shortNs } from "#format";
@@ -7,7 +7,7 @@ const HEADS = [
   ["count", "how often it ran with the value"],
   ["total", "over all warps"],
   ["p50", "median duration"],
-  ["to the others", "the median over that of all with another value"],
+  ["vs. others", "the median over that of all other values"],
 ];
 
 /**

@@ -14,7 +14,7 @@ export const title = "TTGIR";
 
 const MAX_LABELS = 2;
 
-/** `launch.sections.ttgir` is made by `code.py`; null if the capture has no module. */
+/** `launch.sections.ttgir` is a `TtgirText` of page_schema.py; null if the capture has no module. */
 export function show(place, launch, context) {
   const { ttgir, scopes } = launch.sections;
   if (!ttgir) {
@@ -47,7 +47,7 @@ export function show(place, launch, context) {
     side.select(scope);
     goToLine(range[0]);
   };
-  const cut = ttgir.left_out ? ` ${counted(ttgir.left_out, "line")} more are left out.` : "";
+  const cut = ttgir.left_out ? ` ${counted(ttgir.left_out, "more line")} hidden.` : "";
   place.append(
     element("div", { class: "code-view" }, [
       element("div", { class: "view-toolbar" }, [

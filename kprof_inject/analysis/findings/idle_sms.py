@@ -1,0 +1,228 @@
+"""SMs without a CTA: a grid too small for the device, a late start, gaps between CTAs, and an uneven end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
+from kprof_inject.quantities import counted, percent, ratio, short_time
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.waves import Ending, Waves
+
+
+def low_fill(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+    """Yield a grid that is too small for the device.
+
+    Needs the number of the device's SMs, which older captures and Proton's own buffers do not have.
+    """
+    waves, device_sms = summary.waves, timeline.launch.kernel.sm_count
+    if missing := missing_ctas(timeline, summary):
+        yield missing
+        return
+    if device_sms is None:
+        yield Unjudged("the capture does not say how many SMs the device has", "capture again with this version")
+        return
+    if waves is None or waves.ctas >= device_sms:
+        return
+    idle_sms = device_sms - waves.sms
+    idle_share = idle_sms / device_sms
+    if idle_share < MIN_SHARE:
+        return
+    yield Finding(
+        rule="low-fill",
+        scope=None,
+        share=idle_share,
+        text=f"the grid is too small for the device: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; "
+        f"{counted(idle_sms, 'SM')} ({percent(idle_share)}) {'is' if idle_sms == 1 else 'are'} idle",
+        advice="launch more CTAs: smaller tiles, split-K, or several problems in one launch",
+        figures={"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms, "slots_per_sm": waves.slots_per_sm},
+    )
+
+
+# A device gives all SMs their first CTA within 0.2 µs (measured on an H200); 1 µs is well beyond that.
+_MIN_WAIT_NS = 1_000
+_ADVICE = (
+    "find what occupies these SMs when the launch begins, such as a kernel of another stream or communication "
+    "(--torch-profiler shows it in a trace of the whole program); launch this kernel before or after it, or give each "
+    "its own SMs"
+)
+
+
+def late_start(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+    """Yield SMs that start late, and SMs that get no CTA although the grid has one for each."""
+    yield from _never(timeline, summary)
+    idle = summary.idle
+    if idle is None or idle.late_won_share < MIN_SHARE or idle.longest_wait_ns < _MIN_WAIT_NS:
+        return
+    if timeline.launch.kernel.metadata.get("launch_pdl"):
+        # A programmatic dependent launch is meant to begin on the SMs that the previous kernel leaves first.
+        return
+    yield Finding(
+        rule="late-start",
+        scope=None,
+        share=idle.late_won_share,
+        text=f"{idle.late_sms} of {counted(idle.sms, 'SM')} {'starts' if idle.late_sms == 1 else 'start'} late, the "
+        f"last one {short_time(idle.longest_wait_ns)} after the first: on average, SMs wait "
+        f"{percent(idle.before_share)} of the launch for their first CTA; if all started at once, it would take "
+        f"{percent(idle.late_won_share)} less time",
+        advice=_ADVICE,
+        figures={
+            "sms": idle.sms,
+            "late_sms": idle.late_sms,
+            "longest_wait_ns": idle.longest_wait_ns,
+            "before_share": idle.before_share,
+        },
+    )
+
+
+def _never(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+    """Yield the SMs without a CTA if the grid has at least one for each SM."""
+    kernel, waves, idle = timeline.launch.kernel, summary.waves, summary.idle
+    if waves is None or idle is None or kernel.sm_count is None or waves.ctas < kernel.sm_count:
+        return
+    # On AMD, several CUs share a number; CTAs of a cluster need neighbouring SMs.
+    if not kernel.target.startswith("cuda:") or kernel.metadata.get("num_ctas", 1) != 1:
+        return
+    never = kernel.sm_count - waves.sms
+    share = never / kernel.sm_count * idle.work_share
+    if share < MIN_SHARE:
+        return
+    yield Finding(
+        rule="late-start",
+        scope=None,
+        share=share,
+        text=f"{never} of {counted(kernel.sm_count, 'SM')} {'gets' if never == 1 else 'get'} no CTA, though the grid "
+        f"has {waves.ctas}: spread over all SMs, the launch would take up to {percent(share)} less time",
+        advice=_ADVICE,
+        figures={"sms": waves.sms, "device_sms": kernel.sm_count, "ctas": waves.ctas},
+    )
+
+
+def between_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+    """Yield the time between CTAs on the same SM.
+
+    An SM whose CTA is having its records copied does not count as idle: that time is our overhead.
+    """
+    idle, waves = summary.idle, summary.waves
+    if idle is None or waves is None or idle.gaps_won_share < MIN_SHARE:
+        return
+    kernel = timeline.launch.kernel
+    if (kernel.with_records.ctas_per_sm or 0) < (kernel.clean.ctas_per_sm or 0):
+        # Without records, another CTA may run in the gap.
+        yield Unjudged("with records, fewer CTAs fit on an SM than without", "use a smaller --buffer-bytes")
+        return
+    yield Finding(
+        rule="between-ctas",
+        scope=None,
+        share=idle.gaps_won_share,
+        text=f"SMs are idle between CTAs for {percent(idle.between_share)} of their time: "
+        f"{counted(idle.gaps, 'gap')} of {short_time(idle.gap_ns)} on average; without gaps, the launch would take "
+        f"{percent(idle.gaps_won_share)} less time",
+        advice=_advice(waves),
+        figures={
+            "gaps": idle.gaps,
+            "gap_ns": idle.gap_ns,
+            "between_share": idle.between_share,
+            "ctas": waves.ctas,
+            "slots_per_sm": waves.slots_per_sm,
+        },
+    )
+
+
+def _advice(waves: Waves) -> str:
+    fewer = (
+        f"launch fewer, larger CTAs, or a persistent kernel: {waves.sms * waves.slots_per_sm} CTAs that each loop over "
+        "tiles"
+    )
+    if waves.slots_per_sm > 1:
+        return f"{fewer}; check whether another kernel runs on the SMs in the gaps"
+    return f"{fewer}; or make room for a second CTA on an SM (fewer registers, less shared memory) to fill the gaps"
+
+
+def tail(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+    """Yield a last wave that leaves SMs idle."""
+    waves, ending = summary.waves, summary.ending
+    if waves is None or ending is None or ending.count_share < MIN_SHARE:
+        return
+    won = f"spread evenly, the same work would take {percent(ending.count_share)} less time"
+    yield Finding(
+        rule="tail",
+        scope=None,
+        share=ending.count_share,
+        text=f"{_what(waves, ending)}; {won}",
+        advice=f"make the grid a multiple of {_even(waves)}: other tile sizes, a persistent kernel, or split-K",
+        figures={
+            "ctas": waves.ctas,
+            "sms": waves.sms,
+            "slots_per_sm": waves.slots_per_sm,
+            "waves": waves.waves,
+            "fill": waves.fill,
+            "last_wave_ctas": waves.last.ctas,
+            "last_wave_sms": waves.last.sms,
+            "most_ctas_per_sm": ending.most_ctas,
+            "fullest_sms": ending.fullest_sms,
+            "tail_ns": waves.tail.duration_ns,
+            "tail_share": waves.tail.share,
+            "idle_share": ending.idle_share,
+        },
+    )
+
+
+def _even(waves: Waves) -> str:
+    if waves.waves > 1:
+        return f"the {waves.sms * waves.slots_per_sm} CTAs that run at once"
+    return f"the {waves.sms} SMs"
+
+
+def _what(waves: Waves, ending: Ending) -> str:
+    if waves.waves > 1:
+        return f"the last wave has only {counted(waves.last.ctas, 'CTA')}, on {waves.last.sms} of {waves.sms} SMs"
+    fullest = f"{counted(ending.fullest_sms, 'SM')} {'runs' if ending.fullest_sms == 1 else 'run'}"
+    return (
+        f"{counted(waves.ctas, 'CTA')} do not divide evenly among {waves.sms} SMs: {fullest} {ending.most_ctas}, the "
+        "others finish earlier"
+    )
+
+
+# The last CTA to end must take 25 % longer than the median: if it only began late, it need not have more work.
+_NOTABLE = 1.25
+
+
+def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+    """Yield a long last CTA that leaves SMs idle."""
+    ending = summary.ending
+    # Times of CTAs and of their ends are accurate to one step of the timer.
+    step_ns = timeline.clock.timer_step_ns
+    if ending is None or ending.uneven_share - step_ns / max(summary.duration_ns, 1) < MIN_SHARE:
+        return
+    if ending.last_cta_ns - step_ns < _NOTABLE * ending.cta_ns:
+        return
+    last = f"CTA {ending.last_cta} on SM {ending.last_sm}, the last to finish, takes"
+    if ending.cta_ns <= timeline.clock.timer_step_ns:
+        what = f"most CTAs exit immediately, and {last} {short_time(ending.last_cta_ns)}"
+        advice = "do not launch CTAs without work; start the others first, or split them"
+    else:
+        what = (
+            f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} as long as the median CTA "
+            f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)})"
+        )
+        advice = f"see why CTA {ending.last_cta} has more work than others; start the longest CTAs first, or split them"
+    yield Finding(
+        rule="uneven-ctas",
+        scope=None,
+        share=ending.uneven_share,
+        text=f"CTAs are uneven: {what}, and SMs idle at the end for {percent(ending.uneven_share)} of the launch on "
+        "average",
+        advice=advice,
+        figures={
+            "sms": ending.sms,
+            "ctas": ending.ctas,
+            "last_cta": ending.last_cta,
+            "last_sm": ending.last_sm,
+            "last_cta_ns": ending.last_cta_ns,
+            "median_cta_ns": ending.cta_ns,
+            "idle_share": ending.idle_share,
+        },
+    )

@@ -1,0 +1,402 @@
+"""Control flow of an interpreted kernel: which blocks are reached, and how loop-carried values change."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import reduce
+from math import prod
+
+import numpy as np
+from msgspec import Struct
+
+from kprof_inject.analysis.interpreter.axis_arrays import (
+    ALWAYS,
+    MAX_ELEMENTS,
+    OPEN,
+    AxisArray,
+    Descriptor,
+    GridAxis,
+    IntegerExpr,
+    Mask,
+    SharedMemorySlice,
+    TooLarge,
+    Value,
+    counting,
+    is_settled,
+    is_symbol,
+    joined,
+    symbol,
+    where,
+)
+from kprof_inject.ttgir.nodes import Block, Module, Region
+from kprof_inject.ttgir.ssa_values import block_arguments, operand_names, successors_of
+
+Condition = Mask | None
+"""None is unknown."""
+
+
+class Arrivals:
+    """The conditions and arguments with which the blocks of a region are reached.
+
+    They are known once all predecessors of a block were interpreted. Nothing is known if a branch goes backwards.
+    """
+
+    def __init__(self, module: Module, region: Region, when: Condition) -> None:
+        """Start with a region whose first block runs under the condition ``when``, without arguments."""
+        self._module = module
+        self._region = region
+        places = {block.label: place for place, block in enumerate(region.blocks)}
+        self._arrivals: dict[str, list[tuple[Condition, Sequence[Value]]]] = defaultdict(list)
+        self._arrivals[region.blocks[0].label].append((when, ()))
+        self._goes_back = any(
+            places.get(label, 0) <= place for place, block in enumerate(region.blocks) for label, _ in _ways_from(block)
+        )
+
+    def when(self, block: Block) -> Condition:
+        """Return the condition under which a block runs."""
+        conditions = [condition for condition, _ in self._arrivals[block.label]]
+        if self._goes_back or not conditions:
+            return None
+        return either(conditions)
+
+    def arguments(self, block: Block) -> dict[str, Value]:
+        """Return a block's arguments."""
+        names = block_arguments(self._module, self._region, block)
+        found: dict[str, Value] = dict.fromkeys(names)
+        arrivals = [] if self._goes_back else self._arrivals[block.label]
+        for place, name in enumerate(names):
+            passed = [(condition, values[place]) for condition, values in arrivals if place < len(values)]
+            if passed and len(passed) == len(arrivals):
+                value = passed[0][1]
+                for condition, other in passed[1:]:
+                    value = chosen(condition, other, value)
+                found[name] = value
+        return found
+
+    def leave(self, block: Block, when: Condition, values: Mapping[str, Value]) -> None:
+        """Record the branches at the end of a block that runs under a condition, with the values bound there."""
+        ways = _ways_from(block)
+        for (label, passed), condition in zip(ways, _conditions(block, len(ways), values), strict=True):
+            arriving = when & condition if when is not None and condition is not None else None
+            self._arrivals[label].append((arriving, [values.get(name) for name in passed]))
+
+
+def _ways_from(block: Block) -> list[tuple[str, list[str]]]:
+    last = block.operations[-1:]
+    return successors_of(last[0]) if last and last[0].traits.is_branch else []
+
+
+def _conditions(block: Block, count: int, values: Mapping[str, Value]) -> Sequence[Condition]:
+    """Return the condition of each successor."""
+    if count < 2:
+        return [ALWAYS] * count
+    branch = block.operations[-1]
+    known = branch.name == "cf.cond_br" and count == 2
+    names = operand_names(branch)
+    return both_ways(values.get(names[0])) if known and names else [None] * count
+
+
+def both_ways(condition: Value) -> tuple[Condition, Condition]:
+    """Return a condition and its negation, each None if unknown."""
+    if isinstance(condition, Mask):
+        with suppress(TooLarge):
+            return condition, condition.inverted()
+    return None, None
+
+
+def either(conditions: Sequence[Condition]) -> Condition:
+    """Return the disjunction of conditions."""
+    if len(conditions) == 1:
+        return conditions[0]
+    known = [one for one in conditions if one is not None and not one.is_lower_bound]
+    with suppress(TooLarge):
+        if len(known) == len(conditions):
+            return Mask((joined(lambda *values: reduce(np.logical_or, values), *(one.joint() for one in known)),))
+    return None
+
+
+def chosen(condition: Condition, one: Value, other: Value) -> Value:
+    """Return ``one`` where a condition holds, and ``other`` elsewhere."""
+    if (
+        condition is None
+        or condition.is_lower_bound
+        or not isinstance(one, IntegerExpr)
+        or not isinstance(other, IntegerExpr)
+    ):
+        return None
+    if not (is_settled(condition) and is_settled(one) and is_settled(other)):
+        return OPEN
+    with suppress(TooLarge):
+        return where(condition, one, other)
+    return None
+
+
+_MAX_CARRIED = 1 << 12  # loop-carried values of one loop; each has a placeholder of its own
+
+
+class CountedLoop(Struct):
+    """A loop that is being interpreted. ``trips`` may differ between CTAs; ``most`` is their maximum."""
+
+    axis: GridAxis
+    first: IntegerExpr
+    step: IntegerExpr
+    trips: AxisArray
+    most: int
+
+    @property
+    def places(self) -> IntegerExpr:
+        """The number of each iteration, from 0. Raises ``TooLarge``."""
+        return IntegerExpr((counting(self.axis, self.most),))
+
+    @property
+    def is_even(self) -> bool:
+        """True if all CTAs have equally many iterations."""
+        return bool((self.trips.values == self.most).all())
+
+    def when(self) -> Mask:
+        """Return which CTAs execute each iteration. Raises ``TooLarge``."""
+        if self.is_even:
+            return Mask()
+        places = self.places.joint()
+        return Mask((joined(np.less, places, self.trips),))
+
+
+class Changes:
+    """The loop-carried values of one loop, in all its iterations (``values``).
+
+    ``open`` are the positions of values that are not determined yet. Raises ``TooLarge``.
+    """
+
+    def __init__(self, loop: CountedLoop, initial: Sequence[Value]) -> None:
+        """Start with a placeholder for each integer among the ``initial`` values of the first iteration."""
+        self.loop = loop
+        self.initial = initial
+        if len(initial) > _MAX_CARRIED:
+            raise TooLarge
+        self._first_symbol = loop.axis.number * _MAX_CARRIED
+        self.symbols: list[Value] = [
+            symbol(self._first_symbol + place) if isinstance(value, IntegerExpr) else None
+            for place, value in enumerate(initial)
+        ]
+        self.values: list[Value] = [None] * len(initial)
+        self.open: set[int] = set()
+
+    def settle(self, passed: Sequence[Value]) -> None:
+        """Determine values from what one iteration passes on, as expressions of the placeholders."""
+        self.settle_slots(passed)
+        waiting: dict[int, tuple[int | None, IntegerExpr]] = {}
+        for place, value in enumerate(passed[: len(self.values)]):
+            initial = self.initial[place]
+            if not isinstance(value, IntegerExpr) or not isinstance(initial, IntegerExpr):
+                continue
+            source, rest = self._of_symbol(value)
+            if rest is None:
+                self.open.add(place)
+            elif source == place:
+                self.values[place] = self._growing(initial, rest)
+            else:
+                waiting[place] = (source, rest)
+        for place, (source, rest) in waiting.items():
+            from_where = IntegerExpr.integer(0) if source is None else self.values[source]
+            if isinstance(from_where, IntegerExpr):
+                with suppress(TooLarge):
+                    self.values[place] = self._following(self.initial[place], from_where + rest)
+            else:
+                self.open.add(place)
+
+    @property
+    def has_open_slots(self) -> bool:
+        """True if a loop-carried slice of shared memory may depend on a value that was open."""
+        return any(isinstance(value, SharedMemorySlice) and value.index is None for value in self.values)
+
+    def settle_slots(self, passed: Sequence[Value]) -> None:
+        """Determine slices of shared memory from what one iteration passes on."""
+        for place, value in enumerate(passed[: len(self.values)]):
+            initial = self.initial[place]
+            if isinstance(value, SharedMemorySlice) and isinstance(initial, SharedMemorySlice):
+                self.values[place] = self._rotating(initial, value)
+
+    def _of_symbol(self, value: IntegerExpr) -> tuple[int | None, IntegerExpr | None]:
+        """Split a value into a placeholder of this loop and a remainder without any.
+
+        The remainder is None if the value has another form.
+        """
+        source, rest = None, []
+        for part in value.parts:
+            mine = [axis.number - self._first_symbol for axis in part.axes if is_symbol(axis)]
+            if OPEN.axes & set(part.axes):
+                return None, None
+            if not any(0 <= place < len(self.initial) for place in mine):
+                rest.append(part)
+            elif len(part.axes) == 1 and source is None and part.values[0] == 1:
+                source = mine[0]
+            else:
+                return None, None
+        return source, IntegerExpr(tuple(rest)) if rest else IntegerExpr.integer(0)
+
+    def _growing(self, initial: IntegerExpr, change: IntegerExpr) -> Value:
+        """Return a value to which each iteration adds ``change``."""
+        axis = self.loop.axis
+        try:
+            if axis not in change.axes:
+                return initial + change * self.loop.places
+            joint = change.joint()
+        except TooLarge:
+            return None
+        place = joint.axes.index(axis)
+        return initial + IntegerExpr((AxisArray(joint.axes, np.cumsum(joint.values, axis=place) - joint.values),))
+
+    def _rotating(self, initial: SharedMemorySlice, passed: SharedMemorySlice) -> Value:
+        """Return a slice that moves through the slots of one allocation."""
+        same = same_memory(initial, passed)
+        if same is None or initial.index is None or passed.index is None or not is_settled(passed):
+            return same
+        with suppress(TooLarge):
+            index = self._following(initial.index, passed.index)
+            return SharedMemorySlice(initial.allocation, index if isinstance(index, IntegerExpr) else None)
+        return same
+
+    def _following(self, initial: Value, passed: IntegerExpr) -> Value:
+        """Return a value that each iteration takes from the one before it."""
+        if not isinstance(initial, IntegerExpr):
+            return None
+        both = joined(np.add, passed.joint(), AxisArray((self.loop.axis,), np.zeros(self.loop.most, np.int64)))
+        place = both.axes.index(self.loop.axis)
+        rolled = IntegerExpr((AxisArray(both.axes, np.roll(both.values, 1, axis=place)),))
+        is_first = Mask((AxisArray((self.loop.axis,), np.arange(self.loop.most) == 0),))
+        return where(is_first, initial, rolled)
+
+    def results(self, passed: Sequence[Value]) -> list[Value]:
+        """Return the values after the loop, from what each iteration passes on."""
+        if self.loop.is_even:
+            return [at_iteration(value, self.loop.axis, self.loop.most - 1) for value in passed]
+        return [self._last(*both) for both in zip(self.initial, passed, strict=False)]
+
+    def _last(self, initial: Value, passed: Value) -> Value:
+        """Return the value after each CTA's own last iteration, or the initial one if it has none."""
+        if not isinstance(passed, IntegerExpr) or not isinstance(initial, IntegerExpr):
+            return same_memory(initial, passed)
+        if not is_settled(passed):
+            return OPEN
+        with suppress(TooLarge):
+            last = IntegerExpr.of(*(self._part_in_last(part) for part in passed.parts))
+            return where(Mask((AxisArray(self.loop.trips.axes, self.loop.trips.values > 0),)), last, initial)
+        return None
+
+    def _part_in_last(self, part: AxisArray) -> AxisArray:
+        """Return a term's value in each CTA's last iteration. Raises ``TooLarge``."""
+        axis, trips = self.loop.axis, self.loop.trips
+        if axis not in part.axes:
+            return part
+        iterations = np.arange(self.loop.most)
+        is_last = joined(
+            np.equal, AxisArray((axis,), iterations), AxisArray(trips.axes, np.maximum(trips.values - 1, 0))
+        )
+        chosen = joined(np.multiply, part, is_last)
+        place = chosen.axes.index(axis)
+        return AxisArray((*chosen.axes[:place], *chosen.axes[place + 1 :]), chosen.values.sum(axis=place))
+
+
+def same_memory(one: Value, other: Value) -> SharedMemorySlice | None:
+    """Return an unknown slice of the allocation that both values belong to, or None."""
+    if not isinstance(one, SharedMemorySlice) or not isinstance(other, SharedMemorySlice):
+        return None
+    return SharedMemorySlice(one.allocation, None) if one.allocation is other.allocation else None
+
+
+def at_iteration(value: Value, axis: GridAxis, number: int) -> Value:
+    """Return a value in one iteration."""
+    if isinstance(value, IntegerExpr):
+        return _sum_at(value, axis, number)
+    if isinstance(value, Mask):
+        return Mask(tuple(_part_at(part, axis, number) for part in value.factors), value.is_lower_bound)
+    if isinstance(value, SharedMemorySlice):
+        return SharedMemorySlice(value.allocation, value.index and _sum_at(value.index, axis, number))
+    if isinstance(value, Descriptor):
+        shape, strides = (
+            tuple(one and _sum_at(one, axis, number) for one in sums) for sums in (value.shape, value.strides_bytes)
+        )
+        return Descriptor(value.address and _sum_at(value.address, axis, number), shape, strides)
+    return value
+
+
+def _sum_at(value: IntegerExpr, axis: GridAxis, number: int) -> IntegerExpr:
+    return IntegerExpr.of(*(_part_at(part, axis, number) for part in value.parts))
+
+
+def _part_at(part: AxisArray, axis: GridAxis, number: int) -> AxisArray:
+    if axis not in part.axes:
+        return part
+    place = part.axes.index(axis)
+    return AxisArray((*part.axes[:place], *part.axes[place + 1 :]), part.values.take(number, axis=place))
+
+
+def stacked(values: Sequence[Value], axis: GridAxis) -> Value:
+    """Combine the values of all iterations into one value with their axis."""
+    sums = [value for value in values if isinstance(value, IntegerExpr)]
+    if len(sums) < len(values):
+        return None
+    by_axes = [{part.axes: part.values for part in value.parts} for value in sums]
+    found = []
+    for axes in dict.fromkeys(axes for one in by_axes for axes in one):
+        of_iterations = [one.get(axes, np.zeros([1] * len(axes), np.int64)) for one in by_axes]
+        shape = np.broadcast_shapes(*(one.shape for one in of_iterations))
+        if len(sums) * prod(shape) > MAX_ELEMENTS:
+            return None
+        together = np.stack([np.broadcast_to(one, shape) for one in of_iterations])
+        place = sum(other < axis for other in axes)
+        found.append(AxisArray((*axes[:place], axis, *axes[place:]), np.moveaxis(together, 0, place)))
+    return IntegerExpr.of(*found)
+
+
+class LoopRounds(Struct):
+    """Executions of a block of a loop by the CTAs, and its arguments in each round."""
+
+    loop: CountedLoop
+    values: list[Value]
+
+
+class Steps:
+    """The iterations of a ``scf.while``. ``results`` are the values with which each CTA leaves it."""
+
+    def __init__(self) -> None:
+        """Start before the first evaluation of the loop's condition."""
+        self.results: list[Value] = []
+        self._given: list[Sequence[Value]] = []
+        self._passed: list[Sequence[Value]] = []
+        self._going = [ALWAYS]
+
+    def take(self, given: Sequence[Value], condition: Mask, passed: Sequence[Value]) -> bool:
+        """Add an evaluation of the condition, and return whether any CTA goes on. Raises ``TooLarge``.
+
+        ``given`` are the arguments of the condition's block, ``passed`` the values that it passes on.
+        """
+        before = self._going[-1]
+        self.results = [chosen(before, *both) for both in zip(passed, self.results or passed, strict=True)]
+        self._given.append(given)
+        goes_on = (before & condition).joint()
+        if goes_on.values.any():
+            self._passed.append(passed)
+            self._going.append(Mask((goes_on,)))
+        return bool(goes_on.values.any())
+
+    def __len__(self) -> int:
+        """Return the number of iterations."""
+        return len(self._passed)
+
+    def checks(self, axis: GridAxis) -> LoopRounds:
+        """Return the rounds of the condition's block."""
+        return self._rounds(axis, self._given, 1)
+
+    def inside(self, axis: GridAxis) -> LoopRounds:
+        """Return the rounds of the body."""
+        return self._rounds(axis, self._passed, 0)
+
+    def _rounds(self, axis: GridAxis, values: Sequence[Sequence[Value]], more: int) -> LoopRounds:
+        trips = AxisArray((), np.array(more))
+        for going in self._going[1:]:
+            trips = joined(np.add, trips, going.joint())
+        loop = CountedLoop(axis, IntegerExpr.integer(0), IntegerExpr.integer(1), trips, len(values))
+        return LoopRounds(loop, [stacked(one, axis) for one in zip(*values, strict=True)])

@@ -1,1 +1,0 @@
-"""Measurement of the cost of records, in a process of its own."""

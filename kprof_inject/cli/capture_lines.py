@@ -1,0 +1,187 @@
+"""Lines that commands print about a capture: its origin, losses, trace and reports, and the next commands."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from textwrap import indent
+
+import click
+
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program_overview import glob_of, overview
+from kprof_inject.capture.model import Capture, place_names
+from kprof_inject.cli.console import is_a_step, say
+from kprof_inject.export.formats import DrawingFormat, TraceFile
+from kprof_inject.pipeline.captures import run_to_write
+from kprof_inject.quantities import age_text, counted, listed, size_text, time_text
+from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.workspace import Workspace
+from kprof_inject.workspace_paths import is_workspace, workspace_argument, workspace_option
+
+_MAX_LAUNCHES = 20
+_SECOND_NS = 1_000_000_000
+_MAX_NAMES = 4
+# Most browsers limit a page to 2 GB (perfetto.dev/docs/visualization/large-traces); in either format, Perfetto's engine
+# took 0.5 GB for a million scopes.
+_MAX_IN_BROWSER = 3_000_000
+
+
+def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
+    """Write the trace, and print its size and how to open it."""
+    size = trace.write(timelines, run_to_write(timelines))
+    scopes = sum(timeline.scope_count for timeline in timelines)
+    say(f"wrote {trace.path}: {counted(len(timelines), 'launch')}, {counted(scopes, 'scope')}, {size_text(size)}")
+    if trace.format.on_axis:
+        for line in axis_lines(place_launches(timelines)):
+            say(line)
+    say(trace.format.advice.format(file=shlex.quote(str(trace.path))))
+    if isinstance(trace.format, DrawingFormat):
+        for line in browser_lines(timelines):
+            say(line)
+
+
+def browser_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
+    """Yield a warning if a trace with all scopes of these launches is too large for a browser."""
+    if sum(timeline.scope_count for timeline in timelines) > _MAX_IN_BROWSER:
+        yield "too large for most browsers, which stop at about 4 million scopes; write a part of it:"
+        yield "  kprof-inject trace with --kernel, --launch, --sm, --cta, --warp or --scope"
+
+
+def origin_line(capture: Capture, now_ns: int) -> str:
+    """Return the folder, program and age of a capture, and the command that made it if that was for its own use.
+
+    Empty if neither program nor age is known.
+    """
+    argv = next((process.info.argv for process in capture.processes if process.info.argv), ())
+    captured_ns = max((launch.host_ns for launch in capture.launches), default=0)
+    facts = [shlex.join(argv)] if argv else []
+    if captured_ns:
+        maker = f" by {capture.made_by}" if capture.made_by else ""
+        facts.append(f"captured {age_text((now_ns - captured_ns) / _SECOND_NS)}{maker}")
+    return f"{capture.folder}: {', '.join(facts)}" if facts else ""
+
+
+def loss_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
+    """Yield a line for each of the first launches that lack records or CTAs, and the number of the others.
+
+    The figures are of the whole launch, even if only a part of it is chosen.
+    """
+    names = place_names(timeline.launch.place for timeline in timelines)
+    lacking = [(timeline, missing) for timeline in timelines if (missing := list(_missing(timeline)))]
+    for timeline, missing in lacking[:_MAX_LAUNCHES]:
+        launch = timeline.launch
+        place = f"{names[launch.place]}: " if names[launch.place] else ""
+        yield f"{place}{launch.kernel.name}, launch {launch.index}: {'; '.join(missing)}"
+    if len(lacking) > _MAX_LAUNCHES:
+        yield f"records are also missing from {counted(len(lacking) - _MAX_LAUNCHES, 'more launch')}"
+
+
+def _missing(timeline: Timeline) -> Iterator[str]:
+    if timeline.records_lost:
+        yield f"{timeline.records_lost} of {counted(timeline.records_written, 'record')} lost"
+    if unpaired := int(timeline.open_starts.sum() + timeline.stray_ends.sum()):
+        yield counted(unpaired, "unpaired record")
+    if timeline.records_damaged:
+        yield counted(timeline.records_damaged, "damaged record")
+    if timeline.ctas_never_ran:
+        yield f"{counted(timeline.ctas_never_ran, 'CTA')} never ran"
+    if timeline.ctas_damaged:
+        yield f"{counted(timeline.ctas_damaged, 'damaged CTA')} left out"
+    if 0 < (unknown := int((timeline.ctas["sm"] < 0).sum())) < len(timeline.ctas):
+        yield f"the SM of {counted(unknown, timeline.launch.kernel.cta_name)} is unknown"
+
+
+def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
+    """Yield how exactly launches of several processes or devices are aligned, with a line for each of several axes.
+
+    Nothing if all launches are from one process and device.
+    """
+    if not any(launch.place_name for launch in launches):
+        return
+    axes: dict[int, list[PlacedLaunch]] = {}
+    for launch in launches:
+        axes.setdefault(launch.clock.axis.number, []).append(launch)
+    if len(axes) == 1:
+        yield f"{_origins(launches)} on one axis, {_error(launches[0])}"
+        yield from _doubts(launches)
+        return
+    yield (
+        f"{_origins(launches)} on {len(axes)} axes. Each starts at its own zero: the time between launches on "
+        "different axes is unknown"
+    )
+    for members in axes.values():
+        names = list(dict.fromkeys(launch.place_name for launch in members))
+        clock = members[0].clock
+        what = clock.alignment if clock.relation is None else _error(members[0])
+        yield f"axis {clock.axis.number}: {listed(names, _MAX_NAMES, '; ')}: {what}"
+        yield from _doubts(members)
+
+
+def _origins(launches: Sequence[PlacedLaunch]) -> str:
+    places = {launch.timeline.launch.place for launch in launches}
+    processes = {(place.host, place.rank, place.pid) for place in places}
+    if len(processes) == 1:
+        return f"{len(places)} devices"
+    ranks = {place.rank for place in places}
+    noun = "ranks" if None not in ranks and len(ranks) == len(processes) else "processes"
+    devices = f" with {len(places)} devices" if len(places) > len(processes) else ""
+    return f"{len(processes)} {noun}{devices}"
+
+
+def _error(launch: PlacedLaunch) -> str:
+    axis = launch.clock.axis
+    return (
+        f"within ± {time_text(axis.error_ns)}" if axis.devices > 1 else "the globaltimer of the device that they share"
+    )
+
+
+def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
+    """Yield what the error of an axis does not include, and why it is large."""
+    # Their clock rate is assumed, and they may have waited on the device for longer than any error here.
+    shown = [launch.timeline for launch in launches if launch.timeline.scope_count]
+    if untimed := sum(timeline.clock.source == ClockSource.NOMINAL for timeline in shown):
+        without = f"{counted(untimed, 'launch')} without timer readings"
+        yield f"{without}: placed at the host's call, with an unknown error"
+    contradicted = (
+        launch.place_name for launch in launches if launch.clock.relation and launch.clock.relation.contradicted
+    )
+    for name in dict.fromkeys(contradicted):
+        yield f"{name}: its readings of the host's clock contradict each other; the error was widened until they agree"
+
+
+def print_json(reports: Sequence[LaunchAnalysis]) -> None:
+    """Print the launches in order as JSON, each with the overview of its kernel in the program."""
+    kernels = {kernel.name: kernel.to_json() for kernel in overview(reports)}
+    separator = "["
+    for report in reports:
+        launch = {**report.to_json(), "program": kernels[report.launch.kernel.name]}
+        click.echo(separator + indent(f"\n{json.dumps(launch, indent=1)}", " "), nl=False)
+        separator = ","
+    click.echo("\n]")
+
+
+def say_next(place: Path, reports: Sequence[LaunchAnalysis]) -> None:
+    """Print the next commands after a report of this place."""
+    if is_a_step():
+        return
+    if any(report.launch.recorded is not None for report in reports):
+        say("more: report -v, or --html FILE; timeline: trace")
+        return
+    where = workspace_argument(place)
+    kernels = overview(reports)
+    if len(kernels) > 1:
+        say(f"one kernel: kprof-inject report{where} --kernel {shlex.quote(kernels[0].name)}")
+    say(f"more: kprof-inject report{where} -v, or --html FILE; timeline: kprof-inject view{where}")
+    if len(kernels) == 1:
+        in_workspace = is_workspace(place)
+        has_two = in_workspace and len(Workspace(place).capture_folders()) > 1
+        diff = f"; what changed: kprof-inject diff{where}" if has_two else ""
+        glob = glob_of(kernels[0], reports)
+        kernel = f" --kernel {shlex.quote(glob)}" if glob else ""
+        option = workspace_option(place) if in_workspace else ""
+        say(f"what matters: kprof-inject causal{option}{kernel} -- PROG{diff}")

@@ -1,1 +1,0 @@
-"""Explanations of a launch for programs that tune its kernel."""

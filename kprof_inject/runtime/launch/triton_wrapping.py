@@ -1,0 +1,180 @@
+"""Wrap Triton's loading of kernels, to replace their launchers, and its autotuners, as well as Inductor's.
+
+The launches of an autotuner's benchmarks are not the program's own, and its choices are reported.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from triton.compiler.compiler import CompiledKernel
+from triton.runtime.autotuner import Autotuner
+
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.stack_room import COMPILING, ONE_FRAME
+
+Load = Callable[[], None]
+
+_lock = threading.RLock()  # a forked child replaces it
+_around: weakref.WeakKeyDictionary[Any, Callable[[Any, Load], None]] = weakref.WeakKeyDictionary()
+
+
+def wrap_loading() -> None:
+    """Wrap the method with which Triton loads a compiled kernel onto the device at its first launch.
+
+    Called once, right after the import of Triton. The class's method is wrapped, not the object's, because Inductor
+    pickles kernels with all their attributes.
+    """
+    original = CompiledKernel._init_handles
+
+    @functools.wraps(original)
+    def load(kernel: Any) -> None:
+        if kernel not in _around:
+            original(kernel)
+            return
+        # Another thread that launches the kernel meanwhile comes here too, and waits until the launcher is replaced.
+        with _lock:
+            around = _around.get(kernel)
+            if around is None:
+                return
+            with COMPILING:
+                around(kernel, functools.partial(original, kernel))
+            _around.pop(kernel, None)
+
+    CompiledKernel._init_handles = load
+
+
+def _begin_in_child() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)
+
+
+def around_load(kernel: Any, call: Callable[[Any, Load], None]) -> None:
+    """Arrange that loading this kernel calls ``call(kernel, load)`` instead of ``load()``.
+
+    ``call`` must not refer to the kernel: one that is never launched would then never be freed.
+    """
+    _around[kernel] = call
+
+
+class StandInLauncher:
+    """Replacement for the launcher that Triton made for a kernel, until it steps aside.
+
+    All other attributes are the launcher's.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        """Stand in for the present launcher of a loaded ``kernel``."""
+        self._kernel = weakref.ref(kernel)
+        self._launch = kernel._run
+
+    def _step_aside(self) -> None:
+        kernel = self._kernel()
+        if kernel is not None and kernel._run is self:
+            kernel._run = self._launch
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of Triton's launcher."""
+        return getattr(self._launch, name)
+
+
+def has_exit_hook(launch_metadata: Any, enter_hook: Any, exit_hook: Any, *arguments: Any) -> bool:
+    """Return whether a profiler's hook runs after a launch, given its arguments after the metadata."""
+    return bool(getattr(exit_hook, "calls", exit_hook))  # Triton's chain of hooks may be empty
+
+
+class _Depth(threading.local):
+    value = 0
+
+
+_depth = _Depth()
+
+
+def is_benchmarking() -> bool:
+    """Return whether an autotuner is comparing configurations in this thread."""
+    return _depth.value > 0
+
+
+def mark_benchmarks() -> None:
+    """Mark the benchmarks of Triton's autotuner. Called once, right after the import of Triton."""
+    Autotuner._bench = benchmarking(Autotuner._bench)
+
+
+def report_choices(report: ProcessReport) -> None:
+    """Add the choices of this process's Triton autotuners to the report. Called once."""
+    run = Autotuner.run
+
+    @functools.wraps(run)
+    def run_and_note(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        known = len(tuner.cache)
+        with ONE_FRAME:
+            result = run(tuner, *args, **kwargs)
+        if len(tuner.cache) != known:
+            with report.guard("noting an autotuner's choice"):
+                key, config = list(tuner.cache.items())[-1]
+                report.add_choice(str(tuner.base_fn.__name__), str(key), str(config))
+        return result
+
+    Autotuner.run = run_and_note
+
+
+def mark_inductors_benchmarks(module: Any) -> None:
+    """Mark the benchmarks of Inductor's autotuner. ``module`` is its ``triton_heuristics``, just imported."""
+    tuner = module.CachingAutotuner
+    tuner.bench = benchmarking(tuner.bench)
+    run = tuner.run
+    benchmark = benchmarking(run)
+
+    @functools.wraps(run)
+    def run_or_benchmark(*args: Any, **kwargs: Any) -> Any:
+        # max-autotune compares templates this way.
+        with ONE_FRAME:
+            return (benchmark if kwargs.get("benchmark_run") else run)(*args, **kwargs)
+
+    tuner.run = run_or_benchmark
+    benchmarkers = sys.modules.get("torch._inductor.runtime.benchmarking")
+    if benchmarkers is None:
+        return
+    for benchmarker in list(vars(benchmarkers).values()):
+        # Inductor compares library kernels with these: events recorded meanwhile are not the program's own.
+        if isinstance(benchmarker, type) and callable(vars(benchmarker).get("benchmark_gpu")):
+            benchmarker.benchmark_gpu = benchmarking(benchmarker.benchmark_gpu)  # type: ignore[attr-defined]
+
+
+def report_inductors_choices(module: Any, report: ProcessReport) -> None:
+    """Add the choices of Inductor's autotuner to the report. Called once."""
+    tune = module.CachingAutotuner.autotune_to_one_config
+
+    @functools.wraps(tune)
+    def tune_and_note(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        with ONE_FRAME:
+            result = tune(tuner, *args, **kwargs)
+        with report.guard("noting an autotuner's choice"):
+            report.add_choice(str(tuner.fn.__name__), "its first arguments", str(tuner.launchers[0].config))
+        return result
+
+    module.CachingAutotuner.autotune_to_one_config = tune_and_note
+
+
+def benchmarking(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function, wrapped so that its launches count as benchmarks."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        _depth.value += 1
+        try:
+            with ONE_FRAME:
+                return function(*args, **kwargs)
+        finally:
+            _depth.value -= 1
+
+    return call

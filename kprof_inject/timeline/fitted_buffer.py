@@ -1,0 +1,126 @@
+"""Size of the buffer that would have kept every record, from the count words of a capture."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kprof_inject.capture.buffer_layouts import ENTRY_BYTES, WORDS_PER_ENTRY
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.model import Kernel, Launch
+from kprof_inject.capture.ring_sizes import in_whole_rings, keeps_occupancy, row_bytes
+from kprof_inject.errors import KprofError
+from kprof_inject.timeline.records import lost_records, read_raw
+
+
+class Need(Struct, frozen=True):
+    """Records that the launches of one kernel wrote and lost, summed.
+
+    ``ctas`` is the largest number of CTAs of a launch, ``max_in_warp`` the largest number of records of a warp, and
+    ``ring_records`` the capacity of the smallest ring.
+    """
+
+    kernel: Kernel
+    ctas: int
+    written: int
+    lost: int
+    max_in_warp: int
+    ring_records: int
+
+    @property
+    def rings(self) -> int:
+        """Number of rings of a CTA."""
+        return len(self.kernel.mode.recorded_warps(self.kernel.num_warps))
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Buffer of a CTA that loses nothing: a ring for each recorded warp, as large as the fullest needs."""
+        ring_records = 1 << max(self.max_in_warp - 1, 1).bit_length()
+        return ring_records * ENTRY_BYTES * self.rings
+
+    def combined(self, other: Need) -> Need:
+        """Return the need of these launches and of others of the same kernel."""
+        return replace(
+            self,
+            ctas=max(self.ctas, other.ctas),
+            written=self.written + other.written,
+            lost=self.lost + other.lost,
+            max_in_warp=max(self.max_in_warp, other.max_in_warp),
+            ring_records=min(self.ring_records, other.ring_records),
+        )
+
+
+class Fit(Struct, frozen=True):
+    """Mode that keeps every record of a run that does the same again.
+
+    ``losses`` are the kernels that lost records. ``largest`` is the kernel whose launch then has the largest buffer, of
+    ``launch_bytes``.
+    """
+
+    mode: Mode
+    losses: tuple[Need, ...]
+    largest: Need
+    launch_bytes: int
+
+
+def fitted_buffer(launches: Iterable[Launch], mode: Mode) -> Fit | None:
+    """Compute the buffer for a second run of a program whose first run made ``launches`` with ``mode``.
+
+    None if no record was lost. The buffer is in shared memory, unless it lacks the room or fewer CTAs would fit on an
+    SM. Launches with damaged buffers do not count.
+    """
+    by_kernel: dict[str, Need] = {}
+    for launch in launches:
+        need = _need(launch)
+        if need is not None:
+            known = by_kernel.get(str(launch.kernel.folder))
+            by_kernel[str(launch.kernel.folder)] = known.combined(need) if known else need
+    needs = tuple(by_kernel.values())
+    losses = tuple(need for need in needs if need.lost)
+    if not losses:
+        return None
+    buffer_bytes = max(need.buffer_bytes for need in needs)
+    in_shared = mode.buffer == "shared" and all(_has_room(need, buffer_bytes) for need in needs)
+    largest = max(needs, key=lambda need: _launch_bytes(need, buffer_bytes))
+    return Fit(
+        dataclasses.replace(mode, buffer="shared" if in_shared else "global", buffer_bytes=buffer_bytes),
+        losses,
+        largest,
+        _launch_bytes(largest, buffer_bytes),
+    )
+
+
+def _need(launch: Launch) -> Need | None:
+    try:
+        raw = read_raw(launch)
+    except KprofError:
+        return None
+    written = raw.written_words // WORDS_PER_ENTRY
+    return Need(
+        launch.kernel,
+        len(raw.cta) + raw.never_ran + raw.damaged,
+        int(written.sum()),
+        int(lost_records(raw).sum()),
+        int(written.max(initial=0)),
+        raw.entries.shape[2],
+    )
+
+
+def _has_room(need: Need, buffer_bytes: int) -> bool:
+    kernel = need.kernel
+    if kernel.clean.shared_bytes is None:
+        return False
+    return keeps_occupancy(
+        in_whole_rings(buffer_bytes, need.rings),
+        kernel.clean.shared_bytes,
+        kernel.num_warps,
+        kernel.clean.registers,
+        kernel.target,
+    )
+
+
+def _launch_bytes(need: Need, buffer_bytes: int) -> int:
+    return need.ctas * row_bytes(in_whole_rings(buffer_bytes, need.rings), need.kernel.num_warps)

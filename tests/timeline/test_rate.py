@@ -1,0 +1,267 @@
+"""The rate of a clock that readings without noise determine, its error, and when it is assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from replacing import replace
+
+from kprof_inject.timeline.rate import (
+    NOMINAL_SPREAD,
+    PART,
+    ClockRate,
+    RateSample,
+    assumed_rate,
+    fit_rate,
+    fit_rates,
+    means,
+    nominal_rate,
+    of_one_length,
+    parts,
+    reading_errors,
+)
+from kprof_inject.timeline.readings import Readings
+from kprof_inject.timeline.unwrap import FALLBACK_CLOCK_HZ
+
+NOMINAL_HZ = 2e9
+BEGIN_NS = 1_764_000_000_000_000_113
+
+
+def readings_of(
+    cycles: Sequence[int],
+    ns: Sequence[int],
+    side: Sequence[int],
+    *,
+    error_ns: float = 60.0,
+    estimated_error_cycles: float = 0.0,
+    more_shift_ns: float = 0.1,
+    min_hz: float = 0.0,
+) -> Readings:
+    """At these times, records read the counter; the timer is read before init and after pre-final."""
+    count = len(cycles)
+    late_ns = np.where(np.array(side) > 0, 30, -28)
+    return Readings(
+        sm=np.zeros(count, dtype=np.int32),
+        cycles=np.array(cycles),
+        ns=BEGIN_NS + np.array(ns) - late_ns,
+        side=np.array(side, dtype=np.int8),
+        error_ns=np.full(count, error_ns, dtype=np.float32),
+        estimated_error_cycles=np.full(count, estimated_error_cycles, dtype=np.float32),
+        cta_ns=np.full(count, max(ns) - min(ns), dtype=np.float32),
+        more_shift_ns=more_shift_ns,
+        max_shift_ns=10 * more_shift_ns,
+        step_ns=1,
+        min_hz=min_hz,
+    )
+
+
+def of_cta(cycles: int, rate_ns: float, **more: float) -> Readings:
+    """The two readings of a CTA."""
+    return readings_of([5_000, 5_000 + cycles], [0, round(cycles * rate_ns)], [1, -1], **more)
+
+
+def fitted(readings: Readings, nominal_hz: float = NOMINAL_HZ, rough_ns: float = 0.5) -> ClockRate:
+    return fit_rate(readings, np.zeros(len(readings.cycles), dtype=np.int32), rough_ns, nominal_hz)
+
+
+def test_parts_cover_all_rows() -> None:
+    assert list(parts(0)) == []
+    assert list(parts(PART)) == [slice(0, PART)]
+    assert list(parts(PART + 1)) == [slice(0, PART), slice(PART, PART + 1)]
+
+
+def test_columns_of_one_length_come_together_as_long_as_they_are_short() -> None:
+    assert list(of_one_length([3, 5, 3, 0])) == [[0, 2], [1], [3]]
+    assert list(of_one_length([PART // 2] * 3)) == [[0, 1], [2]]
+    assert list(of_one_length([PART, PART, PART + 1])) == [[0], [1], [2]]
+    assert list(of_one_length([1] * (PART + 1))) == [list(range(PART)), [PART]]
+
+
+def test_a_clock_that_is_not_known_is_assumed() -> None:
+    assert nominal_rate(NOMINAL_HZ) == 0.5
+    assert nominal_rate(0) == 1e9 / FALLBACK_CLOCK_HZ
+    assert assumed_rate(0.5) == ClockRate(0.5, NOMINAL_SPREAD, 0.0, fitted=False, constant=False)
+
+
+def test_errors_of_readings_are_those_of_the_timer_of_estimates_and_of_a_cycle() -> None:
+    readings = of_cta(1000, 3.0, error_ns=3.0, estimated_error_cycles=4.0)
+    # A cycle is off by anything up to half of one.
+    assert reading_errors(readings, 3.0) == pytest.approx(np.sqrt(3**2 + (3 * 4) ** 2 + 3**2 / 12))
+
+
+def test_means_of_groups() -> None:
+    values, weight = np.array([1.0, 4.0, 7.0]), np.array([2.0, 1.0, 3.0])
+    assert means(np.array([0, 0, 2]), values, weight).tolist() == [2.0, 0.0, 7.0]
+
+
+@pytest.mark.parametrize("more_shift_ns", [0.1, 50.0])
+@pytest.mark.parametrize("estimated_error_cycles", [0.0, 40.0])
+def test_the_rate_of_a_cta_and_its_error(more_shift_ns: float, estimated_error_cycles: float) -> None:
+    cycles = 1_000_000
+    rate = fitted(
+        of_cta(cycles, 0.6, more_shift_ns=more_shift_ns, estimated_error_cycles=estimated_error_cycles), rough_ns=0.6
+    )
+    assert (rate.fitted, rate.constant) == (True, False)
+    assert rate.ns == pytest.approx(0.6, rel=1e-6)
+    own = reading_errors(of_cta(cycles, 0.6, estimated_error_cycles=estimated_error_cycles), 0.6)[0]
+    # All readings share 10 ns, and what is unknown of the time to the first record and after the last.
+    ends_ns = np.array([np.sqrt(2) * own, 2 * 10.0, 2 * more_shift_ns])
+    assert rate.error == pytest.approx(np.linalg.norm(ends_ns) / cycles / 0.6, rel=1e-3)
+
+
+def test_many_readings_tell_a_rate_better() -> None:
+    ctas = 100
+    cycles = [cycle for cta in range(ctas) for cycle in (10_000 * cta, 10_000 * cta + 9_000)]
+    one = fitted(of_cta(cycles[-1], 0.6))
+    many = fitted(readings_of(cycles, [round(0.6 * cycle) for cycle in cycles], [1, -1] * ctas))
+    assert many.ns == pytest.approx(0.6, rel=1e-4)
+    assert many.error < one.error / 3
+
+
+def test_a_reading_that_is_far_from_the_others_hardly_counts() -> None:
+    cycles = [10_000 * place for place in range(40)]
+    ns = [6_000 * place for place in range(40)]
+    ns[7] += 5_000
+    assert fitted(readings_of(cycles, ns, [1, -1] * 20)).ns == pytest.approx(0.6, rel=1e-3)
+
+
+def test_counters_have_lines_of_their_own() -> None:
+    readings = readings_of([0, 100_000, 7_000, 107_000], [0, 60_000, 900_000, 960_000], [1, -1] * 2)
+    rate = fit_rate(readings, np.array([0, 0, 1, 1], dtype=np.int32), 0.6, NOMINAL_HZ)
+    assert rate.ns == pytest.approx(0.6, rel=1e-4)
+
+
+def test_launches_are_fitted_together_as_they_are_alone() -> None:
+    all_readings = [of_cta(1_000_000, 0.6), of_cta(1_000_000, 0.9), of_cta(50_000, 0.7)]
+    counter = np.zeros(2, dtype=np.int32)
+    together = fit_rates([RateSample(readings, counter, 0.5, NOMINAL_HZ) for readings in all_readings])
+    assert [rate.ns for rate in together] == pytest.approx([fitted(readings).ns for readings in all_readings])
+
+
+@pytest.mark.parametrize("rate_ns", [10.0, 10.01])
+def test_a_counter_of_100_mhz_is_constant(rate_ns: float) -> None:
+    rate = fitted(of_cta(1_000_000, rate_ns), rough_ns=rate_ns)
+    assert (rate.fitted, rate.constant) == (True, True)
+    assert rate.ns == pytest.approx(rate_ns, rel=1e-5)
+
+
+@pytest.mark.parametrize(("rate_ns", "is_constant"), [(9.956, False), (9.958, True), (10.042, True), (10.044, False)])
+def test_a_counter_that_is_not_quite_of_100_mhz_may_be_any(rate_ns: float, is_constant: bool) -> None:
+    """At 4.3 thousandths from it, being any clock from 0 to 100 ns is as likely."""
+    rate = fitted(of_cta(1_000_000, rate_ns), rough_ns=rate_ns)
+    assert (rate.fitted, rate.constant) == (True, is_constant)
+
+
+@pytest.mark.parametrize(
+    ("rate_ns", "nominal_hz", "is_fitted"),
+    [
+        (3.0, NOMINAL_HZ, True),
+        (0.6, 0.0, True),
+        (99.0, NOMINAL_HZ, True),
+        # No SM's clock is faster than the nominal one; the timer's own rate may be off by a thousandth.
+        (0.499, NOMINAL_HZ, False),
+        (0.4, NOMINAL_HZ, False),
+        (0.12, 0.0, False),
+    ],
+)
+def test_a_rate_that_a_device_can_have_is_believed(rate_ns: float, nominal_hz: float, is_fitted: bool) -> None:
+    rate = fitted(of_cta(10_000_000, rate_ns), nominal_hz, rate_ns)
+    assert rate.fitted == is_fitted
+    assert rate.ns == pytest.approx(rate_ns if is_fitted else nominal_rate(nominal_hz), rel=1e-4)
+
+
+def test_a_rate_above_the_maximum_within_its_error_is_the_maximum() -> None:
+    rate = fitted(of_cta(10_000_000, 0.4998))
+    assert (rate.ns, rate.fitted) == (0.5, True)
+    assert rate.error == pytest.approx(0.5 / 0.4998 - 1, rel=1e-3)
+    assert fitted(of_cta(10_000_000, 0.5002)).ns == pytest.approx(0.5002, rel=1e-5)
+
+
+def test_readings_of_a_short_launch_do_not_determine_its_rate() -> None:
+    rate = fitted(of_cta(100, 0.6))
+    assert (rate.ns, rate.error, rate.fitted) == (0.5, NOMINAL_SPREAD, False)
+
+
+def test_time_outside_of_the_records_makes_a_rate_uncertain() -> None:
+    cycles = 1_000_000
+    # Of the CTA's time at this rate, records span 96 %: the rest may be on either side.
+    sure, unsure = (fitted(of_cta(cycles, 0.6, min_hz=min_hz)) for min_hz in (0.0, 1.6e9))
+    outside_ns = (1 - 1.6 * 0.6) * cycles * 0.6
+    assert unsure.error * 0.6 == pytest.approx(np.hypot(sure.error * 0.6, outside_ns / cycles), rel=0.05)
+    # A tenth of the rate is too much.
+    assert not fitted(of_cta(cycles, 0.6, min_hz=1.2e9)).fitted
+
+
+def least_squares(readings: Readings, counter: NDArray[np.int32], rate_ns: float | None = None) -> tuple[float, float]:
+    """The rate and the shift of all readings that fit best, or the shift alone given a rate."""
+    true_ns = (readings.ns - BEGIN_NS) + np.where(readings.side > 0, 30, -28)
+    lines = np.equal.outer(counter, np.unique(counter)).astype(float)
+    columns = np.column_stack([readings.cycles, -readings.side.astype(float), lines])
+    weight = 1 / reading_errors(readings, 0.5)
+    prior = np.zeros(columns.shape[1])
+    prior[1] = 1 / readings.more_shift_ns
+    matrix, wanted = np.vstack([columns * weight[:, None], prior]), np.append(true_ns * weight, 0.0)
+    if rate_ns is not None:
+        wanted, matrix = wanted - rate_ns * matrix[:, 0], matrix[:, 1:]
+    found, *_ = np.linalg.lstsq(matrix, wanted, rcond=None)
+    return (float(found[0]), float(found[1])) if rate_ns is None else (rate_ns, float(found[0]))
+
+
+def noisy(shift_ns: float, rate_ns: float = 0.55, *, noise: float = 1.0, **more: float) -> Readings:
+    """CTAs of several lengths on two counters, whose records are ``shift_ns`` further inside than known."""
+    random = np.random.default_rng(3)
+    begins = np.repeat(np.arange(40) * 60_000, 2)
+    cycles = begins + np.where(np.arange(80) % 2, random.integers(2_000, 50_000, 80), 0)
+    side = np.where(np.arange(80) % 2, -1, 1)
+    error_ns = random.choice([5.0, 50.0], 80)
+    ns = rate_ns * cycles - shift_ns * side + noise * error_ns * np.clip(random.normal(size=80), -1.5, 1.5)
+    readings = readings_of(cycles.tolist(), np.rint(ns).astype(int).tolist(), side.tolist(), **more)
+    return replace(readings, error_ns=error_ns.astype(np.float32))
+
+
+COUNTER = (np.arange(80) // 40).astype(np.int32)
+
+
+@pytest.mark.parametrize(("shift_ns", "likely_ns"), [(100.0, 200.0), (-100.0, 200.0), (2.0, 0.5)])
+def test_the_fit_is_that_of_weighted_least_squares(shift_ns: float, likely_ns: float) -> None:
+    readings = noisy(shift_ns, more_shift_ns=likely_ns)
+    rate = fit_rate(readings, COUNTER, 0.5, NOMINAL_HZ)
+    assert rate.fitted
+    rate_ns, expected_ns = least_squares(readings, COUNTER)
+    assert rate.ns == pytest.approx(rate_ns, rel=1e-5)
+    assert rate.more_shift_ns == pytest.approx(expected_ns, abs=0.3)
+    assert abs(rate.more_shift_ns - shift_ns) < 20
+
+
+def test_records_outside_of_their_cta_are_close_to_its_ends() -> None:
+    """No record is before init or after pre-final: where the fit has some there, the shift is small."""
+    inside, outside = (noisy(shift_ns, more_shift_ns=10_000.0) for shift_ns in (100.0, -100.0))
+    near = replace(outside, more_shift_ns=300.0)
+    rates = [fit_rate(readings, COUNTER, 0.5, NOMINAL_HZ) for readings in (inside, outside, near)]
+    assert rates[0].more_shift_ns == pytest.approx(least_squares(inside, COUNTER)[1], abs=0.5)
+    assert rates[1] == rates[2]
+
+
+def test_the_shift_is_that_of_the_settled_rate() -> None:
+    readings = noisy(100.0, rate_ns=0.49995, more_shift_ns=200.0, noise=0.1)
+    rate = fit_rate(readings, COUNTER, 0.5, NOMINAL_HZ)
+    assert rate.ns == 0.5
+    assert rate.more_shift_ns == pytest.approx(least_squares(readings, COUNTER, 0.5)[1], rel=1e-2)
+    assert rate.more_shift_ns != pytest.approx(least_squares(readings, COUNTER)[1], rel=1e-2)
+
+
+def test_readings_that_scatter_more_than_their_errors_leave_a_larger_one() -> None:
+    usual, wide = (fit_rate(noisy(0.0, noise=noise), COUNTER, 0.5, NOMINAL_HZ) for noise in (0.5, 10.0))
+    assert 2 < wide.error / usual.error < 20
+
+
+def test_a_shift_that_readings_do_not_determine_is_from_0_to_what_is_likely() -> None:
+    for shift_ns, likely_ns in ((-5_000, 0.0), (5_000, 400.0)):
+        readings = replace(of_cta(100, 0.6, more_shift_ns=1_000.0), max_shift_ns=400.0)
+        readings = replace(readings, ns=readings.ns - shift_ns * readings.side.astype(np.int64))
+        rate = fitted(readings)
+        assert not rate.fitted
+        assert rate.more_shift_ns == likely_ns
