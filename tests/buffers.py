@@ -27,7 +27,7 @@ CLOCK_PERIOD = 1 << 43
 SM_CLOCK_HZ = 1.98e9
 
 # Rings are copied from shared memory as they are, so that a slot without an entry holds what was there before.
-_GARBAGE = 0xA5A5A5A5
+GARBAGE = 0xA5A5A5A5
 _ALIGN_WORDS = 32
 
 
@@ -96,7 +96,7 @@ def buffer_words(
         if cta is not None:
             row = words[number]
             row[:rings_at] = _header(number, cta, 8 * slots * len(rings))
-            row[rings_at:used] = _GARBAGE
+            row[rings_at:used] = GARBAGE
             for ring_at, warp in zip(range(rings_at, used, 2 * slots), rings, strict=True):
                 written = _written(cta.warps[warp], slots, 1 << clock_bits)
                 row[ring_at : ring_at + len(written)] = written

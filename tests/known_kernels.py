@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from buffers import Scope
+from numpy.typing import NDArray
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.findings.finding import Evidence, Finding
@@ -54,15 +56,16 @@ class Known:
             self.wait,
         ]
 
-    def rows(self, cta: int, sm: int, begin_ns: int) -> Iterator[Ran]:
+    def rows(self) -> Iterator[Ran]:
+        """What the warps of CTA 0 ran on SM 0, from 0 ns on."""
         for warp in range(self.warps):
-            place = Ran(FUNC, self.duration_ns, cta, warp, sm, start_ns=begin_ns)
+            place = Ran(FUNC, self.duration_ns, warp=warp, start_ns=0)
             if self.looping is not None and warp not in self.looping:
                 yield place._replace(self_ns=self.duration_ns)
                 continue
             loop_ns = sum(self.iterations_ns)
             yield place._replace(self_ns=self.duration_ns - loop_ns)
-            start_ns = begin_ns + self.before_ns
+            start_ns = self.before_ns
             yield place._replace(scope=LOOP, duration_ns=loop_ns, start_ns=start_ns)
             for number, iteration_ns in enumerate(self.iterations_ns):
                 yield from self._iteration(place, warp, number, iteration_ns, start_ns)
@@ -91,16 +94,27 @@ def launched(
     each of 8 SMs. ``kernel`` and ``changes`` as ``made_timeline`` takes them."""
     if ctas is None:
         ctas = [(sm, 0, known.duration_ns) for sm in range(SMS)]
-    rows = [row for cta, (sm, begin_ns, _) in enumerate(ctas) for row in known.rows(cta, sm, begin_ns)]
     return made_timeline(
         folder,
         known.scopes,
-        [scope_rows(rows)],
+        [_of_each_cta(known, ctas)],
         cta_rows(*[(cta, sm, begin_ns, end_ns, end_ns) for cta, (sm, begin_ns, end_ns) in enumerate(ctas)]),
         warps=known.warps,
         kernel={"with_records": KernelResources(ctas_per_sm=1), **(kernel or {})},
         **{"records_written": 100, **changes},
     )
+
+
+def _of_each_cta(known: Known, ctas: Sequence[tuple[int, int, int]]) -> NDArray[np.void]:
+    """The rows of one CTA, repeated for each on its SM and from its begin on."""
+    of_one = scope_rows(list(known.rows()))
+    rows = np.tile(of_one, len(ctas))
+    number = np.repeat(np.arange(len(ctas)), len(of_one))
+    sms, begins_ns, _ = np.array(ctas).T
+    rows["cta"], rows["sm"] = number, sms[number]
+    rows["start_ns"] += begins_ns[number]
+    rows["end_ns"] += begins_ns[number]
+    return rows
 
 
 def found_in(timeline: Timeline) -> tuple[Finding, ...]:

@@ -36,9 +36,9 @@ def fixture_sources(text: str) -> dict[str, str]:
     return {file: Path(FIXTURES, file.removeprefix(_CHECKOUT)).read_text(encoding="utf-8") for file in ours}
 
 
-def plan_of(text: str, *selectors: str, sources: Mapping[str, str] | None = None) -> Plan:
+def plan_of(text: str, *selectors: str, sources: Mapping[str, str] | None = None, style: Style = USUAL_STYLE) -> Plan:
     """The plan, whether or not each selector finds something."""
-    return make_plan(view_of_text(text, sources), parse_selectors(selectors))
+    return make_plan(view_of_text(text, sources), parse_selectors(selectors), style)
 
 
 def insertion_of(

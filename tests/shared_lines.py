@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ttgir_forms import ONE_LINE
+from ttgir_forms import FORMS
 
-WITHOUT_RECORDS = ONE_LINE.text.replace('proton.record start "x" ', "")
+WITHOUT_RECORDS = FORMS["operations that share a line"].text.replace('proton.record start "x" ', "")
 DENSE = """\
 module{tt.func public @k(%n: i32, %c: i1){%a = arith.constant 1 : i32%b = arith.constant 2 : i32
 scf.for %i = %a to %n step %b : i32{scf.if %c{gpu.barrier}else{gpu.barrier}}scf.for %j = %a to %n step %b : i32{}

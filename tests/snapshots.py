@@ -1,8 +1,9 @@
 """Snapshots: what a report or a message says, word for word, in files that one script rewrites.
 
 A snapshot is ``tests/snapshots/<area>/<name>.txt``: one text, or one entry a case below a line ``== case ==``. Tests
-that have one import ``check`` from here, and write the snapshot's name and the case's as whole words in their source:
-``test_snapshots.py`` searches for them there, and fails for those that no test checks any more.
+that have one import ``check`` from here, and write the snapshot's name and the case's as whole words in their source,
+or the case's in a file of cases: ``test_snapshots.py`` searches for them there, and fails for those that no test checks
+any more.
 
 ``scripts/snapshots`` rewrites them all; review their diff like code. Everything else in a test is a fact: a figure, a
 rule, a scope, an exit code, a place.

@@ -20,6 +20,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_snapshot_is_checked_by_a_test() -> None:
     texts = [path.read_text() for path in FOLDER.parent.rglob("*.py") if path != Path(__file__)]
+    of_cases = [path.read_text() for path in FOLDER.parent.rglob("cases/*.txt")]
     for path in FOLDER.rglob("*.txt"):
         name = str(path.relative_to(FOLDER).with_suffix(""))
         checking = [text for text in texts if f'"{name}"' in text]
@@ -27,7 +28,7 @@ def test_every_snapshot_is_checked_by_a_test() -> None:
         if any(f'check_cases("{name}"' in text for text in checking):
             continue  # that compares all cases at once
         for case in entries_of(path.read_text()):
-            assert any(case in text for text in checking), f"no test checks {case!r} of {path}: remove it"
+            assert any(case in text for text in (*checking, *of_cases)), f"no test checks {case!r} of {path}: remove it"
 
 
 def test_what_was_written_is_expected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

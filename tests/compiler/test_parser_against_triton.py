@@ -37,7 +37,7 @@ def test_a_fixture_printed_without_locations(path: Path) -> None:
 
 @pytest.mark.triton
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
-@pytest.mark.parametrize("form", FORMS, ids=repr)
+@pytest.mark.parametrize("form", FORMS.values(), ids=repr)
 def test_a_hand_written_form(form: Form, newline: str, tmp_path: Path) -> None:
     text = form.text.replace("\n", newline)
     path = tmp_path / "form.ttgir"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
-from buffers import Cta, Entry, buffer_words
+from buffers import CLOCK_PERIOD, GARBAGE, PREAMBLE
 from numpy.typing import NDArray
 
 from fake_gpu.gpu import Launch
@@ -38,16 +38,12 @@ def delays_in(ttgir: Path) -> tuple[tuple[str, int], ...]:
 
 def timed_words(launch: Launch, begun_ns: int, gap_cycles: int) -> NDArray[np.uint32]:
     """One row for each CTA. ``gap_cycles`` lie between two records of a warp."""
-    slots = _slots(launch, header_words=10)
-    return _in_rows(
-        buffer_words([_cta(launch, cta, begun_ns, gap_cycles) for cta in range(launch.ctas)], slots), launch
-    )
+    return _in_rows(_words(launch, begun_ns, gap_cycles, _slots(launch, header_words=10)), launch)
 
 
 def untimed_words(launch: Launch, begun_ns: int, gap_cycles: int) -> NDArray[np.uint32]:
     """The same of Triton 3.5, whose header has no timer readings."""
-    slots = _slots(launch, header_words=4)
-    words = buffer_words([_cta(launch, cta, begun_ns, gap_cycles) for cta in range(launch.ctas)], slots)
+    words = _words(launch, begun_ns, gap_cycles, _slots(launch, header_words=4))
     return _in_rows(np.delete(words, _TIMER_WORDS, axis=1), launch)
 
 
@@ -64,15 +60,28 @@ def _in_rows(words: NDArray[np.uint32], launch: Launch) -> NDArray[np.uint32]:
     return rows
 
 
-def _cta(launch: Launch, cta: int, begun_ns: int, gap_cycles: int) -> Cta:
-    init_ns = begun_ns + 32 * cta
-    times = [_cycles(init_ns) + gap_cycles * number for number in range(len(launch.kernel.records))]
-    entries = [
-        Entry(scope_id, is_end, cycles) for (scope_id, is_end), cycles in zip(launch.kernel.records, times, strict=True)
-    ]
-    pre_final_ns = int(times[-1] / CYCLES_PER_NS)
-    return Cta([entries] * launch.num_warps, cta % SMS, init_ns, pre_final_ns, pre_final_ns + 100)
+def _words(launch: Launch, begun_ns: int, gap_cycles: int, slots: int) -> NDArray[np.uint32]:
+    """What ``buffers.buffer_words`` makes, for all CTAs at once: replays launch thousands of times."""
+    ctas, records = np.arange(launch.ctas), launch.kernel.records
+    init_ns = begun_ns + 32 * ctas
+    clocks = _whole(init_ns * CYCLES_PER_NS)[:, None] + gap_cycles * np.arange(len(records))
+    pre_final_ns = _whole(clocks[:, -1] / CYCLES_PER_NS)
+    rings_at = 10 + launch.num_warps
+    words = np.empty((launch.ctas, rings_at + 2 * slots * launch.num_warps), dtype=np.uint32)
+    words[:, 0], words[:, 1], words[:, 2] = PREAMBLE, ctas, ctas % SMS
+    words[:, 3] = 8 * slots * launch.num_warps
+    for at, time in zip((4, 6, 8), (init_ns, pre_final_ns, pre_final_ns + 100), strict=True):
+        words[:, at], words[:, at + 1] = time & 0xFFFFFFFF, time >> 32
+    words[:, 10:rings_at] = 2 * len(records)
+    words[:, rings_at:] = GARBAGE
+    rings = words[:, rings_at:].reshape(launch.ctas, launch.num_warps, slots, 2)
+    for number in range(max(0, len(records) - slots), len(records)):
+        scope_id, is_end = records[number]
+        clock = clocks[:, number, None] % CLOCK_PERIOD
+        rings[:, :, number % slots, 0] = is_end << 31 | scope_id << 23 | clock >> 32
+        rings[:, :, number % slots, 1] = clock & 0xFFFFFFFF
+    return words
 
 
-def _cycles(time_ns: int) -> int:
-    return int(time_ns * CYCLES_PER_NS)
+def _whole(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+    return numbers.astype(np.int64)

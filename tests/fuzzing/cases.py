@@ -63,7 +63,7 @@ def corpus() -> list[bytes]:
     fixtures = sorted([*FIXTURES.glob("*/*/*.ttgir"), *FIXTURES.glob("*/*/*.ttgir.gz")])
     return [
         *(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes() for path in fixtures),
-        *(form.text.encode() for form in FORMS),
+        *(form.text.encode() for form in FORMS.values()),
     ]
 
 

@@ -74,7 +74,7 @@ def modules() -> tuple[Source, ...]:
     texts = {name: gzip.decompress(data) if name.endswith(".gz") else data for name, data in files.items()}
     return (
         *(Source(name, text.decode()) for name, text in texts.items()),
-        *(Source(form.name, form.text) for form in FORMS),
+        *(Source(form.name, form.text) for form in FORMS.values()),
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -33,7 +35,17 @@ for n in range(3):
 
 
 @pytest.fixture
-def trace(tmp_path: Path) -> Iterator[TorchTracer]:
+def without_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The profiler asks Inductor for one setting, and would import it for that, which takes seconds."""
+    inductor, config = ModuleType("torch._inductor"), ModuleType("torch._inductor.config")
+    inductor.config, config.triton = config, SimpleNamespace(cudagraphs=False)  # type: ignore[attr-defined]
+    for module in (inductor, config):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(torch, "_inductor", inductor, raising=False)
+
+
+@pytest.fixture
+def trace(tmp_path: Path, without_inductor: None) -> Iterator[TorchTracer]:
     made = torch.autograd.profiler.profile.__init__
     trace = TorchTracer(tmp_path, ProcessReport(str(tmp_path)))
     yield trace

@@ -10,7 +10,7 @@ input is what is left without them.
     > misses arith.addi: index arithmetic elsewhere
     > misses arith.addi: index arithmetic elsewhere
 
-``===`` begins a case and has its name. ``--at`` has selectors as on the command line; ``--two-records`` and ``--runs``
+``--at`` has selectors as on the command line; ``--two-records`` and ``--runs``
 are styles. ``|`` has a line of the kernel's source, ``/src/k.py``. ``>`` has a fact (see ``Case``).
 
 All else is TTGIR, one operation a line, in any indentation; or several in short: the names in ``SHORT``, ``}``,
@@ -22,14 +22,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planning import insertion_of
-from small_modules import FILE, TWO_RECORDS, found, located, missed
+import pytest
+from planning import counts, insertion_of, plan_of, view_of_text
+from small_modules import FILE, TWO_RECORDS, found, located, missed, work_of
+from snapshots import check
+from text_cases import cases_in
 
+from kprof_inject.capture.schema import PointRecord
 from kprof_inject.errors import KprofError
+from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import BODY_RECORD, Plan
 from kprof_inject.select.spans import USUAL_STYLE, Style, in_runs
 
@@ -53,10 +58,20 @@ _RECORD = "proton.record"
 class Case:
     """One kernel, and its facts by kind, in order. Those of a kind that a case does not have are not compared.
 
-    ``spans``   of each scope ``RECORD: BLOCK OWN+OTHERS``, its operations and those of others
-    ``nests``   each scope, ``in`` the one around it; which others it ``crosses``
-    ``misses``  ``OPERATION: REASON``, or ``nothing``
-    ``error``, ``where``, ``hint``  of a refusal
+    ``scopes``      the records' names
+    ``spans``       of each scope ``RECORD: BLOCK OWN+OTHERS``, its operations and those of others
+    ``nests``       each scope, ``in`` the one around it; which others it ``crosses``
+    ``sites``       of each scope ``RECORD: KIND LABEL FUNCTION``
+    ``selectors``   of each scope ``RECORD: SELECTOR``
+    ``sources``     of each scope ``RECORD: LINE`` and the lines that it was called from
+    ``partitions``  of each scope ``RECORD: PARTITION``
+    ``warps``       of each partition ``NAME: WARPS``
+    ``counts``      ``NUMBER SELECTOR``, how many sites it has
+    ``dropped``     markers of which the compiler left nothing, ``NAME (FILE:LINE) WHAT``, or ``nothing``
+    ``candidates``  the selectors that are offered
+    ``misses``      ``OPERATION: REASON``, or ``nothing``
+    ``work``        the results that are integer work, or ``none``
+    ``refused``     the line and column that an error points at, or ``nowhere``; what it says is a snapshot
     """
 
     name: str
@@ -78,21 +93,30 @@ class Case:
         return _module(self.lines)
 
     def check(self) -> None:
-        if "error" in self.facts:
-            assert self._refused() == dict(self.facts)
-            return
+        if "work" in self.facts:
+            assert [" ".join(work_of(self.input)) or "none"] == self.facts["work"]
+        elif "refused" in self.facts:
+            assert [self._refused()] == self.facts["refused"]
+        else:
+            plan = self._inserted()
+            offered = [" ".join(candidates(view_of_text(self.input, self.sources)))]
+            actual = {kind: offered if kind == "candidates" else _FACTS[kind](plan) for kind in self.facts}
+            assert actual == dict(self.facts)
+
+    def _inserted(self) -> Plan:
+        """Return the plan. Where the lines have no record, where they would be is not compared."""
+        if not any(line.startswith(_RECORD) for line in self.lines):
+            assert self.facts
+            return plan_of(self.input, *self.selectors, sources=self.sources, style=self.style)
         done = insertion_of(self.input, *self.selectors, sources=self.sources, style=self.style)
         assert self._without_body_records(done.text) == self.expected
-        actual = {"spans": _spans(done.plan), "nests": _nests(done.plan), "misses": _misses(done.plan)}
-        assert {kind: actual[kind] for kind in self.facts} == dict(self.facts)
+        return done.plan
 
-    def _refused(self) -> dict[str, Sequence[str]]:
-        try:
+    def _refused(self) -> str:
+        with pytest.raises(KprofError) as caught:
             insertion_of(self.input, *self.selectors, sources=self.sources, style=self.style)
-        except KprofError as error:
-            facts = {"error": error.what, "where": str(error.where), "hint": error.hint}
-            return {kind: [facts[kind]] for kind in self.facts}
-        raise AssertionError(f"{self.name}: nothing was refused")
+        check("select/refused", caught.value.render(), self.name)
+        return str(caught.value.where).removeprefix("<ttgir>:") if caught.value.where else "nowhere"
 
     def _without_body_records(self, text: str) -> str:
         """Records around a body that was not selected are compared only where a case has them."""
@@ -103,13 +127,11 @@ class Case:
 
 def cases(name: str) -> list[Case]:
     """The cases of one file."""
-    head, *parts = (CASES / f"{name}.txt").read_text(encoding="utf-8").split("=== ")
-    assert not head
-    return [_case(part) for part in parts]
+    return [_case(name, text) for name, text in cases_in(CASES / f"{name}.txt").items()]
 
 
-def _case(text: str) -> Case:
-    name, *rest = text.rstrip().split("\n")
+def _case(name: str, text: str) -> Case:
+    rest = [line for line in text.rstrip().split("\n") if not line.startswith("# ")]
     options = [word for line in rest if line.startswith("--") for word in shlex.split(line)]
     facts: dict[str, list[str]] = {}
     for line in rest:
@@ -170,5 +192,33 @@ def _nests(plan: Plan) -> list[str]:
     return facts
 
 
-def _misses(plan: Plan) -> list[str]:
-    return [f"{operation}: {reason}" for operation, reason in missed(plan)] or ["nothing"]
+def _sources(plan: Plan) -> list[str]:
+    return [" < ".join([f"{s.record}: {_point(s.source)}", *map(_point, s.called_from)]) for s in plan.scopes]
+
+
+def _point(point: PointRecord | None) -> str:
+    return f"{'' if point.file == FILE else f'{point.file}:'}{point.line}" if point else "-"
+
+
+def _partitions(plan: Plan) -> list[str]:
+    return [
+        f"{s.record}: {'-' if s.partition is None else plan.table.partitions[s.partition].name}" for s in plan.scopes
+    ]
+
+
+_FACTS: dict[str, Callable[[Plan], list[str]]] = {
+    "scopes": lambda plan: [" ".join(scope.record for scope in plan.scopes) or "none"],
+    "spans": _spans,
+    "nests": _nests,
+    "sites": lambda plan: [f"{s.record}: {s.kind} {s.label} {s.function}" for s in plan.scopes],
+    "sources": _sources,
+    "partitions": _partitions,
+    "warps": lambda plan: [f"{partition.name}: {partition.warps}" for partition in plan.table.partitions],
+    "counts": lambda plan: [f"{number} {selector}" for selector, number in counts(plan).items()],
+    "dropped": lambda plan: (
+        [f"{one.marker} {one.what}" for selection in plan.selections for one in selection.findings.dropped]
+        or ["nothing"]
+    ),
+    "selectors": lambda plan: [f"{scope.record}: {scope.selector}" for scope in plan.scopes],
+    "misses": lambda plan: [f"{operation}: {reason}" for operation, reason in missed(plan)] or ["nothing"],
+}

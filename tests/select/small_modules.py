@@ -8,8 +8,11 @@ from textwrap import indent
 
 from planning import insertion_of
 
+from kprof_inject.select.functions import functions_of, integer_work
 from kprof_inject.select.plan import BODY_RECORD, Plan
 from kprof_inject.select.spans import USUAL_STYLE, Style, two_records
+from kprof_inject.ttgir.locations import LocationTable
+from kprof_inject.ttgir.parser import parse
 
 FILE = "/src/k.py"
 
@@ -73,3 +76,11 @@ def _called(text: str) -> str:
 def _point(text: str) -> str:
     file, _, line = text.rpartition(":")
     return f'"{file or FILE}":{line}:0'
+
+
+def work_of(text: str) -> list[str]:
+    """The results of those operations of a kernel that are integer work, in the order of the text."""
+    module = parse(text)
+    (function,) = functions_of(module, LocationTable(module))
+    starts = integer_work(module, function.operation)
+    return [op.results.partition("=")[0].strip() for op in function.operation.walk() if op.start in starts]

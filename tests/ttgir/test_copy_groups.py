@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from golden import fixture_id, fixtures, read
+from text_cases import facts_in
 
 from kprof_inject.ttgir.loops import copy_pipelines
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -15,6 +16,7 @@ from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.ssa_values import without_strings
 
 COPYING = [path for path in fixtures() if "ttg.async_wait" in read(path)]
+LOOPS = facts_in(Path(__file__).with_name("copy_groups.txt"))
 NAME = re.compile(r"%[\w$.-]+")
 
 
@@ -68,60 +70,9 @@ def test_there_are_such_fixtures_of_every_version() -> None:
     assert found == {"3.5.1", "3.6.0", "3.7.1", "3.8.0", "3.9.0"}
 
 
-def pipelines_of(*lines: str) -> list[int]:
-    body = "\n".join(f"      {line}" for line in lines)
-    return [
-        pipeline.depth
-        for pipeline in copy_pipelines(
-            parse(
-                "module {\n  tt.func public @k() {\n    scf.for %i = %a to %b step %c : i32 {\n"
-                f"{body}\n    }}\n    tt.return\n  }}\n}}\n"
-            )
-        )
-    ]
-
-
-COMMIT = "%g = ttg.async_commit_group tokens %t"
-
-
-@pytest.mark.parametrize(
-    ("lines", "depths"),
-    [
-        ((COMMIT, "%w = ttg.async_wait %g {num = 0 : i32}"), [0]),
-        ((COMMIT, "%w = ttg.async_wait %g {num = 1 : i32}"), [1]),
-        (("%w = ttg.async_wait %g {num = 0 : i32}", COMMIT), [1]),
-        (("%w = ttg.async_wait %g {num = 2 : i32}", COMMIT, COMMIT), [2]),
-        (("%w = ttg.async_wait %g {num = 3 : i32}", COMMIT, COMMIT), [2]),
-        (("%w = ttg.async_wait %g {num = 4 : i32}", COMMIT, COMMIT), [3]),
-        ((COMMIT,), []),
-        (("%w = ttg.async_wait %g {num = 0 : i32}",), []),
-        ((COMMIT, "scf.if %c {", "  %w = ttg.async_wait %g {num = 0 : i32}", "}"), []),
-    ],
-)
-def test_how_many_iterations_ahead(lines: tuple[str, ...], depths: list[int]) -> None:
-    assert pipelines_of(*lines) == depths
-
-
-TDM_COPY = "%t = amdg.async_tdm_copy_global_to_local %d into %m : !tt.tensordesc<64x64xf16, #shared> -> !M"
-TDM_WAIT = "%w = amdg.async_tdm_wait %t {num = 0 : i32}"
-TDM_WAIT_IN_INSTRUCTIONS = '%w = amdg.async_tdm_intrinsic_wait %t {count = 4 : i32, "ttg.num_tdm_ops" = 2 : i32}'
-UNKNOWN_WAIT = "%w = amdg.async_tdm_intrinsic_wait %t {count = 4 : i32}"
-
-
-@pytest.mark.parametrize(
-    ("body", "depths"),
-    [
-        ((TDM_COPY, TDM_COPY, TDM_WAIT), [0]),
-        ((TDM_WAIT, TDM_COPY, TDM_COPY), [1]),
-        ((TDM_WAIT.replace("num = 0", "num = 2"), TDM_COPY, TDM_COPY), [2]),
-        ((TDM_WAIT_IN_INSTRUCTIONS, TDM_COPY, TDM_COPY), [2]),
-        ((UNKNOWN_WAIT, TDM_COPY), []),
-        ((TDM_COPY,), []),
-        ((TDM_COPY, "%w = ttg.async_wait %t {num = 0 : i32}"), []),
-    ],
-)
-def test_each_copy_of_amds_data_mover_is_a_group(body: tuple[str, ...], depths: list[int]) -> None:
-    lines = "\n".join(body)
-    text = f"module {{\ntt.func @k() {{\nscf.for %i = %a to %b step %c : i32 {{\n{lines}\n}}\ntt.return\n}}\n}}\n"
-
-    assert [pipeline.depth for pipeline in copy_pipelines(parse(text))] == depths
+@pytest.mark.parametrize("name", LOOPS)
+def test_how_many_iterations_ahead(name: str) -> None:
+    """Each copy of AMD's data mover is a group."""
+    body, facts = LOOPS[name]
+    text = f"module {{\ntt.func @k() {{\nscf.for %i = %a to %b step %c : i32 {{\n{body}\n}}\ntt.return\n}}\n}}\n"
+    assert ([f"depth {pipeline.depth}" for pipeline in copy_pipelines(parse(text))] or ["nothing"]) == facts

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from golden import beside, fixture_id, fixtures, form_of, our_tree, read
-from ttgir_forms import BLOCKS, CONTROL_FLOW, FORMS, LOCATIONS, METADATA, WARP_SPECIALIZE, Form, outline
+from ttgir_forms import FORMS, Form, outline
 
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
@@ -17,17 +17,17 @@ IN_ANOTHER_FORM = [path for path in fixtures() if form_of(path)]
 LEADING_GAP = re.compile(r"^(?:\s+|//.*\n)+")
 
 
-@pytest.mark.parametrize("form", FORMS, ids=repr)
+@pytest.mark.parametrize("form", FORMS.values(), ids=repr)
 def test_outline(form: Form) -> None:
     assert outline(parse(form.text)) == form.outline
 
 
-@pytest.mark.parametrize("form", FORMS, ids=repr)
+@pytest.mark.parametrize("form", FORMS.values(), ids=repr)
 def test_outline_with_windows_line_ends(form: Form) -> None:
     assert outline(parse(form.text.replace("\n", "\r\n"))) == form.outline
 
 
-@pytest.mark.parametrize("form", FORMS, ids=repr)
+@pytest.mark.parametrize("form", FORMS.values(), ids=repr)
 def test_outline_without_an_end_of_the_last_line(form: Form) -> None:
     assert outline(parse(form.text.rstrip())) == form.outline
 
@@ -48,7 +48,7 @@ def test_a_kernel_is_the_same_in_every_form(path: Path) -> None:
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
-@pytest.mark.parametrize("form", FORMS, ids=repr)
+@pytest.mark.parametrize("form", FORMS.values(), ids=repr)
 def test_the_operations_of_a_form_span_its_text(form: Form, newline: str) -> None:
     module = parse(form.text.replace("\n", newline))
     check_spans(module, module.operations, 0, len(module.text))
@@ -79,7 +79,7 @@ def operation_named(module: Module, name: str, index: int = 0) -> Operation:
 
 
 def test_an_operation_keeps_its_results_tail_and_closing_line() -> None:
-    loop = operation_named(parse(CONTROL_FLOW.text), "scf.for", 1)
+    loop = operation_named(parse(FORMS["control flow"].text), "scf.for", 1)
 
     assert loop.results == "%sum, %last ="
     assert loop.tail == " %i = %c0 to %n step %c1 iter_args(%a = %c0, %b = %c0) -> (i32, i32)  : i32 {\n"
@@ -87,13 +87,13 @@ def test_an_operation_keeps_its_results_tail_and_closing_line() -> None:
 
 
 def test_an_operation_without_results_and_regions() -> None:
-    branch = operation_named(parse(BLOCKS.text), "cf.br")
+    branch = operation_named(parse(FORMS["block labels"].text), "cf.br")
 
     assert (branch.results, branch.tail, branch.closing, branch.regions) == ("", " ^bb3\n", "", ())
 
 
 def test_an_operation_of_clauses_keeps_the_line_that_ends_the_last() -> None:
-    specialize = operation_named(parse(WARP_SPECIALIZE.text), "ttg.warp_specialize")
+    specialize = operation_named(parse(FORMS["warp specialization"].text), "ttg.warp_specialize")
 
     assert specialize.results == "%0 ="
     assert specialize.tail == "(%x) attributes {requestedRegisters = array<i32: 24, 24>}\n"
@@ -101,7 +101,7 @@ def test_an_operation_of_clauses_keeps_the_line_that_ends_the_last() -> None:
 
 
 def test_an_empty_region_has_an_empty_block_behind_its_brace() -> None:
-    module = parse(CONTROL_FLOW.text)
+    module = parse(FORMS["control flow"].text)
     (region,) = operation_named(module, "scf.for").regions
     (block,) = region.blocks
 
@@ -110,7 +110,7 @@ def test_an_empty_region_has_an_empty_block_behind_its_brace() -> None:
 
 
 def test_a_region_ends_at_its_brace() -> None:
-    module = parse(CONTROL_FLOW.text)
+    module = parse(FORMS["control flow"].text)
     then, otherwise = operation_named(module, "scf.if").regions
 
     assert module.text[then.end :].startswith("} else {\n        scf.if")
@@ -118,7 +118,7 @@ def test_a_region_ends_at_its_brace() -> None:
 
 
 def test_a_labelled_block_begins_behind_its_label() -> None:
-    module = parse(BLOCKS.text)
+    module = parse(FORMS["block labels"].text)
     blocks = operation_named(module, "tt.func").regions[0].blocks
 
     assert [block.label for block in blocks] == ["", "^bb1", "^bb2", "^bb3"]
@@ -131,7 +131,7 @@ def test_a_labelled_block_begins_behind_its_label() -> None:
 
 
 def test_aliases_map_names_to_definitions() -> None:
-    text = "!ptr = !tt.ptr<f32> // of floats\n" + LOCATIONS.text
+    text = "!ptr = !tt.ptr<f32> // of floats\n" + FORMS["locations"].text
 
     assert parse(text).aliases == {
         "!ptr": "!tt.ptr<f32> // of floats",
@@ -143,13 +143,13 @@ def test_aliases_map_names_to_definitions() -> None:
 
 
 def test_file_metadata_is_no_operation() -> None:
-    (module,) = parse(METADATA.text).operations
+    (module,) = parse(FORMS["file metadata"].text).operations
 
-    assert METADATA.text[module.end :].startswith("\n{-#\n")
+    assert FORMS["file metadata"].text[module.end :].startswith("\n{-#\n")
 
 
 def test_walk_follows_the_text() -> None:
-    names = [operation.name for operation in parse(BLOCKS.text).walk()]
+    names = [operation.name for operation in parse(FORMS["block labels"].text).walk()]
 
     assert names == ["module", "tt.func", "cf.cond_br", "tt.return", "arith.addi", "cf.br", "tt.return"]
 

@@ -12,7 +12,6 @@ from known_kernels import (
     LOOP,
     WAIT,
     Known,
-    found_in,
     launched,
     rules_of,
     sentences_of,
@@ -35,31 +34,6 @@ def numbered(timeline: Timeline, number: str) -> Timeline:
     return replace(timeline, table=replace(timeline.table, scopes=(func, *loops, *others)))
 
 
-def test_a_slow_prologue(tmp_path: Path) -> None:
-    finding = the_finding(launched(tmp_path, Known(before_ns=LOOP_NS, after_ns=0)))
-    assert (finding.rule, finding.scope, finding.share) == ("prologue", "loop[0]", 0.5)
-    check("analysis/findings", sentences_of(finding), "a slow prologue")
-    assert finding.figures["mean_ns"] == LOOP_NS
-
-
-def test_a_slow_epilogue(tmp_path: Path) -> None:
-    finding = the_finding(launched(tmp_path, Known(before_ns=0, after_ns=LOOP_NS // 2)))
-    assert (finding.rule, finding.scope) == ("epilogue", "loop[0]")
-    assert finding.share == pytest.approx(1 / 3)
-    check("analysis/findings", sentences_of(finding), "a slow epilogue")
-
-
-# Of 2,500 ns, a fifth are 500.
-@pytest.mark.parametrize(("ns", "found"), [(499, []), (500, ["prologue"])])
-def test_a_prologue_takes_a_fifth(tmp_path: Path, ns: int, found: list[str]) -> None:
-    assert rules_of(launched(tmp_path, Known(before_ns=ns, after_ns=2500 - LOOP_NS - ns))) == found
-
-
-@pytest.mark.parametrize(("ns", "found"), [(499, []), (500, ["epilogue"])])
-def test_an_epilogue_takes_a_fifth(tmp_path: Path, ns: int, found: list[str]) -> None:
-    assert rules_of(launched(tmp_path, Known(before_ns=2500 - LOOP_NS - ns, after_ns=ns))) == found
-
-
 def test_of_warps_that_lost_records_the_first_loop_is_unknown(tmp_path: Path) -> None:
     timeline = launched(tmp_path, Known(before_ns=LOOP_NS), [(0, 0, 2 * LOOP_NS + 80)])
     assert rules_of(timeline) == ["prologue"]
@@ -69,20 +43,6 @@ def test_of_warps_that_lost_records_the_first_loop_is_unknown(tmp_path: Path) ->
     one_lost = the_finding(replace(timeline, incomplete=incomplete_rows(*lost[1:2])))
     assert one_lost.share == pytest.approx(LOOP_NS / (2 * LOOP_NS + 80) * 3 / 4)
     assert rules_of(replace(timeline, incomplete=incomplete_rows(*lost[1:]))) == []
-
-
-def test_what_few_warps_do_is_little_of_the_launch(tmp_path: Path) -> None:
-    known = Known(before_ns=3 * LOOP_NS, after_ns=0, looping=(0, 2))
-    finding = the_finding(launched(tmp_path / "half", known))
-    assert finding.share == pytest.approx(3 / 8)
-    check("analysis/findings", sentences_of(finding), "a slow prologue in some warps")
-    assert rules_of(launched(tmp_path / "one", replace(known, looping=(0,)))) == []
-
-
-def test_a_loop_of_two_iterations_or_fewer_is_no_main_loop(tmp_path: Path) -> None:
-    for count, found in ((0, []), (1, []), (2, []), (3, ["prologue"])):
-        known = Known(before_ns=1500, iterations_ns=(100,) * count)
-        assert rules_of(launched(tmp_path / str(count), known)) == found
 
 
 def test_without_a_scope_around_all_neither_is_judged(tmp_path: Path) -> None:
@@ -115,13 +75,6 @@ def test_all_loops_before_it_were_recorded(tmp_path: Path) -> None:
     *others, wait = timeline.table.scopes
     first = replace(wait, kind="iter", label="iter[0]", name="the first", parent=FUNC)
     assert rules_of(replace(timeline, table=replace(timeline.table, scopes=(*others, first)))) == ["prologue"]
-
-
-def test_without_a_record_there_look_for_what_it_is(tmp_path: Path) -> None:
-    prologue, epilogue = found_in(launched(tmp_path, Known(before_ns=LOOP_NS, after_ns=LOOP_NS)))
-    check("analysis/findings", sentences_of(prologue), "a prologue without records")
-    check("analysis/findings", sentences_of(epilogue), "an epilogue without records")
-    assert "longest_scope" not in prologue.figures
 
 
 @pytest.mark.parametrize(

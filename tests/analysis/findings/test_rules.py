@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
-from known_kernels import ITERATIONS, Known, evidence_of, found_in, launched, rules_of
+from known_kernels import Known, evidence_of, found_in, launched, rules_of
 from replacing import replace
 from snapshots import check
 
@@ -16,41 +16,6 @@ from kprof_inject.analysis.roofs.operation_work import NO_WORK
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import decode_launch
-
-D = Known().duration_ns
-
-
-def test_of_a_healthy_launch_nothing_is_found(tmp_path: Path) -> None:
-    full = [(sm, wave * D, (wave + 1) * D) for wave in range(4) for sm in range(132)]
-    assert found_in(launched(tmp_path, ctas=full, kernel={"sm_count": 132})) == ()
-
-
-@pytest.mark.parametrize(
-    ("known", "first"),
-    [
-        (Known(before_ns=2000, iterations_ns=(700, *(100,) * 19)), "prologue"),
-        (Known(before_ns=600, work_ns={0: 90, 1: 1, 2: 1, 3: 1}), "imbalanced-warps"),
-        (Known(before_ns=900, iterations_ns=(1500, *(100,) * 19)), "first-iterations"),
-    ],
-    ids=["prologue", "warps", "pipeline"],
-)
-def test_what_explains_most_comes_first(tmp_path: Path, known: Known, first: str) -> None:
-    found = found_in(launched(tmp_path, known))
-    assert found[0].rule == first
-    assert len(found) >= 2
-    assert [finding.share for finding in found] == sorted((finding.share for finding in found), reverse=True)
-
-
-def test_a_tail_comes_before_a_smaller_prologue(tmp_path: Path) -> None:
-    known = Known(before_ns=700)
-    ctas = [(sm, 0, known.duration_ns) for sm in range(8)] + [(0, known.duration_ns, 2 * known.duration_ns)]
-    assert rules_of(launched(tmp_path, known, ctas)) == ["tail", "prologue"]
-
-
-def test_shares_are_shares(tmp_path: Path) -> None:
-    for finding in found_in(launched(tmp_path, Known(before_ns=3000, iterations_ns=(900, *(50,) * ITERATIONS)))):
-        assert 0 < finding.share <= 1
-        assert finding.text and finding.advice
 
 
 def test_no_more_can_be_won_than_the_busiest_unit_leaves(tmp_path: Path) -> None:
@@ -85,11 +50,6 @@ def test_of_warps_that_were_chosen(tmp_path: Path) -> None:
     assert rules_of(timeline.chosen(Choice(warps=NumberSet.of([0, 1])))) == []
 
 
-@pytest.mark.parametrize("warps", [1, 2])
-def test_one_cta_of_few_warps(tmp_path: Path, warps: int) -> None:
-    assert rules_of(launched(tmp_path, Known(warps=warps), [(0, 0, D)])) == []
-
-
 @pytest.mark.parametrize(
     ("scopes", "ctas", "slots"),
     [
@@ -116,8 +76,3 @@ def test_of_little_nothing_is_found(tmp_path: Path, scopes: list[Scope], ctas: l
 def test_each_launch_has_its_own(tmp_path: Path) -> None:
     faulty, healthy = launched(tmp_path / "a", Known(before_ns=3000)), launched(tmp_path / "b")
     assert [rules_of(timeline) for timeline in (faulty, healthy)] == [["prologue"], []]
-
-
-def test_without_a_timer_the_ctas_still_tell_of_their_loops(tmp_path: Path) -> None:
-    timeline = launched(tmp_path, Known(before_ns=3000))
-    assert rules_of(replace(timeline, clock=replace(timeline.clock, source="nominal"))) == ["prologue"]

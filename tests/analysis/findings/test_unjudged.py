@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from altered import altered
 from buffers import Cta, Scope, end, save_launch, start
+from finding_cases import Case
 from known_kernels import Known, evidence_of, launched
 from replacing import replace
 from snapshots import check
@@ -219,3 +220,9 @@ def test_which_warps_only_load_must_be_known(tmp_path: Path) -> None:
     timeline = whole(tmp_path, Known(looping=(0, 1)))
     (why,) = [why for why, rules in unjudged(timeline).items() if rules == ("waiting",)]
     check("analysis/unjudged", why, "warps that may only load")
+
+
+def test_where_records_take_the_room_of_a_cta_gaps_tell_nothing(tmp_path: Path) -> None:
+    room = Case.of("--room 1\n--clean-room 2\n--ctas 0-7 0 D\n--ctas 0-7 2*D 3*D\n--ctas 0-7 4*D 5*D\n")
+    (why,) = [why for why, rules in unjudged(room.launched(tmp_path)).items() if "between-ctas" in rules]
+    check("analysis/unjudged", why, "fewer CTAs fit with records")

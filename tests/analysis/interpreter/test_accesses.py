@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from brute_force import Kernel, assert_bytes_right, assert_right, run
 from replacing import replace
+from text_cases import facts_in
 
 from kprof_inject.analysis.interpreter import accesses, axis_arrays
 from kprof_inject.analysis.interpreter.accesses import Access
@@ -17,6 +19,7 @@ from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.ttgir import dialect
 from kprof_inject.ttgir.dialect import traits_of
 
+FORMS = facts_in(Path(__file__).with_name("access_forms.txt"))
 CONSTANTS = "".join(f"    %c{number} = arith.constant {number} : i32\n" for number in (-2, 0, 1, 2, 3, 4, 6, 8))
 STRIDES = """
     %one = arith.constant 1 : i64
@@ -138,62 +141,20 @@ POINTERS = """
     %a = tt.addptr %b, %r : tensor<4x!tt.ptr<i16>, #l>, tensor<4xi32, #l>
     %one = tt.addptr %p, %x : !tt.ptr<i16>, i32
 """
-PLACES = 4 * 4
-MASKED = 2 * 4
 
 
-@pytest.mark.parametrize(
-    ("line", "form", "places"),
-    [
-        ("%l = tt.load %a : tensor<4x!tt.ptr<i16>, #l>", "r", PLACES),
-        ("%l = tt.load %one : !tt.ptr<i16>", "r", 4),
-        ("%l = tt.load %a, %m : tensor<4x!tt.ptr<i16>, #l>", "r", MASKED),
-        ("%l = tt.load %a, %m, %v : tensor<4x!tt.ptr<i16>, #l>", "r", MASKED),
-        ("%l = tt.load %a, %m cacheModifier = ca : tensor<4x!tt.ptr<i16>, #l>", "r", MASKED),
-        ("%l = tt.load %a, %m cacheModifier = cg : tensor<4x!tt.ptr<i16>, #l>", "rp", MASKED),
-        ("%l = tt.load %a cacheModifier = cv : tensor<4x!tt.ptr<i16>, #l>", "rp", PLACES),
-        ("tt.store %a, %v : tensor<4x!tt.ptr<i16>, #l>", "w", PLACES),
-        ("tt.store %a, %v, %m : tensor<4x!tt.ptr<i16>, #l>", "w", MASKED),
-        (
-            "%l = tt.atomic_rmw add, acq_rel, gpu, %a, %v, %m : (tensor<4x!tt.ptr<i16>, #l>, tensor<4xi16, #l>, "
-            "tensor<4xi1, #l>) -> tensor<4xi16, #l>",
-            "rw",
-            MASKED,
-        ),
-        (
-            "%l = tt.atomic_rmw exch, acq_rel, gpu, %one, %c2, %true : (!tt.ptr<i16>, i16, i1) -> i16",
-            "rw",
-            4,
-        ),
-        (
-            "%l = tt.atomic_cas acq_rel, gpu, %one, %c2, %c2 : (!tt.ptr<i16>, i16, i16) -> i16",
-            "rw",
-            4,
-        ),
-        (
-            "%l = ttg.async_copy_global_to_local %a, %to mask %m other %v : tensor<4x!tt.ptr<i16>, #l> -> "
-            "<4xi16, #s, #smem, mutable>",
-            "rp",
-            MASKED,
-        ),
-        (
-            "%l = ttg.async_copy_global_to_local %a, %to other %v : tensor<4x!tt.ptr<i16>, #l> -> "
-            "<4xi16, #s, #smem, mutable>",
-            "rp",
-            PLACES,
-        ),
-    ],
-)
-def test_each_way_to_memory(line: str, form: str, places: int) -> None:
-    """``r`` reads, ``w`` writes, ``p`` passes by the L1."""
+@pytest.mark.parametrize("name", FORMS)
+def test_each_way_to_memory(name: str) -> None:
+    """Each of four CTAs has four places; the mask is true in two CTAs."""
+    line, facts = FORMS[name]
     ran = run(Kernel(POINTERS + "    " + line, "%p: !tt.ptr<i16>"))
     assert_right(ran)
     assert_bytes_right(ran, sms=(0, 0, 1, 1))
     ((access, touched),) = ran.accesses()
-    found = (("r", access.form.reads), ("w", access.form.writes), ("p", access.form.passes_by_l1))
-    assert "".join(letter for letter, holds in found if holds) == form
-    assert access.places == len(touched) == places
-    assert access.requested_bytes(None) == 2 * places
+    form = {"reads": access.form.reads, "writes": access.form.writes, "passes by L1": access.form.passes_by_l1}
+    assert [", ".join(word for word, holds in form.items() if holds), f"places {access.places}"] == facts
+    assert access.places == len(touched)
+    assert access.requested_bytes(None) == 2 * len(touched)
 
 
 def accesses_of(kernel: Kernel) -> list[Access]:

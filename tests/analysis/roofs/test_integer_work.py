@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from text_cases import facts_in
+from work_facts import work_named
 
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
 from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
 from kprof_inject.ttgir.parser import parse
 
+WORK = facts_in(Path(__file__).with_name("integer_work.txt"))
 TENSOR = "tensor<128xi32, #b>"
 LOADED = f"""\
     %x = tt.load %p : tensor<128x!tt.ptr<i32>, #b>
@@ -34,63 +39,10 @@ def two(result: str, name: str, one: str, other: str) -> str:
     return f"{result} = arith.{name} {one}, {other} : {TENSOR}"
 
 
-@pytest.mark.parametrize(
-    ("lines", "work"),
-    [
-        ([two("%z", "xori", "%x", "%y")], Work(logic=1)),
-        # Three operands are one instruction; a value that is used twice is computed.
-        ([two("%z", "xori", "%x", "%y"), two("%w", "andi", "%z", "%x")], Work(logic=1)),
-        (
-            [two("%z", "xori", "%x", "%y"), two("%w", "andi", "%z", "%x"), two("%v", "shrui", "%z", "%c3")],
-            Work(logic=3),
-        ),
-        # A rotation, and bits that are taken out.
-        (
-            [two("%l", "shli", "%x", "%c3"), two("%r", "shrui", "%x", "%c3"), two("%o", "ori", "%l", "%r")],
-            Work(logic=1),
-        ),
-        ([two("%r", "shrui", "%x", "%c3"), two("%o", "andi", "%r", "%mask")], Work(logic=1)),
-        ([two("%r", "shrui", "%x", "%c16")], NO_WORK),
-        ([two("%r", "shrui", "%x", "%y"), two("%o", "andi", "%r", "%c77")], Work(logic=2)),
-        # Whole bytes can be taken from where they are; a test of bits is one instruction.
-        ([two("%o", "andi", "%x", "%mask")], NO_WORK),
-        ([two("%o", "andi", "%x", "%c77"), f"%c = arith.cmpi ne, %o, %c3 : {TENSOR}"], Work(logic=1)),
-        ([two("%r", "shrui", "%x", "%c3"), f"%c = arith.trunci %r : {TENSOR} to tensor<128xi1, #b>"], NO_WORK),
-        ([two("%l", "shli", "%x", "%c16"), two("%o", "ori", "%l", "%y")], NO_WORK),
-        ([two("%m", "minsi", "%x", "%y"), two("%n", "maxsi", "%m", "%c3")], Work(logic=1)),
-        ([two("%z", "muli", "%x", "%c3")], NO_WORK),
-        ([two("%z", "muli", "%x", "%c77")], Work(integer_multiplications=1)),
-        ([two("%z", "muli", "%x", "%c16")], NO_WORK),
-        ([f"%z = tt.mulhiui %x, %y : {TENSOR}"], Work(integer_multiplications=1, upper_halves=1)),
-        ([two("%z", "divsi", "%x", "%y")], Work(integer_multiplications=1)),
-        ([two("%z", "divsi", "%x", "%c16")], NO_WORK),
-        (
-            [
-                f"%c = arith.cmpi sgt, %x, %y : {TENSOR}",
-                f"%z = arith.select %c, %x, %y : tensor<128xi1, #b>, {TENSOR}",
-            ],
-            Work(logic=1),
-        ),
-        ([f"%c = arith.cmpi sgt, %x, %y : {TENSOR}"], Work(logic=1)),
-        # Sums may be parts of products, addresses, bounds: of these, none is sure.
-        ([two("%z", "addi", "%x", "%y")], NO_WORK),
-        # What is combined bit by bit with what a reduction made of the same may be the other one again.
-        (
-            [
-                '%h = "tt.reduce"(%x) <{axis = 0 : i32}> ({',
-                "^bb0(%a: i32, %b: i32):",
-                "  %t = arith.xori %a, %b : i32",
-                "  tt.reduce.return %t : i32",
-                f"}}) : ({TENSOR}) -> tensor<1xi32, #b>",
-                f"%i = tt.broadcast %h : tensor<1xi32, #b> -> {TENSOR}",
-                two("%z", "xori", "%x", "%i"),
-            ],
-            NO_WORK,
-        ),
-    ],
-)
-def test_what_instructions_are_sure(lines: list[str], work: Work) -> None:
-    assert work_in(*lines) == work
+@pytest.mark.parametrize("name", WORK)
+def test_what_instructions_are_sure(name: str) -> None:
+    text, work = WORK[name]
+    assert work_in(text) == work_named(work)
 
 
 def test_sizes_count_by_words() -> None:

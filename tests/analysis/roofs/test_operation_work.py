@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from golden import FIXTURES, read
+from text_cases import facts_in
+from work_facts import work_named
 
 from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work, exchanged_bytes, work_of
 from kprof_inject.analysis.roofs.unit_rates import rates_of
@@ -20,6 +23,25 @@ ALIASES = """
 #lanes = #ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [1, 32], warpsPerCTA = [4, 1], order = [1, 0]}>
 #mma2 = #ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [2, 2], instrShape = [16, 8]}>
 """
+
+
+WORK = facts_in(Path(__file__).with_name("operation_work.txt"))
+
+
+def dot(a: str, b: str, result: str, more: str = "") -> str:
+    return f"%d = tt.dot %a, %b, %c{more} : tensor<{a}> * tensor<{b}> -> tensor<{result}>"
+
+
+MMA = "128x32xf32, #mma"
+
+
+def scaled(a: str, b: str, of_a: str, of_b: str) -> str:
+    rows, columns = a.split("x")[0], b.split("x")[1]
+    return (
+        f"%d = tt.dot_scaled %a scale %s, %b scale %t, %c lhs = {of_a} rhs = {of_b} {{fastMath = false}} : tensor<{a}, "
+        f"#x>, tensor<{rows}x2xi8, #x> * tensor<{b}, #x>, tensor<{columns}x2xi8, #x> -> "
+        f"tensor<{rows}x{columns}xf32, #mma>"
+    )
 
 
 def module_of(lines: str) -> tuple[list[Operation], Mapping[str, str]]:
@@ -40,94 +62,10 @@ def exchanged_in(line: str) -> float:
     return exchanged_bytes(operations[-1], aliases)
 
 
-def dot(a: str, b: str, result: str, more: str = "") -> str:
-    return f"%d = tt.dot %a, %b, %c{more} : tensor<{a}> * tensor<{b}> -> tensor<{result}>"
-
-
-MMA = "128x32xf32, #mma"
-
-
-def scaled(a: str, b: str, of_a: str, of_b: str) -> str:
-    rows, columns = a.split("x")[0], b.split("x")[1]
-    return (
-        f"%d = tt.dot_scaled %a scale %s, %b scale %t, %c lhs = {of_a} rhs = {of_b} {{fastMath = false}} : tensor<{a}, "
-        f"#x>, tensor<{rows}x2xi8, #x> * tensor<{b}, #x>, tensor<{columns}x2xi8, #x> -> "
-        f"tensor<{rows}x{columns}xf32, #mma>"
-    )
-
-
-@pytest.mark.parametrize(
-    ("line", "work"),
-    [
-        (dot("128x64xf16, #x", "64x32xf16, #x", MMA), Work({"f16": 2 * 128 * 64 * 32})),
-        (dot("128x64xf8E5M2, #x", "64x32xf8E5M2, #x", MMA), Work({"f8": 2 * 128 * 64 * 32})),
-        (dot("4x16x64xbf16, #x", "4x64x32xbf16, #x", "4x16x32xf32, #mma"), Work({"bf16": 2 * 4 * 16 * 64 * 32})),
-        (dot("128x64xf32, #x", "64x32xf32, #x", MMA, ", inputPrecision = tf32"), Work({"tf32": 2 * 128 * 64 * 32})),
-        (dot("128x64xf32, #x", "64x32xf32, #x", MMA, ", inputPrecision = tf32x3"), Work({"tf32": 6 * 128 * 64 * 32})),
-        (
-            dot("128x64xf32, #x", "64x32xf32, #x", "128x32xf32, #blocked"),
-            Work(multiplications=128 * 64 * 32, additions=128 * 64 * 32),
-        ),
-        (
-            "%d = ttng.warp_group_dot %a, %b, %c {isAsync = true} : !ttg.memdesc<64x16xf16, #s, #m> * "
-            "!ttg.memdesc<16x8xf16, #s, #m> -> tensor<64x8xf32, #mma>",
-            Work({"f16": 2 * 64 * 16 * 8}, shared_bytes=2 * (64 * 16 + 16 * 8)),
-        ),
-        (
-            "ttng.tc_gen5_mma %a, %b, %c[], %t, %t : !ttg.memdesc<128x64xf16, #s, #m>, !ttg.memdesc<64x32xf16, #s, "
-            "#m>, !ttg.memdesc<128x32xf32, #t, #ttng.tensor_memory>",
-            Work({"f16": 2 * 128 * 64 * 32}, shared_bytes=2 * (128 * 64 + 64 * 32)),
-        ),
-        # Nothing is printed of a dot with all of f32's bits.
-        (dot("128x64xf32, #x", "64x32xf32, #x", MMA), Work({"f32": 2 * 128 * 64 * 32})),
-        (dot("128x64xf32, #x", "64x32xf32, #x", MMA, ", inputPrecision = bf16x3"), Work({"bf16": 6 * 128 * 64 * 32})),
-        (
-            dot("128x64xf16, #x", "64x32xf16, #x", "128x32xf32, #blocked"),
-            Work(multiplications=128 * 64 * 32, additions=128 * 64 * 32),
-        ),
-        (
-            "%d = ttng.warp_group_dot %a, %b, %c : !ttg.memdesc<64x16xf32, #s, #m> * !ttg.memdesc<16x8xf32, #s, #m> -> "
-            "tensor<64x8xf32, #mma>",
-            Work({"tf32": 2 * 64 * 16 * 8}, shared_bytes=4 * (64 * 16 + 16 * 8)),
-        ),
-        (scaled("128x64xf8E5M2", "64x32xf8E5M2", "e5m2", "e5m2"), Work({"f8": 2 * 128 * 64 * 32})),
-        # As many rows of scales as there are columns in the operand.
-        (scaled("64x64xf8E5M2", "64x32xf8E5M2", "e5m2", "e5m2"), Work({"f8": 2 * 64 * 64 * 32})),
-        (scaled("128x32xi8", "32x32xi8", "e2m1", "e2m1"), Work({"f4": 2 * 128 * 64 * 32})),
-        (scaled("128x32xi8", "64x32xf8E5M2", "e2m1", "e5m2"), Work({"f8": 2 * 128 * 64 * 32})),
-        (
-            "%d = tt.dot_scaled %a, %b scale %t, %c lhs = bf16 rhs = e2m1 {fastMath = false} : tensor<128x64xbf16, #x> "
-            "* tensor<32x32xi8, #x>, tensor<32x2xi8, #x> -> tensor<128x32xf32, #mma>",
-            Work({"bf16": 2 * 128 * 64 * 32}),
-        ),
-        (
-            "ttng.tc_gen5_mma_scaled %a, %b, %c, %s, %t, %u, %v lhs = e5m2 rhs = e2m1, %w[%v] {is_async} : "
-            "!ttg.memdesc<128x128xf8E5M2, #s, #m>, !ttg.memdesc<64x128xi8, #s, #m>, !ttg.memdesc<128x128xf32, #t, "
-            "#ttng.tensor_memory>, !ttg.memdesc<128x4xi8, #t, #ttng.tensor_memory>, !ttg.memdesc<128x4xi8, #t, "
-            "#ttng.tensor_memory>, !ttg.memdesc<1xi64, #s, #m>",
-            Work({"f8": 2 * 128**3}, shared_bytes=128 * 128 + 64 * 128),
-        ),
-        ("%x = math.exp2 %a : tensor<128x64xf32, #x>", Work(special=128 * 64)),
-        ("%x = arith.divf %a, %b : tensor<128xf32, #x>", Work(special=128)),
-        ("%x = arith.mulf %a, %b : tensor<128xf32, #x>", Work(multiplications=128)),
-        ("%x = arith.subf %a, %b : tensor<128xf32, #x>", Work(additions=128)),
-        ("%x = arith.extf %a : tensor<128xf16, #x> to tensor<128xf32, #x>", Work(conversions=128)),
-        ("%x = math.fma %a, %b, %c : tensor<128xf32, #x>", Work(multiplications=128, additions=128)),
-        ("%x = tt.clampf %a, %b, %c, propagateNan = none : tensor<128xf32, #x>", Work(logic=128)),
-        ("%x = arith.addf %a, %b : tensor<128xf64, #x>", NO_WORK),
-        ("%x = arith.addf %a, %b : f32", NO_WORK),
-        ("%x = tt.load %p : tensor<128x!tt.ptr<f32>, #x>", NO_WORK),
-        ("%x = arith.mulf %a, %b", NO_WORK),
-        (
-            "%x:2 = scf.if %c -> (tensor<128xf32, #x>, tensor<128xf32, #x>) {\n%y = arith.addf %a, %b : "
-            "tensor<128xf32, #x>\nscf.yield %y, %y : tensor<128xf32, #x>, tensor<128xf32, #x>\n} else {\nscf.yield %a, "
-            "%a : tensor<128xf32, #x>, tensor<128xf32, #x>\n}",
-            NO_WORK,
-        ),
-    ],
-)
-def test_an_operations_work(line: str, work: Work) -> None:
-    assert work_in(line) == work
+@pytest.mark.parametrize("name", WORK)
+def test_an_operations_work(name: str) -> None:
+    line, work = WORK[name]
+    assert work_in(line) == work_named(work)
 
 
 def reduction(layout: str, shape: str = "128x64", axis: int = 1, combine: str = "arith.addf") -> str:
