@@ -33,7 +33,7 @@ def test_a_report_says_what_was_timed_and_what_nobody_can_know(kprof: CommandLin
     assert "4 CTAs, 2 groups " in ended.stdout
     assert "LIMIT  not known: " in ended.stdout
     assert "assumed" not in ended.stdout and "--at" not in ended.stdout and "--fit" not in ended.stdout
-    assert "3 of 19 records (16 %): " in ended.stdout
+    assert "3 of 19 records (16 %)" in ended.stdout
     launch = json.loads(
         kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--names", "all,load", "--json").stdout
     )

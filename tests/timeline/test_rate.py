@@ -15,7 +15,6 @@ from kprof_inject.timeline.rate import (
     ClockRate,
     RateSample,
     assumed_rate,
-    fit_rate,
     fit_rates,
     means,
     nominal_rate,
@@ -28,6 +27,11 @@ from kprof_inject.timeline.unwrap import FALLBACK_CLOCK_HZ
 
 NOMINAL_HZ = 2e9
 BEGIN_NS = 1_764_000_000_000_000_113
+
+
+def fit_rate(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> ClockRate:
+    """The rate of one launch."""
+    return fit_rates([RateSample(readings, counter, rough_ns, nominal_hz)])[0]
 
 
 def readings_of(
