@@ -18,15 +18,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from multiprocessing import current_process, get_context
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, Generic, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kprof_inject.errors import KprofError
+
+if TYPE_CHECKING:  # every command imports this module, and few of them fork
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
 T = TypeVar("T")
 
@@ -54,9 +54,14 @@ def forked(count: int) -> JobRunner:
     (outside Linux, or in a daemon of ``multiprocessing``), the runner is ``in_turn``. This process runs the jobs of a
     fork that failed or was killed itself, so an error of a job is raised here.
     """
-    if count < 2 or sys.platform != "linux" or current_process().daemon:
+    if count < 2 or sys.platform != "linux" or _is_daemon():
         return in_turn
     return partial(_forked, min(count, _MAX_FORKS))
+
+
+def _is_daemon() -> bool:
+    multiprocessing = sys.modules.get("multiprocessing.process")  # each of its processes has imported it
+    return multiprocessing is not None and multiprocessing.current_process().daemon
 
 
 def usable_cores() -> int:
@@ -81,6 +86,12 @@ def _cores_of_container(quota: Path) -> int:
 def _forked(count: int, jobs: Sequence[Job[T]]) -> Iterator[T]:
     if len(jobs) < 2:
         # There is no other job to run meanwhile.
+        yield from in_turn(jobs)
+        return
+    try:
+        # An import needs files, of which the forks may leave none.
+        from multiprocessing import connection, reduction  # noqa: F401
+    except (ImportError, OSError):
         yield from in_turn(jobs)
         return
     forks = _Forks(jobs, min(count, len(jobs)))
@@ -137,6 +148,8 @@ class _Forks(Generic[T]):
 
     def results_of(self, number: int) -> Iterator[T]:
         """Yield the results of a job; call this for the jobs in their order."""
+        from multiprocessing.connection import wait
+
         while number in self._job_of.values():
             working = [fork for fork, job in self._job_of.items() if job is not None]
             ready = wait(working)
@@ -169,6 +182,8 @@ class _Forks(Generic[T]):
 
     def _fork(self) -> bool:
         """Start a fork; return False if there are no more processes or files."""
+        from multiprocessing import get_context
+
         context = get_context("fork")
         try:
             own_end, fork_end = context.Pipe()
@@ -189,6 +204,8 @@ class _Forks(Generic[T]):
 
     def _work(self, parent: Connection, inherited: Sequence[Connection]) -> None:
         """Run jobs in a fork until the parent has no more."""
+        from multiprocessing.reduction import send_handle
+
         # Ctrl-C reaches all processes of a terminal, but the parent ends its forks itself.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -219,6 +236,8 @@ class _Forks(Generic[T]):
                 self._forget(fork)
 
     def _receive(self, fork: Connection) -> None:
+        from multiprocessing.reduction import recv_handle
+
         try:
             results = _Results(fork.recv(), recv_handle(fork))
         except (EOFError, OSError, RuntimeError):  # the last: no more files

@@ -7,12 +7,11 @@ of a kernel, and usually their duration, is known without decoding them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -59,8 +58,7 @@ class KernelOverview(Struct, frozen=True):
         return {"share": self.share, "launches": self.launches, "launches_captured": self.captured}
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramFinding(Finding):
+class ProgramFinding(Finding, frozen=True, kw_only=True):
     """A finding with its launch and kernel, and its weight in the whole program."""
 
     kernel: str
@@ -76,7 +74,7 @@ def findings_in(reports: Sequence[LaunchAnalysis]) -> list[ProgramFinding]:
     for kernel in overview(reports):
         for report in kernel.reports:
             for finding in report.findings:
-                own = {name.name: getattr(finding, name.name) for name in fields(Finding)}
+                own = structs.asdict(finding)
                 share = None if kernel.share is None else kernel.share * finding.share
                 placed = ProgramFinding(**own, kernel=kernel.name, launch=report.launch.index, share_of_program=share)
                 found.append((kernel.whole_ns * finding.share, placed))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -124,8 +123,7 @@ class PartitionSummary(PartitionScopes, frozen=True):
         return f"{self.called} ({numbered('warp', self.warps)}{part})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class LaunchSummary:
+class LaunchSummary(Struct, frozen=True):
     """A launch: the fitted clock, its losses, and its scopes."""
 
     kernel: str

@@ -19,10 +19,9 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline import Say
+from kprof_inject.pipeline import STEP_VARIABLE, Say
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.quantities import listed, size_text
-from kprof_inject.runtime.session import STEP_VARIABLE
 from kprof_inject.timeline.fitted_buffer import fitted_buffer
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace

@@ -14,8 +14,6 @@ from kprof_inject.files import write_json
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, ReplayChoice
 
 SESSION_VARIABLE = "KPROF_INJECT_SESSION"
-STEP_VARIABLE = "KPROF_INJECT_STEP"
-"""Set for a command that another command of ours runs as a step: it suggests no next step to the user."""
 
 TORCH_TRACE = "torch_trace.{process}.json.gz"
 """File name of a process's ``torch.profiler`` trace, in the reports' folder; ``process`` is the process ID."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -191,8 +189,7 @@ def _flags(pairs: Pairs, nesting: Nesting, scopes: NDArray[np.void]) -> NDArray[
 _ROWS_AT_ONCE = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """A decoded launch, whose scopes come in blocks, so that memory does not grow with their number."""
 
     launch: Launch
@@ -262,7 +259,7 @@ class Timeline:
 
         Facts about the launch as a whole stay: its clock, its extent, and the counts of its records.
         """
-        part = dataclasses.replace(
+        part = replace(
             self,
             ctas=self.ctas[choice.keep_ctas(self.ctas)],
             incomplete=self.incomplete[choice.keep_warps(self.incomplete)],
@@ -270,15 +267,13 @@ class Timeline:
             _ctas_that_ran=self.ctas_that_ran,
         )
         if choice.warps is not None:
-            part = dataclasses.replace(
-                part, partitions=tuple(partition.among(part.warps) for partition in self.partitions)
-            )
-        return dataclasses.replace(part, scope_count=sum(map(len, part.blocks())))
+            part = replace(part, partitions=tuple(partition.among(part.warps) for partition in self.partitions))
+        return replace(part, scope_count=sum(map(len, part.blocks())))
 
     def with_launch(self, launch: Launch) -> Timeline:
         """Return this timeline with ``launch`` in place of the equal launch that it has."""
         blocks = self._blocks.with_launch(launch)
-        return dataclasses.replace(self, launch=launch, table=launch.kernel.scopes, _blocks=blocks)
+        return replace(self, launch=launch, table=launch.kernel.scopes, _blocks=blocks)
 
     @property
     def scopes(self) -> NDArray[np.void]:

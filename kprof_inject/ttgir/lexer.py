@@ -17,17 +17,20 @@ from lark.lexer import Lexer
 from kprof_inject.ttgir.grammar import after_gap, terminal
 
 _BY_FIRST_CHARACTER = {
-    "}": ("CLOSE_END", "CLOSE_OPEN"),
+    "}": ("PLAIN_CLOSE_END", "CLOSE_END", "CLOSE_OPEN"),
     "^": ("LABEL",),
-    "#": ("ALIASES",),
-    "!": ("ALIASES",),
+    "#": ("PLAIN_ALIAS", "ALIAS"),
+    "!": ("PLAIN_ALIAS", "ALIAS"),
     "{": ("METADATA",),
 }
-_OPERATIONS = ("LEAVES", "OPENING", "CLAUSED", "CLAUSE")
-"""Terminals that begin with any other character. No text matches two of them, nor two of those above."""
+_OPERATIONS = ("PLAIN_LEAF", "OPENING", "LEAF", "CLAUSED", "CLAUSE")
+"""Terminals that begin with any other character. But for plain forms, no text matches two of these or of those above.
 
-_REPEATED = {"LEAVES": "LEAF", "ALIASES": "ALIAS"}
-"""Terminals that stand for one or more of another one."""
+The order saves time: few files need the expressions at its end.
+"""
+
+_RUNS = {"PLAIN_LEAF": "LEAVES", "LEAF": "LEAVES", "PLAIN_ALIAS": "ALIASES", "ALIAS": "ALIASES"}
+"""The tokens that stand for one or more of a terminal."""
 
 
 class Run(Token):
@@ -47,7 +50,7 @@ class FileLexer(Lexer):
         offset = 0
         while (start := after_gap(text, offset)) < len(text):
             for name in _BY_FIRST_CHARACTER.get(text[start], _OPERATIONS):
-                token = _run(name, text, offset) if name in _REPEATED else _single(name, text, offset)
+                token = _run(name, text, offset) if name in _RUNS else _single(name, text, offset)
                 if token is not None:
                     yield token
                     offset = token.end_pos or 0
@@ -58,17 +61,17 @@ class FileLexer(Lexer):
 
 def _single(name: str, text: str, offset: int) -> Token | None:
     found = terminal(name).match(text, offset)
-    return Token(name, found.group(), offset, end_pos=found.end()) if found else None
+    return Token(name.removeprefix("PLAIN_"), found.group(), offset, end_pos=found.end()) if found else None
 
 
 def _run(name: str, text: str, offset: int) -> Run | None:
-    match, end = terminal(_REPEATED[name]).match, offset
+    match, end = terminal(name).match, offset
     matches = []
     while found := match(text, end):
         matches.append(found)
         end = found.end()
     if not matches:
         return None
-    run = Run(name, "", offset, end_pos=end)
+    run = Run(_RUNS[name], "", offset, end_pos=end)
     run.matches = matches
     return run

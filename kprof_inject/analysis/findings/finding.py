@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
@@ -26,8 +25,7 @@ matmul of one wave finish up to 6 % apart (H200)."""
 Figures = dict[str, float | int | str]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A cause that limits a launch."""
 
     rule: str
@@ -42,9 +40,9 @@ class Finding:
     """What to look at next."""
     figures: Figures
     """The numbers in ``text``."""
-    index: int | None = field(default=None, kw_only=True)
+    index: int | None = None
     """Index of ``scope`` in the launch's table, as names need not be unique."""
-    doubt: str = field(default="", kw_only=True)
+    doubt: str = ""
     """Which records are missing, so that the figures may be off; empty if none are."""
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any
@@ -144,7 +143,7 @@ def _limited_by_unit(rule: str, results: RuleResults, evidence: Evidence) -> Ite
     for result in results:
         if isinstance(result, Finding) and rule in _OF_SAME_WORK and result.share > rest:
             limit = f"at most {percent(rest)} can be gained ({unit} at {percent(part)} of peak)"
-            result = dataclasses.replace(result, share=rest, text=f"{result.text}; {limit}")
+            result = replace(result, share=rest, text=f"{result.text}; {limit}")
         yield result
 
 
@@ -158,7 +157,7 @@ def _without_remedy(judgement: Judgement) -> Judgement:
 def _judgement(rule: str, results: Sequence[Finding | Unjudged], missing: Unjudged | None) -> Judgement:
     """Return a rule's judgement; ``missing`` makes its findings doubtful."""
     doubt = missing.reason if missing else ""
-    findings = tuple(dataclasses.replace(result, doubt=doubt) for result in results if isinstance(result, Finding))
+    findings = tuple(replace(result, doubt=doubt) for result in results if isinstance(result, Finding))
     unjudged = next((result for result in results if isinstance(result, Unjudged)), None)
     # Findings are valid even if the rule could not judge everything.
     return Judgement(rule, findings, None if findings else unjudged)
