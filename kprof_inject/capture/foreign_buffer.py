@@ -228,7 +228,14 @@ def _table(entries: Entries, names: Mapping[int, str]) -> tuple[ScopeTable, NDAr
         name = names.get(event, f"scope {event}")
         scope_of_event[event, int(is_instant)] = found.setdefault((name, is_instant), len(found))
     scopes = (
-        ScopeInfo(name, name, ScopeKind.INSTANT if is_instant else ScopeKind.UNKNOWN, "", (), -1)
+        ScopeInfo(
+            record=name,
+            name=name,
+            kind=ScopeKind.INSTANT if is_instant else ScopeKind.UNKNOWN,
+            source="",
+            called_from=(),
+            parent=-1,
+        )
         for name, is_instant in found
     )
     return ScopeTable(tuple(scopes)), scope_of_event

@@ -411,7 +411,9 @@ def _scopes(recording: Recording, names: Mapping[int, str]) -> Iterator[ScopeInf
     for name, own_ids in ids.items():
         ended_by_next = recording.ended_by_next(own_ids)
         kind = ScopeKind.ITERATION if ended_by_next else ScopeKind.UNKNOWN
-        yield ScopeInfo(name, name, kind, "", (), -1, ended_by_next=ended_by_next)
+        yield ScopeInfo(
+            record=name, name=name, kind=kind, source="", called_from=(), parent=-1, ended_by_next=ended_by_next
+        )
 
 
 def _kernel(path: Path, header: ProtonHeader, recording: Recording, names: dict[int, str]) -> Kernel:

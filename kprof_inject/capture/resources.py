@@ -129,7 +129,12 @@ UNKNOWN_RESOURCES = KernelResources()
 
 def resources_with_records(kernel: KernelRecord, timing: TimingRecord | None) -> KernelResources:
     """Return the resources of the kernel as it was captured; a program that was killed saved no times."""
-    built = KernelResources(kernel.registers, kernel.spills, kernel.known_metadata.shared, kernel.ctas_per_sm)
+    built = KernelResources(
+        registers=kernel.registers,
+        spills=kernel.spills,
+        shared_bytes=kernel.known_metadata.shared,
+        ctas_per_sm=kernel.ctas_per_sm,
+    )
     if timing is None:
         return built
     replay = timing.replay

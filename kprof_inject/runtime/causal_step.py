@@ -68,7 +68,13 @@ class CausalStep:
             return None
         if variant.variant not in self._experiments:
             self._experiments[variant.variant] = KernelExperiment(
-                self._session, self._report, self._device, self._watchdog, self._workspace, dumped, delays
+                _session=self._session,
+                _report=self._report,
+                _device=self._device,
+                _watchdog=self._watchdog,
+                _workspace=self._workspace,
+                _dumped=dumped,
+                _plan=delays,
             )
         return self._experiments[variant.variant]
 

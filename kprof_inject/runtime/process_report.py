@@ -228,15 +228,15 @@ def read_reports(folder: Path) -> Reports:
     seen = [record.gpu for record in records if record.gpu is not None]
     kernels = {(kernel.variant, kernel.state): kernel for record in records for kernel in record.kernels.values()}
     return Reports(
-        bool(records) or any(folder.glob("*.joined")),
-        tuple(dict.fromkeys(map(printable, unreached))),
-        frozenset(record.triton_version for record in records if record.triton_version),
-        any(seen) if seen else None,
-        tuple(kernels.values()),
-        tuple(dict.fromkeys(choice for record in records for choice in record.choices)),
-        tuple(replay for record in records for replay in record.replays),
-        tuple(error for record in records for error in record.errors),
-        tuple(
+        joined=bool(records) or any(folder.glob("*.joined")),
+        unreached=tuple(dict.fromkeys(map(printable, unreached))),
+        triton_versions=frozenset(record.triton_version for record in records if record.triton_version),
+        gpu=any(seen) if seen else None,
+        kernels=tuple(kernels.values()),
+        choices=tuple(dict.fromkeys(choice for record in records for choice in record.choices)),
+        replays=tuple(replay for record in records for replay in record.replays),
+        errors=tuple(error for record in records for error in record.errors),
+        unfinished=tuple(
             UnfinishedProcess(record.pid, record.launches, record.saved, is_running(record.pid))
             for record in records
             if record.launches and not record.ended

@@ -100,12 +100,12 @@ class HostLaunches(Struct, frozen=True):
         rows = np.arange(len(ordered))
         start_ns, thread = self.start_ns[order], self.thread[order]
         yield Events(
-            process.pid,
-            np.where(thread, first_tid - 1 + thread, process.track),
-            [_kind(launch) for launch in ordered],
-            rows,
-            start_ns,
-            self.end_ns[order],
+            pid=process.pid,
+            tids=np.where(thread, first_tid - 1 + thread, process.track),
+            kinds=[_kind(launch) for launch in ordered],
+            kind=rows,
+            start_ns=start_ns,
+            end_ns=self.end_ns[order],
             group=thread,
             start_order=2 * rows,
             end_order=2 * rows + 1,

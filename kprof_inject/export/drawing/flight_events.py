@@ -94,12 +94,12 @@ class FlightEvents(Struct, frozen=True):
         twice = np.repeat(rows, 2)[kept]
         lane, groups = lanes.lane[twice], lanes.groups[twice]
         return Events(
-            pid,
-            first_tid + lane,
-            [EventKind(name, _CATEGORY) for work in lanes.kinds for name in (work, f"{work}, possibly complete")],
-            kind[kept],
-            clock.on_axis(starts_ns[kept]),
-            clock.on_axis(ends_ns[kept]),
+            pid=pid,
+            tids=first_tid + lane,
+            kinds=[EventKind(name, _CATEGORY) for work in lanes.kinds for name in (work, f"{work}, possibly complete")],
+            kind=kind[kept],
+            start_ns=clock.on_axis(starts_ns[kept]),
+            end_ns=clock.on_axis(ends_ns[kept]),
             group=lane,
             start_order=2 * np.arange(len(twice)),
             end_order=2 * np.arange(len(twice)) + 1,

@@ -126,12 +126,12 @@ def _whole(
     timeline = placed.timeline
     begin_ns, end_ns = span_ns
     return Events(
-        process.pid,
-        _column(process.track),
-        [EventKind(timeline.launch.kernel.name, "launch", (*shared_args, *_launch_args(timeline)))],
-        _column(0),
-        _column(begin_ns),
-        _column(end_ns),
+        pid=process.pid,
+        tids=_column(process.track),
+        kinds=[EventKind(timeline.launch.kernel.name, "launch", (*shared_args, *_launch_args(timeline)))],
+        kind=_column(0),
+        start_ns=_column(begin_ns),
+        end_ns=_column(end_ns),
         group=_column(0),
         start_order=_column(0),
         end_order=_column(1),
@@ -223,12 +223,12 @@ class _WarpEvents:
             *_tag_args(block, self._timeline.table),
         )
         return Events(
-            self._pid,
-            self._first_tid + tracks,
-            self._scope_kinds,
-            kind,
-            self._clock.on_axis(block["start_ns"]),
-            self._clock.on_axis(block["end_ns"]),
+            pid=self._pid,
+            tids=self._first_tid + tracks,
+            kinds=self._scope_kinds,
+            kind=kind,
+            start_ns=self._clock.on_axis(block["start_ns"]),
+            end_ns=self._clock.on_axis(block["end_ns"]),
             group=np.repeat(np.arange(len(first)), lengths),
             start_order=block["start_record"].astype(np.int64),
             end_order=block["end_record"].astype(np.int64),
@@ -241,12 +241,12 @@ class _WarpEvents:
         has_window = warps["records_lost"] > 0
         counts = ("open_starts", "stray_ends", "records_damaged")
         return Events(
-            self._pid,
-            self._first_tid + tracks,
-            [_LOST, _INCOMPLETE],
-            (~has_window).astype(np.int64),
-            self._clock.on_axis(warps["lost_start_ns"]),
-            self._clock.on_axis(warps["lost_end_ns"]),
+            pid=self._pid,
+            tids=self._first_tid + tracks,
+            kinds=[_LOST, _INCOMPLETE],
+            kind=(~has_window).astype(np.int64),
+            start_ns=self._clock.on_axis(warps["lost_start_ns"]),
+            end_ns=self._clock.on_axis(warps["lost_end_ns"]),
             group=np.arange(len(warps)),
             start_order=np.zeros(len(warps), dtype=np.int64),
             end_order=np.ones(len(warps), dtype=np.int64),

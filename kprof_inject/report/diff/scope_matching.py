@@ -202,15 +202,15 @@ def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
     names, titles = distinct_names(scopes), distinct_names(scopes, with_source=True)
     return tuple(
         ScopeIdentity(
-            scope.name,
-            scope.kind,
-            scope.source,
-            _known(tuple(code_of(text, place) for place in (scope.source, *scope.called_from))),
-            scope.parent,
-            partitions.get(index, ""),
-            scope.label,
-            names[index],
-            titles[index],
+            name=scope.name,
+            kind=scope.kind,
+            source=scope.source,
+            lines=_known(tuple(code_of(text, place) for place in (scope.source, *scope.called_from))),
+            parent=scope.parent,
+            partition=partitions.get(index, ""),
+            label=scope.label,
+            distinct_name=names[index],
+            title=titles[index],
         )
         for index, scope in enumerate(scopes)
     )

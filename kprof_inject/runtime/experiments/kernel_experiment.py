@@ -222,7 +222,13 @@ class KernelExperiment:
             self._target = target
             seconds = self._session.seconds
             self._timing = InProgramTiming(
-                self._device, self._plan, self._dumped, target.builds, self._watchdog, seconds, self.give_up
+                device=self._device,
+                plan=self._plan,
+                dumped=self._dumped,
+                builds=target.builds,
+                watchdog=self._watchdog,
+                seconds=seconds,
+                give_up=self.give_up,
             )
             return
         self.is_over = True

@@ -215,7 +215,7 @@ class LastLaunches:
             key = (build.variant, launch.device, launch.stream)
             rotation = self._rotations.get(key)
             if rotation is None:
-                new = _Rotation(build.variant_of_program, self._device, self._save, self._make)
+                new = _Rotation(variant=build.variant_of_program, device=self._device, save=self._save, make=self._make)
                 rotation = self._rotations.setdefault(key, new)
             rotation.lend(launch)
 

@@ -137,7 +137,16 @@ class LaunchCapture:
         self._devices.add(device)
         numbers = build.argument_kinds.numbers(arguments) if self._filter.keeps(number) else ()
         is_graph = self._device.is_capturing()
-        launch = RecordedLaunch(build, number, grid, device, stream, time.time_ns(), is_graph, numbers)
+        launch = RecordedLaunch(
+            build=build,
+            index=number,
+            grid=grid,
+            device=device,
+            stream=stream,
+            host_ns=time.time_ns(),
+            graph=is_graph,
+            arguments=numbers,
+        )
         self._buffers.lend(launch)
         return launch
 
