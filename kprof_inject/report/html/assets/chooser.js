@@ -1,7 +1,7 @@
 /** Which launch is shown: its title, and a list of all where there are several. */
 
 import { element } from "#dom";
-import { counted, formatNs } from "#format";
+import { counted, shortNs } from "#format";
 
 const CLOCKS = { fitted: "SM clock", assumed: "assumed SM clock", nominal: "assumed SM clock" };
 
@@ -16,7 +16,7 @@ export function showTitle(place, meta) {
     meta.place,
     `grid ${meta.grid.join("×")}`,
     counted(meta.warps_per_cta, meta.warp_name),
-    `span ${formatNs(meta.duration_ns)}`,
+    `span ${shortNs(meta.duration_ns)}`,
     clockOf(meta),
     meta.device,
   ];
@@ -45,6 +45,6 @@ export function fillChooser(place, metas, chosen, onChoice) {
 function launchName(meta) {
   const replay = meta.graph ? ", last replay of a CUDA graph" : "";
   const place = meta.place ? `${meta.place}: ` : "";
-  const size = `grid ${meta.grid.join("×")}, span ${formatNs(meta.duration_ns)}`;
+  const size = `grid ${meta.grid.join("×")}, span ${shortNs(meta.duration_ns)}`;
   return `${place}${meta.kernel}, launch ${meta.launch}${replay}: ${size}`;
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { knownLaunch, launchOf, load } from "./launches.mjs";
 
-const { areTold, atWork, itemsAt, ORDERS, residentsOf } = await load("views/heat_map_data");
+const { areDistinguishable, atWork, itemsAt, ORDERS, residentsOf } = await load("views/heat_map_data");
 const { exampleOf, targetOf } = await load("views/examples");
 const { unpacked } = await load("views/packed");
 
@@ -49,10 +49,10 @@ test("SMs stand by number, or those first that are done first", () => {
 
 test("single CTAs are drawn where they can be told", () => {
   const made = (count) => residentsOf(ctasOf(...Array.from({ length: count }, (_, n) => cta(n, 0, n * 10, n * 10 + 9))), { sms: [0], wave_ctas: 1 });
-  assert.equal(areTold(made(10), 100, 1000, 5), true);
-  assert.equal(areTold(made(1000), 10_000, 1000, 5), false);
-  assert.equal(areTold(made(10), 100, 1000, 1), false);
-  assert.equal(areTold(made(0), 0, 1000, 5), false);
+  assert.equal(areDistinguishable(made(10), 100, 1000, 5), true);
+  assert.equal(areDistinguishable(made(1000), 10_000, 1000, 5), false);
+  assert.equal(areDistinguishable(made(10), 100, 1000, 1), false);
+  assert.equal(areDistinguishable(made(0), 0, 1000, 5), false);
 });
 
 test("an example is the first scope that is as wanted", () => {

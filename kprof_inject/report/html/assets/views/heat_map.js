@@ -2,7 +2,7 @@
 
 import { element } from "#dom";
 import { counted, formatNs, formatShare, shortNs, smName } from "#format";
-import { areTold, atWork, durationSpread, itemsAt, ORDERS, residentsOf } from "#views/heat_map_data";
+import { areDistinguishable, atWork, durationSpread, itemsAt, ORDERS, residentsOf } from "#views/heat_map_data";
 import { heightOf, LEFT, lookOf, paint, RIGHT, TOP } from "#views/heat_map_paint";
 import { unpacked } from "#views/packed";
 import { tooltipIn } from "#views/tooltip";
@@ -48,8 +48,8 @@ export function show(place, launch, context) {
     if (!width || width === model.width) return;
     model.width = width;
     model.rowHeight = rowHeightOf(picture, place.clientHeight - (heightOf(0, 0) + CHROME));
-    const isTold = areTold(model.residents, picture.end_ns - picture.begin_ns, width, model.rowHeight);
-    if (isFirst) model.colouring = isTold ? "CTA duration" : "CTAs at work";
+    const areShownSingly = areDistinguishable(model.residents, picture.end_ns - picture.begin_ns, width, model.rowHeight);
+    if (isFirst) model.colouring = areShownSingly ? "CTA duration" : "CTAs at work";
     isFirst = false;
     colouring.select(model.colouring);
     redraw();

@@ -93,7 +93,7 @@ export const ORDERS = {
 };
 
 /** Returns whether single CTAs are distinguishable in a picture of this width and row height. */
-export function areTold({ begin, end, lanes }, spanNs, width, rowHeight) {
+export function areDistinguishable({ begin, end, lanes }, spanNs, width, rowHeight) {
   if (!begin.length) return false;
   let taken = 0;
   for (let item = 0; item < begin.length; item++) taken += end[item] - begin[item];

@@ -121,12 +121,12 @@ function durations(scope, options, toExample) {
 function iterations({ iterations: bands }, options, toExample) {
   if (!bands) return [];
   const loops = bands.fewest === bands.most ? counted(bands.most, "iteration") : `${bands.fewest} to ${bands.most} iterations`;
-  const told = [`${counted(bands.runs, "run")} of the loop with ${loops}`];
-  if (bands.first_ns !== null) told.push(`first ${formatNs(bands.first_ns)}${times(bands.first_ns, bands.steady_ns)}`);
-  if (bands.steady_ns !== null) told.push(`steady ${formatNs(bands.steady_ns)}`);
-  if (bands.last_ns !== null) told.push(`last ${formatNs(bands.last_ns)}${times(bands.last_ns, bands.steady_ns)}`);
+  const facts = [`${counted(bands.runs, "run")} of the loop with ${loops}`];
+  if (bands.first_ns !== null) facts.push(`first ${formatNs(bands.first_ns)}${times(bands.first_ns, bands.steady_ns)}`);
+  if (bands.steady_ns !== null) facts.push(`steady ${formatNs(bands.steady_ns)}`);
+  if (bands.last_ns !== null) facts.push(`last ${formatNs(bands.last_ns)}${times(bands.last_ns, bands.steady_ns)}`);
   const onChoose = (first, last) => toExample({ first, last });
-  return [card("Iterations", `median, and p10 to p90; ${told.join(", ")}`, iterationPlot(bands, { ...options, onChoose }))];
+  return [card("Iterations", `median, and p10 to p90; ${facts.join(", ")}`, iterationPlot(bands, { ...options, onChoose }))];
 }
 
 function times(part, whole) {
