@@ -106,6 +106,69 @@ def test_tags_of_iterations_that_the_next_one_ends(tmp_path: Path) -> None:
     assert values(decoded(tmp_path, damaged, scopes=scopes))[:3] == [[0], [1], [2]]
 
 
+def with_damaged(entries: list[Entry], *before: Entry) -> list[Entry]:
+    """The same with a damaged entry before each of these."""
+    return [one for entry in entries for one in ((Entry(250, False, 0), entry) if entry in before else (entry,))]
+
+
+def test_entries_of_tags_are_none_of_the_damaged_ones(tmp_path: Path) -> None:
+    """Two damaged entries may part a scope, however many records of tags stand in it."""
+    entries = whole(visit(1, 2, 100), visit(3, 4, 300))
+    second = start(WORK, BASE + 300)
+    one, two = with_damaged(entries, end(WORK, BASE + 160)), with_damaged(entries, end(WORK, BASE + 160), second)
+
+    assert decoded(tmp_path / "one", one).scopes["scope"].tolist() == [KERNEL, WORK, WORK]
+    timeline = decoded(tmp_path / "two", two)
+    assert timeline.scopes["scope"].tolist() == [WORK, WORK]
+    assert (timeline.records_damaged, timeline.open_starts.tolist(), timeline.stray_ends.tolist()) == (
+        2, [1, 0], [1, 0]
+    )  # fmt: skip
+    in_work = with_damaged(with_damaged(entries, end(WORK, BASE + 160)), end(WORK, BASE + 160))
+    assert decoded(tmp_path / "in work", in_work).scopes["scope"].tolist() == [WORK]
+
+
+def test_the_tags_of_a_start_that_ends_an_iteration_precede_that_end(tmp_path: Path) -> None:
+    """So they stand between the records of the iteration before, and a damaged entry is one more."""
+    scopes = [Scope("kernel"), Scope("iter", "iter", 0, ended_by_next=True, tags=("tile",)), Scope("work", "op", 1)]
+    ids = {0: "kernel", 1: "iter", 2: "tile of iter", 3: "work"}
+    turns = [
+        entry
+        for number in range(4)
+        for entry in (
+            *tagged(2, number),
+            start(1, BASE + 100 * number),
+            start(3, BASE + 100 * number + 20),
+            end(3, BASE + 100 * number + 40),
+        )
+    ]
+    entries = [start(KERNEL, BASE), *turns, end(1, BASE + 400), end(KERNEL, BASE + 410)]
+
+    def iterations(folder: str, written: list[Entry]) -> list[int]:
+        rows = decoded(tmp_path / folder, written, scopes=scopes, scope_ids=ids).scopes
+        return [int(row["start_cycles"] - BASE) for row in rows[rows["scope"] == 1]]
+
+    assert iterations("sound", entries) == [0, 100, 200, 300]
+    # Nor are the records of tags taken for damaged ones of the kernel, and two of those are enough to part it.
+    for count, left in ((1, [KERNEL]), (2, [])):
+        written = [*entries[:-1], *[Entry(250, False, 0)] * count, entries[-1]]
+        rows = decoded(tmp_path / f"{count} at the end", written, scopes=scopes, scope_ids=ids).scopes
+        assert rows["scope"][rows["scope"] == KERNEL].tolist() == left
+    # A damaged entry may have begun another iteration.
+    for number in range(4):
+        damaged = with_damaged(entries, start(3, BASE + 100 * number + 20))
+        assert iterations(str(number), damaged) == [at for at in (0, 100, 200, 300) if at != 100 * number]
+
+
+def test_the_tags_of_a_loop_count_right_before_an_iteration_without_any(tmp_path: Path) -> None:
+    scopes = [Scope("kernel"), Scope("loop", "loop", 0, tags=("tile",)), Scope("iter", "iter", 1, ended_by_next=True)]
+    ids = {0: "kernel", 1: "loop", 2: "tile of loop", 3: "iter"}
+    entries = [start(KERNEL, BASE), *tagged(2, 7), start(1, BASE + 5)]
+    entries += [start(3, BASE + 10), start(3, BASE + 20), end(3, BASE + 30), end(1, BASE + 35)]
+    entries += [Entry(250, False, 0), end(KERNEL, BASE + 40)]
+    rows = decoded(tmp_path, entries, scopes=scopes, scope_ids=ids).scopes
+    assert rows["scope"].tolist() == [0, 1, 2, 2]
+
+
 def test_captures_without_tags_have_no_column_for_them(tmp_path: Path) -> None:
     timeline = decoded(tmp_path, [start(0, BASE), end(0, BASE + 10)], scopes=[Scope("kernel")])
     assert timeline.columns == timeline.scopes.dtype == SCOPE_COLUMNS
