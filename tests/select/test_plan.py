@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 from durations import assert_linear
 from planning import counts, plan_of, view_of_text
+from replacing import replace
 from small_modules import TWO_RECORDS
 from snapshots import check
 
@@ -15,8 +16,10 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan, table_json
+from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import Style, in_runs, two_records
+from kprof_inject.ttgir.parser import parse
 
 EVERYTHING = ("func", "loop", "iter")
 LOOP = "    scf.for %i = %a to %n step %c  : i32 {\n    }\n"
@@ -178,6 +181,14 @@ def test_the_scope_table_says_which_scopes_the_next_start_ends() -> None:
     assert one == two
 
 
+def test_the_scope_table_of_a_kernel_says_whether_it_can_run_again() -> None:
+    table = plan_of(kernel(LOOP), "loop").table
+    known = replace(table, relaunch=relaunch(parse(kernel(LOOP))), most_records=4)
+
+    assert table_json(known).keys() - table_json(table).keys() == {"relaunch", "most_records"}
+    assert table_json(known)["most_records"] == 4
+
+
 def test_where_stores_are_moved_an_iteration_has_two_records() -> None:
     assert Style(in_runs).for_mode(Mode()) == Style(in_runs)
     assert Style(in_runs).for_mode(Mode(sched_stores=True)) == Style(in_runs, two_records)
@@ -327,6 +338,13 @@ def test_helpers_are_inlined_only_if_something_is_recorded() -> None:
     assert plan_of(HELPED % LOOP, "loop").inlined == ("helper",)
     assert plan_of(HELPED % "", "loop").inlined == ()
     assert plan_of(kernel(LOOP), "loop").inlined == ()
+
+
+def test_a_module_without_a_kernel_has_no_body_to_record() -> None:
+    plan = plan_of(HELPER_FIRST[: HELPER_FIRST.index("  tt.func public")] + "}\n", "loop")
+
+    assert [record.name for record in plan.records] == ["loop[0]"] * 2
+    assert plan.table.body_record == ""
 
 
 def test_an_iteration_is_not_the_kernels_body() -> None:

@@ -73,6 +73,43 @@ def test_a_ring_that_was_overwritten_gives_the_value_of_every_scope_or_none(tmp_
     assert cycles == [entry.cycles for entry in begun]
 
 
+@pytest.mark.parametrize("slots", range(1, 30))
+def test_a_ring_that_begins_or_ends_with_a_value_tells_the_clock_all_the_same(tmp_path: Path, slots: int) -> None:
+    """Of two CTAs of one SM, after each other; the last visit of each never began."""
+    first = [entry for number in range(6) for entry in visit(number, -1, 100 * number)]
+    second = [entry._replace(cycles=entry.cycles + 10_000) if entry.scope_id == WORK else entry for entry in first]
+    never_began = [*tagged(TILE, 7), *tagged(EXPERT, 8)]
+    ctas = [
+        Cta([[*entries, *never_began[:at]]], sm=0, pre_final_ns=200_000, post_final_ns=200_500)
+        for entries in (first, second)
+        for at in range(5)
+    ]
+    timeline = decode_launch(save_launch(tmp_path, SCOPES, ctas, slots))
+
+    kept = [[entry for entry in cta.warps[0][-slots:] if entry.scope_id == WORK] for cta in ctas]
+    begun = [[entry.cycles for entry in warp if not entry.is_end] for warp in kept]
+    rows = timeline.scopes
+    for cta, cycles in enumerate(begun):
+        assert rows["start_cycles"][rows["cta"] == cta].tolist() == cycles
+    assert (timeline.records_damaged, timeline.open_starts.tolist()) == (0, [0, 0])
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_values_stay_with_their_scopes_where_stores_were_moved(tmp_path: Path, number: int) -> None:
+    """The records of a tag are no scope's, so that its start is stored between them and its end."""
+    scopes = [Scope("kernel", tags=("tile",)), Scope("work", "op", 0, tags=("tile",))]
+    ids = {0: "kernel", 1: "work", 2: "tile of kernel", 3: "tile of work"}
+    works = [
+        entry
+        for at in range(number)
+        for entry in (*tagged(3, 10 + at), start(1, BASE + 100 * at + 10), end(1, BASE + 100 * at + 20))
+    ]
+    written = [*works, *tagged(2, 5), start(0, BASE), end(0, BASE + 500)]
+    rows = decoded(tmp_path, written, scopes=scopes, scope_ids=ids, mode={"sched_stores": True}).scopes
+    assert rows["scope"].tolist() == [0] + [1] * number
+    assert rows["tags"].tolist() == [[5], *([10 + at] for at in range(number))]
+
+
 @pytest.mark.parametrize(
     ("gone", "left"), [((0,), [5, 6]), ((1,), [5, 6]), ((0, 1), [NO_TAG, 6]), ((2, 3), [5, NO_TAG])]
 )
