@@ -75,15 +75,13 @@ def test_a_ring_that_was_overwritten_gives_the_value_of_every_scope_or_none(tmp_
 
 @pytest.mark.parametrize("slots", range(1, 30))
 def test_a_ring_that_begins_or_ends_with_a_value_tells_the_clock_all_the_same(tmp_path: Path, slots: int) -> None:
-    """Of two CTAs of one SM, after each other; the last visit of each never began."""
-    first = [entry for number in range(6) for entry in visit(number, -1, 100 * number)]
-    second = [entry._replace(cycles=entry.cycles + 10_000) if entry.scope_id == WORK else entry for entry in first]
-    never_began = [*tagged(TILE, 7), *tagged(EXPERT, 8)]
-    ctas = [
-        Cta([[*entries, *never_began[:at]]], sm=0, pre_final_ns=200_000, post_final_ns=200_500)
-        for entries in (first, second)
-        for at in range(5)
+    """Read as clock values, these would be right before an overflow. The last visit never began."""
+    value = (1 << 43) - 1
+    tags = [Entry(tag, is_end, value) for tag in (TILE, EXPERT) for is_end in (False, True)]
+    ran = [
+        entry for begin in range(BASE, BASE + 600, 100) for entry in (*tags, start(WORK, begin), end(WORK, begin + 60))
     ]
+    ctas = [Cta([[*ran, *tags[:count]]], sm=count, pre_final_ns=200_000, post_final_ns=200_500) for count in range(5)]
     timeline = decode_launch(save_launch(tmp_path, SCOPES, ctas, slots))
 
     kept = [[entry for entry in cta.warps[0][-slots:] if entry.scope_id == WORK] for cta in ctas]
