@@ -240,25 +240,45 @@ def test_a_line_bends_if_that_improves_its_squares_by_twelve(
     assert steps(delays.tolist(), longer, errors, low * 1.005).slack is None
 
 
-@pytest.mark.parametrize("scatter", [0.0, 3.0, 10.0])
-@pytest.mark.parametrize("offset", [1.0, 20.0])
+SCATTER = np.array([0, 1, -1, 1, 1, -1, 1, -1, -1, 1, -1, 1])
+
+
+@pytest.mark.parametrize("scatter", [0.0, 200.0, 600.0])
+@pytest.mark.parametrize("offset", [1.0, 300.0])
 def test_the_interval_of_a_bend_has_all_that_are_nearly_as_good(scatter: float, offset: float) -> None:
-    delays = 100.0 * np.arange(12)
-    longer = np.maximum(delays - 437, 0) + scatter * np.array([0, 1, -1, 1, 1, -1, 1, -1, -1, 1, -1, 1])
-    errors = point_errors(longer, 4.0, [0.0] * 12)
-    found = steps(delays.tolist(), longer.tolist(), DelayErrors(offset, 0.0), 4.0)
+    delays = 1000.0 * np.arange(12)
+    longer = np.maximum(delays - 4370, 0) + scatter * SCATTER
+    errors = point_errors(longer, 200.0, [0.0] * 12)
+    found = steps(delays.tolist(), longer.tolist(), DelayErrors(offset, 0.0), 200.0)
     assert found.slack is not None
 
-    places = np.arange(100.0, 1100.0)
+    places = np.arange(1000.0, 11000.0, 10)
     squares = np.array([fitted_as_shown(delays, longer, errors, offset, place).squares for place in places])
-    # Four unknowns less the offset, which is expected to be about 0.
+    # Four unknowns, of which the offset is known to be about 0. Points that scatter more than their errors widen it.
     scale = max(squares.min() / (len(delays) - 3), 1.0)
+    assert (scale > 3) == (scatter == 600)
     near = places[squares - squares.min() <= QUANTILE**2 * scale]
     step = (delays[-1] - delays[1]) / 50
-    assert near[0] - 1 <= found.slack.low + offset <= near[0] + step
-    assert near[-1] - step <= found.slack.high - offset <= near[-1] + 1
+    assert near[0] - 10 <= found.slack.low + offset <= near[0] + step
+    assert near[-1] - step <= found.slack.high - offset <= near[-1] + 10
     assert near[0] <= found.slack.value <= near[-1]
-    assert (scale > 1.5) == (scatter == 10)
+
+
+def test_points_that_scatter_more_than_their_errors_bend_no_line() -> None:
+    delays = 100.0 * np.arange(12)
+    for scatter in (20.0, 40.0):
+        longer = 0.5 * delays + scatter * SCATTER
+        assert steps(delays.tolist(), longer.tolist()).slack is None
+
+
+def test_a_slope_beyond_the_bend_that_the_slope_before_may_have_too_is_no_slack() -> None:
+    delays, longer, errors = [0.0, 1000, 2000, 3000, 4000], [0.0, 0, 100, 200, 300], DelayErrors(150.0, 0.0)
+    found = steps(delays, longer, errors, 14.0)
+    # The line does bend: it is the interval of the slope up to 2000 that has the slope of 0.1 in it.
+    errors_of_points = point_errors(np.array(longer), 14.0, [0.0] * 5)
+    assert fitted_as_shown(np.array(delays), np.array(longer), errors_of_points, 150.0).squares > 12
+    assert (found.up_to, found.slack, found.beyond) == (2000, None, None)
+    assert found.slope.low < 0.05 < 0.1 < found.slope.high
 
 
 def test_a_bend_is_found_between_those_that_were_tried() -> None:
@@ -272,8 +292,10 @@ def test_a_bend_is_found_between_those_that_were_tried() -> None:
 
 
 def test_slack_is_never_negative() -> None:
-    found = steps([0, 20, 200, 400, 800], [0, 0, 180, 380, 780], DelayErrors(50.0, 0.0))
-    assert found.slack is None or found.slack.low == 0
+    delays = [0.0, 20, 200, 400, 800, 1600]
+    found = steps(delays, [max(delay - 210, 0) for delay in delays], DelayErrors(80.0, 0.0))
+    assert found.slack is not None
+    assert found.slack.low == 0 < 210 < found.slack.high
 
 
 def test_the_error_of_the_time_without_a_delay_counts() -> None:
