@@ -243,24 +243,29 @@ def test_a_line_bends_if_that_improves_its_squares_by_twelve(
 SCATTER = np.array([0, 1, -1, 1, 1, -1, 1, -1, -1, 1, -1, 1])
 
 
-@pytest.mark.parametrize("scatter", [0.0, 200.0, 600.0])
-@pytest.mark.parametrize("offset", [1.0, 300.0])
-def test_the_interval_of_a_bend_has_all_that_are_nearly_as_good(scatter: float, offset: float) -> None:
-    delays = 1000.0 * np.arange(12)
-    longer = np.maximum(delays - 4370, 0) + scatter * SCATTER
-    errors = point_errors(longer, 200.0, [0.0] * 12)
-    found = steps(delays.tolist(), longer.tolist(), DelayErrors(offset, 0.0), 200.0)
+@pytest.mark.parametrize(
+    ("delay", "error", "scatter"),
+    [(100.0, 4.0, 0.0), (100.0, 4.0, 3.0), (100.0, 4.0, 10.0), (1000.0, 200.0, 0.0), (1000.0, 200.0, 600.0)],
+)
+@pytest.mark.parametrize("offset", [0.001, 0.3])
+def test_the_interval_of_a_bend_has_all_that_are_nearly_as_good(
+    delay: float, error: float, scatter: float, offset: float
+) -> None:
+    delays = delay * np.arange(12)
+    longer = np.maximum(delays - 4.37 * delay, 0) + scatter * SCATTER
+    errors = point_errors(longer, error, [0.0] * 12)
+    found = steps(delays.tolist(), longer.tolist(), DelayErrors(offset * delay, 0.0), error)
     assert found.slack is not None
 
-    places = np.arange(1000.0, 11000.0, 10)
-    squares = np.array([fitted_as_shown(delays, longer, errors, offset, place).squares for place in places])
+    places = delay * np.arange(1, 11, 0.01)
+    squares = np.array([fitted_as_shown(delays, longer, errors, offset * delay, place).squares for place in places])
     # Four unknowns, of which the offset is known to be about 0. Points that scatter more than their errors widen it.
     scale = max(squares.min() / (len(delays) - 3), 1.0)
-    assert (scale > 3) == (scatter == 600)
+    assert (scale > 1.5) == (scatter > 2 * error)
     near = places[squares - squares.min() <= QUANTILE**2 * scale]
     step = (delays[-1] - delays[1]) / 50
-    assert near[0] - 10 <= found.slack.low + offset <= near[0] + step
-    assert near[-1] - step <= found.slack.high - offset <= near[-1] + 10
+    assert near[0] - 0.01 * delay <= found.slack.low + offset * delay <= near[0] + step
+    assert near[-1] - step <= found.slack.high - offset * delay <= near[-1] + 0.01 * delay
     assert near[0] <= found.slack.value <= near[-1]
 
 
