@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 from durations import assert_linear
 from planning import counts, plan_of, view_of_text
+from replacing import replace
 from small_modules import TWO_RECORDS
 from snapshots import check
 
@@ -15,8 +16,10 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan, table_json
+from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import Style, in_runs, two_records
+from kprof_inject.ttgir.parser import parse
 
 EVERYTHING = ("func", "loop", "iter")
 LOOP = "    scf.for %i = %a to %n step %c  : i32 {\n    }\n"
@@ -60,6 +63,24 @@ def test_a_site_of_two_selectors_is_the_first_ones_that_has_a_name_for_it() -> N
     ]
     assert counts(plan) == {"loop[1]=second": 1, "loop": 2, "loop[0]=first": 1, "loop[0]=too late": 1}
     assert Counter(record.name for record in plan.records) == {"first": 2, "second": 2, "kernel body": 2}
+
+
+def test_of_selectors_without_a_name_for_it_a_site_is_the_first_ones() -> None:
+    plan = plan_of(kernel(LOOP, LOOP), "loop", "loop[0]", "op(scf.for)")
+
+    assert [scope.selector for scope in plan.scopes] == ["loop", "op(scf.for)", "loop", "op(scf.for)"]
+    assert counts(plan) == {"loop": 2, "loop[0]": 1, "op(scf.for)": 2}
+
+
+def test_a_site_keeps_the_tags_of_a_selector_that_loses_it_to_one_with_a_name() -> None:
+    text = kernel(LOOP).replace("module {", 'module attributes {ttg.target = "cuda:90"} {')
+    (scope,) = plan_of(text, "loop --tag first=n", "loop[0]=named --tag second=n").scopes
+
+    assert (scope.name, scope.selector) == ("named", "loop[0]=named --tag second=n")
+    assert [(tag.name, tag.record) for tag in scope.tags] == [
+        ("first", "named --tag first"),
+        ("second", "named --tag second"),
+    ]
 
 
 def test_records_of_one_name_are_numbered() -> None:
@@ -160,6 +181,14 @@ def test_the_scope_table_says_which_scopes_the_next_start_ends() -> None:
     assert one == two
 
 
+def test_the_scope_table_of_a_kernel_says_whether_it_can_run_again() -> None:
+    table = plan_of(kernel(LOOP), "loop").table
+    known = replace(table, relaunch=relaunch(parse(kernel(LOOP))), most_records=4)
+
+    assert table_json(known).keys() - table_json(table).keys() == {"relaunch", "most_records"}
+    assert table_json(known)["most_records"] == 4
+
+
 def test_where_stores_are_moved_an_iteration_has_two_records() -> None:
     assert Style(in_runs).for_mode(Mode()) == Style(in_runs)
     assert Style(in_runs).for_mode(Mode(sched_stores=True)) == Style(in_runs, two_records)
@@ -188,6 +217,21 @@ def test_256_scopes_fit() -> None:
     plan = plan_of(kernel(128 * LOOP), "loop", "iter")
 
     assert (len(plan.scopes), plan.table.body_record) == (256, "")
+
+
+def test_the_last_id_is_for_the_body_that_nobody_selected() -> None:
+    one = "    %x = tt.load %p : !tt.ptr<i32>\n"
+    bodies = [plan_of(kernel(count * one), "op(tt.load)").table.body_record for count in (255, 256)]
+
+    assert bodies == ["kernel body", ""]
+
+
+def test_tags_need_ids_too() -> None:
+    text = kernel(128 * LOOP).replace("module {", 'module attributes {ttg.target = "cuda:90"} {')
+
+    assert plan_of(text, "loop --tag n=n").table.body_record == ""
+    error = refusal(text, "loop --tag n=n --tag m=n")
+    assert " 384 scope IDs" in error.what
 
 
 def test_257_scopes_do_not_fit() -> None:
@@ -263,6 +307,50 @@ def test_a_scope_counts_for_each_of_its_ends() -> None:
     assert len(plan_of(kernel(254 * LOOP, returns), "func", "loop").scopes) == 255
     error = refusal(kernel(255 * LOOP, returns), "func", "loop")
     assert " 257 scope IDs" in error.what and "(loop: 255, func: 2)" in error.what
+
+
+HELPER_FIRST = """\
+module {
+  tt.func private @helper() {
+    scf.for %i = %a to %n step %c  : i32 {
+    }
+    tt.return
+  }
+  tt.func public @k() {
+    tt.call @helper() : () -> ()
+    tt.return
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("text", [HELPED % LOOP, HELPER_FIRST])
+def test_the_body_is_the_kernels_wherever_its_helper_stands(text: str) -> None:
+    plan = plan_of(text, "loop")
+
+    assert [(scope.function, scope.record) for scope in plan.scopes] == [("helper", "loop[0]")]
+    begin, end = (record.point.offset for record in plan.records if record.name == "kernel body")
+    assert text[:begin].endswith("  tt.func public @k() {\n")
+    assert text[begin:end].endswith("    tt.call @helper() : () -> ()\n")
+
+
+def test_helpers_are_inlined_only_if_something_is_recorded() -> None:
+    assert plan_of(HELPED % LOOP, "loop").inlined == ("helper",)
+    assert plan_of(HELPED % "", "loop").inlined == ()
+    assert plan_of(kernel(LOOP), "loop").inlined == ()
+
+
+def test_a_module_without_a_kernel_has_no_body_to_record() -> None:
+    plan = plan_of(HELPER_FIRST[: HELPER_FIRST.index("  tt.func public")] + "}\n", "loop")
+
+    assert [record.name for record in plan.records] == ["loop[0]"] * 2
+    assert plan.table.body_record == ""
+
+
+def test_an_iteration_is_not_the_kernels_body() -> None:
+    plan = plan_of(kernel(LOOP), "iter")
+
+    assert (plan.sites[0].fills_block, plan.table.body_record) == (True, "kernel body")
 
 
 def test_what_nothing_is_inserted_into_is_not_refused() -> None:

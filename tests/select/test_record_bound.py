@@ -29,6 +29,11 @@ def test_records_around_a_loop_are_written_once() -> None:
     assert bound(kernel(*LOOP), "func", "loop") == 4
 
 
+def test_records_around_a_loop_that_is_not_indented_are_not_in_it() -> None:
+    text = "".join(f"{line.strip()}\n" for line in kernel(*LOOP).splitlines())
+    assert bound(text, "func", "loop") == 4
+
+
 def test_records_in_a_loop_are_as_many_as_it_likes() -> None:
     assert bound(kernel(*LOOP), "func", "iter") is None
 
@@ -62,6 +67,13 @@ def test_constants_of_the_generic_form() -> None:
                  (("a", 0), ("b", 7), ("c", 2)))  # fmt: skip
     loop = ('"scf.for"(%a, %b, %c) ({', "^bb0(%i: i32):", '  "scf.yield"() : () -> ()', "}) : (i32, i32, i32) -> ()")
     assert bound(kernel(*constants, *loop), "func", "iter") == 2 + 4 + 1
+
+
+def test_of_the_ends_of_a_scope_one_is_passed() -> None:
+    """The second block is never reached."""
+    text = kernel("tt.return", "^bb1:", "%x = tt.load %p : !tt.ptr<f32>", "tt.return")
+    assert bound(text, "func") == 2
+    assert bound(text, "func", "op(tt.load)") == 4
 
 
 def test_a_branch_is_taken_once_at_most() -> None:

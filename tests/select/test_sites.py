@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from planning import counts, plan_of, view_of_text
+from small_modules import FILE, kernel
 from snapshots import check
 
 from kprof_inject.errors import KprofError
@@ -259,3 +262,18 @@ def test_the_candidates_are_selectors_that_find_something() -> None:
         "op(tt.store)",
     )
     assert all(labels(LOOPS, selector) for selector in found)
+
+
+def test_covered_are_the_operations_that_the_sites_span() -> None:
+    text = kernel("tt.load %p", "scf.for %i = %a to %n step %c : i32 {", "  tt.load %p", "}", "tt.return")
+    of_loads, of_all = (plan_of(text, selector).selections[0].findings for selector in ("op(tt.load)", "op(*)"))
+    loads = {found.start() for found in re.finditer(r"tt\.load", text)}
+
+    assert of_loads.covered == loads
+    assert [missed.operation.name for missed in of_all.missed] == ["tt.return"]
+    assert of_all.covered == loads | {text.index("scf.for")}
+
+
+def test_a_site_of_lines_begins_at_the_first_column_of_the_first() -> None:
+    (site,) = sites(kernel("tt.load %p @8", "tt.store %p, %x @9"), "line(7-9)")
+    assert site.source == SourcePoint(FILE, 7, 0)

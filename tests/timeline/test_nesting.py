@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from buffers import Cta, Entry, end, start, with_moved_stores
-from decoded_records import decoded, read
+from decoded_records import decoded, lookup, read
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kprof_inject.timeline.nesting import iterations, nest, within_children
-from kprof_inject.timeline.pairs import pair_records
+from kprof_inject.timeline.pairs import Pairs, pair_records
+from kprof_inject.timeline.records import record_decoder
 
 # A kernel with a loop in a loop, both with their iterations; each scope's id is its place here.
 FUNC, LOOP, ITER, INNER_LOOP, INNER_ITER = range(5)
@@ -257,3 +258,50 @@ def test_the_time_in_scopes_counts_once(scopes: list[list[int]]) -> None:
             for cycle in range(records.cycles[pairs.start_at[child]], records.cycles[pairs.end_at[child]])
         }
         assert total == len(cycles)
+
+
+def test_iterations_are_numbered_up_to_a_damaged_entry_even_where_the_ring_lost_others() -> None:
+    entries = [*clocked(FUNC, FUNC, FUNC), *(entry._replace(cycles=entry.cycles + 100) for entry in LOOP_OF_TWO)]
+    damaged = [*entries[:6], Entry(UNKNOWN, False, 0), *entries[6:]]
+    assert [row[1:] for row in nesting([entries], slots=6)] == [(LOOP, 0, -1), (ITER, 1, 0), (ITER, 1, 1)]
+    assert [row[1:] for row in nesting([damaged], slots=7)] == [(LOOP, 0, -1), (ITER, 1, 0), (ITER, 1, -1)]
+
+
+LOOP_OF_TWO = clocked(LOOP, ITER, ITER, ITER, ITER, LOOP)
+
+
+def test_iterations_of_a_block_of_ctas_have_the_numbers_that_they_have_in_all() -> None:
+    # The first CTA loses the start of its loop, the second nothing.
+    lossy, whole = [*LOOP_OF_TWO, start(FUNC, 90)], LOOP_OF_TWO
+    for order, numbers in (([lossy, whole], [[-1, -1], [0, 1]]), ([whole, lossy], [[0, 1], [-1, -1]])):
+        decoder = record_decoder(read([Cta([warp]) for warp in order], 6), lookup(SCOPE_OF_ID))
+        for row, expected in enumerate(numbers):
+            records = decoder.decode(slice(row, row + 1))
+            pairs = pair_records(records)
+            found = iterations(records, pairs, nest(pairs, len(records.scope)).parent, ITERATIONS)
+            assert found[pairs.scope == ITER].tolist() == expected
+
+
+def test_an_inner_loop_is_numbered_without_an_outer_one() -> None:
+    rows = nesting([clocked(INNER_LOOP, INNER_ITER, INNER_ITER, INNER_ITER, INNER_ITER, INNER_LOOP)])
+    assert [number for _, scope, _, number in rows if scope == INNER_ITER] == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_time_that_crossing_children_share_counts_once(seed: int) -> None:
+    noise = np.random.default_rng(seed)
+    count = 60
+    ends = np.sort(noise.permutation(2 * count).reshape(count, 2), axis=1)
+    begin, end = ends[np.argsort(ends[:, 0])].T
+    none = np.empty(0, dtype=np.int64)
+    pairs = Pairs(begin, end, np.zeros(count, dtype=np.int16), none, none)
+    elapsed = np.cumsum(noise.integers(1, 50, 2 * count))
+    nested = nest(pairs, 2 * count)
+    assert not nested.is_proper
+
+    steps = np.diff(elapsed)
+    for scope, taken in enumerate(within_children(elapsed, pairs, nested).tolist()):
+        is_covered = np.zeros(len(steps), dtype=bool)
+        for child in np.flatnonzero(nested.parent == scope):
+            is_covered[begin[child] : end[child]] = True
+        assert taken == steps[is_covered].sum()

@@ -21,6 +21,7 @@ from kprof_inject.timeline.rate import (
     of_one_length,
     parts,
     reading_errors,
+    straight_lines,
 )
 from kprof_inject.timeline.readings import Readings
 from kprof_inject.timeline.unwrap import FALLBACK_CLOCK_HZ
@@ -269,3 +270,61 @@ def test_a_shift_that_readings_do_not_determine_is_from_0_to_what_is_likely() ->
         rate = fitted(readings)
         assert not rate.fitted
         assert rate.more_shift_ns == likely_ns
+
+
+HALF = ClockRate(0.5, 1e-6, 0.0, fitted=True, constant=False)
+
+
+def bases_of(*counters: Sequence[tuple[int, float, bool]], errors: Sequence[float] = ()) -> list[int]:
+    """The times of lines of half a nanosecond a cycle, through readings (cycles, ns above cycles / 2, plausible).
+
+    Times are since ``BEGIN_NS``. Each counter is at 0 cycles first.
+    """
+    cycles, above_ns, plausible = zip(*(row for rows in counters for row in rows), strict=True)
+    times = [round(count / 2 + above) for count, above in zip(cycles, above_ns, strict=True)]
+    readings = readings_of(cycles, times, [1] * len(cycles))
+    if errors:
+        readings = replace(readings, error_ns=np.array(errors, dtype=np.float32))
+    counter = np.repeat(np.arange(len(counters), dtype=np.int32), [len(rows) for rows in counters])
+    lines = straight_lines(readings, counter, np.array(plausible), HALF)
+    assert lines.base_cycles.tolist() == [rows[0][0] for rows in counters]
+    return [int(base - BEGIN_NS) for base in lines.base_ns]
+
+
+def test_a_line_is_the_mean_of_its_plausible_readings_by_their_errors() -> None:
+    first = [(0, 700.0, True), (2000, 1000.0, True), (4000, 640.0, True), (6000, 9e6, False)]
+    second = [(0, 5000.0, False), (1000, 5100.0, True), (9000, 5160.0, True)]
+    errors = [60.0, 120.0, 60.0, 1.0, 1.0, 100.0, 200.0]
+    # With a quarter of the weight, 1000 counts as 0.25 readings.
+    assert bases_of(first, second, errors=errors) == [round((700 + 250 + 640) / 2.25), round((5100 + 5160 / 4) / 1.25)]
+
+
+SOUND = [(0, 0.0, True), (20_000, 0.0, True)]
+
+
+@pytest.mark.parametrize(
+    ("above_ns", "base"),
+    [
+        # The median of those within the launch, which is from 0 to 10 µs.
+        ([3000, 3200, 3010, 1e6, -1e6], 3010),
+        ([1e6, 3000, 3200, 3010, 3100], 3055),
+        ([4000, 3000], 3500),
+        ([4000], 4000),
+        # Of all if none is within, so that the middle of the counter's time is.
+        ([1e6, 2e6, 3e6], 10_000),
+        ([-3e6, -1e6, -2e6], 0),
+    ],
+)
+def test_a_counter_without_plausible_readings_is_placed_within_the_launch(above_ns: list[float], base: int) -> None:
+    lost = [(1000 * number, above, False) for number, above in enumerate(above_ns)]
+    if abs(above_ns[0]) >= 1e6 and abs(above_ns[1]) >= 1e6:
+        base -= 500 * (len(lost) - 1) // 2
+        base -= 30  # the timer was read before the record
+    other = [(0, 9e6, False), (100, 7_000.0, True)]
+    assert bases_of(SOUND, lost, other) == [0, base, 7_000]
+    assert bases_of(lost, SOUND, other) == [base, 0, 7_000]
+
+
+def test_without_any_plausible_reading_the_launch_is_from_the_first_to_the_last() -> None:
+    # The timer was read 30 ns before the record.
+    assert bases_of([(0, 0.0, False), (2000, 40.0, False)], [(0, 5000.0, False)]) == [20, 4970]

@@ -10,7 +10,8 @@ from buffers import CLOCK_PERIOD, Cta, Entry, end, start, with_moved_stores
 from decoded_records import EVERY_ID, decoded, entries_of, lookup, read
 from replacing import replace
 
-from kprof_inject.timeline.records import contradicted_records, lost_records, record_decoder
+from kprof_inject.timeline.columns import NO_SMALLEST
+from kprof_inject.timeline.records import contradicted_records, far_records, lost_records, record_decoder
 
 
 def survivors(written: Sequence[Entry], slots: int, *, stores_moved: bool = False) -> list[Entry]:
@@ -90,6 +91,36 @@ def test_blocks_cover_each_row_once(ctas: int) -> None:
     assert sum(len(decoder.decode(slice(*rows)).cycles) for rows in blocks) == 2 * ctas
 
 
+@pytest.mark.parametrize(("warps", "written"), [(1, 1), (1, 2), (2, 3), (3, 0)])
+def test_a_block_has_as_many_ctas_as_fit_its_records(warps: int, written: int) -> None:
+    raw = read([Cta([[start(0, at) for at in range(written)] for _ in range(warps)])], slots=3)
+    ctas = 1 << 17
+    names = ("sm", "init_ns", "pre_final_ns", "written_words", "entries")
+    columns = {name: np.repeat(getattr(raw, name), ctas, axis=0) for name in names}
+    first, *_ = record_decoder(replace(raw, **columns), lookup(EVERY_ID)).blocks()
+
+    of_cta = max(warps * written, 1)
+    assert first.stop * of_cta <= 1 << 16 < (first.stop + 1) * of_cta
+
+
+def test_a_cta_of_more_records_than_a_block_has_is_a_block_of_its_own() -> None:
+    warp = [start(0, at) for at in range(40_000)]
+    raw = read([Cta([warp, warp])] * 2, slots=len(warp))
+    assert list(record_decoder(raw, lookup(EVERY_ID)).blocks()) == [slice(0, 1), slice(1, 2)]
+
+
+def test_of_a_cta_records_far_from_its_middle_one_are_told() -> None:
+    row = np.array([0, 0, 0, 0, 0, 1, 1, 1])
+    cycles = np.array([1_000_001, 4, 1_000_000, 9, 1_000_002, 70, 71, 170])
+    limits = np.array([100, 100])
+    usable = np.ones(8, dtype=bool)
+    assert far_records(row, cycles, usable, limits).tolist() == [0, 4 - 1_000_000, 0, 9 - 1_000_000, 0, 0, 0, 0]
+    assert not far_records(row, cycles, row == 1, limits).any()
+    # Just beyond the maximum.
+    limits[1] = 98
+    assert far_records(row, cycles, usable, limits)[5:].tolist() == [0, 0, 99]
+
+
 NESTED = [
     *[start(0, 100), start(1, 110), start(2, 120), end(2, 130), start(2, 140), end(2, 150), end(1, 160)],
     *[start(3, 170), end(3, 180), end(0, 190)],
@@ -116,6 +147,29 @@ def test_a_ring_with_moved_stores_loses_the_scopes_that_ended_first() -> None:
 def test_without_moved_stores_the_oldest_record_is_the_first() -> None:
     records = decoded(read([Cta([NESTED])], slots=4))
     assert records.oldest.tolist() == [[160], [160]]
+
+
+def test_the_oldest_record_is_that_of_each_warp() -> None:
+    later = [entry._replace(cycles=entry.cycles + 1000) for entry in NESTED]
+    records = decoded(read([Cta([NESTED, [], later])], slots=4))
+    oldest = [160, NO_SMALLEST, 1160]
+    assert records.oldest.tolist() == [oldest, oldest]
+    # Where stores were moved, it is a whole scope: 1, whose end was overwritten in no ring.
+    moved = decoded(read([Cta([with_moved_stores(warp) for warp in (NESTED, later)])], slots=6), stores_moved=True)
+    assert moved.oldest.tolist() == [[110, 1110], [160, 1160]]
+
+
+def test_records_whose_stores_were_moved_are_numbered_after_the_lost_and_the_damaged_ones() -> None:
+    written = with_moved_stores(NESTED)
+    damaged = [*written[:6], start(200, 155), *written[6:]]
+    ctas = [Cta([[]] * 2), Cta([damaged, written]), Cta([written, damaged])]
+    decoder = record_decoder(read(ctas, slots=9), lookup({scope: scope for scope in range(4)}), stores_moved=True)
+
+    # Each ring keeps nine entries.
+    two_lost_and_one_damaged, one_lost = [*range(3, 11)], [*range(1, 10)]
+    first, second = decoder.decode(slice(1, 2)), decoder.decode(slice(2, 3))
+    assert (first.lost.tolist(), first.number.tolist()) == ([2, 1], two_lost_and_one_damaged + one_lost)
+    assert (second.lost.tolist(), second.number.tolist()) == ([1, 2], one_lost + two_lost_and_one_damaged)
 
 
 @pytest.mark.parametrize("count", [3, 4, 5, 6, 7])

@@ -73,6 +73,41 @@ def test_a_ring_that_was_overwritten_gives_the_value_of_every_scope_or_none(tmp_
     assert cycles == [entry.cycles for entry in begun]
 
 
+@pytest.mark.parametrize("slots", range(1, 30))
+def test_a_ring_that_begins_or_ends_with_a_value_tells_the_clock_all_the_same(tmp_path: Path, slots: int) -> None:
+    """Read as clock values, these would be right before an overflow. The last visit never began."""
+    value = (1 << 43) - 1
+    tags = [Entry(tag, is_end, value) for tag in (TILE, EXPERT) for is_end in (False, True)]
+    ran = [
+        entry for begin in range(BASE, BASE + 600, 100) for entry in (*tags, start(WORK, begin), end(WORK, begin + 60))
+    ]
+    ctas = [Cta([[*ran, *tags[:count]]], sm=count, pre_final_ns=200_000, post_final_ns=200_500) for count in range(5)]
+    timeline = decode_launch(save_launch(tmp_path, SCOPES, ctas, slots))
+
+    kept = [[entry for entry in cta.warps[0][-slots:] if entry.scope_id == WORK] for cta in ctas]
+    begun = [[entry.cycles for entry in warp if not entry.is_end] for warp in kept]
+    rows = timeline.scopes
+    for cta, cycles in enumerate(begun):
+        assert rows["start_cycles"][rows["cta"] == cta].tolist() == cycles
+    assert (timeline.records_damaged, timeline.open_starts.tolist()) == (0, [0, 0])
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_values_stay_with_their_scopes_where_stores_were_moved(tmp_path: Path, number: int) -> None:
+    """The records of a tag are no scope's, so that its start is stored between them and its end."""
+    scopes = [Scope("kernel", tags=("tile",)), Scope("work", "op", 0, tags=("tile",))]
+    ids = {0: "kernel", 1: "work", 2: "tile of kernel", 3: "tile of work"}
+    works = [
+        entry
+        for at in range(number)
+        for entry in (*tagged(3, 10 + at), start(1, BASE + 100 * at + 10), end(1, BASE + 100 * at + 20))
+    ]
+    written = [*works, *tagged(2, 5), start(0, BASE), end(0, BASE + 500)]
+    rows = decoded(tmp_path, written, scopes=scopes, scope_ids=ids, mode={"sched_stores": True}).scopes
+    assert rows["scope"].tolist() == [0] + [1] * number
+    assert rows["tags"].tolist() == [[5], *([10 + at] for at in range(number))]
+
+
 @pytest.mark.parametrize(
     ("gone", "left"), [((0,), [5, 6]), ((1,), [5, 6]), ((0, 1), [NO_TAG, 6]), ((2, 3), [5, NO_TAG])]
 )
@@ -104,6 +139,69 @@ def test_tags_of_iterations_that_the_next_one_ends(tmp_path: Path) -> None:
     # A damaged entry of the kernel's own scope doubts no iteration that it does not stand in.
     damaged = [*entries[:-2], Entry(250, False, 0), *entries[-2:]]
     assert values(decoded(tmp_path, damaged, scopes=scopes))[:3] == [[0], [1], [2]]
+
+
+def with_damaged(entries: list[Entry], *before: Entry) -> list[Entry]:
+    """The same with a damaged entry before each of these."""
+    return [one for entry in entries for one in ((Entry(250, False, 0), entry) if entry in before else (entry,))]
+
+
+def test_entries_of_tags_are_none_of_the_damaged_ones(tmp_path: Path) -> None:
+    """Two damaged entries may part a scope, however many records of tags stand in it."""
+    entries = whole(visit(1, 2, 100), visit(3, 4, 300))
+    second = start(WORK, BASE + 300)
+    one, two = with_damaged(entries, end(WORK, BASE + 160)), with_damaged(entries, end(WORK, BASE + 160), second)
+
+    assert decoded(tmp_path / "one", one).scopes["scope"].tolist() == [KERNEL, WORK, WORK]
+    timeline = decoded(tmp_path / "two", two)
+    assert timeline.scopes["scope"].tolist() == [WORK, WORK]
+    assert (timeline.records_damaged, timeline.open_starts.tolist(), timeline.stray_ends.tolist()) == (
+        2, [1, 0], [1, 0]
+    )  # fmt: skip
+    in_work = with_damaged(with_damaged(entries, end(WORK, BASE + 160)), end(WORK, BASE + 160))
+    assert decoded(tmp_path / "in work", in_work).scopes["scope"].tolist() == [WORK]
+
+
+def test_the_tags_of_a_start_that_ends_an_iteration_precede_that_end(tmp_path: Path) -> None:
+    """So they stand between the records of the iteration before, and a damaged entry is one more."""
+    scopes = [Scope("kernel"), Scope("iter", "iter", 0, ended_by_next=True, tags=("tile",)), Scope("work", "op", 1)]
+    ids = {0: "kernel", 1: "iter", 2: "tile of iter", 3: "work"}
+    turns = [
+        entry
+        for number in range(4)
+        for entry in (
+            *tagged(2, number),
+            start(1, BASE + 100 * number),
+            start(3, BASE + 100 * number + 20),
+            end(3, BASE + 100 * number + 40),
+        )
+    ]
+    entries = [start(KERNEL, BASE), *turns, end(1, BASE + 400), end(KERNEL, BASE + 410)]
+
+    def iterations(folder: str, written: list[Entry]) -> list[int]:
+        rows = decoded(tmp_path / folder, written, scopes=scopes, scope_ids=ids).scopes
+        return [int(row["start_cycles"] - BASE) for row in rows[rows["scope"] == 1]]
+
+    assert iterations("sound", entries) == [0, 100, 200, 300]
+    # Nor are the records of tags taken for damaged ones of the kernel, and two of those are enough to part it.
+    for count, left in ((1, [KERNEL]), (2, [])):
+        written = [*entries[:-1], *[Entry(250, False, 0)] * count, entries[-1]]
+        rows = decoded(tmp_path / f"{count} at the end", written, scopes=scopes, scope_ids=ids).scopes
+        assert rows["scope"][rows["scope"] == KERNEL].tolist() == left
+    # A damaged entry may have begun another iteration.
+    for number in range(4):
+        damaged = with_damaged(entries, start(3, BASE + 100 * number + 20))
+        assert iterations(str(number), damaged) == [at for at in (0, 100, 200, 300) if at != 100 * number]
+
+
+def test_the_tags_of_a_loop_count_right_before_an_iteration_without_any(tmp_path: Path) -> None:
+    scopes = [Scope("kernel"), Scope("loop", "loop", 0, tags=("tile",)), Scope("iter", "iter", 1, ended_by_next=True)]
+    ids = {0: "kernel", 1: "loop", 2: "tile of loop", 3: "iter"}
+    entries = [start(KERNEL, BASE), *tagged(2, 7), start(1, BASE + 5)]
+    entries += [start(3, BASE + 10), start(3, BASE + 20), end(3, BASE + 30), end(1, BASE + 35)]
+    entries += [Entry(250, False, 0), end(KERNEL, BASE + 40)]
+    rows = decoded(tmp_path, entries, scopes=scopes, scope_ids=ids).scopes
+    assert rows["scope"].tolist() == [0, 1, 2, 2]
 
 
 def test_captures_without_tags_have_no_column_for_them(tmp_path: Path) -> None:

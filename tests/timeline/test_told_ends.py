@@ -134,6 +134,92 @@ def unpaired_of(scope: int, entries: Sequence[Entry], slots: int = 0) -> tuple[i
     return starts[scope], ends[scope]
 
 
+LONG = [start(FUNC, 1), start(LOOP, 5), *(start(ITER, begin) for begin in range(10, 60, 10))]
+LONG += [end(ITER, 60), end(LOOP, 65), end(FUNC, 70)]
+
+
+def with_amid(begin: int, amid: Sequence[Entry]) -> list[Entry]:
+    """Five iterations of a loop, with other records in the one from ``begin``."""
+    at = LONG.index(start(ITER, begin)) + 1
+    return [*LONG[:at], *amid, *LONG[at:]]
+
+
+@pytest.mark.parametrize(
+    ("begin", "left", "open_starts", "stray_ends"),
+    [
+        (10, [30, 40, 50], 2, 0),
+        (20, [40, 50], 3, 0),
+        (30, [10, 50], 3, 0),
+        (40, [10, 20], 3, 1),
+        (50, [10, 20, 30], 2, 1),
+    ],
+)
+@pytest.mark.parametrize(
+    "amid",
+    [
+        [end(OP, 5)],
+        [start(OP, 5)],
+        # Records of one clock value, which are no end that a start implies.
+        [end(OP, 5), start(OP, 5), end(OP, 7)],
+        [end(OP, 5), start(INNER_LOOP, 5), end(INNER_LOOP, 7)],
+    ],
+)
+def test_an_iteration_with_an_unpaired_record_is_dropped_with_its_neighbours(
+    begin: int, left: list[int], open_starts: int, stray_ends: int, amid: list[Entry]
+) -> None:
+    entries = with_amid(begin, [entry._replace(cycles=begin + entry.cycles) for entry in amid])
+
+    assert [row[1:3] for row in ran(entries) if row[0] == ITER] == [(start, start + 10) for start in left]
+    assert {row for row in ran(entries) if row[0] < ITER} == {(FUNC, 1, 70), (LOOP, 5, 65)}
+    # An end that was implied is no record, so none is missing its start.
+    assert unpaired_of(ITER, entries) == (open_starts, stray_ends)
+    assert sum(unpaired_of(OP, entries)) == 1
+
+
+def test_the_oldest_record_of_a_ring_may_begin_an_iteration_with_an_unpaired_one() -> None:
+    entries = [*THREE[:3], end(OP, 15), *THREE[3:], end(FUNC, 50)]
+    assert [row[:2] for row in ran(entries, 7)] == [(ITER, 30)]
+
+
+def test_an_iteration_with_a_record_of_its_loop_is_dropped_if_a_record_is_unpaired() -> None:
+    entries = [end(OP, 0), *with_amid(20, [end(LOOP, 25), start(LOOP, 26)])]
+    assert [row[1] for row in ran(entries) if row[0] == ITER] == [40, 50]
+    assert unpaired_of(ITER, entries) == (3, 0)
+
+
+def test_the_end_of_an_iteration_whose_start_was_lost_is_one_even_right_before_another_start() -> None:
+    lost = [start(FUNC, 1), start(LOOP, 5), start(ITER, 10)]
+    kept = [end(ITER, 15), start(ITER, 20), start(ITER, 30), end(ITER, 40)]
+    assert [row[:3] for row in ran([*lost, *kept], 4)] == [(ITER, 20, 30), (ITER, 30, 40)]
+    assert unpaired_of(ITER, [*lost, *kept], 4) == (0, 1)
+
+
+def test_many_iterations_of_two_loops_stay_in_order() -> None:
+    entries = [start(LOOP, 0)]
+    for begin in range(10, 4010, 100):
+        entries += [start(ITER, begin), start(INNER_LOOP, begin + 10)]
+        entries += [start(INNER, begin + 20), start(INNER, begin + 30), end(INNER, begin + 40)]
+        entries.append(end(INNER_LOOP, begin + 50))
+    entries += [end(ITER, 4010), end(LOOP, 4020)]
+
+    found = ran(entries)
+    assert [row[1:3] for row in found if row[0] == ITER] == [(at, at + 100) for at in range(10, 4010, 100)]
+    assert [row[1] for row in found if row[0] == INNER] == [
+        at + inner for at in range(10, 4010, 100) for inner in (20, 30)
+    ]
+    assert unpaired(entries) == ([0] * 6, [0] * 6)
+
+
+def test_records_around_a_body_that_is_not_selected_are_no_scope_even_without_a_partner() -> None:
+    rules = ScopeRules(RULES.parents[:INNER], unselected=INNER)
+    entries = [start(LOOP, 1), end(INNER, 2), end(OP, 3), start(INNER, 4), end(INNER, 5), start(INNER, 6)]
+    records, pairs = scopes_of(decoded(read([Cta([entries])], 6), SCOPES), rules)
+
+    assert pairs.scope.size == 0
+    assert records.scope[pairs.open_starts].tolist() == [LOOP]
+    assert records.scope[pairs.stray_ends].tolist() == [OP]
+
+
 def test_iterations_of_neighbouring_warps_are_apart() -> None:
     warps = [[start(ITER, 10), start(ITER, 20)], [start(ITER, 30), start(ITER, 35), end(ITER, 40)]]
     assert scopes_in(buffer_words([Cta(warps)], 4)) == {(0, ITER, 10, 20), (1, ITER, 30, 35), (1, ITER, 35, 40)}
@@ -151,10 +237,35 @@ def test_an_end_amid_damage_may_have_lost_its_start_unless_it_follows_its_loops(
     assert unpaired_of(ITER, [damaged, start(FUNC, 5), end(ITER, 6), end(FUNC, 7)]) == (0, 1)
     assert unpaired_of(ITER, [damaged, end(LOOP, 5), end(ITER, 6), end(FUNC, 7)]) == (0, 1)
     assert unpaired_of(ITER, [damaged, start(LOOP, 5), end(ITER, 6), end(LOOP, 7)]) == (0, 0)
+    assert unpaired_of(ITER, [damaged, start(FUNC, 4), start(LOOP, 5), end(ITER, 6), end(LOOP, 7), end(FUNC, 8)]) == (
+        0,
+        0,
+    )
     # Of another warp, nothing follows.
     warps = [[damaged, start(LOOP, 5)], [damaged, end(ITER, 6)]]
     decoder = record_decoder(read([Cta(warps)], 4), lookup(SCOPES))
     assert tally_launch(decoder, len(SCOPES), RULES).stray_ends.tolist() == [0, 0, 1, 0, 0, 0]
+
+
+def test_a_loop_without_iterations_ends_none_of_the_warp_before() -> None:
+    warps = [[start(LOOP, 5), start(ITER, 10)], [start(LOOP, 5), end(ITER, 6), end(LOOP, 7)]]
+    decoder = record_decoder(read([Cta(warps)], 4), lookup(SCOPES))
+    tally = tally_launch(decoder, len(SCOPES), RULES)
+    assert tally.open_starts.tolist() == [0, 1, 1, 0, 0, 0]
+    assert not tally.stray_ends.any()
+
+
+def test_each_block_of_ctas_has_its_own_losses() -> None:
+    # The second CTA is sound, so its lone end follows a loop without iterations.
+    lossy = [start(FUNC, 0), start(LOOP, 1), start(ITER, 2), end(ITER, 3)]
+    sound = [end(ITER, 6)]
+    decoder = record_decoder(read([Cta([lossy]), Cta([sound])], 2), lookup(SCOPES))
+    for row, stray in ((0, 0), (1, 0)):
+        _, pairs = scopes_of(decoder.decode(slice(row, row + 1)), RULES)
+        assert pairs.stray_ends.size == stray
+    reverse = record_decoder(read([Cta([sound]), Cta([lossy[:3] + [end(ITER, 3)] * 2])], 2), lookup(SCOPES))
+    _, pairs = scopes_of(reverse.decode(slice(1, 2)), RULES)
+    assert pairs.stray_ends.size == 2
 
 
 def test_records_that_imply_ends_are_numbered_one_after_the_other() -> None:

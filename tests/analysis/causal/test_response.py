@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
-from kprof_inject.analysis.causal.response import QUANTILE, DelayErrors, Interval, Response, response
+from kprof_inject.analysis.causal.response import QUANTILE, Column, DelayErrors, Interval, Response, response
 
 DELAYS = np.array([0.0, 60, 180, 540, 1620])
 ERRORS = DelayErrors(offset=12.0, own=10.0)
@@ -169,3 +172,138 @@ def test_only_what_is_added_to_the_time_without_a_delay_counts() -> None:
     assert usual.slack is not None and later.slack is not None
     assert later.slack.value == pytest.approx(usual.slack.value)
     assert later.slack.error == pytest.approx(usual.slack.error)
+
+
+class Fit(NamedTuple):
+    squares: float
+    slope: float
+    slope_error: float
+
+
+def fitted(delays: Column, longer: Column, errors: Column, offset: float, slack: float = np.inf) -> Fit:
+    """A line that may bend at ``slack``, by the covariance of its points: all but the first share the ``offset``."""
+    shares = (delays > 0).astype(float)
+    inverse = np.linalg.inv(np.diag(errors**2) + offset**2 * np.outer(shares, shares))
+    columns = [np.ones_like(delays), delays]
+    if slack < np.inf:
+        columns.append(np.maximum(delays - slack, 0))
+    design = np.column_stack(columns)
+    covariance = np.linalg.inv(design.T @ inverse @ design)
+    found = covariance @ design.T @ inverse @ longer
+    left = longer - design @ found
+    return Fit(float(left @ inverse @ left), float(found[1]), float(np.sqrt(covariance[1, 1])))
+
+
+def fitted_as_shown(delays: Column, longer: Column, errors: Column, offset: float, slack: float = np.inf) -> Fit:
+    """The offset shows as far as delays do: from 5 % of it to all."""
+    first = fitted(delays, longer, errors, offset, slack)
+    shown = min(max(abs(first.slope) + 2 * first.slope_error, 0.05), 1.0)
+    return fitted(delays, longer, errors, shown * offset, slack)
+
+
+def point_errors(longer: Column, error: float, own: Sequence[float]) -> Column:
+    """Of points of this error, with their delays' own ones as far as they show, and 3 % of what they add."""
+    errors: Column = np.sqrt(error**2 + np.array(own) ** 2 + (0.03 * (longer - longer[0])) ** 2)
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("longer", "errors", "own"),
+    [
+        ([0, 0, 1000], DelayErrors(1e-3, 0.0), [0, 0, 0]),
+        ([0, 2000, 5000], DelayErrors(1e-3, 0.0), [0, 0, 0]),
+        ([700, 700, 1700, 2700], DelayErrors(1e-3, 0.0), [0, 0, 0, 0]),
+        # A delay's own error shows with the slope of the flatter side, at most as a whole.
+        ([0, 0, 1000], DelayErrors(1e-3, 200.0), [0, 0, 200]),
+        ([0, 0, 500], DelayErrors(1e-3, 100.0), [0, 0, 50]),
+        ([0, 0, 2000], DelayErrors(1e-3, 300.0), [0, 0, 300]),
+        ([0, 200, 1200], DelayErrors(1e-3, 100.0), [0, 20, 100]),
+        # What all delays share shows as far as the line is steep.
+        ([0, 0, 1000, 2000], DelayErrors(200.0, 0.0), [0, 0, 0, 0]),
+        ([0, 0, 400, 800], DelayErrors(200.0, 0.0), [0, 0, 0, 0]),
+        ([0, 0, 300, 600, 900], DelayErrors(150.0, 0.0), [0, 0, 0, 0, 0]),
+        ([0, 900, 3000, 5100], DelayErrors(100.0, 0.0), [0, 0, 0, 0]),
+    ],
+)
+def test_a_line_bends_if_that_improves_its_squares_by_twelve(
+    longer: list[float], errors: DelayErrors, own: list[float]
+) -> None:
+    delays, taken = 1000.0 * np.arange(len(longer)), np.array(longer, dtype=float)
+    low, high = 1.0, 1000.0
+    while high - low > 1e-4:
+        error = (low + high) / 2
+        straight = fitted_as_shown(delays, taken, point_errors(taken, error, own), errors.offset)
+        low, high = (error, high) if straight.squares > 12 else (low, error)
+
+    # With a bend at the first delay, the line goes through all points.
+    assert steps(delays.tolist(), longer, errors, low * 0.995).slack is not None
+    assert steps(delays.tolist(), longer, errors, low * 1.005).slack is None
+
+
+SCATTER = np.array([0, 1, -1, 1, 1, -1, 1, -1, -1, 1, -1, 1])
+
+
+@pytest.mark.parametrize(
+    ("delay", "error", "scatter"),
+    [(100.0, 4.0, 0.0), (100.0, 4.0, 3.0), (100.0, 4.0, 10.0), (1000.0, 200.0, 0.0), (1000.0, 200.0, 600.0)],
+)
+@pytest.mark.parametrize("offset", [0.001, 0.3])
+def test_the_interval_of_a_bend_has_all_that_are_nearly_as_good(
+    delay: float, error: float, scatter: float, offset: float
+) -> None:
+    delays = delay * np.arange(12)
+    longer = np.maximum(delays - 4.37 * delay, 0) + scatter * SCATTER
+    errors = point_errors(longer, error, [0.0] * 12)
+    found = steps(delays.tolist(), longer.tolist(), DelayErrors(offset * delay, 0.0), error)
+    assert found.slack is not None
+
+    places = delay * np.arange(1, 11, 0.01)
+    squares = np.array([fitted_as_shown(delays, longer, errors, offset * delay, place).squares for place in places])
+    # Four unknowns, of which the offset is known to be about 0. Points that scatter more than their errors widen it.
+    scale = max(squares.min() / (len(delays) - 3), 1.0)
+    assert (scale > 1.5) == (scatter > 2 * error)
+    near = places[squares - squares.min() <= QUANTILE**2 * scale]
+    step = (delays[-1] - delays[1]) / 50
+    assert near[0] - 0.01 * delay <= found.slack.low + offset * delay <= near[0] + step
+    assert near[-1] - step <= found.slack.high - offset * delay <= near[-1] + 0.01 * delay
+    assert near[0] <= found.slack.value <= near[-1]
+
+
+def test_points_that_scatter_more_than_their_errors_bend_no_line() -> None:
+    delays = 100.0 * np.arange(12)
+    for scatter in (20.0, 40.0):
+        longer = 0.5 * delays + scatter * SCATTER
+        assert steps(delays.tolist(), longer.tolist()).slack is None
+
+
+def test_a_slope_beyond_the_bend_that_the_slope_before_may_have_too_is_no_slack() -> None:
+    delays, longer, errors = [0.0, 1000, 2000, 3000, 4000], [0.0, 0, 100, 200, 300], DelayErrors(150.0, 0.0)
+    found = steps(delays, longer, errors, 14.0)
+    # The line does bend: it is the interval of the slope up to 2000 that has the slope of 0.1 in it.
+    errors_of_points = point_errors(np.array(longer), 14.0, [0.0] * 5)
+    assert fitted_as_shown(np.array(delays), np.array(longer), errors_of_points, 150.0).squares > 12
+    assert (found.up_to, found.slack, found.beyond) == (2000, None, None)
+    assert found.slope.low < 0.05 < 0.1 < found.slope.high
+
+
+def test_a_bend_is_found_between_those_that_were_tried() -> None:
+    # The tried ones are 30 apart.
+    for bend in (103, 291, 333, 777, 1222):
+        delays = np.array([0.0, 100, 200, 300, 400, 800, 1200, 1400, 1600])
+        longer = np.maximum(delays - bend, 0)
+        found = steps(delays.tolist(), longer.tolist())
+        assert found.slack is not None
+        assert found.slack.value == pytest.approx(bend, abs=2)
+
+
+def test_slack_is_never_negative() -> None:
+    delays = [0.0, 20, 200, 400, 800, 1600]
+    found = steps(delays, [max(delay - 210, 0) for delay in delays], DelayErrors(80.0, 0.0))
+    assert found.slack is not None
+    assert found.slack.low == 0 < 210 < found.slack.high
+
+
+def test_the_error_of_the_time_without_a_delay_counts() -> None:
+    found = response(np.array([0.0, 1000]), np.array([0.0, 500]), np.array([30.0, 40.0]), DelayErrors(1e-9, 0.0))
+    assert found is not None
+    assert found.slope.error == pytest.approx(QUANTILE * np.hypot(0.05, 0.03))

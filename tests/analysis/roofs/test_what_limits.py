@@ -288,6 +288,38 @@ def test_a_loop_that_is_less_busy_than_the_kernel_is_not_named(summary: LaunchSu
     assert ("loop[0]" in busier.text, "loop[0]" in less.text) == (True, False)
 
 
+def test_of_several_loops_the_longest_is_named(summary: LaunchSummary) -> None:
+    loops = (
+        roof("loop[0]", 600, fp32_units=0.7),
+        roof("loop[1]", 900, tensor_cores=0.8),
+        roof("loop[2]", 700, ALU=0.9),
+    )
+    found = limit_of(summary, SpeedOfLight((roof("func", tensor_cores=0.5), *loops)), SMS)
+    assert found.name == "tensor cores 80 %"
+    # Of a kernel at a unit's peak, it is the longest of those that use this unit.
+    loops = (
+        roof("loop[0]", 600, tensor_cores=0.83),
+        roof("loop[1]", 800, tensor_cores=0.84),
+        roof("loop[2]", 900, ALU=0.9),
+    )
+    found = limit_of(summary, SpeedOfLight((roof("func", tensor_cores=0.7), *loops)), SMS)
+    assert found.name == "tensor cores 70 %" and "84" in found.text and "83" not in found.text
+
+
+def test_latency_says_how_busy_the_two_busiest_units_are_and_how_long_the_bytes_take(summary: LaunchSummary) -> None:
+    def text(light: SpeedOfLight) -> str:
+        found = limit_of(summary, light, SMS)
+        assert found.name == "latency"
+        return found.text
+
+    three = text(lit(tensor_cores=0.3, fp32_units=0.2, L2_to_SM=0.15))
+    assert "30" in three and "20" in three and "15" not in three
+    assert "5.0 %" in text(lit(tensor_cores=0.02, fp32_units=0.05))
+    assert "%" not in text(lit())
+    moved, in_l2 = (text(lit(more=SpeedOfLight((), dram=dram(0.3, 0.5, fits_l2=fits)))) for fits in (False, True))
+    assert "3.00 µs" in moved and "µs" not in in_l2
+
+
 def test_a_limit_as_an_answer_and_as_a_sentence(summary: LaunchSummary) -> None:
     known = limit_of(summary, lit(ALU=0.7), SMS)
     assert known.answer == known.text

@@ -11,6 +11,7 @@ from replacing import replace
 from snapshots import check
 
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import KprofError
 from kprof_inject.report.diff.runs import KernelRuns, differences, runs_of
 from kprof_inject.report.diff.scope_matching import Pairing, pair_runs
@@ -149,6 +150,34 @@ def test_a_kernel_with_a_new_name_can_be_told(one: Timeline) -> None:
     assert [str(difference) for difference in differences(*pairing.pairs[0])] == ["kernel mm_v1 → mm"]
 
 
+def with_kernel(runs: Sequence[KernelRuns], **changes: object) -> KernelRuns:
+    """The first of them, with a kernel that differs so."""
+    (timeline,) = runs[0].timelines
+    kernel = replace(timeline.launch.kernel, **changes)
+    return KernelRuns(runs[0].name, (replace(timeline, launch=replace(timeline.launch, kernel=kernel)),))
+
+
+def test_settings_differ_only_if_both_sides_know_them(one: Timeline) -> None:
+    runs = made(one, ("mm", "x", 2, 4))
+    few = with_kernel(runs, clean=KernelResources(registers=100, spills=0), mode=Mode())
+    many = with_kernel(runs, clean=KernelResources(registers=168), mode=Mode(buffer_bytes=4096))
+    unknown = with_kernel(runs, clean=KernelResources(), mode=Mode())
+
+    assert [str(one) for one in differences(few, many)] == [
+        "registers 100 → 168",
+        "records shared auto, clock 64 → shared 4096 bytes, clock 64",
+    ]
+    assert differences(few, unknown) == differences(unknown, few) == ()
+
+
+def test_an_option_that_one_side_lacks_does_not_differ(one: Timeline) -> None:
+    runs = made(one, ("mm", "x", 2, 4))
+    old = with_kernel(runs, metadata={"triton_version": "3.6.0", "maxnreg": None, "enable_fp_fusion": True})
+    new = with_kernel(runs, metadata={"triton_version": "3.6.0", "maxnreg": 96, "enable_fp_fusion": False, "ptx": 87})
+
+    assert [str(one) for one in differences(old, new)] == ["enable_fp_fusion True → False"]
+
+
 def test_variants_of_which_one_side_has_more_are_listed(one: Timeline) -> None:
     two, single = made(one, ("mm", "x", 2, 4), ("mm", "y", 3, 4)), made(one, ("mm", "z", 4, 4))
     with pytest.raises(KprofError) as failed:
@@ -179,6 +208,7 @@ def test_buffers_of_proton_have_no_names_and_are_taken_for_one_kernel(one: Timel
         return runs_of([replace(one, launch=replace(one.launch, kernel=kernel))], {})
 
     a, b = buffer("before"), buffer("after")
+    assert a[0].is_of_buffer and not made(one, ("mm", "x", 2, 4))[0].is_of_buffer
     assert len(pair_runs(a, b).pairs) == 1
     assert differences(a[0], b[0]) == ()
     assert len(pair_runs(made(one, ("mm", "x", 2, 4)), b).pairs) == 1
