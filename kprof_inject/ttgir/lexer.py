@@ -30,7 +30,7 @@ The order saves time: few files need the expressions at its end.
 """
 
 _RUNS = {"PLAIN_LEAF": "LEAVES", "LEAF": "LEAVES", "PLAIN_ALIAS": "ALIASES", "ALIAS": "ALIASES"}
-"""The tokens that stand for one or more of a terminal."""
+"""The token that successive matches of a terminal make."""
 
 
 class Run(Token):
