@@ -24,13 +24,16 @@ _BY_FIRST_CHARACTER = {
     "{": ("METADATA",),
 }
 _OPERATIONS = ("PLAIN_LEAF", "OPENING", "LEAF", "CLAUSED", "CLAUSE")
-"""Terminals that begin with any other character. But for plain forms, no text matches two of these or of those above.
+"""Terminals that begin with any other character.
 
-The order saves time: few files need the expressions at its end.
+Apart from a plain form and its full one, no text matches two terminals. The order saves time: few files need the
+expressions at its end.
 """
 
 _RUNS = {"PLAIN_LEAF": "LEAVES", "LEAF": "LEAVES", "PLAIN_ALIAS": "ALIASES", "ALIAS": "ALIASES"}
-"""The token that successive matches of a terminal make."""
+"""The token that successive matches of a terminal, or of its plain form, make."""
+
+_PLAIN = {"LEAF": "PLAIN_LEAF", "ALIAS": "PLAIN_ALIAS"}
 
 
 class Run(Token):
@@ -65,9 +68,9 @@ def _single(name: str, text: str, offset: int) -> Token | None:
 
 
 def _run(name: str, text: str, offset: int) -> Run | None:
-    match, end = terminal(name).match, offset
-    matches = []
-    while found := match(text, end):
+    plain, full = terminal(_PLAIN.get(name, name)).match, terminal(name).match
+    matches, end = [], offset
+    while found := plain(text, end) or full(text, end):
         matches.append(found)
         end = found.end()
     if not matches:
