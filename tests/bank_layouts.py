@@ -11,7 +11,7 @@ OF_MATRICES = "#ttg.nvmma_shared<{{swizzlingByteWidth = {}, transposed = {}, ele
 
 
 def cycles(threads: str, memory: str, shape: tuple[int, int], bits: int, of: str = "") -> tuple[int, int]:
-    """Those of a store beyond the least, and the least; ``of`` is what the memory is a part of."""
+    """Return a store's cycles above the minimum, and the minimum; ``of`` is the shape of the allocation."""
     size, kind = "x".join(map(str, shape)), {8: "i8", 16: "f16", 32: "f32", 64: "f64"}[bits]
     line = f"ttg.local_store %x, %m : tensor<{size}x{kind}, #t> -> !ttg.memdesc<{size}x{kind}, #m, #smem, mutable{of}>"
     module = parse(

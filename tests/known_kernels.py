@@ -57,7 +57,7 @@ class Known:
         ]
 
     def rows(self) -> Iterator[Ran]:
-        """What the warps of CTA 0 ran on SM 0, from 0 ns on."""
+        """Return the scopes that the warps of CTA 0 ran on SM 0, from 0 ns."""
         for warp in range(self.warps):
             place = Ran(FUNC, self.duration_ns, warp=warp, start_ns=0)
             if self.looping is not None and warp not in self.looping:

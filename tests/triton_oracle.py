@@ -32,7 +32,7 @@ def installed_fixtures() -> list[Path]:
 
 
 def one_of_each_kernel() -> list[Path]:
-    """Those of the installed Triton, of each kernel and form for one target: for another with each version."""
+    """Return the installed Triton's files: each kernel and form for one target, another target with each version."""
     version = VERSIONS.index(triton.__version__)
     of_kernel: dict[str, list[Path]] = {}
     for path in installed_fixtures():
@@ -109,7 +109,7 @@ def printed_by_triton(text: str) -> dict[str, str]:
 
 
 def _dumped(module: Any) -> str:
-    """What Triton writes to stderr, without aliases."""
+    """Return what Triton writes to stderr, without aliases."""
     sys.stderr.flush()
     with tempfile.TemporaryFile() as written:
         stderr = os.dup(2)

@@ -169,7 +169,7 @@ NO_PRODUCTS = ("IMAD.MOV", "IMAD.SHL", "IMAD.IADD", "IMAD.X")
 
 
 def test_machine_code_has_no_fewer_instructions(tmp_path: Path) -> None:
-    """Of dropout, most of which makes random numbers; it has no loop."""
+    """Dropout mostly makes random numbers, and has no loop."""
     path = FIXTURES / "3.6.0" / "cuda-90" / "dropout.ttgir"
     code = instructions(triton.compile(str(path), target=HOPPER).asm["cubin"], tmp_path)
     total, threads = NO_WORK, 128

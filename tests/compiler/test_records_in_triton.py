@@ -56,7 +56,7 @@ def test_records_that_triton_printed_are_stripped(path: Path, tmp_path: Path) ->
 
 
 def operations(path: Path) -> Counter[str]:
-    """How often Triton's parser sees each operation."""
+    """Count each operation that Triton's parser sees."""
     names: Counter[str] = Counter()
     parse_with_triton(path).walk(lambda operation: names.update([operation.get_name()]))
     return names

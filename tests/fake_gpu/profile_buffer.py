@@ -61,7 +61,7 @@ def _in_rows(words: NDArray[np.uint32], launch: Launch) -> NDArray[np.uint32]:
 
 
 def _words(launch: Launch, begun_ns: int, gap_cycles: int, slots: int) -> NDArray[np.uint32]:
-    """What ``buffers.buffer_words`` makes, for all CTAs at once: replays launch thousands of times."""
+    """Return what ``buffers.buffer_words`` returns, for all CTAs at once: replays launch thousands of times."""
     ctas, records = np.arange(launch.ctas), launch.kernel.records
     init_ns = begun_ns + 32 * ctas
     clocks = _whole(init_ns * CYCLES_PER_NS)[:, None] + gap_cycles * np.arange(len(records))

@@ -37,7 +37,7 @@ def note(timeline: Timeline, subject: str) -> str:
 
 
 def figures(line: str) -> list[str]:
-    """Those behind the line's subject."""
+    """Return the words after the line's subject."""
     return figures_in(line.partition(": ")[2])
 
 

@@ -25,7 +25,7 @@ def notes(folder: Path, rows: Sequence[Ran]) -> list[str]:
 
 
 def check_notes(folder: Path, rows: Sequence[Ran], case: str, *figures: list[str]) -> None:
-    """``figures`` are those of each line, behind its subject."""
+    """Check that each line has these ``figures`` after its subject."""
     lines = notes(folder, rows)
     assert [figures_in(line.partition(": ")[2]) for line in lines] == list(figures)
     check("report/spread-notes", "\n".join(lines), case)

@@ -63,7 +63,7 @@ def said(ended: Ended) -> list[str]:
     *lines, following = ended.stderr.splitlines()
     assert following.startswith("kprof-inject: next: kprof-inject report ")
     (captured,) = [number for number, line in enumerate(lines) if "captured to" in line]
-    # Each measurement is told in one line.
+    # Each measurement prints one line.
     return [MEASURING if line.startswith(f"{MEASURING} on Fake H200, ") else line for line in lines[captured + 1 :]]
 
 

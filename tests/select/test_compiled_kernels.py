@@ -27,7 +27,7 @@ def test_a_pipelined_load_is_found_where_the_compiler_put_it() -> None:
 
 
 def test_names_have_the_users_lines() -> None:
-    """And not those of Triton's library, which are the same for whoever reduces."""
+    """Lines of Triton's library do not count: they are the same in each reduction."""
     text = read(FIXTURES / "3.6.0/cuda-90/attention.ttgir")
     plan = make_plan(fixture_view(text), parse_selectors(["parts"]))
     in_first_loop = [scope.record for scope in plan.scopes if scope.record.endswith("#0")]

@@ -1,4 +1,4 @@
-"""Which integer arithmetic is work, beyond ``cases/data_flow.txt``: nests, long kernels, printed forms."""
+"""Integer arithmetic that is work, beyond ``cases/data_flow.txt``: nests, long kernels, printed forms."""
 
 from __future__ import annotations
 

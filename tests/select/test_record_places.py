@@ -1,4 +1,4 @@
-"""Where each record goes that ``cases/record_places.txt`` has not."""
+"""Places of the records that ``cases/record_places.txt`` does not have."""
 
 from __future__ import annotations
 

@@ -142,12 +142,12 @@ def test_tags_of_iterations_that_the_next_one_ends(tmp_path: Path) -> None:
 
 
 def with_damaged(entries: list[Entry], *before: Entry) -> list[Entry]:
-    """The same with a damaged entry before each of these."""
+    """Return the same words with a damaged entry before each of these."""
     return [one for entry in entries for one in ((Entry(250, False, 0), entry) if entry in before else (entry,))]
 
 
 def test_entries_of_tags_are_none_of_the_damaged_ones(tmp_path: Path) -> None:
-    """Two damaged entries may part a scope, however many records of tags stand in it."""
+    """Two damaged entries may split a scope, however many records of tags it contains."""
     entries = whole(visit(1, 2, 100), visit(3, 4, 300))
     second = start(WORK, BASE + 300)
     one, two = with_damaged(entries, end(WORK, BASE + 160)), with_damaged(entries, end(WORK, BASE + 160), second)
@@ -163,7 +163,7 @@ def test_entries_of_tags_are_none_of_the_damaged_ones(tmp_path: Path) -> None:
 
 
 def test_the_tags_of_a_start_that_ends_an_iteration_precede_that_end(tmp_path: Path) -> None:
-    """So they stand between the records of the iteration before, and a damaged entry is one more."""
+    """Their entries are between the records of the previous iteration, and a damaged entry is one more."""
     scopes = [Scope("kernel"), Scope("iter", "iter", 0, ended_by_next=True, tags=("tile",)), Scope("work", "op", 1)]
     ids = {0: "kernel", 1: "iter", 2: "tile of iter", 3: "work"}
     turns = [

@@ -129,7 +129,7 @@ def test_an_iteration_in_which_an_entry_is_damaged_may_be_two() -> None:
 
 
 def unpaired_of(scope: int, entries: Sequence[Entry], slots: int = 0) -> tuple[int, int]:
-    """How many of its starts and ends have no partner."""
+    """Count its starts and ends without a partner."""
     starts, ends = unpaired(entries, slots)
     return starts[scope], ends[scope]
 

@@ -92,7 +92,7 @@ EXACT = DelayErrors(offset=10.0, own=0.0)
 
 
 def steps(delays: list[float], longer: list[float], errors: DelayErrors = EXACT, error: float = 1.0) -> Response:
-    """Of a kernel that is measured without noise."""
+    """Return the response of a kernel that was measured without noise."""
     found = response(np.array(delays), np.array(longer), np.full(len(delays), error), errors)
     assert found is not None
     return found
@@ -202,7 +202,7 @@ def fitted_as_shown(delays: Column, longer: Column, errors: Column, offset: floa
 
 
 def point_errors(longer: Column, error: float, own: Sequence[float]) -> Column:
-    """Of points of this error, with their delays' own ones as far as they show, and 3 % of what they add."""
+    """Return the error of each point: ``error``, that of its delay, and 3 % of the time added."""
     errors: Column = np.sqrt(error**2 + np.array(own) ** 2 + (0.03 * (longer - longer[0])) ** 2)
     return errors
 

@@ -1,4 +1,4 @@
-"""What a kernel computes for all CTAs at once is what plain loops over them give."""
+"""The interpreter computes for all CTAs at once what plain loops over the CTAs compute."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNFIT = Path(__file__).parent / "kernels/unfit_operations.txt"
 
 
 def touched_by(name: str, ran: Ran) -> int | None:
-    """How many bytes the load of this name touches."""
+    """Return the bytes that the load of this name touches."""
     ranges = next(access for access, _ in ran.accesses() if result_names(access.operation) == [f"%{name}"]).touched()
     return None if ranges is None else ranges.size_bytes
 
@@ -141,7 +141,7 @@ TILE %r4 %far
 
 @pytest.mark.parametrize("how", ["ori", "xori"])
 def test_a_part_of_a_mask_is_not_joined_by_more_than_and(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it may be true in more places, nobody knows what comes out."""
+    """Where the condition may be true in more places, the result is unknown."""
     monkeypatch.setattr(axis_arrays, "MAX_ELEMENTS", 100)
     text = f"""
 ROWS
@@ -167,7 +167,7 @@ def test_without_arguments_what_hangs_on_them_is_unknown(name: str) -> None:
 
 
 def knows_integers(path: Path, *, with_arguments: bool) -> bool:
-    """Whether any of the integers are known that the functions of a module compute with."""
+    """Return whether any integer that the functions of a module compute with is known."""
     module = parse(read(path), str(path))
     functions = [one for one in module.walk() if one.name == FUNCTION]
     arguments = [[64] * len(argument_names(module, one)) * with_arguments for one in functions]

@@ -52,7 +52,7 @@ def module_of(lines: str) -> tuple[list[Operation], Mapping[str, str]]:
 
 
 def work_in(lines: str) -> Work:
-    """Of the last operation of a kernel."""
+    """Return the work of a kernel's last operation."""
     operations, aliases = module_of(lines)
     return work_of(operations[-1], aliases)
 

@@ -1,4 +1,4 @@
-"""How often banks take turns."""
+"""Bank conflicts of accesses to shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same module, printed otherwise, has no change."""
+"""A module that is printed in another form has no change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What layouts, as Triton prints them, say of accesses, of lanes and warps, and of a dot's instruction."""
+"""Layouts as Triton prints them: accesses, lanes and warps, and the instruction of a dot."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def one(tmp_path: Path) -> Timeline:
 
 
 def of_processes(one: Timeline, *changes: dict[str, Any]) -> KernelRuns:
-    """A launch in each process, whose kernel differs as told."""
+    """Return a launch in each process; ``changes`` has the fields in which its kernel differs."""
     kernels = [
         replace(one.launch.kernel, **{"folder": Path(f"process {number}"), **change})
         for number, change in enumerate(changes)

@@ -45,7 +45,7 @@ def notes_of(kernel: KernelDiff) -> str:
 
 
 def check_diff(kernel: KernelDiff, case: str) -> None:
-    """All that is said of it."""
+    """Check all sentences about a kernel."""
     check("report/diff", f"{kernel_sentence(kernel)}\n\n{notes_of(kernel)}", case)
 
 

@@ -88,7 +88,7 @@ def test_two_configs_of_one_kernel_are_a_pair(one: Timeline) -> None:
 def settings_that_differ(
     one: Timeline, a: dict[str, object], b: dict[str, object], mode_b: Mode | None = None
 ) -> dict[str, tuple[str, str]]:
-    """Of kernels with these metadata, the second perhaps recorded in another mode."""
+    """Return the settings that differ between kernels with these metadata; ``mode_b`` is the mode of the second."""
     sides = []
     for metadata, mode in ((a, None), (b, mode_b)):
         kernel = replace(one.launch.kernel, metadata=metadata, mode=mode or one.launch.kernel.mode)
