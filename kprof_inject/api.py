@@ -22,9 +22,10 @@ from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.capture.schema import Count, ModeRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
+from kprof_inject.pipeline.saved_launches import add_replays, drop_launches, launches_to_save
 from kprof_inject.quantities import listed
 from kprof_inject.results import Results
-from kprof_inject.runtime.launch.launch_choice import LaunchChoice, LaunchFilter, ReplayChoice, parse_launches
+from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, LaunchChoice, ReplayChoice, parse_launches
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors
@@ -73,12 +74,12 @@ class Profile(Results):
     """
 
     def __init__(
-        self, session: Session, launches: LaunchFilter, selectors: Sequence[Selector], style: Style, folder: Path
+        self, session: Session, choice: LaunchChoice, selectors: Sequence[Selector], style: Style, folder: Path
     ) -> None:
         """Prepare a profile; ``profile`` and ``profile_as`` do this."""
         super().__init__()
         self._session = session
-        self._launches = launches
+        self._choice = choice
         self._selectors = selectors
         self._style = style
         self._folder = folder
@@ -167,11 +168,21 @@ class Profile(Results):
         folder = self._capture.take()
         if not is_capture(folder):
             return
+        self._time_again(folder)
         fresh = [decode_launch(launch) for launch in read_capture(folder).launches]
-        if self._launches.replaces:
+        if self._choice.launches.replaces:
             variants = {timeline.launch.kernel.variant for timeline in fresh}
             self._timelines = [old for old in self._timelines if old.launch.kernel.variant not in variants]
         self._timelines += fresh
+
+    def _time_again(self, folder: Path) -> None:
+        """Have a process of ours repeat the launches that were saved meanwhile."""
+        if self._choice.replays.in_program:
+            return
+        workspace, reports = Workspace(self._folder), read_reports(Path(self._session.reports))
+        add_replays(workspace, folder, reports, self._choice.replays, lambda message: None)
+        if not self._choice.keep_launches:
+            drop_launches(workspace, folder)
 
     def _insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
         done = insert_kernel(workspace, kernel, self._selectors, self._style)
@@ -247,10 +258,11 @@ def profile_as(selectors: Sequence[Selector], style: Style, choice: LaunchChoice
         launches=choice.launches.text,
         max_bytes=choice.max_bytes,
         max_launches=choice.max_launches,
-        replays=choice.replays,
+        replays=choice.replays if choice.replays.in_program else NO_REPLAYS,
+        saved=launches_to_save(workspace, workspace.folder, choice.replays, keep=choice.keep_launches),
         mode=mode,
     )
-    return Profile(session, choice.launches, selectors, style.for_mode(mode), workspace.folder)
+    return Profile(session, choice, selectors, style.for_mode(mode), workspace.folder)
 
 
 def _temporary_folder() -> Path:

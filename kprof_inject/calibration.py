@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from kprof_inject.capture.record_costs import CostKey, MeasuredCost, read_costs,
 from kprof_inject.capture.schema import RECORD_COSTS_FILE, Text
 from kprof_inject.errors import KprofError
 from kprof_inject.files import write_bytes, write_json
-from kprof_inject.runtime.session import SESSION_VARIABLE
+from kprof_inject.runtime.program import process_environment
 from kprof_inject.workspace import Workspace
 
 _REQUEST_FILE = "request.json"
@@ -85,17 +85,6 @@ def read_result(folder: Path) -> MeasuredCost | None:
 # Time limit of the measuring process.
 LIMIT_S = 60.0
 
-_REMOVED_VARIABLES = (
-    SESSION_VARIABLE,
-    "TRITON_KERNEL_OVERRIDE",
-    "TRITON_OVERRIDE_DIR",
-    "TRITON_KERNEL_DUMP",
-    "TRITON_DUMP_DIR",
-)
-"""Variables that make Triton replace kernels, or write outside of the workspace. The others decide how it compiles, and
-stay.
-"""
-
 
 def measure_in_child(
     request: CostRequest, folder: Path, cache: Path, executable: str, limit_s: float = LIMIT_S
@@ -110,7 +99,7 @@ def measure_in_child(
     try:
         process = subprocess.Popen(
             [executable, "-m", "kprof_inject.calibration_process", str(folder.resolve())],
-            env=_environment(os.environ, cache.resolve()),
+            env=process_environment(os.environ, cache),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -132,11 +121,6 @@ def measure_in_child(
     if cost.key != request.key:
         raise KprofError(f"{executable} has Triton {cost.key.triton}, and the program had {request.key.triton}")
     return cost
-
-
-def _environment(inherited: Mapping[str, str], cache: Path) -> dict[str, str]:
-    kept = {name: value for name, value in inherited.items() if name not in _REMOVED_VARIABLES}
-    return {**kept, "TRITON_HOME": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
 
 
 def _exit_message(status: int, stderr: bytes) -> str:

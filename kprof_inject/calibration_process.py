@@ -51,7 +51,7 @@ def record(folder: Path, device_name: str, device_uuid: str, mode: Mode) -> list
     warps = tuple(range(NUM_WARPS)) if mode.warps else ()
     recorded = Mode(mode.buffer, BUFFER_BYTES, mode.clock_bits, warps, mode.sched_stores)
     name = calibration_kernel.__name__
-    with profile(["marker"], kernel=name, launches="all", mode=recorded, folder=folder) as prof:
+    with profile(["marker"], kernel=name, launches="all", mode=recorded, replay=0, folder=folder) as prof:
         launch_on(device_name, device_uuid)
     _ = prof.timeline  # says why there is none
     return list(prof.timelines)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from kprof_inject.capture.experiments import (
     DelaysRecord,
     ExperimentRecord,
 )
+from kprof_inject.capture.saved_launch import BUILD_FOLDER
 from kprof_inject.capture.schema import (
     KERNEL_FILE,
     KERNELS_FOLDER,
@@ -163,6 +165,15 @@ class Workspace:
         return self.folder / KERNELS_FOLDER
 
     @property
+    def recorded_builds_folder(self) -> Path:
+        """The folder with the builds with records, by variant of the capture."""
+        return self.folder / "recorded"
+
+    def launches_folder(self, capture: Path) -> Path:
+        """Return the folder with the launches that were saved in the run that made a capture."""
+        return self.folder / "launches" / capture.name
+
+    @property
     def plans_folder(self) -> Path:
         """The folder with the scope tables, by variant."""
         return self.folder / "plans"
@@ -224,9 +235,18 @@ class Workspace:
             step = f"profile{workspace_option(self.folder)}"
         raise KprofError(f"{self.folder} has no capture yet", hint=f"make one: kprof-inject {step} -- PROG")
 
-    def write_kernel(self, variant: str, info: DumpedKernelRecord, ttgir: str, sources: dict[str, str]) -> None:
-        """Save a dumped kernel with its TTGIR and source texts."""
+    def write_kernel(
+        self,
+        variant: str,
+        info: DumpedKernelRecord,
+        ttgir: str,
+        sources: dict[str, str],
+        build: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
+        """Save a dumped kernel with its TTGIR, source texts, and the files of its build."""
         folder = self.kernels_folder / variant
+        for name, data in build.items():
+            write_bytes(folder / BUILD_FOLDER / name, data)
         write_text(folder / TTGIR_FILE, ttgir)
         _write(folder / SOURCES_FILE, sources)
         _write(folder / KERNEL_FILE, info)  # last, because its presence marks a complete kernel

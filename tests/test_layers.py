@@ -45,8 +45,8 @@ AGAINST = {
     "imports point down in the runtime": [
         ("runtime.devices.torch_device", "runtime.launch.launch_choice"),
         ("runtime.launch.launcher", "runtime.run_step"),
-        ("runtime.launch.launch_capture", "runtime.replay.replay"),
-        ("runtime.replay.replay", "runtime.experiments.experiment"),
+        ("runtime.launch.launch_capture", "runtime.experiments.relaunch"),
+        ("runtime.compiling.builds", "runtime.experiments.relaunch"),
         ("runtime.faults", "runtime.devices.torch_device"),
     ],
     "a launch goes one way": [("runtime.launch.recorded_launch", "runtime.launch.launch_buffers")],

@@ -14,7 +14,16 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from kprof_inject.capture.encoding import CAPTURE_AGAIN, Record, decode, is_sealed, read_json, require_seal
+from kprof_inject.capture.encoding import (
+    CAPTURE_AGAIN,
+    Record,
+    decode,
+    encode,
+    is_sealed,
+    read_json,
+    require_seal,
+    sealed,
+)
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of, read_costs
@@ -40,7 +49,7 @@ from kprof_inject.capture.schema import (
 )
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError, printable
-from kprof_inject.files import open_regular
+from kprof_inject.files import open_regular, write_bytes
 
 
 class ProcessFiles(Struct, frozen=True):
@@ -66,6 +75,12 @@ class ProcessFiles(Struct, frozen=True):
     def read_if_there(self, name: str, kind: type[Record]) -> Record | None:
         """Read a file as a record; None if there is no such file."""
         return self.read(name, kind) if os.path.lexists(self.folder / name) else None
+
+    def write(self, name: str, record: object) -> None:
+        """Write or replace a file, with what was measured after the process had ended."""
+        text = encode(record)
+        seal_of = f"{self.process.process}/{name}"
+        write_bytes(self.folder / name, (sealed(text, seal_of) if self.process.version > 1 else text) + b"\n")
 
     def lines(self, name: str) -> Iterator[tuple[bytes, str]]:
         """Yield each complete line and its place for messages; the last line of a killed program may be cut."""

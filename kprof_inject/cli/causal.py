@@ -13,6 +13,7 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.saved_launch import SavedLaunch
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
@@ -34,12 +35,20 @@ from kprof_inject.pipeline.causal_runs import (
     CausalChoice,
     default_selectors,
     experiment,
+    experiment_in_program,
     prepare,
     slopes_in,
     with_structure,
 )
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.programs import dump, run
+from kprof_inject.pipeline.saved_launches import (
+    adopt,
+    capture_launch,
+    drop_launches,
+    saved_launch_at,
+    saved_launches_of,
+)
 from kprof_inject.report.terminal.slope_table import print_slopes, slopes_csv, slopes_json
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, REPLAYS, LaunchChoice, parse_launches
 from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
@@ -106,7 +115,13 @@ class _Printed:
     metavar="SPEC",
     help="Which launch of each kernel to experiment with: the first that SPEC keeps, as in run.",
 )
-@harmless_setting("--no-replay", is_flag=True, help="Do not replay kernels: use the program's own launches in turn.")
+@harmless_setting("--no-replay", is_flag=True, help="Do not repeat launches: delay the program's own, in turn.")
+@harmless_setting(
+    "--replay-in-program",
+    is_flag=True,
+    help="Experiment inside the program, not with saved launches: for kernels that others feed or answer.",
+)
+@harmless_setting("--keep-launches", is_flag=True, help="Keep the saved launches in WORKSPACE/launches.")
 @harmless_setting("--warps", default="", metavar="N,N,...", help="Delay only these warps of each CTA. [default: all]")
 @harmless_setting(
     "--partition",
@@ -133,6 +148,8 @@ def command(
     seconds: float,
     launches: str,
     no_replay: bool,
+    replay_in_program: bool,
+    keep_launches: bool,
     warps: str,
     partition: str,
     as_json: bool,
@@ -142,13 +159,15 @@ def command(
 ) -> None:
     """Delay each part of a kernel in turn, and show which parts affect its run time.
 
-    With PROGRAM: dump it, run it with records, and run it with delays. With a dumped WORKSPACE and PROGRAM: skip the
-    dump. With only a WORKSPACE: show its last results.
+    With PROGRAM: dump it, run it with records, save a launch of each kernel, and repeat that with delays. With a dumped
+    WORKSPACE and PROGRAM: skip the dump. With NAME.launch: repeat that launch. With only a WORKSPACE: show its last
+    results.
     """
     wanted = parse_selectors(selectors)
     printed = _Printed(as_json, csv_path, html_path)
     filter_ = parse_launches(launches)
-    choice = CausalChoice(filter_, NO_REPLAYS if no_replay else REPLAYS, kernel, seconds, parse_warps(warps), partition)
+    replays = NO_REPLAYS if no_replay else REPLAYS
+    choice = CausalChoice(filter_, replays, kernel, seconds, parse_warps(warps), partition)
     require_place_for(csv_path, html_path, workspace=workspace)
     is_dumped = bool(program) and names_a_workspace(program[0])
     if is_dumped:
@@ -157,43 +176,108 @@ def command(
         opened = Workspace.open(workspace)
         printed.write(opened, opened.last_experiment_folder(), _last_capture(opened))
         return
-    require_startable(program)
-    program_input = kept_input(workspace)
+    source = _source_of(program, workspace)
     with held(workspace, say):
         opened = Workspace.open(workspace) if is_dumped else Workspace.begin(workspace)
-        if not is_dumped:
-            dump_exit_code = dump(opened, kernel, program, program_input, say)
-            if dump_exit_code in STOPPED:
-                ctx.exit(dump_exit_code)
-            _require_again(program_input, workspace)
+        if not is_dumped and (code := source.dump(opened, kernel)) in STOPPED:
+            ctx.exit(code)
         wanted = wanted or default_selectors(opened)
         kernels = insert_kernels(opened, with_structure(wanted))
         write_insertions(opened, kernels)
         say_kernels_briefly(workspace, kernels, wanted)
-        recorded = LaunchChoice(filter_, kernel, replays=NO_REPLAYS)
-        capture, exit_code = _recorded(opened, recorded, program, program_input)
+        in_program = replay_in_program or no_replay
+        recorded = LaunchChoice(filter_, kernel, replays=NO_REPLAYS, keep_launches=not in_program)
+        capture, exit_code = source.record(opened, recorded)
         if exit_code in STOPPED:
             ctx.exit(exit_code)
         prepare(opened, kernels, wanted, capture, choice, say)
-        _require_again(program_input, workspace)
-        folder, exit_code = experiment(opened, choice, program, program_input, say)
+        if in_program:
+            folder, exit_code = source.delay_in_program(opened, choice)
+        else:
+            folder = experiment(opened, source.launches(opened, capture), choice, source.executable(capture), say)
+        if not keep_launches and capture is not None:
+            drop_launches(opened, capture.folder)
         printed.write(opened, folder, capture)
     ctx.exit(exit_code)
 
 
-def _recorded(
-    workspace: Workspace, choice: LaunchChoice, program: Sequence[str], program_input: ProgramInput
-) -> tuple[Capture | None, int]:
-    """Run the program with records at the same places; return the capture and the program's exit code.
+def _source_of(words: Sequence[str], workspace: Path) -> _ProgramSource | _LaunchSource:
+    saved = saved_launch_at(words)
+    if saved is not None:
+        return _LaunchSource(saved)
+    require_startable(words)
+    return _ProgramSource(words, kept_input(workspace))
 
-    The capture shows how often each place is executed, and its duration. None if nothing was recorded.
-    """
-    try:
-        folder, exit_code = run(workspace, choice, Mode(), program, program_input, say, made_by="causal")
-    except KprofError as error:
-        say(f"no records, so execution counts come from the kernel's arguments alone: {error.what}")
-        return None, 0
-    return read_capture(folder), exit_code
+
+@dataclass(frozen=True, slots=True)
+class _ProgramSource:
+    """A program that launches the kernels."""
+
+    program: Sequence[str]
+    program_input: ProgramInput
+
+    def dump(self, workspace: Workspace, kernel: str) -> int:
+        code = dump(workspace, kernel, self.program, self.program_input, say)
+        if code not in STOPPED:
+            self._require_again(workspace)
+        return code
+
+    def record(self, workspace: Workspace, choice: LaunchChoice) -> tuple[Capture | None, int]:
+        """Run the program with records at the same places; return the capture and the program's exit code.
+
+        The capture shows how often each place is executed, and its duration. None if nothing was recorded.
+        """
+        try:
+            folder, exit_code = run(workspace, choice, Mode(), self.program, self.program_input, say, made_by="causal")
+        except KprofError as error:
+            say(f"no records, so execution counts come from the kernel's arguments alone: {error.what}")
+            return None, 0
+        return read_capture(folder), exit_code
+
+    def launches(self, workspace: Workspace, capture: Capture | None) -> dict[str, Path]:
+        return {} if capture is None else saved_launches_of(workspace, capture.folder)
+
+    def executable(self, capture: Capture | None) -> str:
+        return capture.processes[0].info.executable if capture and capture.processes else ""
+
+    def delay_in_program(self, workspace: Workspace, choice: CausalChoice) -> tuple[Path, int]:
+        self._require_again(workspace)
+        return experiment_in_program(workspace, choice, self.program, self.program_input, say)
+
+    def _require_again(self, workspace: Workspace) -> None:
+        if self.program_input.refusal:
+            again = f"kprof-inject causal {quote(str(workspace.folder))} -- PROG"
+            raise KprofError(
+                f"cannot rerun the program: {self.program_input.refusal}",
+                hint=f"start it with < FILE, or continue with: {again}",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _LaunchSource:
+    """A saved launch."""
+
+    saved: SavedLaunch
+
+    def dump(self, workspace: Workspace, kernel: str) -> int:
+        adopt(workspace, self.saved)
+        return 0
+
+    def record(self, workspace: Workspace, choice: LaunchChoice) -> tuple[Capture | None, int]:
+        try:
+            return read_capture(capture_launch(workspace, self.saved, choice, Mode(), say, made_by="causal")), 0
+        except KprofError as error:
+            say(f"no records, so execution counts come from the kernel's arguments alone: {error.what}")
+            return None, 0
+
+    def launches(self, workspace: Workspace, capture: Capture | None) -> dict[str, Path]:
+        return {self.saved.record.variant: self.saved.folder}
+
+    def executable(self, capture: Capture | None) -> str:
+        return self.saved.record.executable
+
+    def delay_in_program(self, workspace: Workspace, choice: CausalChoice) -> tuple[Path, int]:
+        raise KprofError("a saved launch has no program", hint="leave out --replay-in-program and --no-replay")
 
 
 def _last_capture(workspace: Workspace) -> Capture | None:
@@ -201,11 +285,3 @@ def _last_capture(workspace: Workspace) -> Capture | None:
         return read_capture(workspace.last_capture_folder())
     except KprofError:
         return None
-
-
-def _require_again(program_input: ProgramInput, workspace: Path) -> None:
-    if program_input.refusal:
-        raise KprofError(
-            f"cannot rerun the program: {program_input.refusal}",
-            hint=f"start it with < FILE, or continue with: kprof-inject causal {quote(str(workspace))} -- PROG",
-        )

@@ -20,6 +20,7 @@ _GROUPS = {
         "profile": "Run a program and report what limits its kernels: all steps at once.",
         "compare": "Run a program under two settings; report what changed, and why.",
         "causal": "Delay each part of a kernel in turn, to see which ones matter.",
+        "launch": "Show, run, share or scrub a saved launch.",
         "demo": "Profile a shipped example; without a GPU, replay a recorded capture.",
     },
     "Read what was captured": {

@@ -35,6 +35,7 @@ from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.merging import merge_into
 from kprof_inject.pipeline.programs import dump, run, run_and_fit, torch_traces
+from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at
 from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.program import STOPPED, kept_input, require_startable
@@ -76,19 +77,28 @@ def command(
     as_json: bool,
     program: tuple[str, ...],
 ) -> None:
-    """Run PROGRAM twice (once to dump, once with records) and show what limits its kernels."""
+    """Run PROGRAM twice (once to dump, once with records) and show what limits its kernels.
+
+    With NAME.launch instead of PROGRAM, repeat that saved launch.
+    """
     # Check all options before the program runs.
     require_place_for(trace_path, workspace=workspace)
     trace = trace_file(ctx, trace_path or workspace / "trace.json", layout)
     wanted = parse_selectors(selectors)
     mode.require_tags_kept(any(selector.tags for selector in wanted))
 
-    require_startable(program)
+    saved = saved_launch_at(program)
+    if saved is None:
+        require_startable(program)
     program_input = kept_input(workspace)
     with held(workspace, say):
         opened = Workspace.begin(workspace)
         try:
-            dump_exit_code = dump(opened, choice.kernel, program, program_input, say)
+            dump_exit_code = 0
+            if saved is not None:
+                adopt(opened, saved)
+            else:
+                dump_exit_code = dump(opened, choice.kernel, program, program_input, say)
             if dump_exit_code in STOPPED:
                 say(f"{_how_stopped(dump_exit_code)}: not rerunning the program; continue with insert and run")
                 ctx.exit(dump_exit_code)
@@ -102,7 +112,10 @@ def command(
                 )
             step = run_and_fit if fit else run
             recording = replace(choice, torch_trace=torch_profiler)
-            capture_folder, exit_code = step(opened, recording, mode, program, program_input, say)
+            if saved is not None:
+                capture_folder, exit_code = capture_launch(opened, saved, choice, mode, say), 0
+            else:
+                capture_folder, exit_code = step(opened, recording, mode, program, program_input, say)
         except KprofError:
             _say_earlier_capture(opened)
             raise

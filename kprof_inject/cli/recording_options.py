@@ -27,7 +27,6 @@ from kprof_inject.cli.options import (
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.launch.launch_choice import (
     KERNEL_SECONDS,
-    PROCESS_SECONDS,
     LaunchChoice,
     ReplayChoice,
     parse_launches,
@@ -74,10 +73,14 @@ def capture_options(function: Function) -> Function:
         kernel: str,
         replay: int,
         no_replay: bool,
+        replay_in_program: bool,
+        keep_launches: bool,
         **others: Any,
     ) -> Any:
-        replays = ReplayChoice.of(0 if no_replay else replay or None)
-        choice = LaunchChoice(parse_launches(launches), kernel, max_launches, max_bytes, replays)
+        replays = ReplayChoice.of(0 if no_replay else replay or None, in_program=replay_in_program)
+        choice = LaunchChoice(
+            parse_launches(launches), kernel, max_launches, max_bytes, replays, keep_launches=keep_launches
+        )
         return function(*args, choice=choice, **others)
 
     decorated: Any = with_choice
@@ -97,17 +100,26 @@ def capture_options(function: Function) -> Function:
             help="Keep at most this many buffer bytes on disk per process. A single launch that needs more gets "
             "smaller rings.",
         ),
-        harmless_setting("--no-replay", is_flag=True, help="Do not replay kernels to time them."),
+        harmless_setting(
+            "--keep-launches",
+            is_flag=True,
+            help="Keep one launch of each kernel in WORKSPACE/launches, with its memory, to be run again and shared.",
+        ),
+        harmless_setting("--no-replay", is_flag=True, help="Do not save and replay launches to time them."),
+        harmless_setting(
+            "--replay-in-program",
+            is_flag=True,
+            help="Replay kernels inside the program, not from saved launches: for memory that other devices share.",
+        ),
         harmless_setting(
             "--replay",
             type=NumberOrAuto(min=1, max=10_000),
             default="auto",
             show_default=True,
             metavar="N|auto",
-            help="Measure what recording costs: at its first kept launch, replay each kernel N times without and N "
-            "times with records, and restore the memory it changed. auto: only kernels that are very short or "
-            f"launched too rarely to tell, for at most {KERNEL_SECONDS:g} s each and {PROCESS_SECONDS:g} s per "
-            "process.",
+            help="Measure what recording costs: save the first kept launch of each kernel, and when the program "
+            "has ended, replay it N times without and N times with records, restoring its memory. auto: only kernels "
+            f"that are very short or launched too rarely to tell, for about {KERNEL_SECONDS:g} s each.",
         ),
         harmless_setting(
             "--fit", is_flag=True, help="If records were lost, rerun the program with a buffer that keeps them all."

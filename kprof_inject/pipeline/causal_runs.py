@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
@@ -22,10 +22,12 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text, write_json, write_text
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.insertion import Insertion, KernelInsertion, views_in
+from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.pipeline.programs import no_result_error, say_what_went_wrong
 from kprof_inject.quantities import counted
 from kprof_inject.rewrite import inserted
 from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
+from kprof_inject.runtime.experiments.tasks import TimeDelays
 from kprof_inject.runtime.launch.launch_choice import LaunchFilter, ReplayChoice
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import ProgramInput, run_program
@@ -217,6 +219,43 @@ def recorded_launch(capture: Capture | None, variant: str, grid: tuple[int, int,
 
 
 def experiment(
+    workspace: Workspace, launches: Mapping[str, Path], choice: CausalChoice, executable: str, say: Say
+) -> Path:
+    """Time the saved launches of kernels, by their variants, with the planned delays; return the results' folder.
+
+    Raises ``KprofError`` if there are no results.
+    """
+    folder = workspace.new_experiment_folder()
+    planned = [(kernel, workspace.delays(kernel.variant)) for kernel in workspace.kernels()]
+    kernels = [(kernel, plan) for kernel, plan in planned if plan is not None]
+    tasks = []
+    for kernel, plan in kernels:
+        if kernel.variant not in launches:
+            say(f"{kernel.name} was not delayed: no launch of it was saved")
+        else:
+            tasks.append(
+                TimeDelays(
+                    launch=str(launches[kernel.variant].resolve()),
+                    plan=plan,
+                    builds=str(workspace.delayed_builds_folder.resolve()),
+                    seconds=choice.seconds,
+                    folder=str(folder.resolve()),
+                )
+            )
+    results = do_tasks(tasks, executable) if tasks else []
+    refusals = [result.refusal for result in results if result.refusal]
+    for refusal in refusals:
+        say(f"an experiment failed: {refusal}")
+    _complete(folder, workspace)
+    if not any(read_experiments(folder)):
+        raise KprofError(
+            f"no kernel was delayed: {refusals[0]}" if refusals else "no launch was saved, so none can be delayed",
+            hint="see the reasons above; --replay-in-program experiments inside the program",
+        )
+    return folder
+
+
+def experiment_in_program(
     workspace: Workspace, choice: CausalChoice, program: Sequence[str], program_input: ProgramInput, say: Say
 ) -> tuple[Path, int]:
     """Run the program with its kernels delayed; return the folder with the results, and the program's exit code.
@@ -253,7 +292,7 @@ def experiment(
 
 def _complete(folder: Path, workspace: Workspace) -> None:
     """Copy the TTGIR and sources of the kernels to the results, so that they can be read without the workspace."""
-    for kernel_folder in folder.iterdir():
+    for kernel_folder in list(folder.iterdir()) if folder.exists() else ():
         variant = kernel_folder.name
         write_text(kernel_folder / TTGIR_FILE, workspace.kernel(variant).ttgir())
         write_json(kernel_folder / SOURCES_FILE, workspace.kernel_sources(variant))

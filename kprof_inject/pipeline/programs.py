@@ -17,9 +17,10 @@ from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
+from kprof_inject.pipeline.saved_launches import add_replays, drop_launches, launches_to_save, say_launches
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
-from kprof_inject.runtime.launch.launch_choice import LaunchChoice
+from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, NO_SAVED_LAUNCHES, LaunchChoice
 from kprof_inject.runtime.packages import install_command, missing_to_run
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, run_program
@@ -87,8 +88,13 @@ def run(
     say_what_went_wrong(reports, say)
     say(f"captured to {folder}")
     if exit_code not in STOPPED:
+        add_replays(workspace, folder, reports, choice.replays, say)
         for message in add_record_costs(workspace, folder):
             say(message)
+    if not choice.keep_launches:
+        drop_launches(workspace, folder)
+    elif not made_by:
+        say_launches(workspace, folder, say)
     return folder, exit_code
 
 
@@ -148,6 +154,8 @@ def capture(
     """
     mode.require_possible_on({kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target})
     reports_folder = workspace.new_reports_folder("run")
+    replays = choice.replays.among(_hard_to_time(workspace))
+    saved = launches_to_save(workspace, folder, replays, keep=choice.keep_launches)
     session = Session(
         "run",
         str(workspace.folder.resolve()),
@@ -158,7 +166,8 @@ def capture(
         launches=choice.launches.text,
         max_bytes=choice.max_bytes,
         max_launches=choice.max_launches,
-        replays=choice.replays.among(_hard_to_time(workspace)),
+        replays=replays if replays.in_program else NO_REPLAYS,
+        saved=NO_SAVED_LAUNCHES if replays.in_program else saved,
         mode=mode,
         torch_trace=choice.torch_trace,
     )

@@ -12,8 +12,8 @@ from kprof_inject.runtime.compiling.compiler import Compile, variant_of, with_ro
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
 from kprof_inject.runtime.dump_step import install_step, why_left_alone
-from kprof_inject.runtime.experiments.experiment import Watchdog
 from kprof_inject.runtime.experiments.kernel_experiment import ExperimentLauncher, KernelExperiment
+from kprof_inject.runtime.experiments.watchdog import Watchdog
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport

@@ -17,6 +17,7 @@ import triton
 
 from kprof_inject.capture.schema import TimedResources
 from kprof_inject.files import source_text
+from kprof_inject.runtime.compiling.builds import build_files
 from kprof_inject.runtime.compiling.compiler import Compile, as_json, variant_of, with_room, wrap_compiler
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
@@ -140,7 +141,7 @@ def save_kernel(workspace: Workspace, kernel: DumpedKernel, compiled: Any) -> No
     """Save a compiled kernel, with the source files that its locations name."""
     ttgir, metadata = compiled.asm["ttgir"], as_json(compiled.metadata._asdict())
     info = msgspec.structs.replace(kernel.info, name=compiled.metadata.name, metadata=metadata)
-    workspace.write_kernel(kernel.variant, info, ttgir, _sources(ttgir))
+    workspace.write_kernel(kernel.variant, info, ttgir, _sources(ttgir), build_files(compiled))
 
 
 def _sources(ttgir: str) -> dict[str, str]:

@@ -45,6 +45,15 @@ class ReplayNote:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedLaunchNote:
+    """A kernel of which a launch was saved, or the reason why none was, in words that follow *because*."""
+
+    variant: str
+    kernel: str
+    refusal: str
+
+
+@dataclass(frozen=True, slots=True)
 class KernelState:
     """State of one variant in one process; ``ProcessReport.add_kernel`` lists the states."""
 
@@ -62,6 +71,7 @@ class _ReportRecord(Struct, frozen=True, kw_only=True):
     kernels: dict[str, KernelState]
     choices: list[AutotunerChoice]
     replays: list[ReplayNote]
+    saved_launches: list[SavedLaunchNote]
     errors: list[str]
     launches: int
     saved: int
@@ -82,6 +92,7 @@ class ProcessReport:
         self._kernels: dict[str, KernelState] = {}
         self._choices: list[AutotunerChoice] = []
         self._replays: list[ReplayNote] = []
+        self._saved_launches: list[SavedLaunchNote] = []
         self._errors: list[str] = []
         self._refused = False
         self.triton_version = ""
@@ -107,6 +118,11 @@ class ProcessReport:
     def add_replay(self, kernel: str, seconds: float, refusal: str = "") -> None:
         """Add a kernel that was launched again to time it, or was not because of ``refusal``."""
         self._replays.append(ReplayNote(kernel, seconds, refusal))
+        self.write()
+
+    def add_saved_launch(self, variant: str, kernel: str, refusal: str = "") -> None:
+        """Add a kernel of which a launch was saved, or was not because of ``refusal``."""
+        self._saved_launches.append(SavedLaunchNote(variant, kernel, refusal))
         self.write()
 
     def note_launches(self, launches: int, saved: int) -> None:
@@ -156,6 +172,7 @@ class ProcessReport:
             kernels=self._kernels.copy(),
             choices=self._choices.copy(),
             replays=self._replays.copy(),
+            saved_launches=self._saved_launches.copy(),
             errors=self._errors.copy(),
             launches=self._launches,
             saved=self._saved,
@@ -209,6 +226,7 @@ class Reports:
     kernels: tuple[KernelState, ...]
     choices: tuple[AutotunerChoice, ...]
     replays: tuple[ReplayNote, ...]
+    saved_launches: tuple[SavedLaunchNote, ...]
     errors: tuple[str, ...]
     unfinished: tuple[UnfinishedProcess, ...] = ()
 
@@ -235,6 +253,7 @@ def read_reports(folder: Path) -> Reports:
         kernels=tuple(kernels.values()),
         choices=tuple(dict.fromkeys(choice for record in records for choice in record.choices)),
         replays=tuple(replay for record in records for replay in record.replays),
+        saved_launches=tuple(note for record in records for note in record.saved_launches),
         errors=tuple(error for record in records for error in record.errors),
         unfinished=tuple(
             UnfinishedProcess(record.pid, record.launches, record.saved, is_running(record.pid))

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
@@ -290,6 +290,25 @@ def _passing_signals_on() -> Iterator[_Signals]:
     finally:
         for number in changed:
             signal.signal(number, before[number])
+
+
+_REMOVED_VARIABLES = (
+    SESSION_VARIABLE,
+    "TRITON_KERNEL_OVERRIDE",
+    "TRITON_OVERRIDE_DIR",
+    "TRITON_KERNEL_DUMP",
+    "TRITON_DUMP_DIR",
+)
+"""Variables that make Triton replace kernels, or write outside of the workspace. The others decide how it compiles, and
+stay.
+"""
+
+
+def process_environment(inherited: Mapping[str, str], cache: Path) -> dict[str, str]:
+    """Return the environment of a process of ours that uses Triton, whose caches are in ``cache``."""
+    kept = {name: value for name, value in inherited.items() if name not in _REMOVED_VARIABLES}
+    cache = cache.resolve()
+    return {**kept, "TRITON_HOME": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
 
 
 def program_environment(inherited: dict[str, str], session_path: Path, cache: Path) -> dict[str, str]:

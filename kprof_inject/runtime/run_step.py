@@ -24,15 +24,16 @@ from kprof_inject.runtime.compiling.instrumented_kernel import Plan, RunStep, re
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.torch_device import devices_of_process
 from kprof_inject.runtime.dump_step import install_step, save_kernel, why_left_alone
+from kprof_inject.runtime.experiments.replays_in_program import KernelReplays
 from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
+from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.timing import watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.replay.replay import KernelReplays
 from kprof_inject.runtime.session import TORCH_TRACE, Session
 from kprof_inject.workspace import DumpedKernel, Workspace
 
@@ -41,7 +42,8 @@ def install(session: Session, report: ProcessReport) -> None:
     """Install the run step. Called once, right after the import of Triton."""
     device = devices_of_process()
     replays = KernelReplays(device, session, report)
-    capture = LaunchCapture(session, report, device, replays)
+    saver = LaunchSaver(session.saved, session.launches, device, report)
+    capture = LaunchCapture(session, report, device, replays, saver)
     trace = TorchTracer(Path(session.reports), report) if session.torch_trace else None
     if trace is not None:
         at_end(trace.finish)
@@ -93,6 +95,7 @@ class LiveCapture:
         self._device = device
         # One for all captures, because each kernel is launched again only once.
         self.replays = KernelReplays(device, session, report)
+        self._saver = LaunchSaver(session.saved, session.launches, device, report)
         self._folder, self._current = self._next()
 
     def current(self) -> LaunchCapture | None:
@@ -117,8 +120,9 @@ class LiveCapture:
 
     def _next(self) -> tuple[Path, LaunchCapture]:
         folder = self._workspace.new_capture_folder().resolve()
+        self._saver.save_to(self._workspace.launches_folder(folder))
         session = replace(self._session, capture=str(folder))
-        return folder, LaunchCapture(session, self._report, self._device, self.replays)
+        return folder, LaunchCapture(session, self._report, self._device, self.replays, self._saver)
 
 
 @dataclass(frozen=True, slots=True)

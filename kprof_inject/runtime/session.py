@@ -11,7 +11,7 @@ import msgspec
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.files import write_json
-from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, ReplayChoice
+from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, NO_SAVED_LAUNCHES, ReplayChoice, SavedLaunches
 
 SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 
@@ -39,6 +39,7 @@ class Session:
     max_bytes: int = 1 << 30
     max_launches: int = 0
     replays: ReplayChoice = NO_REPLAYS
+    saved: SavedLaunches = NO_SAVED_LAUNCHES
     mode: Mode = field(default_factory=Mode)
     torch_trace: bool = False
     experiment: str = ""
@@ -61,5 +62,10 @@ class Session:
         path = os.environ.get(SESSION_VARIABLE)
         if not path:
             return None
+        return cls.read(Path(path))
+
+    @classmethod
+    def read(cls, path: Path) -> Session:
+        """Read the session in a file."""
         # Not msgspec's JSON reader, which rejects paths that are not UTF-8.
-        return msgspec.convert(json.loads(Path(path).read_bytes()), cls)
+        return msgspec.convert(json.loads(path.read_bytes()), cls)

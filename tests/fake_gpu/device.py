@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 from fake_gpu.gpu import SM_CLOCK_HZ, Block, FakeGpu
-from kprof_inject.runtime.devices.device import Buffer, ClockReading, NoDeviceMemory
+from kprof_inject.runtime.devices.device import Buffer, ClockReading, MemoryRange, NoDeviceMemory
+from kprof_inject.runtime.devices.fixed_memory import AddressTaken, areas_of
 
 
 @dataclass
@@ -36,6 +40,71 @@ class FakeEvent:
         if self.at_ns is None or end.at_ns is None:
             raise RuntimeError("both events must have happened")
         return (end.at_ns - self.at_ns) / 1e6
+
+
+class FakeStaging:
+    def close(self) -> None:
+        pass
+
+
+class FakeSnapshot:
+    """Copies, made in the order of the stream if there is room."""
+
+    def __init__(self, device: FakeDevice, ranges: Sequence[MemoryRange], stream: int) -> None:
+        self._device = device
+        self._ranges = ranges
+        self.is_copied = sum(one.size_bytes for one in ranges) <= device.gpu.free_bytes // 4
+        self._copies: list[bytes] = []
+        self._later: list[int] = []
+        self._stream = stream
+        device.gpu.enqueue(stream, lambda: self._copies.extend(self._contents()))
+
+    def _contents(self) -> list[bytes]:
+        return [ctypes.string_at(one.address, one.size_bytes) for one in self._ranges]
+
+    def note_later(self, stream: int) -> None:
+        self._device.gpu.enqueue(stream, lambda: self._later.extend(map(zlib.crc32, self._contents())))
+
+    def read(self, number: int, offset: int, size_bytes: int, staging: Any) -> memoryview:
+        self._device.gpu.wait()
+        if not self.is_copied:
+            return memoryview(ctypes.string_at(self._ranges[number].address + offset, size_bytes))
+        return memoryview(self._copies[number])[offset : offset + size_bytes]
+
+    def digests(self) -> tuple[list[int], list[int]]:
+        self._device.gpu.wait()
+        return list(map(zlib.crc32, self._copies)), self._later
+
+    def close(self) -> None:
+        self._device.gpu.wait()
+
+
+_PAGE_BYTES = 4096
+# mmap(2): MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE
+_MAP_FLAGS = 0x2 | 0x20 | 0x100000
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+class MappedPages:
+    """Memory of this process at given addresses."""
+
+    def __init__(self) -> None:
+        self._areas: list[MemoryRange] = []
+        self._libc = ctypes.CDLL(None)
+        self._libc.mmap.restype = ctypes.c_void_p
+
+    def map(self, ranges: Sequence[MemoryRange]) -> None:
+        for area in areas_of(ranges, _PAGE_BYTES):
+            address, size = ctypes.c_void_p(area.address), ctypes.c_size_t(area.size_bytes)
+            found = self._libc.mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, _MAP_FLAGS, -1, ctypes.c_size_t(0))
+            if found in (None, _MAP_FAILED):
+                raise AddressTaken(f"something is at {area.address:#x}")
+            self._areas.append(area)
+
+    def close(self) -> None:
+        for area in self._areas:
+            self._libc.munmap(ctypes.c_void_p(area.address), ctypes.c_size_t(area.size_bytes))
+        self._areas = []
 
 
 @dataclass
@@ -108,7 +177,32 @@ class FakeDevice:
 
     def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
         self.gpu.wait()
-        return hash(ctypes.string_at(address, size_bytes))
+        return zlib.crc32(ctypes.string_at(address, size_bytes))
+
+    def allocation_at(self, address: int) -> MemoryRange | None:
+        return None
+
+    def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
+        self.gpu.wait()
+        return memoryview(ctypes.string_at(address, size_bytes))
+
+    def staging(self, size_bytes: int) -> FakeStaging:
+        return FakeStaging()
+
+    def snapshot(self, ranges: Sequence[MemoryRange], stream: int) -> FakeSnapshot:
+        return FakeSnapshot(self, ranges, stream)
+
+    def mapped(self, ranges: Sequence[MemoryRange]) -> MappedPages:
+        pages = MappedPages()
+        try:
+            pages.map(ranges)
+        except BaseException:
+            pages.close()
+            raise
+        return pages
+
+    def write(self, address: int, data: bytes) -> None:
+        ctypes.memmove(address, data, len(data))
 
     def fetch(self, buffer: Block, size_bytes: int, device: int, done: FakeEvent) -> memoryview:
         done.synchronize()

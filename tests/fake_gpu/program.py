@@ -18,6 +18,9 @@ torch_device.devices_of_process = lambda: FakeDevice(gpu)  # type: ignore[assign
 
 from fake_gpu.driver import install  # noqa: E402 (imports Triton)
 from fake_gpu.kernels import HOST_KERNELS  # noqa: E402
+from kprof_inject.runtime.devices import own_process  # noqa: E402 (imports Triton)
+
+own_process.device_of_own_process = lambda name, uuid: FakeDevice(gpu)  # type: ignore[assignment,misc,return-value]
 
 gpu.host_kernels = HOST_KERNELS
 install(gpu)

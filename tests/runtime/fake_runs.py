@@ -30,10 +30,11 @@ from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.runtime.causal_step import CausalStep
 from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.compiling.instrumented_kernel import RunStep
+from kprof_inject.runtime.experiments.replays_in_program import KernelReplays
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
-from kprof_inject.runtime.launch.launch_choice import REPLAYS
+from kprof_inject.runtime.launch.launch_choice import REPLAYS, SavedLaunches
+from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.replay.replay import KernelReplays
 from kprof_inject.runtime.run_step import WorkspacePlans, _install_once
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace, read_experiments
@@ -42,6 +43,7 @@ EIGHT_KIB = Mode(buffer_bytes=8192)
 """What a run in this process keeps for each CTA: a ring of 2 KiB for each of four warps."""
 
 LAUNCHES = PROGRAMS / "fake_launches.py"
+STARTUP = PROGRAMS.parent / "fake_gpu" / "startup"
 REAL_TORCH = python_path(PROGRAMS.parent)
 
 
@@ -51,7 +53,7 @@ class FakeRuns:
 
     folder: Path
     workspace: Path
-    path: str = fake_gpu_path()
+    path: str = fake_gpu_path(STARTUP)
 
     def environment(self) -> dict[str, str]:
         return {**clean_environment(self.folder), "PYTHONPATH": self.path}
@@ -89,6 +91,11 @@ class FakeRuns:
     def reports(self) -> Path:
         return self.workspace / "reports" / "run"
 
+    def all_launches(self) -> SavedLaunches:
+        """For the settings of a run in this process: a launch of each kernel is saved."""
+        folder = self.folder / "launches"
+        return SavedLaunches(None, str(folder), str(Workspace(self.workspace).kernels_folder))
+
     @contextmanager
     def here(self, **settings: Any) -> Iterator[RunHere]:
         """The run step in this process for as long as the context lasts, with these ``settings`` of the session. The
@@ -101,7 +108,8 @@ class FakeRuns:
         report = ProcessReport(session.reports)
         uninstall = install(gpu)
         device = FakeDevice(gpu)
-        capture = LaunchCapture(session, report, device, KernelReplays(device, session, report))
+        saver = LaunchSaver(session.saved, session.launches, device, report)
+        capture = LaunchCapture(session, report, device, KernelReplays(device, session, report), saver)
         step = RunStep(session, report, device, capture, WorkspacePlans(session, report))
         _install_once()
         unwrap = wrap_compiler(step.compile)

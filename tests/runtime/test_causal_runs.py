@@ -47,7 +47,7 @@ def test_what_is_critical_and_what_is_hidden(causal: tuple[FakeRuns, Any, list[d
 def test_the_program_computes_what_it_computes(causal: tuple[FakeRuns, Any, list[dict[str, Any]]]) -> None:
     runs, ended, _ = causal
     plain = [line for line in runs.plain("return").stdout.splitlines() if not line.startswith("holds")]
-    assert [line for line in ended.stdout.splitlines() if line in plain] == plain * 3
+    assert [line for line in ended.stdout.splitlines() if line in plain] == plain * 2
 
 
 def test_a_workspace_alone_shows_its_last_results(causal: tuple[FakeRuns, Any, list[dict[str, Any]]]) -> None:

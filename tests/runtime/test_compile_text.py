@@ -20,8 +20,9 @@ from triton.compiler.compiler import make_backend
 
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compiling.builds import assembly_in
 from kprof_inject.runtime.compiling.compiler import as_json, environment
-from kprof_inject.runtime.compiling.delayed_builds import Build, assembly_in, compile_text, compiled
+from kprof_inject.runtime.compiling.delayed_builds import Build, compile_text, compiled
 
 pytestmark = pytest.mark.triton
 

@@ -24,9 +24,8 @@ from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.pipeline.causal_runs import CausalChoice, prepare
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
-from kprof_inject.runtime.experiments import kernel_experiment
+from kprof_inject.runtime.experiments import delayed_kernel, kernel_experiment, relaunch
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, REPLAYS, parse_launches
-from kprof_inject.runtime.replay import relaunch
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
 
@@ -99,14 +98,14 @@ def test_another_number_of_ctas_on_an_sm_is_another_kernel(
     runs: FakeRuns, monkeypatch: pytest.MonkeyPatch, sms: int, matters: bool
 ) -> None:
     """Unless all 16 of them run at once in either."""
-    resources = kernel_experiment.resources_of
+    resources = delayed_kernel.resources_of
 
     def fewer(kernel: Any) -> dict[str, Any]:
         found = resources(kernel)
         return {**found, "ctas_per_sm": 1 if "now, 1728;" in kernel.asm["ptx"] else 2}
 
-    monkeypatch.setattr(kernel_experiment, "resources_of", fewer)
-    monkeypatch.setattr(kernel_experiment, "_properties", lambda: {"multiprocessor_count": sms})
+    monkeypatch.setattr(delayed_kernel, "resources_of", fewer)
+    monkeypatch.setattr(delayed_kernel, "_properties", lambda: {"multiprocessor_count": sms})
     with runs.delaying(seconds=0.3) as run:
         run.launch()
     (found,) = run.experiments()
@@ -149,7 +148,7 @@ def test_what_cannot_be_launched_again_takes_turns(runs: FakeRuns, monkeypatch: 
     def raw(*_: object) -> None:
         raise relaunch.NotReplayable("its arguments are raw pointers")
 
-    monkeypatch.setattr("kprof_inject.runtime.replay.relaunch.memory_of", raw)
+    monkeypatch.setattr("kprof_inject.runtime.experiments.kernel_experiment.memory_of", raw)
     with runs.delaying() as run:
         for _ in range(200):
             run.launch()
@@ -177,7 +176,7 @@ def test_too_few_launches_say_nothing(runs: FakeRuns) -> None:
 
 def test_other_work_and_other_threads_take_no_turn(runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "kprof_inject.runtime.replay.relaunch.memory_of",
+        "kprof_inject.runtime.experiments.kernel_experiment.memory_of",
         lambda *_: (_ for _ in ()).throw(relaunch.NotReplayable("no")),
     )
     with runs.delaying() as run:
@@ -196,7 +195,7 @@ OF_DEVICE = ["borrowed", "copy", "counted", "digest", "hold", "is_capturing", "n
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [*((FakeDevice, name) for name in OF_DEVICE), (kernel_experiment, "load"), (kernel_experiment, "write_experiment")],
+    [*((FakeDevice, name) for name in OF_DEVICE), (delayed_kernel, "load"), (kernel_experiment, "write_experiment")],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_fault_of_ours_never_reaches_the_program(

@@ -5,7 +5,8 @@ from itertools import islice
 
 import pytest
 
-from kprof_inject.runtime.experiments.experiment import DelayPairs, are_precise, rounds
+from kprof_inject.runtime.experiments.delays import are_precise
+from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, rounds
 
 
 def test_each_round_has_all_in_an_order_of_its_own() -> None:
@@ -15,8 +16,8 @@ def test_each_round_has_all_in_an_order_of_its_own() -> None:
     assert found == list(islice(rounds(10, "seed"), 50)) != list(islice(rounds(10, "other"), 50))
 
 
-def pairs_of(ratios: list[float]) -> DelayPairs:
-    pairs = DelayPairs()
+def pairs_of(ratios: list[float]) -> LaunchPairs:
+    pairs = LaunchPairs()
     for number, one in enumerate(ratios):
         clean = 1000.0 + 50 * (number % 7)  # a clock that drifts
         pairs.add(one * clean, clean - 20, clean + 20)
@@ -35,7 +36,7 @@ def test_an_outlier_makes_no_difference() -> None:
 
 def test_of_few_pairs_nothing_is_known() -> None:
     assert math.isinf(pairs_of([1.0] * 11).error)
-    assert math.isinf(DelayPairs().error)
+    assert math.isinf(LaunchPairs().error)
 
 
 def test_enough_when_the_shortest_delay_of_each_place_is_known() -> None:

@@ -26,7 +26,15 @@ LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = f"the disk failed: {os.strerror(errno.ENOSPC)}"
 # Without ``unaffected_by_graphs`` there would be no clean build to fall back on. ``has_own_memory`` is a constant, and
 # the others are asked of experiments.
-NOT_HERE = {"unaffected_by_graphs", "has_own_memory", "current_stream", "counted", "sm_clock_hz"}
+NOT_HERE = {
+    "unaffected_by_graphs",
+    "has_own_memory",
+    "current_stream",
+    "counted",
+    "sm_clock_hz",
+    "allocation_at",
+    "contents",
+}
 OF_DEVICE = sorted(name for name in vars(Device) if not name.startswith("_") and name not in NOT_HERE)
 X = torch.arange(1, 17, dtype=torch.float32)
 
@@ -163,8 +171,8 @@ def test_a_fault_of_ours_never_reaches_the_program(
     fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
     out, calls = torch.zeros(16), Counter[str]()
-    replays = ReplayChoice(times=5)
-    with fake_runs.here(max_bytes=4 * LAUNCH_BYTES, replays=replays) as run, monkeypatch.context() as broken:
+    settings = {"max_bytes": 4 * LAUNCH_BYTES, "replays": ReplayChoice(times=5), "saved": fake_runs.all_launches()}
+    with fake_runs.here(**settings) as run, monkeypatch.context() as broken:
         broken.setattr(owner, name, failing(ValueError("a fault"), calls))
         run.launch(*range(1, 8))
         run.launch(8, ctas=100)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from snapshots import check
 
-from kprof_inject.runtime.experiments.experiment import Watchdog
+from kprof_inject.runtime.experiments.watchdog import Watchdog
 
 _HANGING = """
 import sys, time
-from kprof_inject.runtime.experiments.experiment import Watchdog
+from kprof_inject.runtime.experiments.watchdog import Watchdog
 
 class Never:
     def query(self): return False

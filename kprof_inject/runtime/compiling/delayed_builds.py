@@ -160,22 +160,3 @@ def compiled(builds: Sequence[Build], folder: Path) -> Iterator[KprofError | Non
         for process in processes:
             process.__exit__()
     yield from (failures.get(build.name) for build in builds)
-
-
-def load(folder: Path, like: Any) -> Any:
-    """Load the build in a folder onto the device. Raises any error of the driver.
-
-    The result is launched as ``like`` is, a loaded Triton kernel.
-    """
-    from triton.compiler.compiler import CompiledKernel
-
-    group = {path.name: str(path) for path in sorted(folder.iterdir())}
-    kernel = CompiledKernel(like.src, group, like.hash)
-    kernel._init_handles()
-    return kernel
-
-
-def assembly_in(folder: Path) -> str:
-    """Return the assembly of the build in a folder; empty if there is none."""
-    paths = [path for path in folder.iterdir() if path.suffix in (".ptx", ".amdgcn")]
-    return paths[0].read_text() if paths else ""

@@ -23,7 +23,9 @@ from kprof_inject.capture.schema import (
     plausible_sm_clock_hz,
 )
 from kprof_inject.errors import KprofError
+from kprof_inject.files import write_bytes
 from kprof_inject.quantities import counted
+from kprof_inject.runtime.compiling.builds import build_files
 from kprof_inject.runtime.compiling.compiler import Compile, overriding, variant_of, with_room
 from kprof_inject.runtime.compiling.compiler_process import errors_in, without_false_alarms
 from kprof_inject.runtime.compiling.instrumentation import (
@@ -262,16 +264,14 @@ class PlannedKernel:
 
         Raises ``KprofError`` with the compiler's reason if it refuses, and if the result has no records.
         """
-        workspace, target = self._step.workspace, self._target
+        target = self._target
         shared_bytes = _device_properties(target).get("max_shared_mem") or shared_bytes_of(target)
         with _Effects() as effects, without_false_alarms() as messages:
-            folder = workspace.override_folder / self._dumped.variant
-            effects.enter_context(overriding(folder, _binaries_folder(workspace)))
             effects.enter_context(instrumented(target, mode, shared_bytes))
             if self._has_tags:
                 effects.enter_context(tag_values())
             try:
-                kernel = self._plain()
+                kernel = self._compile_instrumented(effects)
             except Exception as error:  # the compiler's errors have no common base
                 errors = errors_in(messages.take())
                 reason = errors[0].text if errors else f"{type(error).__name__}: {error}"
@@ -280,6 +280,13 @@ class PlannedKernel:
             raise KprofError("Triton did not use the override: its records are not in the binary")
         require_clock_reads(kernel, target)
         return kernel
+
+    def _compile_instrumented(self, effects: ExitStack) -> Any:
+        """Compile the kernel with its instrumented TTGIR; ``effects`` are undone after that."""
+        workspace = self._step.workspace
+        folder = workspace.override_folder / self._dumped.variant
+        effects.enter_context(overriding(folder, _binaries_folder(workspace)))
+        return self._plain()
 
     def _build_of(self, kernel: Any, variant: str, mode: Mode) -> RecordingBuild:
         """Return the build of a loaded kernel with records."""
@@ -301,6 +308,9 @@ class PlannedKernel:
             clean=workspace.clean_run(dumped.variant),
             **resources_of(kernel),
         )
+        if self._step.session.saved.has(dumped.variant):
+            for name, data in build_files(kernel).items():
+                write_bytes(workspace.recorded_builds_folder / variant / name, data)
         return RecordingBuild(
             variant=variant,
             variant_of_program=dumped.variant,

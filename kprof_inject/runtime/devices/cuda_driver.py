@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kprof_inject.runtime.devices.device import NoDeviceMemory
+from kprof_inject.runtime.devices.device import MemoryRange, NoDeviceMemory
 
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -29,6 +29,7 @@ _WITH_TIME = 0  # CU_EVENT_DEFAULT
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _HIGHEST_PRIORITY = -1000  # the driver uses the nearest priority that it has
 _SIZE_UNIT_BYTES = 1 << 16
+_PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD
 # Attributes of a pointer that distinguish the device's own memory from the host's, other devices' and managed memory.
 _MEMORY_TYPE, _IS_MANAGED, _DEVICE_ORDINAL = 2, 8, 9  # CU_POINTER_ATTRIBUTE_*
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
@@ -233,6 +234,23 @@ class Borrowed:
         return self.address
 
 
+@dataclass(frozen=True, slots=True)
+class TakenMemory:
+    """Memory of a pool of ours, until ``give_back``."""
+
+    address: int
+    _driver: Driver
+    _pool: ctypes.c_void_p
+
+    def give_back(self) -> None:
+        """Give it back to the driver. No work may use it any more."""
+        with relaxed_capture():
+            # On a stream that has no work: the default one might wait for the program's.
+            self._driver.call("cuMemFreeAsync", ctypes.c_uint64(self.address), ctypes.c_void_p(_PER_THREAD_STREAM))
+            self._driver.call("cuStreamSynchronize", ctypes.c_void_p(_PER_THREAD_STREAM))
+            self._driver.call("cuMemPoolTrimTo", self._pool, ctypes.c_size_t(0))
+
+
 class _PoolProperties(ctypes.Structure):
     """The driver's type ``CUmemPoolProps``."""
 
@@ -304,6 +322,21 @@ class CudaMemory:
             self._driver.call("cuStreamSynchronize", handle)
             self._driver.call("cuMemPoolTrimTo", pool, ctypes.c_size_t(0))
 
+    def taken(self, size_bytes: int, device: int, stream: int) -> TakenMemory:
+        """Take zeroed memory for work that follows the present work of ``stream``. Raises ``NoDeviceMemory``."""
+        pool, handle, address = self._pool(device), ctypes.c_void_p(stream), ctypes.c_uint64()
+        self._driver.call("cuMemAllocFromPoolAsync", ctypes.byref(address), ctypes.c_size_t(size_bytes), pool, handle)
+        self._zero(address.value, size_bytes, handle)
+        return TakenMemory(address.value, self._driver, pool)
+
+    def allocation_at(self, address: int) -> MemoryRange | None:
+        """Return the driver's allocation that contains an address; None if there is none."""
+        start, size = ctypes.c_uint64(), ctypes.c_size_t()
+        status = self._driver.functions.cuMemGetAddressRange_v2(
+            ctypes.byref(start), ctypes.byref(size), ctypes.c_uint64(address)
+        )
+        return None if status or not size.value else MemoryRange(start.value, size.value)
+
     def _pool(self, device: int) -> ctypes.c_void_p:
         if device not in self._pools:
             pool, properties = ctypes.c_void_p(), _PoolProperties.of_device(device)
@@ -334,6 +367,15 @@ class CudaMemory:
             ctypes.c_size_t(size_bytes),
             ctypes.c_void_p(stream),
         )
+
+    def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
+        """Return what memory contains after all present work of ``stream``, which this waits for."""
+        data = bytearray(size_bytes)
+        if size_bytes:
+            self._driver.call("cuStreamSynchronize", ctypes.c_void_p(stream))
+            to = (ctypes.c_char * size_bytes).from_buffer(data)
+            self._driver.call("cuMemcpyDtoH_v2", to, ctypes.c_uint64(address), ctypes.c_size_t(size_bytes))
+        return memoryview(data)
 
     def fetch(self, buffer: CudaBuffer, size_bytes: int, device: int) -> memoryview:
         """Return the buffer's bytes, which are valid until the next call, and zero the buffer.

@@ -69,7 +69,7 @@ AGAIN:
 }
 .visible .entry digest(.param .u64 of, .param .u64 size, .param .u64 to)
 {
-    .reg .b64 %rd<9>;
+    .reg .b64 %rd<12>;
     .reg .b32 %r<6>;
     .reg .pred %p;
     ld.param.u64 %rd1, [of];
@@ -83,15 +83,33 @@ AGAIN:
     add.u64 %rd4, %rd4, %rd5;
     mov.u32 %r4, %nctaid.x;
     mul.wide.u32 %rd5, %r4, %r2;
+    shr.u64 %rd9, %rd2, 3;
     mov.u64 %rd6, 0;
 NEXT:
-    setp.ge.u64 %p, %rd4, %rd2;
+    setp.gt.u64 %p, %rd4, %rd9;
     @%p bra DONE;
-    add.u64 %rd7, %rd1, %rd4;
-    ld.u8 %r5, [%rd7];
-    cvt.u64.u32 %rd7, %r5;
-    shl.b64 %rd8, %rd4, 8;
-    or.b64 %rd7, %rd7, %rd8;
+    shl.b64 %rd7, %rd4, 3;
+    add.u64 %rd8, %rd1, %rd7;
+    setp.eq.u64 %p, %rd4, %rd9;
+    @%p bra REST;
+    ld.global.u64 %rd10, [%rd8];
+    bra MIX;
+REST:
+    mov.u64 %rd10, 0;
+REST_NEXT:
+    setp.ge.u64 %p, %rd7, %rd2;
+    @%p bra MIX;
+    ld.global.u8 %r5, [%rd8];
+    cvt.u64.u32 %rd11, %r5;
+    shl.b64 %rd10, %rd10, 8;
+    or.b64 %rd10, %rd10, %rd11;
+    add.u64 %rd7, %rd7, 1;
+    add.u64 %rd8, %rd8, 1;
+    bra REST_NEXT;
+MIX:
+    add.u64 %rd7, %rd4, 1;
+    mul.lo.u64 %rd7, %rd7, 0x9e3779b97f4a7c15;
+    add.u64 %rd7, %rd7, %rd10;
     shr.u64 %rd8, %rd7, 30;
     xor.b64 %rd7, %rd7, %rd8;
     mul.lo.u64 %rd7, %rd7, 0xbf58476d1ce4e5b9;
@@ -152,16 +170,20 @@ class CudaKernels:
         self._launch(function, ctypes.c_void_p(stream), threads=threads, shared_bytes=shared_bytes)
 
     def digest(self, device: int, address: int, size_bytes: int, stream: int) -> int:
-        """Return the sum over all bytes of a hash of each byte and its position.
-
-        The hash is the mixing function of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-        generators", 2014).
-        """
+        """Wait for ``stream``, and return what ``queue_digest`` adds."""
         with self._memory.borrowed(_WORD_BYTES, device, stream) as word:
-            arguments = (ctypes.c_uint64(address), ctypes.c_uint64(size_bytes), ctypes.c_uint64(word.data_ptr()))
-            function = self._function(device, b"digest")
-            self._launch(function, ctypes.c_void_p(stream), *arguments, ctas=_DIGEST_CTAS, threads=_DIGEST_THREADS)
-            return self._words_at(arguments[2], 1, stream)[0]
+            self.queue_digest(device, address, size_bytes, word.data_ptr(), stream)
+            return self._words_at(ctypes.c_uint64(word.data_ptr()), 1, stream)[0]
+
+    def queue_digest(self, device: int, address: int, size_bytes: int, word: int, stream: int) -> None:
+        """Queue a digest of memory, which is added to the 64-bit word at ``word``.
+
+        ``address`` is a multiple of 8. The digest is the sum over all words of a hash of each word and its position:
+        the generator splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+        """
+        arguments = (ctypes.c_uint64(address), ctypes.c_uint64(size_bytes), ctypes.c_uint64(word))
+        function = self._function(device, b"digest")
+        self._launch(function, ctypes.c_void_p(stream), *arguments, ctas=_DIGEST_CTAS, threads=_DIGEST_THREADS)
 
     def sm_clock_hz(self, device: int, stream: int) -> float:
         """Measure the frequency of an SM's clock after all present work of ``stream``, and wait for it."""

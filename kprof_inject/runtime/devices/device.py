@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,6 +19,49 @@ class ClockReading:
     host_ns: int
     device_ns: int
     error_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRange:
+    """A range of the device's memory."""
+
+    address: int
+    size_bytes: int
+
+    @property
+    def end(self) -> int:
+        """First address after the range."""
+        return self.address + self.size_bytes
+
+
+class Snapshot(Protocol):
+    """Contents of memory ranges at a point in a stream, and digests of what is there then and later.
+
+    Any thread may read it. It takes device memory until ``close``.
+    """
+
+    @property
+    def is_copied(self) -> bool:
+        """True if the ranges may change now; false if there was no room to copy them, so they must be read first."""
+
+    def note_later(self, stream: int) -> None:
+        """Queue digests of what the ranges contain after all present work of ``stream``."""
+
+    def read(self, number: int, offset: int, size_bytes: int, staging: Any) -> memoryview:
+        """Return bytes of one of the ranges, which are valid until the next use of ``staging``."""
+
+    def digests(self) -> tuple[list[int], list[int]]:
+        """Wait for the device, and return the digest of each range, at first and later."""
+
+    def close(self) -> None:
+        """Give the device memory back."""
+
+
+class Staging(Protocol):
+    """Pinned host memory and a stream, for one thread."""
+
+    def close(self) -> None:
+        """Free the memory and the stream."""
 
 
 class Buffer(Protocol):
@@ -104,6 +148,21 @@ class Device(Protocol):
 
         Different contents have the same digest with a probability of 2 to the -64.
         """
+
+    def allocation_at(self, address: int) -> MemoryRange | None:
+        """Return the memory of the device that was allocated together with an address; None if there is none."""
+
+    def snapshot(self, ranges: Sequence[MemoryRange], stream: int) -> Snapshot:
+        """Queue copies of memory ranges, and digests of them, after all present work of ``stream``.
+
+        Raises ``NoDeviceMemory`` if not even the digests fit.
+        """
+
+    def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
+        """Return what memory contains after all present work of ``stream``, which this waits for."""
+
+    def staging(self, size_bytes: int) -> Staging:
+        """Return pinned memory of a size for reading snapshots on the current device."""
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
         """Wait for ``done``, and return the buffer's bytes, which are valid until the next call.

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from kprof_inject.runtime.devices.cuda_driver import (
-    CudaBuffer,
-    CudaEvent,
-    CudaMemory,
-    Driver,
-    loaded_driver,
-    relaxed_capture,
+from kprof_inject.runtime.devices.cuda_device import CudaDevice
+from kprof_inject.runtime.devices.cuda_driver import Driver, loaded_driver, relaxed_capture
+from kprof_inject.runtime.devices.device import (
+    Buffer,
+    ClockReading,
+    Device,
+    Event,
+    MemoryRange,
+    NoDeviceMemory,
+    Snapshot,
+    Staging,
 )
-from kprof_inject.runtime.devices.cuda_kernels import CudaKernels
-from kprof_inject.runtime.devices.device import Buffer, ClockReading, Device, Event, NoDeviceMemory
 
 # Above the clocks of present GPUs.
 _MAX_CYCLES_PER_NS = 2
 
 
-class _TorchDevice:
-    """The devices with torch's own memory and events. See ``Device``."""
-
-    def __init__(self) -> None:
-        self._staging = torch.empty(0, dtype=torch.uint8)
-        self._streams: dict[int, torch.cuda.Stream] = {}
+class _TorchsChoice:
+    """Devices and streams as torch numbers and chooses them. See ``Device``."""
 
     def current(self) -> int:
         return torch.cuda.current_device()
@@ -47,6 +45,14 @@ class _TorchDevice:
 
     def current_stream(self) -> int:
         return int(torch.cuda.current_stream().cuda_stream)
+
+
+class _TorchDevice(_TorchsChoice):
+    """The devices with torch's own memory and events. See ``Device``."""
+
+    def __init__(self) -> None:
+        self._staging = torch.empty(0, dtype=torch.uint8)
+        self._streams: dict[int, torch.cuda.Stream] = {}
 
     has_own_memory = False
 
@@ -108,6 +114,19 @@ class _TorchDevice:
 
     def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
         return None  # torch has no suitable kernel
+
+    def allocation_at(self, address: int) -> MemoryRange | None:
+        return None
+
+    def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
+        with _on(stream):
+            return memoryview(_memory_at(address, size_bytes).cpu().numpy())
+
+    def staging(self, size_bytes: int) -> Staging:
+        raise NotImplementedError("launches are saved on NVIDIA's GPUs alone")
+
+    def snapshot(self, ranges: Sequence[MemoryRange], stream: int) -> Snapshot:
+        raise NotImplementedError("launches are saved on NVIDIA's GPUs alone")
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
         # On a stream of ours: on the launch's stream, the program's next kernel would wait for the copy.
@@ -185,71 +204,38 @@ def _raising_no_memory() -> Iterator[None]:
         raise NoDeviceMemory(str(error)) from None
 
 
-class _CudaDevice(_TorchDevice):
-    """NVIDIA's devices, chosen by torch, with memory and events from the driver. See ``Device``."""
+class _TorchCudaDevice(_TorchsChoice, CudaDevice):
+    """NVIDIA's devices, with torch's choice of the present device and stream. See ``Device``."""
 
-    def __init__(self, driver: Driver) -> None:
-        super().__init__()
-        self._driver = driver
-        self._memory = CudaMemory(driver)
-        self._kernels = CudaKernels(driver, self._memory)
-
-    has_own_memory = True
-
-    def is_local(self, address: int) -> bool:
-        return self._memory.is_local(address, self.current())
-
-    def zeros(self, size_bytes: int, stream: int) -> CudaBuffer:
-        return self._memory.zeros(size_bytes, self.current(), stream)
-
-    def zeros_outside_graphs(self, size_bytes: int) -> CudaBuffer:
-        with relaxed_capture():
-            return self._memory.zeros_now(size_bytes, self.current())
-
-    def mark(self, stream: int) -> CudaEvent:
-        return CudaEvent.to_wait_for(self._driver, stream)
-
-    def timing_mark(self, stream: int) -> CudaEvent:
-        return CudaEvent.to_time(self._driver, stream)
-
-    def hold(self, stream: int, for_ns: int) -> None:
-        self._kernels.hold(self.current(), stream, for_ns)
-
-    def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
-        self._kernels.launch_empty(self.current(), stream, threads, shared_bytes)
-
-    def free_bytes(self) -> int:
-        return self._memory.free_bytes()
-
-    def borrowed(self, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
-        return self._memory.borrowed(size_bytes, self.current(), stream)
-
-    def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
-        self._memory.copy(to, source, size_bytes, stream)
-
-    def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
-        return self._kernels.digest(self.current(), address, size_bytes, stream)
-
-    def read_clock(self, device: int) -> ClockReading | None:
-        with relaxed_capture(), self.selected(device):
-            return self._kernels.read_clock(device)
-
-    def sm_clock_hz(self, stream: int) -> float:
-        return self._kernels.sm_clock_hz(self.current(), stream)
-
-    def counted(self, ptx: str, words: int, stream: int) -> list[int]:
-        return self._kernels.counted(self.current(), ptx, words, stream)
+    def allocation_at(self, address: int) -> MemoryRange | None:
+        # Torch's block is smaller than the driver's allocation, and expandable segments are several of these.
+        return _block_at(address) or super().allocation_at(address)
 
     @contextmanager
-    def selected(self, device: int) -> Iterator[None]:
+    def _selected(self, device: int) -> Iterator[None]:
         # The driver's context is set too, because a thread that has not used the device yet has none.
-        with torch.cuda.device(device), self._driver.context(device):
+        with torch.cuda.device(device), super().selected(device):
             yield
 
-    def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
-        with relaxed_capture(), self.selected(device):
-            done.synchronize()
-            return self._memory.fetch(buffer, size_bytes, device)
+    def selected(self, device: int) -> AbstractContextManager[None]:
+        return self._selected(device)
+
+
+def _block_at(address: int) -> MemoryRange | None:
+    """Return the block of torch's allocator that contains an address; None if there is none, or torch cannot tell."""
+    try:
+        segments = torch.cuda.memory_snapshot()
+    except RuntimeError:  # cudaMallocAsync has no snapshot
+        return None
+    for segment in segments:
+        if not segment["address"] <= address < segment["address"] + segment["total_size"]:
+            continue
+        start = segment["address"]
+        for block in segment["blocks"]:
+            if start <= address < start + block["size"]:
+                return MemoryRange(start, block["size"])
+            start += block["size"]
+    return None
 
 
 @functools.cache
@@ -259,4 +245,4 @@ def devices_of_process() -> Device:
     All callers share the object, which keeps its memory for reuse.
     """
     driver = loaded_driver() if torch.version.cuda is not None else None
-    return _CudaDevice(Driver(driver)) if driver is not None else _TorchDevice()
+    return _TorchCudaDevice(Driver(driver)) if driver is not None else _TorchDevice()

@@ -13,7 +13,6 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
 import triton
 
 from kprof_inject.capture.schema import ModeRecord, ProcessRecord, ReplayRecord, TimingRecord
@@ -23,6 +22,7 @@ from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.copier import BufferCopier
 from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches
 from kprof_inject.runtime.launch.launch_choice import parse_launches
+from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.lock_free import AtomicCounts, SetOnce
 from kprof_inject.runtime.launch.recorded_launch import Grid, RecordedLaunch, RecordingBuild
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
@@ -76,14 +76,37 @@ class LaunchReplays(Protocol):
         """Report the builds that were launched only in graphs. Called at the end of a capture."""
 
 
+class NoReplays:
+    """Measurements by extra launches where there are none. See ``LaunchReplays``."""
+
+    def is_due(self, build: RecordingBuild, number: int) -> bool:
+        """Return false."""
+        return False
+
+    def measure(
+        self, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
+    ) -> None:
+        """Do nothing."""
+
+    def result_of(self, variant: str) -> ReplayResult:
+        """Return an empty result."""
+        return ReplayResult(None)
+
+    def report_graph_launches(self) -> None:
+        """Do nothing."""
+
+
 class LaunchCapture:
     """A capture of this process, which gives each launch a buffer, and has the kept launches copied and written.
 
     No method that a launch calls takes a lock, so no exception, signal handler or fork can leave one held.
     """
 
-    def __init__(self, session: Session, report: ProcessReport, device: Device, replays: LaunchReplays) -> None:
+    def __init__(
+        self, session: Session, report: ProcessReport, device: Device, replays: LaunchReplays, saver: LaunchSaver
+    ) -> None:
         """Prepare to capture; the first launch creates the folder and the thread."""
+        self.saver = saver
         self._session = session
         self._report = report
         self._device = device
@@ -172,6 +195,7 @@ class LaunchCapture:
         is_saved = False
         try:
             is_saved = part.copier.close(functools.partial(self._save_rest, part), _MAX_SECONDS_AT_END)
+            self.saver.finish()
         finally:
             if is_saved:
                 self._left_out.add_many("interrupted while they were launched", self._interrupted(part.copier.saved))
@@ -291,7 +315,7 @@ def _process_info(session: Session, device: Device) -> ProcessRecord:
         host=platform.node(),
         boot_id=_boot_id(),
         python=platform.python_version(),
-        torch=str(torch.__version__),  # it is of a subclass of str
+        torch=str(getattr(sys.modules.get("torch"), "__version__", "")),
         triton=triton.__version__,
         device_names=tuple(device.names()),
         device_uuids=tuple(device.uuids()),

@@ -43,17 +43,18 @@ class ReplayChoice:
     """The kernels to launch again to time them, with and without records in turn.
 
     ``only`` has their variants; None means all. ``times`` is the number of timings each way. None leaves it to us: as
-    many as needed, within ``KERNEL_SECONDS`` for a kernel and ``PROCESS_SECONDS`` for a process, and only if the
-    program cannot notice.
+    many as needed, within ``KERNEL_SECONDS`` for a kernel and ``PROCESS_SECONDS`` for all. A launch of each is saved,
+    and repeated after the program has ended; with ``in_program`` it is repeated inside the program.
     """
 
     only: tuple[str, ...] | None = None
     times: int | None = None
+    in_program: bool = False
 
     @classmethod
-    def of(cls, times: int | None) -> ReplayChoice:
+    def of(cls, times: int | None, *, in_program: bool = False) -> ReplayChoice:
         """Return the choice of all kernels, ``times`` times each; 0 means no kernels, None leaves it to us."""
-        return cls(only=()) if times == 0 else cls(times=times)
+        return cls(only=()) if times == 0 else cls(times=times, in_program=in_program)
 
     def among(self, variants: Iterable[str]) -> ReplayChoice:
         """Return the choice of these variants if the user left it to us, else ``self``."""
@@ -68,12 +69,36 @@ PROCESS_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
+class SavedLaunches:
+    """The kernels of which one launch is saved, and where.
+
+    ``variants`` are those of the kernels; None means all. ``folder`` gets the launches; ``kernels_folder`` is the
+    workspace's. Memory is limited per launch and for a process, and so is the time that a launch waits.
+    """
+
+    variants: tuple[str, ...] | None = ()
+    folder: str = ""
+    kernels_folder: str = ""
+    max_launch_bytes: int = 2 << 30
+    max_bytes: int = 8 << 30
+    max_seconds: float = 1.0
+
+    def has(self, variant: str) -> bool:
+        """Return whether a launch of this variant is to be saved."""
+        return self.variants is None or variant in self.variants
+
+
+NO_SAVED_LAUNCHES = SavedLaunches()
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchChoice:
     """Launches that one run keeps.
 
     They are the launches in ``launches`` of kernels whose names match the glob ``kernel``, at most ``max_launches`` (0:
     no limit) and ``max_bytes`` of buffers in each process. ``replays`` chooses the kernels to time by replay. With
-    ``torch_trace``, each process also traces itself with ``torch.profiler``.
+    ``torch_trace``, each process also traces itself with ``torch.profiler``. With ``keep_launches``, a launch of each
+    kernel is saved for the user.
     """
 
     launches: LaunchFilter = LAST
@@ -82,6 +107,7 @@ class LaunchChoice:
     max_bytes: int = 1 << 30
     replays: ReplayChoice = REPLAYS
     torch_trace: bool = False
+    keep_launches: bool = False
 
 
 _WORDS = {"last": LAST, "first": LaunchFilter("first", stop=1), "all": LaunchFilter("all")}

@@ -43,6 +43,7 @@ def writing_to(buffer: Buffer) -> Iterator[None]:
 
     A signal handler may launch in the middle of this.
     """
+    _allocation._profile_allocator.set(_allocate)
     outer, _present_launch.buffer = _present_launch.buffer, buffer
     try:
         yield
@@ -142,6 +143,8 @@ class CapturingLauncher:
         build = launch.build
         if capture.replays.is_due(build, launch.index):
             capture.replays.measure(build, self._builds.clean, grid, stream, args)
+        saver = capture.saver
+        saved = saver.begin(build, launch.index, grid, stream, args) if saver.is_due(build, launch.index) else None
         if build is not self._first:
             function, metadata = build.function, build.packed_metadata
         # A signal handler of the program may launch in the middle of this.
@@ -152,12 +155,16 @@ class CapturingLauncher:
             start = None if timer.is_done else timer.begin(stream)
             result = build.launch(*grid, stream, function, metadata, *args)
         except RecursionError:
+            if saved is not None:
+                saver.failed(saved)
             launch.owner.failed(launch)
             capture.pass_over(build, launch.index)
             raise
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
+            if saved is not None:
+                saver.failed(saved)
             launch.owner.failed(launch)
             capture.pass_over(build, launch.index)
             # If the launch fails without records too, the program sees that failure.
@@ -169,6 +176,8 @@ class CapturingLauncher:
         try:
             if start is not None:
                 timer.end(start, stream)
+            if saved is not None:
+                saver.launched(saved, stream)
             launch.owner.launched(launch)
         except RecursionError:
             pass  # the launch was made; the capture counts it as interrupted

@@ -19,7 +19,8 @@ HOOK_ARGUMENTS = 3
 hooks, and the two hooks."""
 
 Numbers = tuple[int | None, ...]
-_CONSTANT = "constexpr"
+CONSTANT = "constexpr"
+"""Type of an argument for which the kernel is compiled."""
 _NO_NUMBER = (None,)
 _INTEGER = re.compile(r"[iu]\d+$")
 
@@ -42,8 +43,8 @@ class ArgumentKinds:
         kinds = tuple(ast.literal_eval(kind) if kind.startswith("(") else kind for kind in signature.values())
         if not all(isinstance(kind, str) and not kind.startswith("tensordesc") for kind in kinds):
             return cls(kinds, {})
-        parameters = [kind for kind in kinds if kind != _CONSTANT]
-        among_all = tuple((place, _is_tensor(kind)) for place, kind in enumerate(kinds) if kind != _CONSTANT)
+        parameters = [kind for kind in kinds if kind != CONSTANT]
+        among_all = tuple((place, _is_tensor(kind)) for place, kind in enumerate(kinds) if kind != CONSTANT)
         # Inductor's launches omit the constants.
         return cls(kinds, {len(parameters): tuple(enumerate(map(_is_tensor, parameters))), len(kinds): among_all})
 
@@ -59,12 +60,15 @@ class ArgumentKinds:
                 return tuple([_number(arguments[place], is_tensor) for place, is_tensor in places])
             except AttributeError:
                 pass  # not a tensor, although Triton takes it for one
+        paired = self.paired(arguments)
+        return tuple(number for argument, kind in paired for number in _numbers(argument, kind))
+
+    def paired(self, arguments: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+        """Return each argument of a launch with its type; empty if ``arguments`` do not match the signature."""
         kinds = self.kinds
         if len(arguments) != len(kinds):
-            kinds = tuple(kind for kind in kinds if kind != _CONSTANT)
-        if len(arguments) != len(kinds):
-            return ()
-        return tuple(_numbers(arguments, kinds))
+            kinds = tuple(kind for kind in kinds if kind != CONSTANT)
+        return list(zip(arguments, kinds, strict=True)) if len(arguments) == len(kinds) else []
 
 
 def _is_tensor(kind: str) -> bool | None:
@@ -80,14 +84,14 @@ def _number(argument: Any, is_tensor: bool | None) -> int | None:
     return int(argument) if is_tensor is not None and -MAX_ARGUMENT <= argument <= MAX_ARGUMENT else None
 
 
-def _numbers(arguments: Sequence[Any], kinds: Sequence[Any]) -> Iterator[int | None]:
-    for argument, kind in zip(arguments, kinds, strict=False):
-        if kind == _CONSTANT:
-            continue
-        if isinstance(kind, tuple) and isinstance(argument, tuple | list):
-            yield from _numbers(argument, kind)
-        else:
-            yield from _numbers_of(argument)
+def _numbers(argument: Any, kind: Any) -> Iterator[int | None]:
+    if kind == CONSTANT:
+        return
+    if isinstance(kind, tuple) and isinstance(argument, tuple | list):
+        for part, part_kind in zip(argument, kind, strict=False):
+            yield from _numbers(part, part_kind)
+    else:
+        yield from _numbers_of(argument)
 
 
 def _numbers_of(argument: Any) -> Numbers:

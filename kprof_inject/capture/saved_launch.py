@@ -1,0 +1,295 @@
+"""Files of a saved launch: a kernel's machine code, and all arguments and memory that one launch of it began with.
+
+A folder ``NAME.launch`` has ``launch.json`` (``SavedLaunchRecord``), the kernel's files, and ``memory.bin``: the bytes
+of each range one after another, sparse where a whole chunk is zero. ``docs/saved-launches.md`` describes the files.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from kprof_inject.capture.encoding import decode, encode, read_json, require_seal, sealed
+from kprof_inject.capture.schema import (
+    KERNEL_FILE,
+    SOURCES_FILE,
+    TTGIR_FILE,
+    Count,
+    Crc32,
+    DumpedKernelRecord,
+    FileName,
+    GridSize,
+    LaunchIndex,
+    Name,
+    RelaunchRecord,
+    Text,
+    TimedResources,
+)
+from kprof_inject.errors import KprofError
+from kprof_inject.files import open_regular, read_regular, write_bytes
+from kprof_inject.quantities import size_text
+
+SAVED_LAUNCH_VERSION = 1
+SAVED_LAUNCH_FILE = "launch.json"
+SAVED_LAUNCH_ENDING = ".launch"
+MEMORY_FILE = "memory.bin"
+BUILD_FOLDER = "build"
+SAVE_AGAIN = "save it again: kprof-inject profile --keep-launches -- PROG"
+
+CHUNK_BYTES = 4 << 20
+"""Unit of checksums, and of the holes of a sparse file."""
+
+_MAX_KERNEL_FILE_BYTES = 256 << 20
+# CUDA addresses have 57 bits at most ("CUDA C++ Programming Guide", unified virtual address space of Hopper).
+_ADDRESS_END = 1 << 57
+
+Address = Annotated[int, Meta(ge=0, lt=_ADDRESS_END)]
+RangeBytes = Annotated[int, Meta(ge=1, lt=1 << 40)]
+Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
+"""Digest of a range's bytes, as ``Device.digest`` returns it, in hexadecimal digits."""
+_Extent = Annotated[int, Meta(ge=-(1 << 62), lt=1 << 62)]
+_Extents = Annotated[tuple[_Extent, ...], Meta(max_length=64)]
+
+
+class IntegerArgument(Struct, frozen=True, tag="integer"):
+    """An integer or a boolean, in decimal digits: JSON readers round long ones."""
+
+    value: Annotated[str, Meta(pattern=r"\A-?[0-9]{1,20}\Z")]
+
+
+class FloatArgument(Struct, frozen=True, tag="float"):
+    """A floating-point number, as ``float.hex`` writes it: JSON has no infinities and no NaN."""
+
+    value: Annotated[str, Meta(pattern=r"\A-?(0x[01]\.[0-9a-f]{1,13}p[+-][0-9]{1,4}|0x0\.0p\+0|inf|nan)\Z")]
+
+
+class PointerArgument(Struct, frozen=True, tag="pointer", kw_only=True):
+    """An address; of a tensor, also its shape, its strides in elements, and its type in the framework's words."""
+
+    address: Address
+    shape: _Extents | None = None
+    strides: _Extents | None = None
+    dtype: Name = ""
+
+
+class DescriptorArgument(Struct, frozen=True, tag="descriptor", kw_only=True):
+    """A tensor descriptor that Triton's launcher makes: its tensor, and its other fields."""
+
+    base: PointerArgument
+    fields: dict[Name, bool | int | Name | _Extents | None]
+
+
+class TensorMapArgument(Struct, frozen=True, tag="tensor_map"):
+    """A tensor map that the program made (``CUtensorMap``), as 128 bytes in hexadecimal digits."""
+
+    data: Annotated[str, Meta(pattern=r"\A[0-9a-f]{256}\Z")]
+
+
+class OmittedArgument(Struct, frozen=True, tag="omitted"):
+    """A compile-time constant, or None: the launcher ignores its value."""
+
+
+class TupleArgument(Struct, frozen=True, tag="tuple"):
+    """Several arguments in one."""
+
+    parts: Annotated[tuple[SavedArgument, ...], Meta(max_length=1 << 10)]
+
+
+SavedArgument = (
+    IntegerArgument
+    | FloatArgument
+    | PointerArgument
+    | DescriptorArgument
+    | TensorMapArgument
+    | OmittedArgument
+    | TupleArgument
+)
+
+
+class MemoryRecord(Struct, frozen=True, kw_only=True):
+    """A range of device memory that the launch may reach, at its address in the program.
+
+    Its bytes are at ``offset`` of the memory file. ``chunk_crc32`` has the checksum of each chunk. ``before`` and
+    ``after`` are digests of its contents before the program's launch and after it; None if unknown. ``element`` is the
+    type of its elements in the kernel's signature, empty if several types share it or none is known. ``is_found`` is
+    true if only other memory refers to it.
+    """
+
+    address: Address
+    size_bytes: RangeBytes
+    offset: Count
+    chunk_crc32: tuple[Crc32, ...]
+    before: Digest | None = None
+    after: Digest | None = None
+    element: Name = ""
+    is_found: bool = False
+
+    @property
+    def end(self) -> int:
+        """First address after the range."""
+        return self.address + self.size_bytes
+
+    def __post_init__(self) -> None:
+        """Require a checksum of each chunk, and an end that is an address."""
+        if len(self.chunk_crc32) != chunks_in(self.size_bytes):
+            raise ValueError(f"expected {chunks_in(self.size_bytes)} checksums, got {len(self.chunk_crc32)}")
+        if self.end > _ADDRESS_END:
+            raise ValueError("expected a range that ends below 2^57")
+
+
+def chunks_in(size_bytes: int) -> int:
+    """Return the number of chunks of a range."""
+    return -(-size_bytes // CHUNK_BYTES)
+
+
+class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
+    """Content of ``launch.json``.
+
+    ``arguments`` are those that the launcher got. ``memory`` is in ascending order of addresses. ``clean`` has the
+    resources and the times of the program's own launches. ``graph`` is true if the launch was captured into a graph:
+    its memory is then that at the graph's first run. ``files`` has the checksums of the kernel's files, by their path
+    in the folder.
+    """
+
+    version: int = SAVED_LAUNCH_VERSION
+    name: Name
+    variant: FileName
+    index: LaunchIndex
+    grid: tuple[GridSize, GridSize, GridSize]
+    arguments: Annotated[tuple[SavedArgument, ...], Meta(max_length=1 << 12)]
+    memory: Annotated[tuple[MemoryRecord, ...], Meta(max_length=1 << 14)]
+    relaunch: RelaunchRecord | None = None
+    clean: TimedResources = TimedResources()
+    graph: bool = False
+    scrubbed: bool = False
+    device_name: Name = ""
+    device_uuid: Name = ""
+    sm_count: Annotated[int, Meta(ge=0, lt=1 << 16)] = 0
+    triton: Name = ""
+    torch: Name = ""
+    python: Name = ""
+    tool: Name = ""
+    executable: Text = ""
+    argv: tuple[Text, ...] = ()
+    files: dict[Annotated[str, Meta(max_length=1 << 10)], Crc32]
+
+    def __post_init__(self) -> None:
+        """Require a readable version, and ranges that overlap neither in memory nor in the file."""
+        if self.version != SAVED_LAUNCH_VERSION:
+            raise ValueError(
+                f"the launch has version {self.version}, this program reads {SAVED_LAUNCH_VERSION} - at `$.version`"
+            )
+        end = file_end = 0
+        for number, memory in enumerate(self.memory):
+            if memory.address < end or memory.offset < file_end:
+                raise ValueError(f"expected range {number} after the one before - at `$.memory`")
+            end, file_end = memory.end, memory.offset + memory.size_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of all memory of the launch."""
+        return sum(memory.size_bytes for memory in self.memory)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedLaunch:
+    """A saved launch on disk: its folder, its record, and the kernel's record."""
+
+    folder: Path
+    record: SavedLaunchRecord
+    kernel: DumpedKernelRecord
+
+    @property
+    def build_folder(self) -> Path:
+        """Folder with the kernel's machine code and the texts that it was compiled from, as Triton loads it."""
+        return self.folder / BUILD_FOLDER
+
+    def chunks(self, memory: MemoryRecord) -> Iterator[tuple[int, bytes]]:
+        """Yield the offset in the range and the bytes of each chunk.
+
+        Raises ``KprofError`` if the file is damaged.
+        """
+        path = self.folder / MEMORY_FILE
+        with open_regular(path, self.folder) as file:
+            for number, crc32 in enumerate(memory.chunk_crc32):
+                offset = number * CHUNK_BYTES
+                size_bytes = min(CHUNK_BYTES, memory.size_bytes - offset)
+                data = os.pread(file.fileno(), size_bytes, memory.offset + offset)
+                if len(data) != size_bytes or zlib.crc32(data) != crc32:
+                    raise KprofError(f"{path}: the memory at {memory.address:#x} is damaged", hint=SAVE_AGAIN)
+                yield offset, data
+
+
+def is_saved_launch(folder: Path) -> bool:
+    """Return whether a path is the folder of a saved launch."""
+    return (folder / SAVED_LAUNCH_FILE).is_file()
+
+
+def read_saved_launch(folder: Path) -> SavedLaunch:
+    """Read a saved launch, and check all its files but the memory, whose ``chunks`` are checked when they are read.
+
+    Raises ``KprofError`` that says which file is missing or damaged.
+    """
+    path = folder / SAVED_LAUNCH_FILE
+    if not path.is_file():
+        raise KprofError(f"{folder} is not a saved launch", hint=SAVE_AGAIN)
+    text = read_json(path, folder)
+    require_seal(text, SAVED_LAUNCH_FILE, str(path))
+    record = decode(text, SavedLaunchRecord, str(path), SAVE_AGAIN)
+    for name, crc32 in record.files.items():
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise KprofError(f"{path}: {name!r} is not in the launch's folder", hint=SAVE_AGAIN)
+        if zlib.crc32(read_regular(folder / name, _MAX_KERNEL_FILE_BYTES, folder)) != crc32:
+            raise KprofError(f"{folder / name}: the checksum does not match", hint=SAVE_AGAIN)
+    for name in (KERNEL_FILE, TTGIR_FILE, SOURCES_FILE):
+        if name not in record.files:
+            raise KprofError(f"{path}: {name} is missing", hint=SAVE_AGAIN)
+    kernel = decode(read_json(folder / KERNEL_FILE, folder), DumpedKernelRecord, str(folder / KERNEL_FILE), SAVE_AGAIN)
+    _require_memory(folder, record)
+    return SavedLaunch(folder, record, kernel)
+
+
+def _require_memory(folder: Path, record: SavedLaunchRecord) -> None:
+    if not record.memory:
+        return
+    with open_regular(folder / MEMORY_FILE, folder) as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+    last = record.memory[-1]
+    if size_bytes < last.offset + last.size_bytes:
+        raise KprofError(
+            f"{folder / MEMORY_FILE} has {size_text(size_bytes)} of {size_text(last.offset + last.size_bytes)}",
+            hint=SAVE_AGAIN,
+        )
+
+
+def checksums(folder: Path) -> dict[str, int]:
+    """Return the checksums of the kernel's files in a launch's folder, for its record."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    own = (folder / SAVED_LAUNCH_FILE, folder / MEMORY_FILE)
+    return {
+        str(path.relative_to(folder)): zlib.crc32(read_regular(path, _MAX_KERNEL_FILE_BYTES, folder))
+        for path in paths
+        if path not in own
+    }
+
+
+def write_saved_launch(folder: Path, record: SavedLaunchRecord) -> None:
+    """Write ``launch.json``, whose presence marks a complete launch."""
+    write_bytes(folder / SAVED_LAUNCH_FILE, sealed(encode(record), SAVED_LAUNCH_FILE) + b"\n")
+
+
+def pointers_in(arguments: Sequence[SavedArgument]) -> Iterator[PointerArgument]:
+    """Yield the pointers among arguments, also those of descriptors and in tuples."""
+    for argument in arguments:
+        if isinstance(argument, PointerArgument):
+            yield argument
+        elif isinstance(argument, DescriptorArgument):
+            yield argument.base
+        elif isinstance(argument, TupleArgument):
+            yield from pointers_in(argument.parts)

@@ -1,0 +1,105 @@
+"""Have tasks with saved launches done by processes of ours, one after another.
+
+A kernel may end or block its process, and something of a process may be at an address that a launch needs. Then the
+next process goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, Task, TaskResult, read_result, write_tasks
+from kprof_inject.runtime.program import process_environment
+
+_PACKAGE_ROOT = Path(__file__).parents[2]
+_MODULE = "kprof_inject.runtime.experiments.own_process"
+# Some 1 % of processes were seen to have something at the addresses of a launch.
+_MAX_TRIES = 5
+_MAX_TASK_SECONDS = 300.0
+_LOOKS_PER_S = 50.0
+
+
+def do_tasks(tasks: Sequence[Task], executable: str = "") -> list[TaskResult]:
+    """Return the result of each task, which is a refusal if its process ended.
+
+    ``executable`` is the Python that has Triton, ours if it is empty or absent.
+    """
+    python = executable if executable and shutil.which(executable) else sys.executable
+    with tempfile.TemporaryDirectory(prefix="kprof-tasks-") as name:
+        folder = Path(name)
+        write_tasks(folder, tuple(tasks))
+        results: list[TaskResult] = []
+        tries = 0
+        while len(results) < len(tasks):
+            code, messages = _run(python, folder, len(results))
+            done = list(_results(folder, len(results), len(tasks)))
+            results += done
+            if done:
+                tries = 0
+            elif code != ADDRESS_TAKEN:
+                results.append(TaskResult(refusal=_ending(code, messages)))
+            elif (tries := tries + 1) == _MAX_TRIES:
+                results.append(TaskResult(refusal="something else is at its addresses"))
+                tries = 0
+    return results
+
+
+def _results(folder: Path, first: int, end: int) -> Iterator[TaskResult]:
+    """Yield the results from number ``first`` on, up to the first one that is missing."""
+    for number in range(first, end):
+        result = read_result(folder, number)
+        if result is None:
+            return
+        yield result
+
+
+def _run(python: str, folder: Path, first: int) -> tuple[int, list[str]]:
+    """Run a process from task ``first`` on; return its exit code, and the last lines of its messages."""
+    messages = folder / "messages"
+    with messages.open("wb") as log:
+        process = subprocess.Popen(
+            [python, "-m", _MODULE, str(folder), str(first)],
+            env=_environment(folder / "cache"),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # leads a group, so that a compiler that it waits for ends with it
+        )
+    try:
+        _wait(process, folder, first)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    lines = messages.read_bytes().decode(errors="replace").splitlines()
+    return process.returncode, [line for line in lines if line.strip()]
+
+
+def _wait(process: subprocess.Popen[bytes], folder: Path, first: int) -> None:
+    """Wait until the process ends, or takes too long for a task."""
+    done, until_s = first, time.monotonic() + _MAX_TASK_SECONDS
+    while process.poll() is None and time.monotonic() < until_s:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1 / _LOOKS_PER_S)
+        if read_result(folder, done) is not None:
+            done, until_s = done + 1, time.monotonic() + _MAX_TASK_SECONDS
+
+
+def _environment(cache: Path) -> dict[str, str]:
+    variables = process_environment(dict(os.environ), cache)
+    paths = [str(_PACKAGE_ROOT), variables.get("PYTHONPATH", "")]
+    return {**variables, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+
+
+def _ending(code: int, messages: Sequence[str]) -> str:
+    how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+    return ": ".join([f"the process that repeated it ended with {how}", *messages[-1:]])

@@ -1,0 +1,219 @@
+"""Save launches of a program, and repeat them when the program has ended."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from kprof_inject.calibration import add_record_costs
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.reader import ProcessFiles
+from kprof_inject.capture.saved_launch import (
+    SAVED_LAUNCH_ENDING,
+    SAVED_LAUNCH_FILE,
+    SavedLaunch,
+    is_saved_launch,
+    read_saved_launch,
+)
+from kprof_inject.capture.schema import (
+    KERNEL_FILE,
+    KERNELS_FOLDER,
+    PROCESS_FILE,
+    TIMING_FILE,
+    KernelRecord,
+    TimingRecord,
+)
+from kprof_inject.errors import KprofError
+from kprof_inject.pipeline import Say
+from kprof_inject.pipeline.own_processes import do_tasks
+from kprof_inject.quantities import counted, listed
+from kprof_inject.runtime.experiments.tasks import CaptureLaunch, TaskResult, TimeRecords
+from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, LaunchChoice, ReplayChoice, SavedLaunches
+from kprof_inject.runtime.process_report import Reports, read_reports
+from kprof_inject.runtime.session import Session
+from kprof_inject.workspace import Workspace
+
+_MAX_NAMES = 5
+# The first of them fill caches and raise the clock.
+_LAUNCHES = 4
+
+
+def launches_to_save(workspace: Workspace, capture: Path, choice: ReplayChoice, *, keep: bool) -> SavedLaunches:
+    """Return the choice of the launches that a run saves: those of the kernels to replay, or all to ``keep`` them.
+
+    ``capture`` is the folder of the run's capture.
+    """
+    return SavedLaunches(
+        None if keep else choice.only,
+        str(workspace.launches_folder(capture).resolve()),
+        str(workspace.kernels_folder.resolve()),
+    )
+
+
+def drop_launches(workspace: Workspace, capture: Path) -> None:
+    """Remove the launches that the run of a capture saved, and the builds for them."""
+    shutil.rmtree(workspace.launches_folder(capture), ignore_errors=True)
+    with suppress(OSError):
+        workspace.launches_folder(capture).parent.rmdir()
+    shutil.rmtree(workspace.recorded_builds_folder, ignore_errors=True)
+
+
+def say_launches(workspace: Workspace, capture: Path, say: Say) -> None:
+    """Report the launches that the run of a capture saved."""
+    saved = sorted(path.parent for path in workspace.launches_folder(capture).glob(f"*/{SAVED_LAUNCH_FILE}"))
+    if saved:
+        say(f"saved {counted(len(saved), 'launch')}; look at one: kprof-inject launch info {saved[0]}")
+
+
+class _Replay:
+    """A kernel of a capture's process, to be timed by a saved launch."""
+
+    def __init__(self, files: ProcessFiles, variant: str, kernel: KernelRecord, launch: Path) -> None:
+        self.files = files
+        self.variant = variant
+        self.kernel = kernel
+        self.launch = launch
+
+    def save(self, result: TaskResult) -> None:
+        """Add the result to the kernel's times in the capture."""
+        name = f"{KERNELS_FOLDER}/{self.variant}/{TIMING_FILE}"
+        timing = self.files.read_if_there(name, TimingRecord) or TimingRecord(())
+        self.files.write(name, replace(timing, replay=result.replay, not_replayed=result.refusal or None))
+
+
+def add_replays(workspace: Workspace, capture: Path, reports: Reports, choice: ReplayChoice, say: Say) -> None:
+    """Repeat the launches that a run has saved, with and without records, and add their times to the capture."""
+    for note in reports.saved_launches if choice.only != () else ():
+        if note.refusal:
+            say(f"no launch of {note.kernel} was saved, because {note.refusal}")
+            _note_refusal(capture, note.variant, f"no launch of it was saved: {note.refusal}")
+    replays = list(_replays(workspace, capture)) if choice.only != () else []
+    if replays:
+        _time_again(replays, workspace, choice, say)
+
+
+def _time_again(replays: Sequence[_Replay], workspace: Workspace, choice: ReplayChoice, say: Say) -> None:
+    say(f"repeating {counted(len(replays), 'saved launch')} to time the records: {_names(replays)}")
+    tasks = [
+        TimeRecords(
+            launch=str(replay.launch.resolve()),
+            build=str((workspace.recorded_builds_folder / replay.variant).resolve()),
+            kernel=replay.kernel,
+            seconds=KERNEL_SECONDS,
+            times=choice.times,
+        )
+        for replay in replays
+    ]
+    executable = replays[0].files.process.executable
+    results = do_tasks(tasks, executable)
+    for replay, result in zip(replays, results, strict=True):
+        replay.save(result)
+        if result.refusal:
+            say(f"{replay.kernel.name} could not be timed again: {result.refusal}")
+
+
+def _names(replays: Sequence[_Replay]) -> str:
+    return listed(list(dict.fromkeys(replay.kernel.name for replay in replays)), _MAX_NAMES)
+
+
+def _replays(workspace: Workspace, capture: Path) -> Iterator[_Replay]:
+    """Yield the kernels of a capture of which a launch was saved."""
+    for files, variant, kernel in _kernels_in(capture):
+        name = f"{kernel.program_variant}-{files.process.pid}{SAVED_LAUNCH_ENDING}"
+        launch = workspace.launches_folder(capture) / name
+        if is_saved_launch(launch) and (workspace.recorded_builds_folder / variant).is_dir():
+            yield _Replay(files, variant, kernel, launch)
+
+
+def _kernels_in(capture: Path) -> Iterator[tuple[ProcessFiles, str, KernelRecord]]:
+    for path in sorted(capture.glob(f"*/{PROCESS_FILE}")):
+        try:
+            files = ProcessFiles.open(path.parent)
+            for folder in sorted((path.parent / KERNELS_FOLDER).glob("*")):
+                yield files, folder.name, files.read(f"{KERNELS_FOLDER}/{folder.name}/{KERNEL_FILE}", KernelRecord)
+        except KprofError:
+            continue
+
+
+def _note_refusal(capture: Path, program_variant: str, reason: str) -> None:
+    for files, variant, kernel in _kernels_in(capture):
+        if kernel.program_variant == program_variant:
+            name = f"{KERNELS_FOLDER}/{variant}/{TIMING_FILE}"
+            timing = files.read_if_there(name, TimingRecord) or TimingRecord(())
+            if timing.replay is None:
+                files.write(name, replace(timing, not_replayed=reason))
+
+
+def saved_launches_of(workspace: Workspace, capture: Path) -> dict[str, Path]:
+    """Return a launch of each variant that was saved in the run of a capture."""
+    launches: dict[str, Path] = {}
+    for path in sorted(workspace.launches_folder(capture).glob(f"*{SAVED_LAUNCH_ENDING}")):
+        if is_saved_launch(path):
+            launches.setdefault(path.name.removesuffix(SAVED_LAUNCH_ENDING).rpartition("-")[0], path)
+    return launches
+
+
+def saved_launch_at(words: Sequence[str]) -> SavedLaunch | None:
+    """Return the saved launch that a command names in place of a program; None if it names a program.
+
+    Raises ``KprofError`` if it is damaged.
+    """
+    if len(words) != 1 or not (is_saved_launch(Path(words[0])) or words[0].rstrip("/").endswith(SAVED_LAUNCH_ENDING)):
+        return None
+    return read_saved_launch(Path(words[0]))
+
+
+def adopt(workspace: Workspace, saved: SavedLaunch) -> None:
+    """Replace the workspace's kernels by that of a saved launch, as ``dump`` would."""
+    with workspace.results_replaced():
+        folder = workspace.kernels_folder / saved.record.variant
+        folder.mkdir(parents=True)
+        for name in saved.record.files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(saved.folder / name, folder / name)
+
+
+def capture_launch(
+    workspace: Workspace, saved: SavedLaunch, choice: LaunchChoice, mode: Mode, say: Say, made_by: str = ""
+) -> Path:
+    """Launch a saved launch with the planned records, as ``run`` has a program do it; return the capture's folder.
+
+    Raises ``KprofError`` if nothing was captured.
+    """
+    folder = workspace.new_capture_folder()
+    reports_folder = workspace.new_reports_folder("run")
+    session = Session(
+        "run",
+        str(workspace.folder.resolve()),
+        str(reports_folder.resolve()),
+        capture=str(folder.resolve()),
+        made_by=made_by,
+        launches=choice.launches.text,
+        max_bytes=choice.max_bytes,
+        max_launches=choice.max_launches,
+        saved=SavedLaunches((saved.record.variant,)),
+        mode=mode,
+    )
+    session.write()
+    times = _LAUNCHES if choice.launches.stop is None else max(choice.launches.stop, 1)
+    task = CaptureLaunch(launch=str(saved.folder.resolve()), session=str(session.path), times=times)
+    try:
+        (result,) = do_tasks([task], saved.record.executable)
+    finally:
+        workspace.forget_if_empty(folder)
+    reports = read_reports(reports_folder)
+    left_alone = [state.reason for state in reports.kernels if state.state == "left alone"]
+    if reason := result.refusal or (left_alone[0] if left_alone else ""):
+        raise KprofError(f"{saved.record.name} was not recorded: {reason}")
+    say(f"captured to {folder}")
+    if choice.replays.only != ():
+        for files, variant, kernel in _kernels_in(folder):
+            _time_again([_Replay(files, variant, kernel, saved.folder)], workspace, choice.replays, say)
+    for message in add_record_costs(workspace, folder):
+        say(message)
+    drop_launches(workspace, folder)
+    return folder

@@ -1,0 +1,105 @@
+"""Describe what is in a saved launch: its arguments, its memory, and where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kprof_inject.capture.saved_launch import (
+    DescriptorArgument,
+    FloatArgument,
+    IntegerArgument,
+    MemoryRecord,
+    OmittedArgument,
+    PointerArgument,
+    SavedArgument,
+    SavedLaunch,
+    TensorMapArgument,
+    TupleArgument,
+    pointers_in,
+)
+from kprof_inject.quantities import counted, size_text
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentRow:
+    """An argument of a saved launch, in words."""
+
+    name: str
+    kind: str
+    value: str
+    memory: str = ""
+
+
+def argument_rows(saved: SavedLaunch) -> list[ArgumentRow]:
+    """Describe the arguments of a saved launch."""
+    signature = saved.kernel.signature
+    if len(signature) != len(saved.record.arguments):
+        signature = {name: kind for name, kind in signature.items() if kind != "constexpr"}
+    return [
+        ArgumentRow(name, kind, _value(saved, name, argument), _memory(saved, argument))
+        for (name, kind), argument in zip(signature.items(), saved.record.arguments, strict=True)
+    ]
+
+
+def _value(saved: SavedLaunch, name: str, argument: SavedArgument) -> str:
+    match argument:
+        case IntegerArgument(value):
+            return value
+        case FloatArgument(value):
+            return repr(float.fromhex(value))
+        case PointerArgument(address=address, shape=shape):
+            return f"{address:#x}" if shape is None else f"{address:#x} [{'x'.join(map(str, shape))}] {argument.dtype}"
+        case DescriptorArgument(base=base, fields=fields):
+            return f"{base.address:#x} {fields.get('shape')} in blocks of {fields.get('block_shape')}"
+        case TupleArgument(parts):
+            return f"({', '.join(_value(saved, name, part) for part in parts)})"
+        case TensorMapArgument():
+            return "a tensor map"
+        case OmittedArgument():
+            return saved.kernel.constants.get(name, "None")
+
+
+def _memory(saved: SavedLaunch, argument: SavedArgument) -> str:
+    addresses = {pointer.address for pointer in pointers_in([argument])}
+    reached = [
+        memory for memory in saved.record.memory if any(memory.address <= address < memory.end for address in addresses)
+    ]
+    return ", ".join(f"{size_text(memory.size_bytes)}{_change(memory)}" for memory in reached)
+
+
+def _change(memory: MemoryRecord) -> str:
+    if memory.before is None or memory.after is None:
+        return ""
+    return " unchanged" if memory.before == memory.after else " written"
+
+
+def summary_of(saved: SavedLaunch) -> dict[str, Any]:
+    """Return what is in a saved launch, for JSON; ``facts`` are texts by name."""
+    record, kernel = saved.record, saved.kernel
+    known = kernel.known_metadata
+    found = [memory for memory in record.memory if memory.is_found]
+    facts = {
+        "kernel": record.name,
+        "target": str(kernel.target),
+        "grid": "x".join(map(str, record.grid)),
+        "warps": str(known.num_warps),
+        "shared memory": size_text(known.shared or 0),
+        "memory": f"{size_text(record.memory_bytes)} in {counted(len(record.memory), 'range')}",
+        "made by": f"Triton {record.triton}, torch {record.torch or 'unknown'}, on {record.device_name}",
+        "program": " ".join(record.argv),
+    }
+    if found:
+        facts["found in memory"] = f"{counted(len(found), 'range')} to which only other memory points"
+    if record.graph:
+        facts["graph"] = "captured into a CUDA graph; its memory is that at the graph's first run"
+    if record.scrubbed:
+        facts["scrubbed"] = "floating-point data is noise"
+    return {
+        "facts": facts,
+        "arguments": [asdict(row) for row in argument_rows(saved)],
+        "memory": [
+            {"address": memory.address, "size_bytes": memory.size_bytes, "element": memory.element}
+            for memory in record.memory
+        ],
+    }

@@ -1,0 +1,62 @@
+"""Folders of compiled kernels: machine code, the texts that it was compiled from, and Triton's metadata.
+
+A kernel loaded from such a folder is launched as the one that was compiled from source, with the same arguments.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kprof_inject.capture.schema import DumpedKernelRecord
+
+_KEPT = ("source", "ttir", "ttgir", "ptx", "cubin", "amdgcn", "hsaco")
+_ASSEMBLY = (".ptx", ".amdgcn")
+
+
+def build_files(kernel: Any) -> dict[str, bytes]:
+    """Return the files of a compiled Triton kernel, by name."""
+    from kprof_inject.runtime.compiling.compiler import as_json
+
+    name = kernel.metadata.name
+    texts = {kind: kernel.asm[kind] for kind in _KEPT if kind in kernel.asm}
+    files = {f"{name}.{kind}": text.encode() if isinstance(text, str) else text for kind, text in texts.items()}
+    return {**files, f"{name}.json": json.dumps(as_json(kernel.metadata._asdict())).encode()}
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSource:
+    """Stand-in for the source of a kernel, with what Triton's launchers read of it."""
+
+    signature: Mapping[str, Any]
+    constants: Mapping[Any, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kernel: DumpedKernelRecord) -> BuildSource:
+        """Return the source of a dumped kernel. A tuple's type is a tuple, as Triton has it."""
+        return cls(
+            {name: ast.literal_eval(kind) if kind.startswith("(") else kind for name, kind in kernel.signature.items()}
+        )
+
+
+def load(folder: Path, source: Any, key: str = "") -> Any:
+    """Load the build in a folder onto the device. Raises any error of the driver.
+
+    ``source`` is that of the kernel, or a stand-in; ``key`` is its hash.
+    """
+    from triton.compiler.compiler import CompiledKernel
+
+    group = {path.name: str(path) for path in sorted(folder.iterdir())}
+    kernel = CompiledKernel(source, group, key)
+    kernel._init_handles()
+    return kernel
+
+
+def assembly_in(folder: Path) -> str:
+    """Return the assembly of the build in a folder; empty if there is none."""
+    paths = [path for path in folder.iterdir() if path.suffix in _ASSEMBLY]
+    return paths[0].read_text() if paths else ""

@@ -1,0 +1,157 @@
+"""Device memory at given addresses, so that pointers in saved memory stay valid.
+
+Source: CUDA Driver API reference, "Virtual Memory Management". An address can be reserved only if nothing in this
+process is there, neither on the device nor on the host, whose address spaces are one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kprof_inject.runtime.devices.cuda_driver import Driver
+from kprof_inject.runtime.devices.device import MemoryRange
+
+# The driver places reservations at multiples of this (seen with driver 580: an address in between is moved up).
+_RESERVED_UNIT_BYTES = 32 << 20
+# CU_MEM_ALLOC_GRANULARITY_MINIMUM of NVIDIA's GPUs, on which sizes and offsets of mappings depend.
+_PAGE_BYTES = 2 << 20
+_PINNED, _ON_DEVICE, _READ_WRITE = 1, 1, 3  # CU_MEM_ALLOCATION_TYPE_*, CU_MEM_LOCATION_TYPE_*, CU_MEM_ACCESS_FLAGS_*
+
+
+class AddressTaken(Exception):
+    """Error that something of this process is at an address; in another process, it may be free."""
+
+
+class _Location(ctypes.Structure):
+    """The driver's type ``CUmemLocation``."""
+
+    _fields_ = (("type", ctypes.c_int), ("device", ctypes.c_int))
+
+
+class _AllocationProperties(ctypes.Structure):
+    """The driver's type ``CUmemAllocationProp``."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("handle_types", ctypes.c_int),
+        ("location", _Location),
+        ("windows_metadata", ctypes.c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
+    )
+
+
+class _Access(ctypes.Structure):
+    """The driver's type ``CUmemAccessDesc``."""
+
+    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
+
+
+def areas_of(ranges: Sequence[MemoryRange], unit_bytes: int) -> list[MemoryRange]:
+    """Return the smallest areas, in whole units, that contain the ranges, which are in ascending order."""
+    areas: list[MemoryRange] = []
+    for one in ranges:
+        start = one.address // unit_bytes * unit_bytes
+        end = -(-one.end // unit_bytes) * unit_bytes
+        if areas and start <= areas[-1].end:
+            start = areas.pop().address
+        areas.append(MemoryRange(start, end - start))
+    return areas
+
+
+@dataclass(slots=True)
+class FixedMemory:
+    """Zeroed memory of a device at given ranges, until ``close``.
+
+    Memory around them, to the next multiple of 32 MiB and for as much again where that is free, can be accessed too:
+    kernels read beyond their tensors. All of that is little memory, mapped many times.
+    """
+
+    driver: Driver
+    device: int
+    _reserved: list[MemoryRange] = field(default_factory=list)
+    _mapped: list[MemoryRange] = field(default_factory=list)
+    _handles: list[ctypes.c_uint64] = field(default_factory=list)
+
+    def map(self, ranges: Sequence[MemoryRange]) -> None:
+        """Map memory at the ranges, which are in ascending order.
+
+        Raises ``AddressTaken``, and ``NoDeviceMemory``; in any case, ``close`` follows.
+        """
+        areas = areas_of(ranges, _RESERVED_UNIT_BYTES)
+        for area in areas:
+            if not self._reserve(area):
+                raise AddressTaken(f"another allocation is at {area.address:#x}")
+        pages = areas_of(ranges, _PAGE_BYTES)
+        for page in pages:
+            self._map(page, self._created(page.size_bytes))
+            self.driver.call("cuMemsetD8_v2", ctypes.c_uint64(page.address), 0, ctypes.c_size_t(page.size_bytes))
+        guards = [guard for area in areas for guard in self._neighbours(area)]
+        # A piece of memory can be mapped several times, but only as a whole.
+        pieces: dict[int, ctypes.c_uint64] = {}
+        for area in (*areas, *guards):
+            for gap in _gaps(area, pages):
+                if gap.size_bytes not in pieces:
+                    pieces[gap.size_bytes] = self._created(gap.size_bytes)
+                self._map(gap, pieces[gap.size_bytes])
+
+    def _neighbours(self, area: MemoryRange) -> Iterator[MemoryRange]:
+        """Reserve a unit before an area and one after it, where that is possible."""
+        for address in (area.address - _RESERVED_UNIT_BYTES, area.end):
+            guard = MemoryRange(address, _RESERVED_UNIT_BYTES)
+            if address > 0 and self._reserve(guard):
+                yield guard
+
+    def _reserve(self, area: MemoryRange) -> bool:
+        address, size = ctypes.c_uint64(), ctypes.c_size_t(area.size_bytes)
+        status = self.driver.functions.cuMemAddressReserve(
+            ctypes.byref(address), size, ctypes.c_size_t(0), ctypes.c_uint64(area.address), ctypes.c_uint64(0)
+        )
+        if status:
+            return False
+        self._reserved.append(MemoryRange(address.value, area.size_bytes))
+        return address.value == area.address
+
+    def _created(self, size_bytes: int) -> ctypes.c_uint64:
+        handle = ctypes.c_uint64()
+        properties = _AllocationProperties(type=_PINNED, location=_Location(_ON_DEVICE, self.device))
+        self.driver.call(
+            "cuMemCreate",
+            ctypes.byref(handle),
+            ctypes.c_size_t(size_bytes),
+            ctypes.byref(properties),
+            ctypes.c_uint64(0),
+        )
+        self._handles.append(handle)
+        return handle
+
+    def _map(self, at: MemoryRange, handle: ctypes.c_uint64) -> None:
+        address, size = ctypes.c_uint64(at.address), ctypes.c_size_t(at.size_bytes)
+        self.driver.call("cuMemMap", address, size, ctypes.c_size_t(0), handle, ctypes.c_uint64(0))
+        self._mapped.append(at)
+        access = _Access(_Location(_ON_DEVICE, self.device), _READ_WRITE)
+        self.driver.call("cuMemSetAccess", address, size, ctypes.byref(access), ctypes.c_size_t(1))
+
+    def close(self) -> None:
+        """Unmap and free everything. No work may use it any more."""
+        for at in self._mapped:
+            self.driver.call("cuMemUnmap", ctypes.c_uint64(at.address), ctypes.c_size_t(at.size_bytes))
+        for handle in self._handles:
+            self.driver.call("cuMemRelease", handle)
+        for area in self._reserved:
+            self.driver.call("cuMemAddressFree", ctypes.c_uint64(area.address), ctypes.c_size_t(area.size_bytes))
+        self._mapped, self._handles, self._reserved = [], [], []
+
+
+def _gaps(area: MemoryRange, pages: Sequence[MemoryRange]) -> Iterator[MemoryRange]:
+    """Yield the parts of an area without pages, each at most as large as a unit of reservations."""
+    start = area.address
+    for page in (*pages, MemoryRange(area.end, 0)):
+        if page.end < area.address or page.address > area.end:
+            continue
+        while start < page.address:
+            size_bytes = min(page.address - start, _RESERVED_UNIT_BYTES)
+            yield MemoryRange(start, size_bytes)
+            start += size_bytes
+        start = max(start, page.end)

@@ -1,0 +1,194 @@
+"""A kernel with its builds with delays, and the record of an experiment with it."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from triton.runtime.driver import driver
+
+from kprof_inject.capture.experiments import (
+    DelayedBuildRecord,
+    DelaysRecord,
+    ExperimentRecord,
+    MeasuredDelayRecord,
+    SpinRecord,
+)
+from kprof_inject.capture.schema import Resources, plausible_sm_clock_hz
+from kprof_inject.runtime.compiling.builds import assembly_in, load
+from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.experiments.paired_launches import PairedTimes
+from kprof_inject.runtime.experiments.relaunch import Launchable
+from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, Grid
+from kprof_inject.workspace import DumpedKernel
+
+_NOT_CODE = (".version", ".file", ".loc")
+_DEBUG_SECTIONS = ".section\t.debug"
+"""These sections follow the code, in PTX and in AMD's assembly."""
+
+
+class NoExperiment(Exception):
+    """Error that an experiment with a kernel is impossible; its text is the reason."""
+
+
+class DelayedKernel:
+    """A launch of the program, and the builds to launch instead of its kernel.
+
+    ``builds`` are in the order of the plan; None is a build that is left out for the reason in ``refusals``. Only the
+    numbers of the launch's arguments are kept, so that the program can free the memory.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        launch: Callable[..., Any],
+        grid: Grid,
+        stream: int,
+        args: tuple[Any, ...],
+        kinds: ArgumentKinds,
+    ) -> None:
+        """Describe a launch of ``kernel``; ``launch`` is the launcher that the kernel has without us."""
+        self.kernel = kernel
+        self.launchable = Launchable(launch, kernel.function, kernel.packed_metadata)
+        self.grid = grid
+        self.stream = stream
+        self.arguments = kinds.numbers(args[HOOK_ARGUMENTS:])
+        self.clean = Resources(**resources_of(kernel))
+        self.builds: list[Any] = []
+        self.refusals: dict[int, str] = {}
+        self.registers: list[int | None] = []
+        self._numbers = _numbers(args)
+
+    def is_like(self, grid: Grid, args: tuple[Any, ...]) -> bool:
+        """Return whether another launch has the same grid and numbers, and so probably does the same work."""
+        return grid == self.grid and _numbers(args) == self._numbers
+
+    def load(self, folder: Path, plan: DelaysRecord) -> None:
+        """Load all builds of a plan.
+
+        Raises ``NoExperiment`` if the module's text compiles to another kernel than the source.
+        """
+        own_assembly = str(self.kernel.asm.get("ptx") or self.kernel.asm.get("amdgcn") or "")
+        if difference := _difference(own_assembly, assembly_in(folder / plan.plain)):
+            raise NoExperiment(f"its TTGIR alone compiles to a different kernel than the program runs ({difference})")
+        for place, build in enumerate(plan.builds):
+            loaded, refusal = self._loaded(folder, build)
+            self.builds.append(loaded)
+            self.registers.append(None if loaded is None else loaded.n_regs)
+            if refusal:
+                self.refusals[place] = refusal
+
+    def _loaded(self, folder: Path, build: DelayedBuildRecord) -> tuple[Any, str]:
+        if build.binary is None:
+            return None, build.refusal
+        try:
+            loaded = load(folder / build.binary, self.kernel.src, self.kernel.hash)
+        except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
+            return None, f"it does not load: {first_line(error)}"
+        room, clean_room = Resources(**resources_of(loaded)).ctas_per_sm, self.clean.ctas_per_sm
+        if room != clean_room and not self._fits(min(room or 0, clean_room or 0)):
+            return None, f"with the delay, an SM holds {room} of its CTAs instead of {clean_room}"
+        return loaded, ""
+
+    def _fits(self, ctas_per_sm: int) -> bool:
+        """Return whether all CTAs run at once with this many on an SM, so that more room changes nothing."""
+        return prod(self.grid) <= _properties().get("multiprocessor_count", 0) * ctas_per_sm
+
+
+def _numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(value for value in args[HOOK_ARGUMENTS:] if isinstance(value, int | float))
+
+
+def _difference(a: str, b: str) -> str:
+    """Return the first lines of code in which two assembly texts differ; empty if they are the same."""
+    for a_line, b_line in zip_longest(_code(a), _code(b), fillvalue=""):
+        if a_line != b_line:
+            return f"{a_line.strip()!r} against {b_line.strip()!r}"
+    return ""
+
+
+def _code(assembly: str) -> list[str]:
+    """Return the lines of code, without locations and the version of PTX.
+
+    Inductor writes the source to a different file in each process, and in some chooses a different version.
+    """
+    code, _, _ = assembly.partition(_DEBUG_SECTIONS)
+    return [line for line in code.splitlines() if not line.lstrip().startswith(_NOT_CODE)]
+
+
+def experiment_record(
+    dumped: DumpedKernel,
+    plan: DelaysRecord,
+    target: DelayedKernel,
+    timed: PairedTimes,
+    device: Device,
+    spins: tuple[SpinRecord, ...],
+    *,
+    is_replayed: bool,
+) -> ExperimentRecord:
+    """Return the record of an experiment."""
+    properties = _properties()
+    return ExperimentRecord(
+        name=dumped.name,
+        variant=dumped.variant,
+        pid=os.getpid(),
+        scopes=plan.scopes,
+        target=dumped.info.target,
+        device_name=device.names()[device.current()],
+        sm_count=properties.get("multiprocessor_count", 0),
+        nominal_clock_hz=plausible_sm_clock_hz(1000 * properties.get("sm_clock_rate", 0)),
+        sm_clock_hz=statistics.median(timed.sm_clock_hz) if timed.sm_clock_hz else 0.0,
+        l2_bytes=l2_bytes(),
+        clean=target.clean,
+        grid=target.grid,
+        arguments=target.arguments,
+        delays=tuple(_measured(plan.builds, timed, target)),
+        spins=spins,
+        warps=plan.warps,
+        launches=timed.launches,
+        replayed=is_replayed,
+        seconds=timed.seconds,
+        timed=sum(len(pairs.ns) for pairs in timed.pairs),
+        ended=timed.ended,
+    )
+
+
+def spins_of(plan: DelaysRecord, device: Device, stream: int) -> tuple[SpinRecord, ...]:
+    """Measure how long the delays of a plan take by themselves; return nothing if that is not possible."""
+    counted = device.counted(plan.spin_kernel, len(plan.spin_cycles), stream) if plan.spin_kernel else []
+    spins = zip(plan.spin_cycles, counted, strict=False)
+    return tuple(SpinRecord(cycles, count / plan.spin_rounds) for cycles, count in spins)
+
+
+def _properties() -> dict[str, int]:
+    """Return Triton's properties of the current device."""
+    found: dict[str, int] = driver.active.utils.get_device_properties(driver.active.get_current_device())
+    return found
+
+
+def _rounded(times_ns: Sequence[float]) -> tuple[float, ...]:
+    """Round times to 0.1 ns; the timer's steps are many times longer."""
+    return tuple(round(ns, 1) for ns in times_ns)
+
+
+def _measured(
+    builds: Sequence[DelayedBuildRecord], timed: PairedTimes, target: DelayedKernel
+) -> Iterator[MeasuredDelayRecord]:
+    refusals = {**timed.refusals, **target.refusals}
+    for place, build in enumerate(builds):
+        pairs, refusal = timed.pairs[place], refusals.get(place, "")
+        yield MeasuredDelayRecord(
+            scope=build.scope,
+            delay_cycles=build.delay_cycles,
+            ns=() if refusal else _rounded(pairs.ns),
+            clean_ns=() if refusal else _rounded(pairs.clean_ns),
+            registers=target.registers[place],
+            refusal=refusal,
+        )

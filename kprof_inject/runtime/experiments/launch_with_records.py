@@ -1,0 +1,97 @@
+"""Capture a saved launch with records, as the run step captures a program's launches."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from triton.compiler.compiler import CompiledKernel
+
+from kprof_inject.capture.schema import TimedResources
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compiling.builds import BuildSource
+from kprof_inject.runtime.compiling.delayed_builds import compile_text
+from kprof_inject.runtime.compiling.instrumented_kernel import Plan, PlannedKernel, RunStep
+from kprof_inject.runtime.devices.cuda_driver import resources_of
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
+from kprof_inject.runtime.launch import triton_wrapping
+from kprof_inject.runtime.launch.launch_capture import LaunchCapture, NoReplays
+from kprof_inject.runtime.launch.launch_choice import NO_SAVED_LAUNCHES
+from kprof_inject.runtime.launch.launch_saver import LaunchSaver
+from kprof_inject.runtime.launch.launcher import own_scratch
+from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
+from kprof_inject.workspace import DumpedKernel, Workspace
+
+_CLEAN_LAUNCHES = 30
+
+
+class _NoPlans:
+    """Plans of the kernels that this process compiles from source: there are none."""
+
+    def plan_of(self, variant: DumpedKernel, plain: Callable[..., Any]) -> Plan | None:
+        """Return None."""
+        return None
+
+
+class _SavedKernel(PlannedKernel):
+    """Planned kernel that is compiled from the text of its instrumented TTGIR, because its source is not here."""
+
+    def _compile_instrumented(self, effects: ExitStack) -> Any:
+        path = self._step.workspace.override_path(self._dumped)
+        folder = Path(effects.enter_context(tempfile.TemporaryDirectory(prefix="kprof-recorded-")))
+        compile_text(path.read_text(), self._dumped.info, folder)
+        group = {made.name: str(made) for made in sorted(folder.iterdir())}
+        return CompiledKernel(BuildSource.of(self._dumped.info), group, "")
+
+
+def capture_launch(launch: LoadedLaunch, clean: Any, device: Device, session_path: Path, times: int) -> None:
+    """Launch a saved launch with the records that are planned in the session's workspace, and save their buffers.
+
+    ``clean`` is the kernel without records, which is timed before. Raises ``KprofError`` if the kernel cannot be
+    recorded.
+    """
+    session = Session.read(session_path)
+    workspace, report = Workspace(Path(session.workspace)), ProcessReport(session.reports)
+    dumped = workspace.kernel(launch.saved.record.variant)
+    scope_table = workspace.scope_table(dumped.variant)
+    if scope_table is None:
+        raise KprofError(f"{dumped.name} has no planned records", hint="insert some")
+    with own_scratch(device):
+        workspace.write_clean_run(dumped.variant, str(os.getpid()), _clean_run(launch, clean, device))
+        saver = LaunchSaver(NO_SAVED_LAUNCHES, session.launches, device, report)
+        capture = LaunchCapture(session, report, device, NoReplays(), saver)
+        step = RunStep(session, report, device, capture, _NoPlans())
+        triton_wrapping.wrap_loading()
+        planned = _SavedKernel(step, dumped, dumped, scope_table, lambda: clean)
+        kernel = planned.compile()
+        for _ in range(times):
+            launch.memory.refresh(launch.relaunch.stream)
+            launch.relaunch.launch(kernel)
+        capture.finish()
+        report.note_end()
+
+
+def _clean_run(launch: LoadedLaunch, clean: Any, device: Device) -> TimedResources:
+    """Time the kernel without records, by the method of the dump step."""
+    stream = launch.relaunch.stream
+    timer = LaunchTimer(device, EmptyKernel.like(clean.metadata))
+    for _ in range(_CLEAN_LAUNCHES):
+        launch.memory.refresh(stream)
+        start = timer.begin(stream)
+        launch.relaunch.launch(clean)
+        if start is not None:
+            timer.end(start, stream)
+    device.synchronise(device.current())
+    return TimedResources(
+        **resources_of(clean),
+        times_ns=tuple(timer.times_ns()),
+        not_timed=timer.not_timed or None,
+        empty_launch_ns=timer.empty_ns(),
+    )

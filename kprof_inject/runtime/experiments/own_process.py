@@ -1,0 +1,204 @@
+"""Experiments with saved launches, in a process of ours: ``python -m ...own_process FOLDER FIRST``.
+
+It does the tasks of ``FOLDER`` from number ``FIRST`` on, and writes each result when it is known. A kernel that fails
+ends this process; the process that started it then goes on with the next task.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial, singledispatch
+from pathlib import Path
+from typing import Any
+
+import triton
+
+from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
+from kprof_inject.capture.schema import TTGIR_FILE
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compiling.builds import BuildSource, load
+from kprof_inject.runtime.devices.fixed_memory import AddressTaken
+from kprof_inject.runtime.devices.own_process import OwnDevice, device_of_own_process
+from kprof_inject.runtime.experiments.back_to_back import BackToBack, empty_ns
+from kprof_inject.runtime.experiments.delayed_kernel import (
+    DelayedKernel,
+    NoExperiment,
+    experiment_record,
+    spins_of,
+)
+from kprof_inject.runtime.experiments.delays import time_delays
+from kprof_inject.runtime.experiments.launch_with_records import capture_launch
+from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, loaded_launch
+from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
+from kprof_inject.runtime.experiments.record_overhead import time_records
+from kprof_inject.runtime.experiments.relaunch import NO_HOOKS, NotReplayable
+from kprof_inject.runtime.experiments.tasks import (
+    ADDRESS_TAKEN,
+    CaptureLaunch,
+    Task,
+    TaskResult,
+    TimeDelays,
+    TimedLaunch,
+    TimeLaunch,
+    TimeRecords,
+    read_tasks,
+    write_result,
+)
+from kprof_inject.runtime.experiments.watchdog import Watchdog
+from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.launch.launcher import own_scratch, writing_to
+from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
+from kprof_inject.runtime.launch.timing import EmptyKernel
+from kprof_inject.workspace import DumpedKernel, write_experiment
+
+
+class OwnProcess:
+    """This process: its device, once a task has named it, and its watchdog."""
+
+    def __init__(self) -> None:
+        """Begin without a device."""
+        self._device: OwnDevice | None = None
+        self.watchdog = Watchdog(lambda reason: None)
+
+    def device_for(self, saved: SavedLaunch) -> OwnDevice:
+        """Return the device for a launch, that of the first launch. Raises ``KprofError``."""
+        if self._device is None:
+            self._device = device_of_own_process(saved.record.device_name, saved.record.device_uuid)
+        return self._device
+
+
+def main(folder: Path, first: int) -> int:
+    """Do the tasks, and return the exit code."""
+    process = OwnProcess()
+    for number, task in enumerate(read_tasks(folder)):
+        if number < first:
+            continue
+        begun = time.monotonic()
+        try:
+            result = _done(task, process)
+        except AddressTaken:
+            return ADDRESS_TAKEN
+        except (NotReplayable, NoExperiment, KprofError) as error:
+            result = TaskResult(refusal=error.what if isinstance(error, KprofError) else str(error))
+        except Exception as error:  # noqa: BLE001 (Triton's and the driver's errors have no common base)
+            result = TaskResult(refusal=f"it failed: {first_line(error)}")
+            write_result(folder, number, result)
+            return 1  # after an error of the device, nothing more works in this process
+        seconds = time.monotonic() - begun
+        write_result(folder, number, TaskResult(**{**_fields(result), "seconds": seconds}))
+    return 0
+
+
+def _fields(result: TaskResult) -> dict[str, Any]:
+    return {name: getattr(result, name) for name in result.__struct_fields__}
+
+
+@singledispatch
+def _done(task: Task, process: OwnProcess) -> TaskResult:
+    """Do a task. Raises ``NotReplayable``, ``KprofError``, ``AddressTaken``, and any error of Triton and the driver."""
+    raise NotImplementedError(type(task).__name__)
+
+
+def _clean_kernel(saved: SavedLaunch) -> Any:
+    """Load the machine code of a saved launch."""
+    if saved.record.triton != triton.__version__:
+        raise NotReplayable(
+            f"Triton {saved.record.triton} compiled it, and this Python has {triton.__version__}; launchers differ"
+        )
+    return load(saved.build_folder, BuildSource.of(saved.kernel))
+
+
+@_done.register
+def _time_launch(task: TimeLaunch, process: OwnProcess) -> TaskResult:
+    saved = read_saved_launch(Path(task.launch))
+    device = process.device_for(saved)
+    with loaded_launch(device, saved) as launch, own_scratch(device):
+        kernel = _clean_kernel(saved)
+        stream = launch.relaunch.stream
+        timed = BackToBack(device, stream, launch.memory)
+        digests: list[tuple[int, ...] | None] = []
+        times_ns = []
+        for _ in range(task.times):
+            marks = timed.queued([partial(launch.relaunch.launch, kernel)])
+            process.watchdog.watch(marks[0][1], 60.0, saved.record.name)
+            times_ns += timed.times_ns(marks)
+            if len(digests) < 3:
+                digests.append(launch.memory.digest(stream))
+        found = TimedLaunch(
+            times_ns=tuple(times_ns),
+            empty_ns=empty_ns(timed, EmptyKernel.like(kernel.metadata)),
+            differences=tuple(launch.differences(digests[0])),
+            is_repeatable=len(set(digests)) == 1,
+            is_compared=any(memory.after is not None for memory in saved.record.memory) or not saved.record.memory,
+        )
+    return TaskResult(timed=found)
+
+
+@_done.register
+def _time_records(task: TimeRecords, process: OwnProcess) -> TaskResult:
+    saved = read_saved_launch(Path(task.launch))
+    device = process.device_for(saved)
+    with ExitStack() as lent:
+        launch = lent.enter_context(loaded_launch(device, saved))
+        clean = _clean_kernel(saved)
+        recorded = load(Path(task.build), BuildSource.of(saved.kernel))
+        buffer_bytes = math.prod(saved.record.grid) * task.kernel.cta_bytes
+        buffer = lent.enter_context(device.borrowed(buffer_bytes, launch.relaunch.stream))
+        lent.enter_context(writing_to(buffer))
+        launches = _paired(launch, clean, [recorded], device, process)
+        replay = time_records(launches, task.seconds, task.times, (clean.metadata, task.kernel.known_metadata))
+    return TaskResult(replay=replay)
+
+
+@_done.register
+def _time_delays(task: TimeDelays, process: OwnProcess) -> TaskResult:
+    saved = read_saved_launch(Path(task.launch))
+    device = process.device_for(saved)
+    with loaded_launch(device, saved) as launch:
+        relaunch, clean = launch.relaunch, _clean_kernel(saved)
+        kinds = ArgumentKinds.of(saved.kernel.signature)
+        arguments = (*NO_HOOKS, *relaunch.arguments)
+        target = DelayedKernel(clean, clean.run, relaunch.grid, relaunch.stream, arguments, kinds)
+        target.load(Path(task.builds), task.plan)
+        if not any(target.builds):
+            raise NotReplayable(next(iter(target.refusals.values()), "no delay was compiled"))
+        timed = time_delays(_paired(launch, clean, target.builds, device, process), task.plan, task.seconds)
+        dumped = DumpedKernel(saved.record.variant, saved.kernel, saved.folder / TTGIR_FILE)
+        spins = spins_of(task.plan, device, relaunch.stream)
+        record = experiment_record(dumped, task.plan, target, timed, device, spins, is_replayed=True)
+        write_experiment(Path(task.folder), record)
+    return TaskResult()
+
+
+@_done.register
+def _capture_launch(task: CaptureLaunch, process: OwnProcess) -> TaskResult:
+    saved = read_saved_launch(Path(task.launch))
+    device = process.device_for(saved)
+    with loaded_launch(device, saved) as launch:
+        capture_launch(launch, _clean_kernel(saved), device, Path(task.session), task.times)
+    return TaskResult()
+
+
+def _paired(
+    launch: LoadedLaunch, clean: Any, variants: Sequence[Any], device: OwnDevice, process: OwnProcess
+) -> PairedLaunches:
+    record = launch.saved.record
+    return PairedLaunches(
+        device=device,
+        relaunch=launch.relaunch,
+        memory=launch.memory,
+        clean=clean,
+        variants=variants,
+        watchdog=process.watchdog,
+        name=record.name,
+        seed=record.variant,
+        waits=record.relaunch is None or record.relaunch.waits,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

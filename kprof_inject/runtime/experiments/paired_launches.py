@@ -1,0 +1,246 @@
+"""Time variants of a launch in turn, each between two launches of the unchanged kernel, and check their results.
+
+This is the loop of all experiments: the cost of records, causal delays, and whatever else a variant may be. Each
+launch of a variant is compared with the launches before and after it, because drift (of the clock, above all) affects
+all three.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Any, Literal
+
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.experiments.back_to_back import BackToBack, is_same_work
+from kprof_inject.runtime.experiments.relaunch import LaunchMemory, NotReplayable, Relaunch
+from kprof_inject.runtime.experiments.watchdog import MIN_WATCH_S, WATCH_MARGIN, Watchdog
+from kprof_inject.runtime.launch.launcher import own_scratch
+
+_QUANTILE = 1.96
+# Fewer pairs do not show their spread.
+_MIN_PAIRS = 12
+
+
+def rounds(count: int, seed: str) -> Iterator[Sequence[int]]:
+    """Yield endless rounds, each with all indices below ``count`` in a random order that ``seed`` determines."""
+    generator = random.Random(seed)
+    while True:
+        order = list(range(count))
+        generator.shuffle(order)
+        yield order
+
+
+@dataclass(slots=True)
+class LaunchPairs:
+    """Times of one variant, each with the mean time of the unchanged launches before and after it."""
+
+    ns: list[float] = field(default_factory=list)
+    clean_ns: list[float] = field(default_factory=list)
+
+    def add(self, ns: float, before_ns: float, after_ns: float) -> None:
+        """Add the times of a launch of the variant, and of the unchanged launches before and after it."""
+        self.ns.append(ns)
+        self.clean_ns.append((before_ns + after_ns) / 2)
+
+    @property
+    def error(self) -> float:
+        """Half of the 95 % interval of the median ratio; infinite if there are too few pairs.
+
+        The interval is between two order statistics, which outliers do not move.
+        """
+        count = len(self.ns)
+        if count < _MIN_PAIRS:
+            return math.inf
+        ratios = sorted(ns / clean for ns, clean in zip(self.ns, self.clean_ns, strict=True))
+        distance = math.ceil(_QUANTILE * math.sqrt(count) / 2)
+        low, high = max(count // 2 - distance, 0), min((count - 1) // 2 + distance, count - 1)
+        return (ratios[high] - ratios[low]) / 2
+
+
+# The driver queues about a thousand launches; after that, the host waits for the first one to end.
+_MAX_QUEUED = 400
+_CHUNK_NS = 50_000_000
+_JUDGED_EVERY_S = 0.2
+_MAX_NOT_HELD = 20
+
+HOST_IS_SLOW = "the host was too slow to queue its launches before the device began them"
+
+Ended = Literal["precise", "often", "time", "program"]
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTimes:
+    """Result of an experiment.
+
+    ``refusals`` has the reasons why variants were left out, by their index. ``is_repeatable`` is false if the kernel's
+    results differ from launch to launch, so that no results were compared.
+    """
+
+    pairs: Sequence[LaunchPairs]
+    sm_clock_hz: Sequence[float]
+    launches: int
+    restored: bool
+    seconds: float
+    ended: Ended
+    refusals: Mapping[int, str] = field(default_factory=dict)
+    is_repeatable: bool = True
+
+
+@dataclass(slots=True)
+class PairedLaunches:
+    """An experiment with one launch.
+
+    ``clean`` and ``variants`` are loaded kernels; a variant of None is left out. ``waits`` is true for a kernel that
+    polls memory, which is not launched without its memory restored. ``name`` is the kernel's, for messages; ``seed``
+    determines the order of the variants.
+    """
+
+    device: Device
+    relaunch: Relaunch
+    memory: LaunchMemory
+    clean: Any
+    variants: Sequence[Any]
+    watchdog: Watchdog
+    name: str
+    seed: str
+    waits: bool = False
+    clean_ns: float = 0.0
+    """Time of the unchanged kernel, known after the first launches."""
+    _not_held: int = 0
+
+    def run(
+        self,
+        until_s: float,
+        max_rounds: int,
+        is_enough: Callable[[Sequence[LaunchPairs]], bool],
+        min_rounds: int = 0,
+    ) -> PairedTimes:
+        """Time all variants in at least ``min_rounds`` and at most ``max_rounds`` rounds.
+
+        In between, the end is when ``time.monotonic()`` is ``until_s``, or ``is_enough``.
+        Raises ``NotReplayable``, and any error of a launch.
+        """
+        begun = time.monotonic()
+        with ExitStack() as effects:
+            effects.enter_context(self.device.unaffected_by_graphs())
+            effects.enter_context(own_scratch(self.device))
+            timed = BackToBack(self.device, self.relaunch.stream, self.memory)
+            refusals, is_repeatable = self._warm_up(timed)
+            included = [
+                place for place, kernel in enumerate(self.variants) if kernel is not None and place not in refusals
+            ]
+            pairs = [LaunchPairs() for _ in self.variants]
+            clocks: list[float] = []
+            ended = self._run_rounds(timed, included, pairs, clocks, until_s, max_rounds, is_enough, min_rounds)
+        return PairedTimes(
+            pairs=pairs,
+            sm_clock_hz=clocks,
+            launches=timed.launches,
+            restored=timed.restores,
+            seconds=time.monotonic() - begun,
+            ended=ended,
+            refusals=refusals,
+            is_repeatable=is_repeatable,
+        )
+
+    def _run_rounds(
+        self,
+        timed: BackToBack,
+        included: Sequence[int],
+        pairs: list[LaunchPairs],
+        clocks: list[float],
+        until_s: float,
+        max_rounds: int,
+        is_enough: Callable[[Sequence[LaunchPairs]], bool],
+        min_rounds: int,
+    ) -> Ended:
+        judged_s = time.monotonic()
+        wanted = islice(rounds(len(included), self.seed), max_rounds if included else 0)
+        for number, order in enumerate(wanted):
+            for chunk in self._chunks(timed, [included[index] for index in order]):
+                if number >= min_rounds and time.monotonic() > until_s:
+                    return "time"
+                times = self._times(timed, chunk)
+                if not timed.was_held:
+                    self._note_not_held()
+                    continue
+                for index, place in enumerate(chunk):
+                    before, ns, after = times[2 * index : 2 * index + 3]
+                    pairs[place].add(ns, before, after)
+                if (hz := self.device.sm_clock_hz(self.relaunch.stream)) is not None:
+                    clocks.append(hz)
+            # Not after each round, because this takes as long as a round of short launches.
+            if time.monotonic() > judged_s + _JUDGED_EVERY_S:
+                judged_s = time.monotonic()
+                if is_enough(pairs):
+                    return "precise"
+        return "often"
+
+    def _note_not_held(self) -> None:
+        self._not_held += 1
+        if self._not_held > _MAX_NOT_HELD:
+            raise NotReplayable(HOST_IS_SLOW)
+
+    def _chunks(self, timed: BackToBack, order: Sequence[int]) -> Iterator[Sequence[int]]:
+        """Split a round into chunks that are queued at once, together with a clean launch for each variant."""
+        by_time = int(_CHUNK_NS / max(2 * self.clean_ns * timed.launches, 1.0))
+        size = max(min(by_time, _MAX_QUEUED // (2 * timed.launches)), 1)
+        for begin in range(0, len(order), size):
+            yield order[begin : begin + size]
+
+    def _times(self, timed: BackToBack, chunk: Sequence[int]) -> list[float]:
+        """Time clean launches, with one launch of each variant of the chunk between them."""
+        kernels = [self.clean]
+        for place in chunk:
+            kernels += [self.variants[place], self.clean]
+        marks = timed.queued([partial(self.relaunch.launch, kernel) for kernel in kernels])
+        expected_s = 1e-9 * len(marks) * timed.launches * self.clean_ns
+        self.watchdog.watch(marks[-1][1], max(MIN_WATCH_S, WATCH_MARGIN * expected_s), self.name)
+        return timed.times_ns(marks)
+
+    def _warm_up(self, timed: BackToBack) -> tuple[dict[int, str], bool]:
+        """Run each variant once; return those whose results differ from the clean kernel's, each with the reason.
+
+        Results that differ from launch to launch, as with atomics on floats, are not compared.
+        """
+        alone = [self._alone(timed, self.clean) for _ in range(3)]
+        self.clean_ns = statistics.median(ns for ns, _ in alone)
+        is_repeatable = alone[0][1] is not None and len({digest for _, digest in alone}) == 1
+        refusals = {}
+        for place, kernel in enumerate(self.variants):
+            if kernel is not None:
+                _, digest = self._alone(timed, kernel)
+                if is_repeatable and digest != alone[0][1]:
+                    refusals[place] = "its results differ from those of the unchanged kernel"
+        if is_repeatable and self._may_follow(timed, alone[0][1]):
+            timed.follow_each_other(self.clean_ns)
+        return refusals, is_repeatable
+
+    def _alone(self, timed: BackToBack, kernel: Any) -> tuple[float, tuple[int, ...] | None]:
+        """Return the time of a launch with its memory restored, and a digest of its results.
+
+        The stream is held meanwhile, or the time would include the host's for a launch.
+        """
+        marks = timed.queued([partial(self.relaunch.launch, kernel)])
+        self.watchdog.watch(marks[-1][1], MIN_WATCH_S + WATCH_MARGIN * 1e-9 * self.clean_ns, self.name)
+        (ns,) = timed.times_ns(marks)
+        return ns, self.memory.digest(self.relaunch.stream)
+
+    def _may_follow(self, timed: BackToBack, expected: tuple[int, ...] | None) -> bool:
+        """Return whether launches do the same work without restored memory. A kernel that polls is not tried."""
+        if self.waits:
+            return False
+        timed.restores = False
+        try:
+            ns, digest = self._alone(timed, self.clean)
+        finally:
+            timed.restores = True
+        return digest == expected and is_same_work(ns, self.clean_ns)

@@ -1,0 +1,89 @@
+"""Repeat a launch, with any build of its kernel and the same arguments, in the program or in a process of ours."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
+
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, Grid
+
+
+class NotReplayable(Exception):
+    """Error that a kernel cannot be launched again; its text is the reason, in words that follow *because*."""
+
+
+class LaunchMemory(Protocol):
+    """Memory that repeated launches work on."""
+
+    def refresh(self, stream: int) -> None:
+        """Restore what the launch begins with, in the order of ``stream``."""
+
+    def digest(self, stream: int) -> tuple[int, ...] | None:
+        """Return a digest of each range of the memory after all present work of ``stream``; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Replacement for a tensor in a launcher's arguments, since a launcher reads only the address of a tensor."""
+
+    value: int
+
+    def data_ptr(self) -> int:
+        """Return the address, as a tensor does."""
+        return self.value
+
+
+def relocated(argument: Any, move: Callable[[int], int]) -> Any:
+    """Return the argument with each tensor replaced by its address, as moved by ``move``, for a launcher.
+
+    The result does not keep any memory of the program.
+    """
+    if isinstance(argument, (tuple, list)):
+        return tuple(relocated(part, move) for part in argument)
+    if hasattr(argument, "untyped_storage") or isinstance(argument, Address):
+        return Address(move(argument.data_ptr()))
+    if getattr(argument, "base", None) is not None:
+        replacement = copy.copy(argument)
+        replacement.base = relocated(argument.base, move)
+        return replacement
+    return argument
+
+
+# Triton's launchers take a profiler's hooks and their argument. No profiler must see these launches.
+NO_HOOKS = (None,) * HOOK_ARGUMENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Launchable:
+    """A Triton kernel with another launcher than its own."""
+
+    run: Callable[..., Any]
+    function: Any
+    packed_metadata: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Relaunch:
+    """A launch that can be repeated.
+
+    ``arguments`` are the kernel's own, with addresses instead of tensors, so that they do not keep any memory.
+    """
+
+    grid: Grid
+    stream: int
+    arguments: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, grid: Grid, stream: int, arguments: tuple[Any, ...]) -> Relaunch:
+        """Return the relaunch of a launch of the program; ``arguments`` are all of a launcher after the metadata."""
+        return Relaunch(grid, stream, relocated(arguments[HOOK_ARGUMENTS:], lambda address: address))
+
+    def moved(self, move: Callable[[int], int]) -> Self:
+        """Return the same launch with each address replaced."""
+        return replace(self, arguments=relocated(self.arguments, move))
+
+    def launch(self, kernel: Any) -> None:
+        """Launch a loaded Triton kernel, or a ``Launchable``. Call this within ``own_scratch``."""
+        kernel.run(*self.grid, self.stream, kernel.function, kernel.packed_metadata, *NO_HOOKS, *self.arguments)

@@ -1,0 +1,107 @@
+"""What a process of ours does with saved launches: its tasks, as files, and their results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from kprof_inject.capture.encoding import decode, encode, read_json
+from kprof_inject.capture.experiments import DelaysRecord
+from kprof_inject.capture.schema import MAX_TEXT_BYTES, DurationNs, KernelRecord, ReplayRecord, Text
+from kprof_inject.files import read_regular, write_bytes
+
+TASKS_FILE = "tasks.json"
+ADDRESS_TAKEN = 75
+"""Exit code of the process if something of its own is at an address of a launch: EX_TEMPFAIL of sysexits.h."""
+
+
+class TimeLaunch(Struct, frozen=True, tag="time", kw_only=True):
+    """Launch a saved launch again ``times`` times, and compare its results with the program's."""
+
+    launch: Text
+    times: Annotated[int, Meta(ge=1, le=1 << 16)] = 20
+
+
+class TimeRecords(Struct, frozen=True, tag="records", kw_only=True):
+    """Time a saved launch without records and with them.
+
+    ``build`` is the folder of the build with records, ``kernel`` its record in the capture. ``times`` is the number of
+    pairs; if it is None, as many as ``seconds`` allow.
+    """
+
+    launch: Text
+    build: Text
+    kernel: KernelRecord
+    seconds: float
+    times: int | None = None
+
+
+class TimeDelays(Struct, frozen=True, tag="delays", kw_only=True):
+    """Time a saved launch with each delay of a plan, whose builds are in ``builds``; the result goes to ``folder``."""
+
+    launch: Text
+    plan: DelaysRecord
+    builds: Text
+    seconds: float
+    folder: Text
+
+
+class CaptureLaunch(Struct, frozen=True, tag="capture", kw_only=True):
+    """Launch a saved launch ``times`` times with the records that are planned in the session's workspace."""
+
+    launch: Text
+    session: Text
+    times: Annotated[int, Meta(ge=1, le=1 << 16)] = 4
+
+
+Task = TimeLaunch | TimeRecords | TimeDelays | CaptureLaunch
+
+
+class TimedLaunch(Struct, frozen=True, kw_only=True):
+    """Result of ``TimeLaunch``.
+
+    ``differences`` names the memory whose contents differ from the program's after the launch. ``is_repeatable`` is
+    false if our own results differ from launch to launch. ``is_compared`` is false if the program's are unknown.
+    """
+
+    times_ns: tuple[DurationNs, ...] = ()
+    empty_ns: float | None = None
+    differences: tuple[Text, ...] = ()
+    is_repeatable: bool = True
+    is_compared: bool = True
+
+
+class TaskResult(Struct, frozen=True, kw_only=True):
+    """Result of one task: what it measured, or the reason why there is nothing."""
+
+    refusal: Text = ""
+    seconds: float = 0.0
+    timed: TimedLaunch | None = None
+    replay: ReplayRecord | None = None
+
+
+def write_tasks(folder: Path, tasks: tuple[Task, ...]) -> None:
+    """Write the tasks for a process of ours."""
+    write_bytes(folder / TASKS_FILE, encode(tasks))
+
+
+def read_tasks(folder: Path) -> tuple[Task, ...]:
+    """Read the tasks of this process."""
+    return decode(read_regular(folder / TASKS_FILE, MAX_TEXT_BYTES, folder), tuple[Task, ...], str(folder / TASKS_FILE))
+
+
+def write_result(folder: Path, number: int, result: TaskResult) -> None:
+    """Write the result of a task."""
+    write_bytes(_result_path(folder, number), encode(result))
+
+
+def read_result(folder: Path, number: int) -> TaskResult | None:
+    """Read the result of a task; None if there is none."""
+    path = _result_path(folder, number)
+    return decode(read_json(path, folder), TaskResult, str(path)) if path.exists() else None
+
+
+def _result_path(folder: Path, number: int) -> Path:
+    return folder / f"result-{number:04d}.json"

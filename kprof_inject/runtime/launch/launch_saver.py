@@ -1,0 +1,353 @@
+"""Save launches of the program: what a launch begins with, so that a process of ours can repeat it later.
+
+The memory is copied on the device, in the order of the launch's own stream; threads of ours then write it to disk while
+the program goes on. Nothing of the program's is changed, kept or allocated, and nothing but that stream is waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import triton
+from msgspec.structs import replace
+
+from kprof_inject.capture.saved_launch import (
+    CHUNK_BYTES,
+    MEMORY_FILE,
+    SAVED_LAUNCH_ENDING,
+    MemoryRecord,
+    SavedArgument,
+    SavedLaunchRecord,
+    checksums,
+    chunks_in,
+    write_saved_launch,
+)
+from kprof_inject.forks import usable_cores
+from kprof_inject.quantities import size_text
+from kprof_inject.runtime.devices.device import Device, Snapshot
+from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.launch.launch_choice import SavedLaunches, parse_launches
+from kprof_inject.runtime.launch.reachable_memory import (
+    MAX_SEARCHED_BYTES,
+    NotSaved,
+    ReachedRange,
+    found_in,
+    merged,
+    reached_by,
+    saved_arguments,
+)
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, Grid, RecordingBuild
+from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.version import __version__
+
+_MAX_WRITERS = 4
+_MAX_SECONDS_AT_END = 60.0
+# Memory that leads to more memory, and so on: a table of structures with pointers has three levels.
+_MAX_LEVELS = 4
+_ZEROS = bytes(CHUNK_BYTES)
+_ZEROS_CRC32 = zlib.crc32(_ZEROS)
+
+
+@dataclass(slots=True, eq=False)
+class LaunchBeingSaved:
+    """A launch whose memory is copied, and which is about to be made. ``LaunchSaver.launched`` follows."""
+
+    build: RecordingBuild
+    record: SavedLaunchRecord
+    reached: Sequence[ReachedRange]
+    snapshot: Snapshot
+    folder: Path
+    device: int
+    chunk_crc32: list[list[int]] = field(default_factory=list)
+
+
+class LaunchSaver:
+    """Saver of one launch of each chosen variant, the first one that is kept.
+
+    No method raises, except for an error of a signal handler.
+    """
+
+    def __init__(self, choice: SavedLaunches, launches: str, device: Device, report: ProcessReport) -> None:
+        """Save the variants of ``choice`` at a launch that ``launches`` keeps."""
+        self._choice = choice
+        self._launches = parse_launches(launches)
+        # A set, because each launch looks here.
+        self._variants = None if choice.variants is None else frozenset(choice.variants)
+        self._kernels_folder = Path(choice.kernels_folder)
+        self._folder = Path(choice.folder)
+        self._device = device
+        self._report = report
+        self._bytes = 0
+        self._done: set[str] = set()
+        self._threads: list[threading.Thread] = []
+        in_forked_child(self._begin_in_child)
+
+    def _begin_in_child(self) -> None:
+        self._done, self._threads = set(), []
+
+    def save_to(self, folder: Path) -> None:
+        """Save further launches to a folder."""
+        self._folder = folder
+
+    def is_due(self, build: RecordingBuild, number: int) -> bool:
+        """Return whether to save this launch of a build."""
+        variant = build.variant_of_program
+        return (
+            (self._variants is None or variant in self._variants)
+            and variant not in self._done
+            and self._launches.keeps(number)
+        )
+
+    def begin(
+        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
+    ) -> LaunchBeingSaved | None:
+        """Copy the memory of a launch that is about to be made; return None if it is not saved.
+
+        ``arguments`` are all arguments of a launcher after the metadata.
+        """
+        if self._device.is_capturing():
+            return None
+        self._done.add(build.variant_of_program)
+        try:
+            return self._begin(build, number, grid, stream, arguments[HOOK_ARGUMENTS:])
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            self._refuse(build, error)
+            return None
+
+    def _refuse(self, build: RecordingBuild, error: Exception) -> None:
+        reason = str(error) if isinstance(error, NotSaved) else f"saving it failed: {first_line(error)}"
+        self._report.add_saved_launch(build.variant_of_program, build.record.name, reason)
+
+    def _begin(
+        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
+    ) -> LaunchBeingSaved:
+        with self._device.unaffected_by_graphs():
+            saved = saved_arguments(arguments, build.argument_kinds)
+            reached = self._reached(build, arguments, stream)
+            self._require_room(reached)
+            snapshot = self._device.snapshot([one.memory for one in reached], stream)
+            folder = self._folder / f"{build.variant_of_program}-{os.getpid()}{SAVED_LAUNCH_ENDING}"
+            record = self._record_of(build, number, grid, saved)
+            begun = LaunchBeingSaved(build, record, reached, snapshot, folder, self._device.current())
+            if not snapshot.is_copied:
+                self._write_memory(begun, time.monotonic() + self._choice.max_seconds)
+            return begun
+
+    def launched(self, begun: LaunchBeingSaved, stream: int) -> None:
+        """Note that the launch was made, and have the rest saved while the program goes on."""
+        try:
+            with self._device.unaffected_by_graphs():
+                begun.snapshot.note_later(stream)
+            thread = threading.Thread(target=self._finish, args=(begun,), name="kprof-inject-saver", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            self._refuse(begun.build, error)
+
+    def failed(self, begun: LaunchBeingSaved) -> None:
+        """Note that the launch was not made."""
+        with self._report.guard("dropping a saved launch"), self._device.unaffected_by_graphs():
+            begun.snapshot.close()
+            shutil.rmtree(begun.folder, ignore_errors=True)
+
+    def finish(self) -> None:
+        """Wait until all launches are on disk, within limits."""
+        until_s = time.monotonic() + _MAX_SECONDS_AT_END
+        for thread in self._threads:
+            thread.join(max(until_s - time.monotonic(), 0.0))
+
+    def _reached(self, build: RecordingBuild, arguments: Sequence[Any], stream: int) -> list[ReachedRange]:
+        """Return all memory that the launch reaches, by its arguments and by addresses in memory."""
+        at = self._device.allocation_at
+        reached = reached_by(arguments, build.argument_kinds, at)
+        searched: set[int] = set()
+        for _ in range(_MAX_LEVELS):
+            to_search = [one for one in reached if one.may_hold_addresses and one.memory.address not in searched]
+            if not to_search:
+                break
+            found: list[ReachedRange] = []
+            for one in to_search:
+                searched.add(one.memory.address)
+                contents = self._device.contents(
+                    one.memory.address, min(one.memory.size_bytes, MAX_SEARCHED_BYTES), stream
+                )
+                found += found_in(contents, [*reached, *found], at)
+            if not found:
+                break
+            reached = merged([*reached, *found])
+        if any(not self._device.is_local(one.memory.address) for one in reached):
+            raise NotSaved("some of its memory is the host's or another device's")
+        return reached
+
+    def _require_room(self, reached: Sequence[ReachedRange]) -> None:
+        size_bytes = sum(one.memory.size_bytes for one in reached)
+        if size_bytes > self._choice.max_launch_bytes:
+            raise NotSaved(
+                f"its memory of {size_text(size_bytes)} exceeds the limit of {size_text(self._choice.max_launch_bytes)}"
+            )
+        if self._bytes + size_bytes > self._choice.max_bytes:
+            raise NotSaved(f"the launches saved before take up the limit of {size_text(self._choice.max_bytes)}")
+        self._bytes += size_bytes
+
+    def _record_of(
+        self, build: RecordingBuild, number: int, grid: Grid, arguments: tuple[SavedArgument, ...]
+    ) -> SavedLaunchRecord:
+        device, record = self._device.current(), build.record
+        torch = sys.modules.get("torch")
+        return SavedLaunchRecord(
+            name=record.name,
+            variant=build.variant_of_program,
+            index=number,
+            grid=grid,
+            arguments=arguments,
+            memory=(),
+            relaunch=record.scope_table.relaunch,
+            clean=record.clean,
+            device_name=self._device.names()[device],
+            device_uuid=self._device.uuids()[device],
+            sm_count=record.sm_count,
+            triton=triton.__version__,
+            torch=str(getattr(torch, "__version__", "")),
+            python=sys.version.split()[0],
+            tool=__version__,
+            executable=sys.executable,
+            argv=tuple(sys.argv),
+            files={},
+        )
+
+    def _finish(self, begun: LaunchBeingSaved) -> None:
+        """Write the launch to disk, in a thread of ours."""
+        try:
+            with self._device.unaffected_by_graphs(), self._device.selected(begun.device):
+                try:
+                    if begun.snapshot.is_copied:
+                        self._write_memory(begun, float("inf"))
+                    before, after = begun.snapshot.digests()
+                finally:
+                    begun.snapshot.close()
+            shutil.copytree(self._kernels_folder / begun.build.variant_of_program, begun.folder, dirs_exist_ok=True)
+            memory = tuple(_memory_records(begun, before, after))
+            record = replace(begun.record, memory=memory, files=checksums(begun.folder))
+            write_saved_launch(begun.folder, record)
+            self._report.add_saved_launch(begun.build.variant_of_program, begun.build.record.name)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+            shutil.rmtree(begun.folder, ignore_errors=True)
+            self._refuse(begun.build, error)
+
+    def _write_memory(self, begun: LaunchBeingSaved, until_s: float) -> None:
+        """Write the memory with several threads. Raises ``NotSaved`` if that takes too long, and ``OSError``."""
+        begun.folder.mkdir(parents=True, exist_ok=True)
+        begun.chunk_crc32 = [[0] * chunks_in(one.memory.size_bytes) for one in begun.reached]
+        descriptor = os.open(begun.folder / MEMORY_FILE, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(descriptor, sum(one.memory.size_bytes for one in begun.reached))
+            chunks = list(_chunks(begun.reached))
+            work = _ChunkWriters(self._device, begun, descriptor, chunks, until_s)
+            work.run(min(_MAX_WRITERS, usable_cores(), len(chunks)))
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    range_number: int
+    number: int
+    size_bytes: int
+    file_offset: int
+
+
+def _chunks(reached: Sequence[ReachedRange]) -> Iterator[_Chunk]:
+    file_offset = 0
+    for range_number, one in enumerate(reached):
+        for number in range(chunks_in(one.memory.size_bytes)):
+            size_bytes = min(CHUNK_BYTES, one.memory.size_bytes - number * CHUNK_BYTES)
+            yield _Chunk(range_number, number, size_bytes, file_offset + number * CHUNK_BYTES)
+        file_offset += one.memory.size_bytes
+
+
+class _ChunkWriters:
+    """Threads that write the chunks of a launch's memory."""
+
+    def __init__(
+        self, device: Device, begun: LaunchBeingSaved, descriptor: int, chunks: Sequence[_Chunk], until_s: float
+    ) -> None:
+        self._device = device
+        self._begun = begun
+        self._descriptor = descriptor
+        self._chunks = chunks
+        self._until_s = until_s
+        self._next = count()
+        self._errors: list[Exception] = []
+
+    def run(self, threads: int) -> None:
+        """Write all chunks; raises the first error."""
+        others = [threading.Thread(target=self._work, daemon=True) for _ in range(threads - 1)]
+        for thread in others:
+            thread.start()
+        self._work()
+        for thread in others:
+            thread.join()
+        if self._errors:
+            raise self._errors[0]
+
+    def _work(self) -> None:
+        try:
+            with self._device.unaffected_by_graphs(), self._device.selected(self._begun.device):
+                self._write_chunks()
+        except Exception as error:  # noqa: BLE001 (raised again in ``run``)
+            self._errors.append(error)
+
+    def _write_chunks(self) -> None:
+        staging = self._device.staging(CHUNK_BYTES)
+        try:
+            while not self._errors and (place := next(self._next)) < len(self._chunks):
+                if time.monotonic() > self._until_s:
+                    raise NotSaved("copying its memory takes too long, and the device has no room for a copy")
+                chunk = self._chunks[place]
+                data = self._begun.snapshot.read(
+                    chunk.range_number, chunk.number * CHUNK_BYTES, chunk.size_bytes, staging
+                )
+                crc32 = zlib.crc32(data)
+                self._begun.chunk_crc32[chunk.range_number][chunk.number] = crc32
+                # A hole of the file reads as zeros.
+                if crc32 != _ZEROS_CRC32 or data.tobytes() != _ZEROS:
+                    _write_all(self._descriptor, data, chunk.file_offset)
+        finally:
+            staging.close()
+
+
+def _write_all(descriptor: int, data: memoryview, offset: int) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, offset)
+        data, offset = data[written:], offset + written
+
+
+def _memory_records(begun: LaunchBeingSaved, before: Sequence[int], after: Sequence[int]) -> Iterator[MemoryRecord]:
+    offset = 0
+    for number, one in enumerate(begun.reached):
+        yield MemoryRecord(
+            address=one.memory.address,
+            size_bytes=one.memory.size_bytes,
+            offset=offset,
+            chunk_crc32=tuple(begun.chunk_crc32[number]),
+            before=f"{before[number]:016x}",
+            after=f"{after[number]:016x}" if after else None,
+            element=one.element,
+            is_found=one.is_found,
+        )
+        offset += one.memory.size_bytes

@@ -1,0 +1,232 @@
+"""Convert a launch's arguments for a saved launch, and determine the device memory that they reach.
+
+A tensor reaches its whole storage, because a kernel may write outside of a view. A pointer of another kind reaches the
+allocation around it. Memory that may contain addresses (of 64-bit integers, bytes or unknown elements) is searched for
+them, as tables of pointers, structures and descriptors hold them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from kprof_inject.capture.saved_launch import (
+    DescriptorArgument,
+    FloatArgument,
+    IntegerArgument,
+    OmittedArgument,
+    PointerArgument,
+    SavedArgument,
+    TensorMapArgument,
+    TupleArgument,
+)
+from kprof_inject.runtime.devices.device import MemoryRange
+from kprof_inject.runtime.launch.recorded_launch import CONSTANT, ArgumentKinds
+
+_TENSOR_MAP_BYTES = 128
+_POINTED_TO = re.compile(r"\*+(?:k)?(\w+)|tensordesc<([^\[>]+)\[")
+# Types whose values may be addresses; a structure or a tensor map is of bytes.
+_MAY_HOLD_ADDRESSES = frozenset({"", "i64", "u64", "i8", "u8", "i1", "u1"})
+MAX_SEARCHED_BYTES = 8 << 20
+"""Only the first bytes of a range are searched for addresses: tables of pointers are short."""
+# Device memory is above: the driver maps it beyond the first 4 GB (seen: 0x302000000 and 0x7f…).
+_MIN_ADDRESS, _MAX_ADDRESS = 1 << 32, 1 << 57
+_PAGE_BYTES = 1 << 21
+_MAX_PAGES = 4096
+_ALIGNMENT = 16
+
+
+class NotSaved(Exception):
+    """Error that a launch cannot be saved; its text is the reason, in words that follow *because*."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReachedRange:
+    """A range of memory that a launch reaches.
+
+    ``element`` is the type of its elements in the kernel's signature; it is empty if several types share the range, or
+    if none is known. ``is_found`` is true if only other memory refers to it.
+    """
+
+    memory: MemoryRange
+    element: str = ""
+    is_found: bool = False
+
+    @property
+    def may_hold_addresses(self) -> bool:
+        """True if values of this range may be addresses."""
+        return self.element in _MAY_HOLD_ADDRESSES
+
+
+def saved_arguments(arguments: Sequence[Any], kinds: ArgumentKinds) -> tuple[SavedArgument, ...]:
+    """Return a launcher's arguments, those of the kernel, for a saved launch. Raises ``NotSaved``."""
+    return tuple(_saved(argument, kind) for argument, kind in kinds.paired(arguments))
+
+
+def _saved(argument: Any, kind: Any) -> SavedArgument:
+    if kind == CONSTANT or argument is None:
+        return OmittedArgument()
+    if isinstance(kind, tuple):
+        return TupleArgument(tuple(_saved(part, part_kind) for part, part_kind in zip(argument, kind, strict=True)))
+    if kind.startswith("*"):
+        return _pointer(argument)
+    if kind.startswith("tensordesc"):
+        return _descriptor(argument)
+    if kind == "nvTmaDesc":
+        return _tensor_map(argument)
+    if kind[0] in "iu":
+        return IntegerArgument(str(int(argument)))
+    return FloatArgument(float(argument).hex())
+
+
+def _pointer(argument: Any) -> PointerArgument:
+    if isinstance(argument, int):
+        return PointerArgument(address=argument)
+    if not hasattr(argument, "data_ptr"):
+        raise NotSaved(f"an argument is a pointer of type {type(argument).__name__}")
+    tensor: Any = argument if hasattr(argument, "untyped_storage") else getattr(argument, "base", None)
+    if not all(hasattr(tensor, name) for name in ("shape", "stride", "dtype")):
+        return PointerArgument(address=argument.data_ptr())
+    return PointerArgument(
+        address=argument.data_ptr(),
+        shape=tuple(map(int, tensor.shape)),
+        strides=tuple(map(int, tensor.stride())),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+    )
+
+
+def _descriptor(argument: Any) -> DescriptorArgument:
+    base = getattr(argument, "base", None)
+    if base is None:
+        raise NotSaved(f"an argument is a tensor descriptor of type {type(argument).__name__}")
+    fields = {name: _simple(value) for name, value in _fields_of(argument) if name != "base"}
+    return DescriptorArgument(
+        base=_pointer(base), fields={name: value for name, value in fields.items() if value is not _NOT_SIMPLE}
+    )
+
+
+_NOT_SIMPLE = "(not saved)"
+
+
+def _fields_of(argument: Any) -> Iterator[tuple[str, Any]]:
+    if dataclasses.is_dataclass(argument):
+        return ((field.name, getattr(argument, field.name)) for field in dataclasses.fields(argument))
+    return iter(vars(argument).items())
+
+
+def _simple(value: Any) -> bool | int | str | tuple[int, ...] | None:
+    """Return a value that JSON can hold, or ``_NOT_SIMPLE``: launchers read no others, such as layouts."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, list | tuple) or type(value).__name__ == "Size":
+        try:
+            return tuple(map(int, value))
+        except (TypeError, ValueError):
+            return _NOT_SIMPLE
+    return _NOT_SIMPLE
+
+
+def _tensor_map(argument: Any) -> TensorMapArgument:
+    address = getattr(argument, "tma_desc_cpu_ptr", None)
+    if address is None:
+        raise NotSaved(f"an argument is a tensor map of type {type(argument).__name__}")
+    return TensorMapArgument(ctypes.string_at(address(), _TENSOR_MAP_BYTES).hex())
+
+
+def reached_by(
+    arguments: Sequence[Any],
+    kinds: ArgumentKinds,
+    allocation_at: Callable[[int], MemoryRange | None],
+) -> list[ReachedRange]:
+    """Return the memory that a launch's arguments point to, in ascending order, with overlapping ranges merged.
+
+    ``allocation_at`` returns the device memory around an address. Raises ``NotSaved`` for a pointer to none.
+    """
+    reached = list(_reached(kinds.paired(arguments), allocation_at))
+    return merged(reached)
+
+
+def _reached(
+    paired: Sequence[tuple[Any, Any]], allocation_at: Callable[[int], MemoryRange | None]
+) -> Iterator[ReachedRange]:
+    for argument, kind in paired:
+        if kind == CONSTANT or argument is None:
+            continue
+        if isinstance(kind, tuple):
+            yield from _reached(list(zip(argument, kind, strict=True)), allocation_at)
+        elif match := _POINTED_TO.match(kind):
+            yield from _pointed_to(argument, match[1] or match[2], allocation_at)
+        elif kind == "nvTmaDesc":
+            address = int.from_bytes(bytes.fromhex(_tensor_map(argument).data)[:8], "little")
+            yield from _allocated(address, "", allocation_at)
+        elif kind in ("i64", "u64") and _MIN_ADDRESS <= int(argument) < _MAX_ADDRESS:
+            # An address that the kernel casts to a pointer; other numbers are in no allocation.
+            allocation = allocation_at(int(argument))
+            if allocation is not None:
+                yield ReachedRange(allocation, is_found=True)
+
+
+def _pointed_to(
+    argument: Any, element: str, allocation_at: Callable[[int], MemoryRange | None]
+) -> Iterator[ReachedRange]:
+    tensor = argument
+    while not hasattr(tensor, "untyped_storage") and getattr(tensor, "base", None) is not None:
+        tensor = tensor.base
+    if hasattr(tensor, "untyped_storage"):
+        storage = tensor.untyped_storage()
+        if storage.nbytes():
+            yield ReachedRange(MemoryRange(storage.data_ptr(), storage.nbytes()), element)
+        return
+    yield from _allocated(_pointer(tensor).address, element, allocation_at)
+
+
+def _allocated(
+    address: int, element: str, allocation_at: Callable[[int], MemoryRange | None]
+) -> Iterator[ReachedRange]:
+    if not address:
+        return
+    allocation = allocation_at(address)
+    if allocation is None:
+        raise NotSaved(f"an argument points to {address:#x}, where the device has no memory")
+    yield ReachedRange(allocation, element)
+
+
+def merged(reached: Sequence[ReachedRange]) -> list[ReachedRange]:
+    """Return the ranges in ascending order, aligned for digests, with those merged that overlap."""
+    result: list[ReachedRange] = []
+    for one in sorted(reached, key=lambda one: one.memory.address):
+        start = one.memory.address // _ALIGNMENT * _ALIGNMENT
+        end = -(-one.memory.end // _ALIGNMENT) * _ALIGNMENT
+        last = result[-1] if result else None
+        if last is None or start >= last.memory.end:
+            result.append(ReachedRange(MemoryRange(start, end - start), one.element, one.is_found))
+            continue
+        start = last.memory.address
+        result[-1] = ReachedRange(
+            MemoryRange(start, max(end, last.memory.end) - start),
+            last.element if last.element == one.element else "",
+            last.is_found and one.is_found,
+        )
+    return result
+
+
+def found_in(
+    contents: memoryview, reached: Sequence[ReachedRange], allocation_at: Callable[[int], MemoryRange | None]
+) -> list[ReachedRange]:
+    """Return the allocations to which the contents of a range refer, without those in ``reached``."""
+    words = np.frombuffer(contents[: len(contents) // 8 * 8], dtype=np.uint64)
+    addresses = words[(words >= _MIN_ADDRESS) & (words < _MAX_ADDRESS)]
+    _, places = np.unique(addresses // _PAGE_BYTES, return_index=True)
+    found: list[ReachedRange] = []
+    for address in addresses[places[:_MAX_PAGES]].tolist():
+        if any(one.memory.address <= address < one.memory.end for one in (*reached, *found)):
+            continue
+        allocation = allocation_at(address)
+        if allocation is not None:
+            found.append(ReachedRange(allocation, is_found=True))
+    return found
