@@ -169,6 +169,11 @@ class Workspace:
         """The folder with the builds with records, by variant of the capture."""
         return self.folder / "recorded"
 
+    @property
+    def recompiled_launch_folder(self) -> Path:
+        """The folder of a saved launch whose kernel was compiled again, by another version of Triton."""
+        return self.folder / "recompiled.launch"
+
     def launches_folder(self, capture: Path) -> Path:
         """Return the folder with the launches that were saved in the run that made a capture."""
         return self.folder / "launches" / capture.name
@@ -293,6 +298,7 @@ class Workspace:
             runs[0],
             times_ns=tuple(time for run in runs for time in run.times_ns or ()),
             empty_launch_ns=median(empty_ns) if empty_ns else None,
+            launches=sum(run.launches or 0 for run in runs),
         )
 
     def write_plan(self, kernel: DumpedKernel, scope_table: dict[str, Any], instrumented: str) -> Path:

@@ -284,6 +284,18 @@ def write_saved_launch(folder: Path, record: SavedLaunchRecord) -> None:
     write_bytes(folder / SAVED_LAUNCH_FILE, sealed(encode(record), SAVED_LAUNCH_FILE) + b"\n")
 
 
+def parameters(saved: SavedLaunch) -> list[tuple[str, str]]:
+    """Return the name and the type of each argument of a saved launch.
+
+    Inductor's launches omit constants. Raises ``KprofError`` if the signature has another number of arguments.
+    """
+    signature, count = saved.kernel.signature, len(saved.record.arguments)
+    for found in (list(signature.items()), [item for item in signature.items() if item[1] != "constexpr"]):
+        if len(found) == count:
+            return found
+    raise KprofError(f"{saved.folder}: {count} arguments do not match the signature", hint=SAVE_AGAIN)
+
+
 def pointers_in(arguments: Sequence[SavedArgument]) -> Iterator[PointerArgument]:
     """Yield the pointers among arguments, also those of descriptors and in tuples."""
     for argument in arguments:

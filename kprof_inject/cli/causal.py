@@ -253,14 +253,14 @@ class _ProgramSource:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _LaunchSource:
-    """A saved launch."""
+    """A saved launch, which ``dump`` may replace by a recompiled one."""
 
     saved: SavedLaunch
 
     def dump(self, workspace: Workspace, kernel: str) -> int:
-        adopt(workspace, self.saved)
+        self.saved = adopt(workspace, self.saved, say)
         return 0
 
     def record(self, workspace: Workspace, choice: LaunchChoice) -> tuple[Capture | None, int]:

@@ -96,7 +96,7 @@ def command(
         try:
             dump_exit_code = 0
             if saved is not None:
-                adopt(opened, saved)
+                saved = adopt(opened, saved, say)
             else:
                 dump_exit_code = dump(opened, choice.kernel, program, program_input, say)
             if dump_exit_code in STOPPED:

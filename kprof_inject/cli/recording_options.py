@@ -103,7 +103,8 @@ def capture_options(function: Function) -> Function:
         harmless_setting(
             "--keep-launches",
             is_flag=True,
-            help="Keep one launch of each kernel in WORKSPACE/launches, with its memory, to be run again and shared.",
+            help="Keep one launch of each kernel that takes at least 1 % of the time in WORKSPACE/launches, with its "
+            "memory, to be run again and shared.",
         ),
         harmless_setting("--no-replay", is_flag=True, help="Do not save and replay launches to time them."),
         harmless_setting(

@@ -17,7 +17,13 @@ from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.saved_launches import add_replays, drop_launches, launches_to_save, say_launches
+from kprof_inject.pipeline.saved_launches import (
+    add_replays,
+    drop_launches,
+    launches_to_save,
+    main_kernels,
+    say_launches,
+)
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, NO_SAVED_LAUNCHES, LaunchChoice
@@ -155,7 +161,10 @@ def capture(
     mode.require_possible_on({kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target})
     reports_folder = workspace.new_reports_folder("run")
     replays = choice.replays.among(_hard_to_time(workspace))
-    saved = launches_to_save(workspace, folder, replays, keep=choice.keep_launches)
+    wanted = replays.only
+    if choice.keep_launches and wanted is not None:
+        wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
+    saved = launches_to_save(workspace, folder, wanted)
     session = Session(
         "run",
         str(workspace.folder.resolve()),

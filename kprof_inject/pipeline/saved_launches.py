@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 
 from msgspec.structs import replace
 
@@ -29,10 +32,18 @@ from kprof_inject.capture.schema import (
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
+from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted, listed
-from kprof_inject.runtime.experiments.tasks import CaptureLaunch, TaskResult, TimeRecords
-from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, LaunchChoice, ReplayChoice, SavedLaunches
+from kprof_inject.runtime.experiments.tasks import CaptureLaunch, RecompileLaunch, TaskResult, TimeRecords
+from kprof_inject.runtime.launch.launch_choice import (
+    KERNEL_SECONDS,
+    LaunchChoice,
+    ReplayChoice,
+    SavedLaunches,
+    parse_launches,
+)
+from kprof_inject.runtime.packages import installed_version_of
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace
@@ -42,16 +53,28 @@ _MAX_NAMES = 5
 _LAUNCHES = 4
 
 
-def launches_to_save(workspace: Workspace, capture: Path, choice: ReplayChoice, *, keep: bool) -> SavedLaunches:
-    """Return the choice of the launches that a run saves: those of the kernels to replay, or all to ``keep`` them.
+def launches_to_save(workspace: Workspace, capture: Path, variants: tuple[str, ...] | None) -> SavedLaunches:
+    """Return the choice of the launches that a run saves: one of each of these variants, of all if it is None.
 
     ``capture`` is the folder of the run's capture.
     """
     return SavedLaunches(
-        None if keep else choice.only,
+        variants,
         str(workspace.launches_folder(capture).resolve()),
         str(workspace.kernels_folder.resolve()),
     )
+
+
+# Kernels that take less of the time of all kernels are not worth a file.
+_MIN_SHARE = 0.01
+
+
+def main_kernels(workspace: Workspace) -> tuple[str, ...]:
+    """Return the variants that take at least 1 % of the kernels' time, as far as the dump knows it."""
+    runs = {kernel.variant: workspace.clean_run(kernel.variant) for kernel in workspace.kernels()}
+    ns = {variant: median(run.times_ns or (0.0,)) * (run.launches or 0) for variant, run in runs.items()}
+    total_ns = sum(ns.values())
+    return tuple(variant for variant, run in runs.items() if not run.times_ns or ns[variant] >= _MIN_SHARE * total_ns)
 
 
 def drop_launches(workspace: Workspace, capture: Path) -> None:
@@ -167,14 +190,53 @@ def saved_launch_at(words: Sequence[str]) -> SavedLaunch | None:
     return read_saved_launch(Path(words[0]))
 
 
-def adopt(workspace: Workspace, saved: SavedLaunch) -> None:
-    """Replace the workspace's kernels by that of a saved launch, as ``dump`` would."""
+def captured(saved: SavedLaunch, launches: str, say: Say) -> Path:
+    """Return a temporary workspace with a capture of a saved launch; ``launches`` is as in ``run``.
+
+    Raises ``KprofError``.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="kprof-launch-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    workspace = Workspace.begin(folder)
+    saved = adopt(workspace, saved, say)
+    write_insertions(workspace, insert_kernels(workspace, ()))
+    capture_launch(workspace, saved, LaunchChoice(parse_launches(launches)), Mode(), say)
+    return folder
+
+
+def adopt(workspace: Workspace, saved: SavedLaunch, say: Say) -> SavedLaunch:
+    """Replace the workspace's kernels by that of a saved launch, as ``dump`` would, and return the launch.
+
+    If another version of Triton saved it, the kernel is compiled again. Raises ``KprofError``.
+    """
+    if installed_version_of("triton") not in ("", saved.record.triton):
+        saved = _recompiled(workspace, saved, say)
     with workspace.results_replaced():
         folder = workspace.kernels_folder / saved.record.variant
         folder.mkdir(parents=True)
         for name in saved.record.files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(saved.folder / name, folder / name)
+    return saved
+
+
+def _recompiled(workspace: Workspace, saved: SavedLaunch, say: Say) -> SavedLaunch:
+    say(f"compiling {saved.record.name} again, which Triton {saved.record.triton} compiled before")
+    folder = workspace.recompiled_launch_folder
+    task = RecompileLaunch(launch=str(saved.folder.resolve()), folder=str(folder.resolve()))
+    (result,) = do_tasks([task])
+    if result.refusal:
+        raise KprofError(f"{saved.record.name} cannot be compiled again: {result.refusal}")
+    return read_saved_launch(folder)
+
+
+def adopted(workspace: Workspace, saved: SavedLaunch) -> SavedLaunch:
+    """Return the launch that ``adopt`` returned for a saved launch. Raises ``KprofError`` if it was not adopted."""
+    if saved.record.variant not in [kernel.variant for kernel in workspace.kernels()]:
+        raise KprofError(f"{workspace.folder} was not made from {saved.folder}", hint="dump the launch first")
+    if workspace.kernel(saved.record.variant).info.triton_version != saved.record.triton:
+        return read_saved_launch(workspace.recompiled_launch_folder)
+    return saved
 
 
 def capture_launch(

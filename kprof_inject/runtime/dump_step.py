@@ -106,6 +106,7 @@ class DumpStep:
             times_ns=tuple(timer.times_ns()),
             not_timed=timer.not_timed or None,
             empty_launch_ns=timer.empty_ns(),
+            launches=timer.launches,
         )
         self._workspace.write_clean_run(kernel.variant, str(os.getpid()), run)
 

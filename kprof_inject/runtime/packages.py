@@ -70,6 +70,14 @@ def is_installed(name: str) -> bool:
         return False
 
 
+def installed_version_of(name: str) -> str:
+    """Return the version of a package that this Python would import; empty if it is not installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
 def missing_to_run() -> list[str]:
     """Return the names in ``TO_RUN`` that this Python lacks."""
     return [name for name in TO_RUN if not is_installed(name)]

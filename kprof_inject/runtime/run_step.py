@@ -29,6 +29,7 @@ from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launch import triton_wrapping
+from kprof_inject.runtime.launch.graph_runs import watch_graphs
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.timing import watch_programs_events
@@ -49,6 +50,8 @@ def install(session: Session, report: ProcessReport) -> None:
         at_end(trace.finish)
     step = RunStep(session, report, device, capture, WorkspacePlans(session, report, trace))
     watch_programs_events()
+    if session.saved.variants != ():
+        watch_graphs()
     install_step(step.compile, report)
     at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
     at_end(capture.finish, capture.resume)

@@ -34,11 +34,13 @@ from kprof_inject.runtime.experiments.delays import time_delays
 from kprof_inject.runtime.experiments.launch_with_records import capture_launch
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, loaded_launch
 from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
+from kprof_inject.runtime.experiments.recompiled_launch import recompile
 from kprof_inject.runtime.experiments.record_overhead import time_records
 from kprof_inject.runtime.experiments.relaunch import NO_HOOKS, NotReplayable
 from kprof_inject.runtime.experiments.tasks import (
     ADDRESS_TAKEN,
     CaptureLaunch,
+    RecompileLaunch,
     Task,
     TaskResult,
     TimeDelays,
@@ -171,6 +173,12 @@ def _time_delays(task: TimeDelays, process: OwnProcess) -> TaskResult:
         spins = spins_of(task.plan, device, relaunch.stream)
         record = experiment_record(dumped, task.plan, target, timed, device, spins, is_replayed=True)
         write_experiment(Path(task.folder), record)
+    return TaskResult()
+
+
+@_done.register
+def _recompile_launch(task: RecompileLaunch, process: OwnProcess) -> TaskResult:
+    recompile(read_saved_launch(Path(task.launch)), Path(task.folder))
     return TaskResult()
 
 

@@ -56,7 +56,14 @@ class CaptureLaunch(Struct, frozen=True, tag="capture", kw_only=True):
     times: Annotated[int, Meta(ge=1, le=1 << 16)] = 4
 
 
-Task = TimeLaunch | TimeRecords | TimeDelays | CaptureLaunch
+class RecompileLaunch(Struct, frozen=True, tag="recompile", kw_only=True):
+    """Write a saved launch to ``folder``, compiled by the Triton of the process. It needs no device."""
+
+    launch: Text
+    folder: Text
+
+
+Task = RecompileLaunch | TimeLaunch | TimeRecords | TimeDelays | CaptureLaunch
 
 
 class TimedLaunch(Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ the program goes on. Nothing of the program's is changed, kept or allocated, and
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -36,6 +37,7 @@ from kprof_inject.forks import usable_cores
 from kprof_inject.quantities import size_text
 from kprof_inject.runtime.devices.device import Device, Snapshot
 from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.launch.graph_runs import before_first_run
 from kprof_inject.runtime.launch.launch_choice import SavedLaunches, parse_launches
 from kprof_inject.runtime.launch.reachable_memory import (
     MAX_SEARCHED_BYTES,
@@ -57,6 +59,15 @@ _MAX_SECONDS_AT_END = 60.0
 _MAX_LEVELS = 4
 _ZEROS = bytes(CHUNK_BYTES)
 _ZEROS_CRC32 = zlib.crc32(_ZEROS)
+
+
+@dataclass(frozen=True, slots=True)
+class _DescribedLaunch:
+    """A launch of which nothing is copied yet, without references to the program's memory."""
+
+    build: RecordingBuild
+    record: SavedLaunchRecord
+    reached: Sequence[ReachedRange]
 
 
 @dataclass(slots=True, eq=False)
@@ -112,36 +123,59 @@ class LaunchSaver:
     def begin(
         self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
     ) -> LaunchBeingSaved | None:
-        """Copy the memory of a launch that is about to be made; return None if it is not saved.
+        """Copy the memory of a launch that is about to be made; return None if it is not saved, or later.
 
-        ``arguments`` are all arguments of a launcher after the metadata.
+        ``arguments`` are all arguments of a launcher after the metadata. A launch that is captured into a graph is
+        saved when the graph runs for the first time, with the memory that it finds.
         """
-        if self._device.is_capturing():
+        try:
+            described = self._described(build, number, grid, arguments[HOOK_ARGUMENTS:])
+            if self._device.is_capturing():
+                if not before_first_run(functools.partial(self._save_in_graph, described)):
+                    raise NotSaved("it was captured into a graph without torch's class for graphs")
+                return None
+            self._done.add(build.variant_of_program)
+            return self._begun(described, stream)
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            self._done.add(build.variant_of_program)
+            self._refuse(build, error)
             return None
+
+    def _save_in_graph(self, described: _DescribedLaunch) -> None:
+        """Save a launch in a graph that is about to run. Raises nothing of its own."""
+        build = described.build
+        if build.variant_of_program in self._done:
+            return
         self._done.add(build.variant_of_program)
         try:
-            return self._begin(build, number, grid, stream, arguments[HOOK_ARGUMENTS:])
+            begun = self._begun(described, self._device.current_stream())
+            self._finish_in_thread(begun)
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
             self._refuse(build, error)
-            return None
 
     def _refuse(self, build: RecordingBuild, error: Exception) -> None:
         reason = str(error) if isinstance(error, NotSaved) else f"saving it failed: {first_line(error)}"
         self._report.add_saved_launch(build.variant_of_program, build.record.name, reason)
 
-    def _begin(
-        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
-    ) -> LaunchBeingSaved:
+    def _described(self, build: RecordingBuild, number: int, grid: Grid, arguments: Sequence[Any]) -> _DescribedLaunch:
         with self._device.unaffected_by_graphs():
-            saved = saved_arguments(arguments, build.argument_kinds)
-            reached = self._reached(build, arguments, stream)
+            reached = reached_by(arguments, build.argument_kinds, self._device.allocations())
+            record = self._record_of(build, number, grid, saved_arguments(arguments, build.argument_kinds))
+        return _DescribedLaunch(build, record, reached)
+
+    def _begun(self, described: _DescribedLaunch, stream: int) -> LaunchBeingSaved:
+        """Copy the memory of a launch, after all present work of ``stream``. Raises ``NotSaved``, and any error."""
+        build = described.build
+        with self._device.unaffected_by_graphs():
+            reached = self._with_found(described.reached, stream)
             self._require_room(reached)
             snapshot = self._device.snapshot([one.memory for one in reached], stream)
             folder = self._folder / f"{build.variant_of_program}-{os.getpid()}{SAVED_LAUNCH_ENDING}"
-            record = self._record_of(build, number, grid, saved)
-            begun = LaunchBeingSaved(build, record, reached, snapshot, folder, self._device.current())
+            begun = LaunchBeingSaved(build, described.record, reached, snapshot, folder, self._device.current())
             if not snapshot.is_copied:
                 self._write_memory(begun, time.monotonic() + self._choice.max_seconds)
             return begun
@@ -151,13 +185,16 @@ class LaunchSaver:
         try:
             with self._device.unaffected_by_graphs():
                 begun.snapshot.note_later(stream)
-            thread = threading.Thread(target=self._finish, args=(begun,), name="kprof-inject-saver", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._finish_in_thread(begun)
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
             self._refuse(begun.build, error)
+
+    def _finish_in_thread(self, begun: LaunchBeingSaved) -> None:
+        thread = threading.Thread(target=self._finish, args=(begun,), name="kprof-inject-saver", daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def failed(self, begun: LaunchBeingSaved) -> None:
         """Note that the launch was not made."""
@@ -171,10 +208,9 @@ class LaunchSaver:
         for thread in self._threads:
             thread.join(max(until_s - time.monotonic(), 0.0))
 
-    def _reached(self, build: RecordingBuild, arguments: Sequence[Any], stream: int) -> list[ReachedRange]:
-        """Return all memory that the launch reaches, by its arguments and by addresses in memory."""
-        at = self._device.allocation_at
-        reached = reached_by(arguments, build.argument_kinds, at)
+    def _with_found(self, reached: Sequence[ReachedRange], stream: int) -> list[ReachedRange]:
+        """Return all memory that a launch reaches: ``reached``, and what addresses there lead to."""
+        at, reached = self._device.allocations(), list(reached)
         searched: set[int] = set()
         for _ in range(_MAX_LEVELS):
             to_search = [one for one in reached if one.may_hold_addresses and one.memory.address not in searched]
@@ -218,6 +254,7 @@ class LaunchSaver:
             memory=(),
             relaunch=record.scope_table.relaunch,
             clean=record.clean,
+            graph=self._device.is_capturing(),
             device_name=self._device.names()[device],
             device_uuid=self._device.uuids()[device],
             sm_count=record.sm_count,

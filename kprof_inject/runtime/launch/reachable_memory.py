@@ -36,8 +36,7 @@ MAX_SEARCHED_BYTES = 8 << 20
 """Only the first bytes of a range are searched for addresses: tables of pointers are short."""
 # Device memory is above: the driver maps it beyond the first 4 GB (seen: 0x302000000 and 0x7f…).
 _MIN_ADDRESS, _MAX_ADDRESS = 1 << 32, 1 << 57
-_PAGE_BYTES = 1 << 21
-_MAX_PAGES = 4096
+_MAX_FOUND = 1 << 14
 _ALIGNMENT = 16
 
 
@@ -220,11 +219,12 @@ def found_in(
 ) -> list[ReachedRange]:
     """Return the allocations to which the contents of a range refer, without those in ``reached``."""
     words = np.frombuffer(contents[: len(contents) // 8 * 8], dtype=np.uint64)
-    addresses = words[(words >= _MIN_ADDRESS) & (words < _MAX_ADDRESS)]
-    _, places = np.unique(addresses // _PAGE_BYTES, return_index=True)
+    addresses = np.unique(words[(words >= _MIN_ADDRESS) & (words < _MAX_ADDRESS)])
+    for one in reached:
+        addresses = addresses[(addresses < one.memory.address) | (addresses >= one.memory.end)]
     found: list[ReachedRange] = []
-    for address in addresses[places[:_MAX_PAGES]].tolist():
-        if any(one.memory.address <= address < one.memory.end for one in (*reached, *found)):
+    for address in addresses[:_MAX_FOUND].tolist():
+        if found and address < found[-1].memory.end:
             continue
         allocation = allocation_at(address)
         if allocation is not None:
