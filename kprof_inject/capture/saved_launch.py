@@ -170,7 +170,6 @@ class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     scrubbed: bool = False
     device_name: Name = ""
     device_uuid: Name = ""
-    sm_count: Annotated[int, Meta(ge=0, lt=1 << 16)] = 0
     triton: Name = ""
     torch: Name = ""
     python: Name = ""

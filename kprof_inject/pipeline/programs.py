@@ -80,7 +80,12 @@ def run(
     folder and the program's exit code. Raises ``KprofError`` if no launch was saved.
     """
     folder = workspace.new_capture_folder()
-    exit_code, reports = capture(workspace, folder, choice, mode, program, program_input, made_by)
+    try:
+        exit_code, reports = capture(workspace, folder, choice, mode, program, program_input, made_by)
+    except KprofError:
+        if choice.keep_launches:
+            say_launches(workspace, folder, say)
+        raise
     for state in reports.kernels:
         if state.state == "left alone":
             say(f"{state.name} ran unchanged: {state.reason}")

@@ -110,7 +110,7 @@ class _Replay:
 
 def add_replays(workspace: Workspace, capture: Path, reports: Reports, choice: ReplayChoice, say: Say) -> None:
     """Repeat the launches that a run has saved, with and without records, and add their times to the capture."""
-    for note in reports.saved_launches if choice.only != () else ():
+    for note in reports.saved_launches:
         if note.refusal:
             say(f"no launch of {note.kernel} was saved, because {note.refusal}")
             _note_refusal(capture, note.variant, f"no launch of it was saved: {note.refusal}")

@@ -33,6 +33,7 @@ from kprof_inject.capture.saved_launch import (
     chunks_in,
     write_saved_launch,
 )
+from kprof_inject.capture.schema import RelaunchRecord, TimedResources
 from kprof_inject.forks import usable_cores
 from kprof_inject.quantities import size_text
 from kprof_inject.runtime.devices.device import Device, Snapshot
@@ -48,7 +49,7 @@ from kprof_inject.runtime.launch.reachable_memory import (
     reached_by,
     saved_arguments,
 )
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, Grid, RecordingBuild
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, Grid, RecordingBuild
 from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.version import __version__
@@ -62,10 +63,28 @@ _ZEROS_CRC32 = zlib.crc32(_ZEROS)
 
 
 @dataclass(frozen=True, slots=True)
+class KernelToSave:
+    """A kernel as a saved launch needs it, with records or without."""
+
+    variant: str
+    name: str
+    argument_kinds: ArgumentKinds
+    relaunch: RelaunchRecord | None
+    clean: TimedResources
+
+    @classmethod
+    def of(cls, build: RecordingBuild) -> KernelToSave:
+        """Return the kernel of a build with records."""
+        record = build.record
+        relaunch = record.scope_table.relaunch
+        return cls(build.variant_of_program, record.name, build.argument_kinds, relaunch, record.clean)
+
+
+@dataclass(frozen=True, slots=True)
 class _DescribedLaunch:
     """A launch of which nothing is copied yet, without references to the program's memory."""
 
-    build: RecordingBuild
+    kernel: KernelToSave
     record: SavedLaunchRecord
     reached: Sequence[ReachedRange]
 
@@ -74,7 +93,7 @@ class _DescribedLaunch:
 class LaunchBeingSaved:
     """A launch whose memory is copied, and which is about to be made. ``LaunchSaver.launched`` follows."""
 
-    build: RecordingBuild
+    kernel: KernelToSave
     record: SavedLaunchRecord
     reached: Sequence[ReachedRange]
     snapshot: Snapshot
@@ -111,9 +130,12 @@ class LaunchSaver:
         """Save further launches to a folder."""
         self._folder = folder
 
-    def is_due(self, build: RecordingBuild, number: int) -> bool:
-        """Return whether to save this launch of a build."""
-        variant = build.variant_of_program
+    def is_over(self, variant: str) -> bool:
+        """Return whether no launch of a variant is to be saved any more."""
+        return variant in self._done or (self._variants is not None and variant not in self._variants)
+
+    def is_due(self, variant: str, number: int) -> bool:
+        """Return whether to save the launch of a variant with this number."""
         return (
             (self._variants is None or variant in self._variants)
             and variant not in self._done
@@ -121,7 +143,7 @@ class LaunchSaver:
         )
 
     def begin(
-        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
+        self, kernel: KernelToSave, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
     ) -> LaunchBeingSaved | None:
         """Copy the memory of a launch that is about to be made; return None if it is not saved, or later.
 
@@ -129,53 +151,53 @@ class LaunchSaver:
         saved when the graph runs for the first time, with the memory that it finds.
         """
         try:
-            described = self._described(build, number, grid, arguments[HOOK_ARGUMENTS:])
+            described = self._described(kernel, number, grid, arguments[HOOK_ARGUMENTS:])
             if self._device.is_capturing():
                 if not before_first_run(functools.partial(self._save_in_graph, described)):
                     raise NotSaved("it was captured into a graph without torch's class for graphs")
                 return None
-            self._done.add(build.variant_of_program)
+            self._done.add(kernel.variant)
             return self._begun(described, stream)
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
-            self._done.add(build.variant_of_program)
-            self._refuse(build, error)
+            self._done.add(kernel.variant)
+            self._refuse(kernel, error)
             return None
 
     def _save_in_graph(self, described: _DescribedLaunch) -> None:
         """Save a launch in a graph that is about to run. Raises nothing of its own."""
-        build = described.build
-        if build.variant_of_program in self._done:
+        kernel = described.kernel
+        if kernel.variant in self._done:
             return
-        self._done.add(build.variant_of_program)
+        self._done.add(kernel.variant)
         try:
             begun = self._begun(described, self._device.current_stream())
             self._finish_in_thread(begun)
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
-            self._refuse(build, error)
+            self._refuse(kernel, error)
 
-    def _refuse(self, build: RecordingBuild, error: Exception) -> None:
+    def _refuse(self, kernel: KernelToSave, error: Exception) -> None:
         reason = str(error) if isinstance(error, NotSaved) else f"saving it failed: {first_line(error)}"
-        self._report.add_saved_launch(build.variant_of_program, build.record.name, reason)
+        self._report.add_saved_launch(kernel.variant, kernel.name, reason)
 
-    def _described(self, build: RecordingBuild, number: int, grid: Grid, arguments: Sequence[Any]) -> _DescribedLaunch:
+    def _described(self, kernel: KernelToSave, number: int, grid: Grid, arguments: Sequence[Any]) -> _DescribedLaunch:
         with self._device.unaffected_by_graphs():
-            reached = reached_by(arguments, build.argument_kinds, self._device.allocations())
-            record = self._record_of(build, number, grid, saved_arguments(arguments, build.argument_kinds))
-        return _DescribedLaunch(build, record, reached)
+            reached = reached_by(arguments, kernel.argument_kinds, self._device.allocations())
+            record = self._record_of(kernel, number, grid, saved_arguments(arguments, kernel.argument_kinds))
+        return _DescribedLaunch(kernel, record, reached)
 
     def _begun(self, described: _DescribedLaunch, stream: int) -> LaunchBeingSaved:
         """Copy the memory of a launch, after all present work of ``stream``. Raises ``NotSaved``, and any error."""
-        build = described.build
+        kernel = described.kernel
         with self._device.unaffected_by_graphs():
             reached = self._with_found(described.reached, stream)
             self._require_room(reached)
             snapshot = self._device.snapshot([one.memory for one in reached], stream)
-            folder = self._folder / f"{build.variant_of_program}-{os.getpid()}{SAVED_LAUNCH_ENDING}"
-            begun = LaunchBeingSaved(build, described.record, reached, snapshot, folder, self._device.current())
+            folder = self._folder / f"{kernel.variant}-{os.getpid()}{SAVED_LAUNCH_ENDING}"
+            begun = LaunchBeingSaved(kernel, described.record, reached, snapshot, folder, self._device.current())
             if not snapshot.is_copied:
                 self._write_memory(begun, time.monotonic() + self._choice.max_seconds)
             return begun
@@ -189,7 +211,7 @@ class LaunchSaver:
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
-            self._refuse(begun.build, error)
+            self._refuse(begun.kernel, error)
 
     def _finish_in_thread(self, begun: LaunchBeingSaved) -> None:
         thread = threading.Thread(target=self._finish, args=(begun,), name="kprof-inject-saver", daemon=True)
@@ -241,23 +263,22 @@ class LaunchSaver:
         self._bytes += size_bytes
 
     def _record_of(
-        self, build: RecordingBuild, number: int, grid: Grid, arguments: tuple[SavedArgument, ...]
+        self, kernel: KernelToSave, number: int, grid: Grid, arguments: tuple[SavedArgument, ...]
     ) -> SavedLaunchRecord:
-        device, record = self._device.current(), build.record
+        device = self._device.current()
         torch = sys.modules.get("torch")
         return SavedLaunchRecord(
-            name=record.name,
-            variant=build.variant_of_program,
+            name=kernel.name,
+            variant=kernel.variant,
             index=number,
             grid=grid,
             arguments=arguments,
             memory=(),
-            relaunch=record.scope_table.relaunch,
-            clean=record.clean,
+            relaunch=kernel.relaunch,
+            clean=kernel.clean,
             graph=self._device.is_capturing(),
             device_name=self._device.names()[device],
             device_uuid=self._device.uuids()[device],
-            sm_count=record.sm_count,
             triton=triton.__version__,
             torch=str(getattr(torch, "__version__", "")),
             python=sys.version.split()[0],
@@ -277,14 +298,14 @@ class LaunchSaver:
                     before, after = begun.snapshot.digests()
                 finally:
                     begun.snapshot.close()
-            shutil.copytree(self._kernels_folder / begun.build.variant_of_program, begun.folder, dirs_exist_ok=True)
+            shutil.copytree(self._kernels_folder / begun.kernel.variant, begun.folder, dirs_exist_ok=True)
             memory = tuple(_memory_records(begun, before, after))
             record = replace(begun.record, memory=memory, files=checksums(begun.folder))
             write_saved_launch(begun.folder, record)
-            self._report.add_saved_launch(begun.build.variant_of_program, begun.build.record.name)
+            self._report.add_saved_launch(begun.kernel.variant, begun.kernel.name)
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             shutil.rmtree(begun.folder, ignore_errors=True)
-            self._refuse(begun.build, error)
+            self._refuse(begun.kernel, error)
 
     def _write_memory(self, begun: LaunchBeingSaved, until_s: float) -> None:
         """Write the memory with several threads. Raises ``NotSaved`` if that takes too long, and ``OSError``."""
