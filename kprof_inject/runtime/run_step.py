@@ -22,7 +22,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.compiler import Compile, fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.compiling.instrumented_kernel import Plan, RunStep, remove_binaries
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.devices.torch_device import devices_of_process
+from kprof_inject.runtime.devices.process_device import devices_of_process
 from kprof_inject.runtime.dump_step import install_step, save_kernel, why_left_alone
 from kprof_inject.runtime.experiments.replays_in_program import KernelReplays
 from kprof_inject.runtime.faults import say

@@ -114,7 +114,7 @@ def variant_of(
         file_name=name[:_FILE_NAME_LENGTH],
         target=Target(**vars(target)),
         options=as_json(options.__dict__),
-        signature={str(name): str(kind) for name, kind in (getattr(source, "signature", None) or {}).items()},
+        signature={str(name): _type_text(kind) for name, kind in (getattr(source, "signature", None) or {}).items()},
         constants=_constants(source),
         triton_version=triton.__version__,
         environment=environment(),
@@ -140,6 +140,15 @@ def _constants(source: Any) -> dict[str, str]:
     return {
         names[path[0]]: str(value) for path, value in constants.items() if isinstance(path, tuple) and len(path) == 1
     }
+
+
+def _type_text(kind: Any) -> str:
+    """Return the type of an argument; of a tuple, also a named one, in the form of a plain tuple."""
+    return str(_plain_tuple(kind)) if isinstance(kind, tuple) else str(kind)
+
+
+def _plain_tuple(kind: Any) -> Any:
+    return tuple(map(_plain_tuple, kind)) if isinstance(kind, tuple) else kind
 
 
 def as_json(values: dict[str, Any]) -> dict[str, Any]:

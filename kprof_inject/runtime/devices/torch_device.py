@@ -247,11 +247,7 @@ def _blocks() -> list[MemoryRange]:
     return sorted(blocks, key=lambda block: block.address)
 
 
-@functools.cache
-def devices_of_process() -> Device:
-    """Return NVIDIA's devices by their driver, or other devices by torch.
-
-    All callers share the object, which keeps its memory for reuse.
-    """
+def torchs_devices() -> Device:
+    """Return NVIDIA's devices by their driver, or other devices by torch."""
     driver = loaded_driver() if torch.version.cuda is not None else None
     return _TorchCudaDevice(Driver(driver)) if driver is not None else _TorchDevice()

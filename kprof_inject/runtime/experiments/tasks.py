@@ -71,6 +71,7 @@ class TimedLaunch(Struct, frozen=True, kw_only=True):
 
     ``differences`` names the memory whose contents differ from the program's after the launch. ``is_repeatable`` is
     false if our own results differ from launch to launch. ``is_compared`` is false if the program's are unknown.
+    ``is_restored`` is true if the memory was restored before each timed launch, as the work depends on it.
     """
 
     times_ns: tuple[DurationNs, ...] = ()
@@ -78,6 +79,7 @@ class TimedLaunch(Struct, frozen=True, kw_only=True):
     differences: tuple[Text, ...] = ()
     is_repeatable: bool = True
     is_compared: bool = True
+    is_restored: bool = True
 
 
 class TaskResult(Struct, frozen=True, kw_only=True):

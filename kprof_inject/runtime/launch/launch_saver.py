@@ -54,7 +54,7 @@ from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_ha
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.version import __version__
 
-_MAX_WRITERS = 4
+_MAX_WRITERS = 8
 _MAX_SECONDS_AT_END = 60.0
 # Memory that leads to more memory, and so on: a table of structures with pointers has three levels.
 _MAX_LEVELS = 4
