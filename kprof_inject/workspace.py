@@ -209,6 +209,15 @@ class Workspace:
                 shutil.rmtree(folder, ignore_errors=True)
         return own
 
+    def cache_folder_of_rerun(self, step: str) -> Path:
+        """Return the folder where the program's compilers may cache when it runs again: that of this process's dump.
+
+        What they find there was compiled without records; what is compiled with records goes elsewhere. If this process
+        did not dump the program, the folder is new.
+        """
+        dumped = self.cache_folder("dump")
+        return dumped if dumped.is_dir() else self.new_cache_folder(step)
+
     def new_reports_folder(self, step: str) -> Path:
         """Make an empty folder where each process of the program reports what it did."""
         folder = self.folder / "reports" / step

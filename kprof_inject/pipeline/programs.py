@@ -186,7 +186,7 @@ def capture(
         torch_trace=choice.torch_trace,
     )
     try:
-        exit_code = run_program(program, session, workspace.new_cache_folder("run"), program_input)
+        exit_code = run_program(program, session, workspace.cache_folder_of_rerun("run"), program_input)
     finally:
         workspace.forget_if_empty(folder)
     reports = read_reports(reports_folder)

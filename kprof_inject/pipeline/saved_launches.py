@@ -132,7 +132,7 @@ def _time_again(replays: Sequence[_Replay], workspace: Workspace, choice: Replay
         for replay in replays
     ]
     executable = replays[0].files.process.executable
-    results = do_tasks(tasks, executable)
+    results = do_tasks(tasks, executable, workspace.cache_folder_of_rerun("launches"))
     for replay, result in zip(replays, results, strict=True):
         replay.save(result)
         if result.refusal:
@@ -264,7 +264,7 @@ def capture_launch(
     times = _LAUNCHES if choice.launches.stop is None else max(choice.launches.stop, 1)
     task = CaptureLaunch(launch=str(saved.folder.resolve()), session=str(session.path), times=times)
     try:
-        (result,) = do_tasks([task], saved.record.executable)
+        (result,) = do_tasks([task], saved.record.executable, workspace.cache_folder_of_rerun("launches"))
     finally:
         workspace.forget_if_empty(folder)
     reports = read_reports(reports_folder)
