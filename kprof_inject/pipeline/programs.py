@@ -169,7 +169,8 @@ def capture(
     wanted = replays.only
     if choice.keep_launches and wanted is not None:
         wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
-    saved = launches_to_save(workspace, folder, wanted)
+    is_asked_for = choice.keep_launches or replays.times is not None
+    saved = launches_to_save(workspace, folder, wanted, is_asked_for=is_asked_for)
     session = Session(
         "run",
         str(workspace.folder.resolve()),

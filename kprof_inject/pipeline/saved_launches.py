@@ -53,13 +53,16 @@ _MAX_NAMES = 5
 _LAUNCHES = 4
 
 
-def launches_to_save(workspace: Workspace, capture: Path, variants: tuple[str, ...] | None) -> SavedLaunches:
+def launches_to_save(
+    workspace: Workspace, capture: Path, variants: tuple[str, ...] | None, *, is_asked_for: bool
+) -> SavedLaunches:
     """Return the choice of the launches that a run saves: one of each of these variants, of all if it is None.
 
-    ``capture`` is the folder of the run's capture.
+    ``capture`` is the folder of the run's capture; ``is_asked_for`` is that of ``SavedLaunches``.
     """
     return SavedLaunches(
         variants,
+        is_asked_for,
         str(workspace.launches_folder(capture).resolve()),
         str(workspace.kernels_folder.resolve()),
     )

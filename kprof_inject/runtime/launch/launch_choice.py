@@ -73,10 +73,12 @@ class SavedLaunches:
     """The kernels of which one launch is saved, and where.
 
     ``variants`` are those of the kernels; None means all. ``folder`` gets the launches; ``kernels_folder`` is the
-    workspace's. Memory is limited per launch and for a process, and so is the time that a launch waits.
+    workspace's. Memory is limited per launch and for a process, and so is the time that a launch waits. With
+    ``is_asked_for``, launches are saved even if the program would see in its own times that they are.
     """
 
     variants: tuple[str, ...] | None = ()
+    is_asked_for: bool = False
     folder: str = ""
     kernels_folder: str = ""
     max_launch_bytes: int = 2 << 30

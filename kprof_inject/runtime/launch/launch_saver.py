@@ -50,6 +50,7 @@ from kprof_inject.runtime.launch.reachable_memory import (
     saved_arguments,
 )
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, Grid, RecordingBuild
+from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
 from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.version import __version__
@@ -151,6 +152,8 @@ class LaunchSaver:
         saved when the graph runs for the first time, with the memory that it finds.
         """
         try:
+            if programs_events.were_recorded and not self._choice.is_asked_for:
+                raise NotSaved(f"{TIMES_ITSELF}; --replay 50 saves it anyway")
             described = self._described(kernel, number, grid, arguments[HOOK_ARGUMENTS:])
             if self._device.is_capturing():
                 if not before_first_run(functools.partial(self._save_in_graph, described)):
