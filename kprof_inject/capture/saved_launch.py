@@ -174,7 +174,6 @@ class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     torch: Name = ""
     python: Name = ""
     tool: Name = ""
-    executable: Text = ""
     argv: tuple[Text, ...] = ()
     files: dict[Annotated[str, Meta(max_length=1 << 10)], Crc32]
 

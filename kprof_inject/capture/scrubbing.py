@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.saved_launch import (
     MEMORY_FILE,
-    SAVED_LAUNCH_FILE,
     MemoryRecord,
     SavedLaunch,
     SavedLaunchRecord,
@@ -68,7 +67,9 @@ def scrub(saved: SavedLaunch, folder: Path, *, seed: int = 0, also_integers: boo
     """
     if folder.exists():
         raise KprofError(f"{folder} exists", hint="name another place with -o")
-    shutil.copytree(saved.folder, folder, ignore=shutil.ignore_patterns(MEMORY_FILE, SAVED_LAUNCH_FILE))
+    for name in saved.record.files:  # no others, which a link may lead to
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(saved.folder / name, folder / name)
     generator = np.random.default_rng(seed)
     scrubbed: list[MemoryRecord] = []
     memory: list[MemoryRecord] = []
@@ -97,7 +98,6 @@ def _scrubbed_record(
         record,
         memory=tuple(memory),
         scrubbed=True,
-        executable="",
         argv=(),
         files=dict(files),
     )

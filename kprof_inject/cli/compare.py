@@ -147,6 +147,8 @@ def command(
     require_place_for(html_path, workspace=folder)
     if saved_launch_at(program) is None:
         require_startable(program)
+    elif arguments or environment or values_text:
+        raise click.UsageError("--arg, --env and --values are for programs; a saved launch has --triton and --python")
     settings = ComparedSettings(pythons, tritons, variables_of(environment), arguments, values_of(values_text))
     sides = settings.sides(folder, bisect=bisect)
     require_usable(sides)

@@ -104,10 +104,11 @@ def command(
         _print_changes(place, other, as_json)
         return
     limit = None if limit_text is None else parse_limit(limit_text)
-    place, other = (with_launch_captured(side, _LAUNCHES, say) for side in (place, other))
+    named, (place, other) = (place, other), [with_launch_captured(side, _LAUNCHES, say) for side in (place, other)]
     sides = dict(zip(_SIDES, ((place, *more_a), (other, *more_b)), strict=True))
     captures = {side: _captures(side, places, names_path, description, redact) for side, places in sides.items()}
-    _say_origins(captures)
+    if named == (place, other):
+        _say_origins(captures)
     diff = diff_captures(
         *(_timelines(found, choice) for found in captures.values()),
         scopes=choice.scopes,
@@ -116,7 +117,7 @@ def command(
     if html_path is not None:
         from kprof_inject.report.diff.page import write_diff_page
 
-        write_diff_page(html_path, diff, (place.name, other.name) if redact else (str(place), str(other)))
+        write_diff_page(html_path, diff, (named[0].name, named[1].name) if redact else (str(named[0]), str(named[1])))
         say(f"wrote {html_path}")
     if as_json:
         click.echo(json.dumps(diff_json(diff), indent=1))
@@ -124,7 +125,7 @@ def command(
         print_diff_tables(diff, table_console())
         if with_source:
             print_sources(diff, table_console())
-        if limit is None:
+        if limit is None and named == (place, other):
             read = " ".join([quote(str(other)), *_reading_options(names_path, description)])
             page = "; as a page: diff --html FILE" if html_path is None else ""
             say(f"where B's time goes: kprof-inject report {read}{page}")

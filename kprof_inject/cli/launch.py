@@ -25,10 +25,7 @@ _launch_argument = click.argument("folder", metavar="NAME.launch", type=path_typ
 
 @click.group("launch")
 def command() -> None:
-    """Look at a saved launch, and run it again.
-
-    ``profile --keep-launches`` saves them.
-    """
+    """Show, run, share or scrub a saved launch. "profile --keep-launches" saves launches."""
 
 
 @command.command("info")
@@ -65,7 +62,7 @@ def _print_info(saved: SavedLaunch) -> None:
 def run(ctx: click.Context, folder: Path, times: int, as_json: bool) -> None:
     """Launch a saved launch again, at the same addresses, time it, and compare its results with the program's."""
     saved = read_saved_launch(folder)
-    (result,) = do_tasks([TimeLaunch(launch=str(folder.resolve()), times=times)], saved.record.executable)
+    (result,) = do_tasks([TimeLaunch(launch=str(folder.resolve()), times=times)])
     if result.timed is None:
         raise KprofError(f"{saved.record.name} cannot be launched again: {result.refusal}")
     if as_json:
@@ -124,10 +121,11 @@ def script(folder: Path, output: Path | None) -> None:
 )
 @click.option("--bytes", "also_bytes", is_flag=True, help="Also replace ranges of 8-bit integers, such as weights.")
 def scrub_command(folder: Path, output: Path, also_bytes: bool) -> None:
-    """Write a copy of a saved launch in which noise replaces all floating-point data, so that no weights travel.
+    """Write a copy of a saved launch in which noise replaces the floating-point data of its arguments.
 
     The noise has the same powers of two, signs, zeros, infinities and NaN. Integers stay: they decide control flow and
-    addresses. Scalar arguments, the kernel's source and its name stay, too.
+    addresses. So do memory to which only other memory points, scalar arguments, and the kernel's source. The command
+    says how much it kept.
     """
     require_place_for(output)
     saved = read_saved_launch(folder)

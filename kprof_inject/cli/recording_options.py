@@ -110,7 +110,7 @@ def capture_options(function: Function) -> Function:
         harmless_setting(
             "--replay-in-program",
             is_flag=True,
-            help="Replay kernels inside the program, not from saved launches: for memory that other devices share.",
+            help="Replay kernels inside the program, on copies of their memory: on AMD, or for more than 2 GB.",
         ),
         harmless_setting(
             "--replay",

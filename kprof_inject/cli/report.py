@@ -59,9 +59,10 @@ def command(
     that numpy.save wrote. A NAME.launch is repeated and captured first.
     """
     require_place_for(html_path)
-    place = with_launch_captured(place, "last", say)
+    launch, place = place, with_launch_captured(place, "last", say)
     capture = open_capture(place, names_path, description, redact=redact)
-    if origin := origin_line(capture, time.time_ns()):
+    is_kept = place == launch
+    if is_kept and (origin := origin_line(capture, time.time_ns())):
         say(origin)
     if (folder := last_profiled_capture(place, capture)) is not None:
         say(f"what profile captured: kprof-inject report {quote(str(folder))}")
@@ -79,7 +80,10 @@ def command(
         print_all(reports, table_console())
     else:
         print_answers(reports, table_console())
-        say_next(place, reports)
+        if is_kept:
+            say_next(place, reports)
+        else:
+            say(f"keep the capture: kprof-inject profile -o WORKSPACE {quote(str(launch))}")
     for line in page_lines:
         say(line)
 

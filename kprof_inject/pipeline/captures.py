@@ -117,7 +117,7 @@ def with_launch_captured(place: Path, launches: str, say: Say) -> Path:
 
     ``launches`` is as in ``run``. Raises ``KprofError``.
     """
-    if not place.name.endswith(".launch"):
+    if not (place.name.endswith(".launch") or (place / "launch.json").is_file()):
         return place
     # Imported here because reading a capture needs none of it.
     from kprof_inject.capture.saved_launch import read_saved_launch

@@ -19,6 +19,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.saved_launches import (
     add_replays,
+    drop_builds,
     drop_launches,
     launches_to_save,
     main_kernels,
@@ -105,6 +106,7 @@ def run(
     if not choice.keep_launches:
         drop_launches(workspace, folder)
     elif not made_by:
+        drop_builds(workspace)
         say_launches(workspace, folder, say)
     return folder, exit_code
 
@@ -167,7 +169,9 @@ def capture(
     reports_folder = workspace.new_reports_folder("run")
     replays = choice.replays.among(_hard_to_time(workspace))
     wanted = replays.only
-    if choice.keep_launches and wanted is not None:
+    if choice.keep_launches and made_by:
+        wanted = None  # the command chooses the kernels itself
+    elif choice.keep_launches and wanted is not None:
         wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
     is_asked_for = choice.keep_launches or replays.times is not None
     saved = launches_to_save(workspace, folder, wanted, is_asked_for=is_asked_for)

@@ -85,6 +85,11 @@ def drop_launches(workspace: Workspace, capture: Path) -> None:
     shutil.rmtree(workspace.launches_folder(capture), ignore_errors=True)
     with suppress(OSError):
         workspace.launches_folder(capture).parent.rmdir()
+    drop_builds(workspace)
+
+
+def drop_builds(workspace: Workspace) -> None:
+    """Remove the builds with which saved launches were repeated."""
     shutil.rmtree(workspace.recorded_builds_folder, ignore_errors=True)
 
 
@@ -112,7 +117,17 @@ class _Replay:
 
 
 def add_replays(workspace: Workspace, capture: Path, reports: Reports, choice: ReplayChoice, say: Say) -> None:
-    """Repeat the launches that a run has saved, with and without records, and add their times to the capture."""
+    """Repeat the launches that a run has saved, with and without records, and add their times to the capture.
+
+    Reports what goes wrong: the capture is useful without these times.
+    """
+    try:
+        _add_replays(workspace, capture, reports, choice, say)
+    except OSError as error:
+        say(f"cannot time saved launches: {error.strerror}")
+
+
+def _add_replays(workspace: Workspace, capture: Path, reports: Reports, choice: ReplayChoice, say: Say) -> None:
     for note in reports.saved_launches:
         if note.refusal:
             say(f"no launch of {note.kernel} was saved, because {note.refusal}")
@@ -267,7 +282,7 @@ def capture_launch(
     times = _LAUNCHES if choice.launches.stop is None else max(choice.launches.stop, 1)
     task = CaptureLaunch(launch=str(saved.folder.resolve()), session=str(session.path), times=times)
     try:
-        (result,) = do_tasks([task], saved.record.executable, workspace.cache_folder_of_rerun("launches"))
+        (result,) = do_tasks([task], cache=workspace.cache_folder_of_rerun("launches"))
     finally:
         workspace.forget_if_empty(folder)
     reports = read_reports(reports_folder)

@@ -121,7 +121,7 @@ class LaunchSaver:
         self._report = report
         self._bytes = 0
         self._done: set[str] = set()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[tuple[KernelToSave, threading.Thread]] = []
         in_forked_child(self._begin_in_child)
 
     def _begin_in_child(self) -> None:
@@ -218,7 +218,7 @@ class LaunchSaver:
 
     def _finish_in_thread(self, begun: LaunchBeingSaved) -> None:
         thread = threading.Thread(target=self._finish, args=(begun,), name="kprof-inject-saver", daemon=True)
-        self._threads.append(thread)
+        self._threads.append((begun.kernel, thread))
         thread.start()
 
     def failed(self, begun: LaunchBeingSaved) -> None:
@@ -230,8 +230,10 @@ class LaunchSaver:
     def finish(self) -> None:
         """Wait until all launches are on disk, within limits."""
         until_s = time.monotonic() + _MAX_SECONDS_AT_END
-        for thread in self._threads:
+        for kernel, thread in self._threads:
             thread.join(max(until_s - time.monotonic(), 0.0))
+            if thread.is_alive():
+                self._refuse(kernel, NotSaved("its memory was not on disk in time at the end of the program"))
 
     def _with_found(self, reached: Sequence[ReachedRange], stream: int) -> list[ReachedRange]:
         """Return all memory that a launch reaches: ``reached``, and what addresses there lead to."""
@@ -286,7 +288,6 @@ class LaunchSaver:
             torch=str(getattr(torch, "__version__", "")),
             python=sys.version.split()[0],
             tool=__version__,
-            executable=sys.executable,
             argv=tuple(sys.argv),
             files={},
         )
