@@ -73,6 +73,7 @@ def scrub(saved: SavedLaunch, folder: Path, *, seed: int = 0, also_integers: boo
     generator = np.random.default_rng(seed)
     scrubbed: list[MemoryRecord] = []
     memory: list[MemoryRecord] = []
+    place = 0
     with (folder / MEMORY_FILE).open("wb") as file:
         os.ftruncate(file.fileno(), sum(one.size_bytes for one in saved.record.memory))
         for one in saved.record.memory:
@@ -82,10 +83,12 @@ def scrub(saved: SavedLaunch, folder: Path, *, seed: int = 0, also_integers: boo
                 written = _noise(data, one.element, generator) if changes else data
                 crc32.append(zlib.crc32(written))
                 if any(written):
-                    os.pwrite(file.fileno(), written, one.offset + offset)
+                    os.pwrite(file.fileno(), written, place + offset)
             # What the program's launch left there is known no more: it was computed from the data.
             digest = one.before if not changes else None
-            memory.append(replace(one, chunk_crc32=tuple(crc32), before=digest, after=None))
+            changed = replace(one, offset=place, chunk_crc32=tuple(crc32), chunk_bytes=(), before=digest, after=None)
+            memory.append(changed)
+            place += one.size_bytes
             scrubbed += [one] if changes else []
     write_saved_launch(folder, _scrubbed_record(saved.record, memory, checksums(folder)))
     return scrubbed

@@ -46,9 +46,9 @@ from kprof_inject.pipeline.saved_launches import (
     adopt,
     capture_launch,
     drop_launches,
+    finish_launches,
     saved_launch_at,
     saved_launches_of,
-    say_launches,
 )
 from kprof_inject.report.terminal.slope_table import print_slopes, slopes_csv, slopes_json
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, REPLAYS, LaunchChoice, parse_launches
@@ -199,7 +199,7 @@ def command(
         else:
             folder = experiment(opened, source.launches(opened, capture), choice, source.executable(capture), say)
         if capture is not None and keep_launches:
-            say_launches(opened, capture.folder, say)
+            finish_launches(opened, capture.folder, say)
         elif capture is not None:
             drop_launches(opened, capture.folder)
         printed.write(opened, folder, capture)

@@ -21,9 +21,9 @@ from kprof_inject.pipeline.saved_launches import (
     add_replays,
     drop_builds,
     drop_launches,
+    finish_launches,
     launches_to_save,
     main_kernels,
-    say_launches,
 )
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
@@ -85,7 +85,7 @@ def run(
         exit_code, reports = capture(workspace, folder, choice, mode, program, program_input, made_by)
     except KprofError:
         if choice.keep_launches:
-            say_launches(workspace, folder, say)
+            finish_launches(workspace, folder, say)
         raise
     for state in reports.kernels:
         if state.state == "left alone":
@@ -107,7 +107,7 @@ def run(
         drop_launches(workspace, folder)
     elif not made_by:
         drop_builds(workspace)
-        say_launches(workspace, folder, say)
+        finish_launches(workspace, folder, say)
     return folder, exit_code
 
 

@@ -19,6 +19,7 @@ from kprof_inject.capture.saved_launch import (
     SAVED_LAUNCH_ENDING,
     SAVED_LAUNCH_FILE,
     SavedLaunch,
+    compress,
     is_saved_launch,
     read_saved_launch,
 )
@@ -93,9 +94,11 @@ def drop_builds(workspace: Workspace) -> None:
     shutil.rmtree(workspace.recorded_builds_folder, ignore_errors=True)
 
 
-def say_launches(workspace: Workspace, capture: Path, say: Say) -> None:
-    """Report the launches that the run of a capture saved."""
+def finish_launches(workspace: Workspace, capture: Path, say: Say) -> None:
+    """Compress and report the launches that the run of a capture saved."""
     saved = sorted(path.parent for path in workspace.launches_folder(capture).glob(f"*/{SAVED_LAUNCH_FILE}"))
+    for launch in saved:
+        compress(launch)
     if saved:
         say(f"saved {counted(len(saved), 'launch')}; look at one: kprof-inject launch info {saved[0]}")
 
