@@ -16,6 +16,7 @@ from kprof_inject.capture.saved_launch import (
     SavedLaunch,
     TensorMapArgument,
     TupleArgument,
+    parameters,
     pointers_in,
 )
 from kprof_inject.quantities import counted, size_text
@@ -33,12 +34,9 @@ class ArgumentRow:
 
 def argument_rows(saved: SavedLaunch) -> list[ArgumentRow]:
     """Describe the arguments of a saved launch."""
-    signature = saved.kernel.signature
-    if len(signature) != len(saved.record.arguments):
-        signature = {name: kind for name, kind in signature.items() if kind != "constexpr"}
     return [
         ArgumentRow(name, kind, _value(saved, name, argument), _memory(saved, argument))
-        for (name, kind), argument in zip(signature.items(), saved.record.arguments, strict=True)
+        for (name, kind), argument in zip(parameters(saved), saved.record.arguments, strict=True)
     ]
 
 
@@ -61,10 +59,8 @@ def _value(saved: SavedLaunch, name: str, argument: SavedArgument) -> str:
 
 
 def _memory(saved: SavedLaunch, argument: SavedArgument) -> str:
-    addresses = {pointer.address for pointer in pointers_in([argument])}
-    reached = [
-        memory for memory in saved.record.memory if any(memory.address <= address < memory.end for address in addresses)
-    ]
+    found = [saved.record.memory_at(pointer.address) for pointer in pointers_in([argument])]
+    reached = sorted({memory for memory in found if memory is not None}, key=lambda memory: memory.address)
     return ", ".join(f"{size_text(memory.size_bytes)}{_change(memory)}" for memory in reached)
 
 
@@ -87,8 +83,9 @@ def summary_of(saved: SavedLaunch) -> dict[str, Any]:
         "shared memory": size_text(known.shared or 0),
         "memory": f"{size_text(record.memory_bytes)} in {counted(len(record.memory), 'range')}",
         "made by": f"Triton {record.triton}, torch {record.torch or 'unknown'}, on {record.device_name}",
-        "program": " ".join(record.argv),
     }
+    if record.argv:
+        facts["program"] = " ".join(record.argv)
     if found:
         facts["found in memory"] = f"{counted(len(found), 'range')} to which only other memory points"
     if record.graph:

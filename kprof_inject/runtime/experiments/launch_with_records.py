@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -44,8 +44,11 @@ class _SavedKernel(PlannedKernel):
     """Planned kernel that is compiled from the text of its instrumented TTGIR, because its source is not here."""
 
     def _compile_instrumented(self, effects: ExitStack) -> Any:
-        path = self._step.workspace.override_path(self._dumped)
-        folder = Path(effects.enter_context(tempfile.TemporaryDirectory(prefix="kprof-recorded-")))
+        workspace = self._step.workspace
+        path = workspace.override_path(self._dumped)
+        folder = workspace.recorded_builds_folder / f"{self._dumped.variant}.compiled"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         compile_text(path.read_text(), self._dumped.info, folder)
         group = {made.name: str(made) for made in sorted(folder.iterdir())}
         return CompiledKernel(BuildSource.of(self._dumped.info), group, "")

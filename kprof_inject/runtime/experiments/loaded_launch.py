@@ -19,6 +19,8 @@ from kprof_inject.capture.saved_launch import (
     SavedLaunch,
     TensorMapArgument,
     TupleArgument,
+    parameters,
+    pointers_in,
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import size_text
@@ -96,31 +98,13 @@ class LoadedLaunch:
 
     def names_of(self, memory: MemoryRecord) -> str:
         """Return the names of the arguments that point into a range, or a description."""
-        kernel, record = self.saved.kernel, self.saved.record
+        arguments = zip(parameters(self.saved), self.saved.record.arguments, strict=True)
         names = [
             name
-            for name, argument in zip(
-                _parameters(kernel.signature, len(record.arguments)), record.arguments, strict=False
-            )
-            if any(memory.address <= address < memory.end for address in _addresses(argument))
+            for (name, _), argument in arguments
+            if any(memory.address <= pointer.address < memory.end for pointer in pointers_in([argument]))
         ]
         return ", ".join(names) or "memory that other memory points to"
-
-
-def _parameters(signature: dict[str, str], count: int) -> list[str]:
-    if count == len(signature):
-        return list(signature)
-    return [name for name, kind in signature.items() if kind != "constexpr"]
-
-
-def _addresses(argument: SavedArgument) -> Iterator[int]:
-    if isinstance(argument, PointerArgument):
-        yield argument.address
-    elif isinstance(argument, DescriptorArgument):
-        yield argument.base.address
-    elif isinstance(argument, TupleArgument):
-        for part in argument.parts:
-            yield from _addresses(part)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.saved_launch import (
     CHUNK_BYTES,
+    MAX_RANGES,
     MEMORY_FILE,
     SAVED_LAUNCH_ENDING,
     MemoryRecord,
@@ -89,12 +90,15 @@ class LaunchSaver:
         self._device = device
         self._report = report
         self._bytes = 0
-        self._done: set[str] = set()
+        # The token of the launch that was chosen of each variant: another thread may choose one at the same time.
+        self._done: dict[str, object] = {}
+        self._begun: list[LaunchBeingSaved] = []
+        """Launches that nobody uses at present. An exception of a signal handler may leave some here for good."""
         self._threads: list[threading.Thread] = []
         in_forked_child(self._begin_in_child)
 
     def _begin_in_child(self) -> None:
-        self._done, self._threads = set(), []
+        self._done, self._begun, self._threads = {}, [], []
 
     def save_to(self, folder: Path) -> None:
         """Save further launches to a folder."""
@@ -116,10 +120,12 @@ class LaunchSaver:
 
         ``arguments`` are all arguments of a launcher after the metadata.
         """
-        if self._device.is_capturing():
-            return None
-        self._done.add(build.variant_of_program)
+        token = object()
         try:
+            if self._device.is_capturing():
+                return None
+            if self._done.setdefault(build.variant_of_program, token) is not token:
+                return None
             return self._begin(build, number, grid, stream, arguments[HOOK_ARGUMENTS:])
         except Exception as error:
             if is_of_signal_handler(error):
@@ -138,38 +144,68 @@ class LaunchSaver:
             saved = saved_arguments(arguments, build.argument_kinds)
             reached = self._reached(build, arguments, stream)
             self._require_room(reached)
-            snapshot = self._device.snapshot([one.memory for one in reached], stream)
             folder = self._folder / f"{build.variant_of_program}-{os.getpid()}{SAVED_LAUNCH_ENDING}"
             record = self._record_of(build, number, grid, saved)
+            snapshot = self._device.snapshot([one.memory for one in reached], stream)
             begun = LaunchBeingSaved(build, record, reached, snapshot, folder, self._device.current())
+            self._begun.append(begun)
             if not snapshot.is_copied:
-                self._write_memory(begun, time.monotonic() + self._choice.max_seconds)
+                try:
+                    self._write_memory(begun, time.monotonic() + self._choice.max_seconds)
+                except Exception:
+                    self.failed(begun)
+                    raise
             return begun
 
     def launched(self, begun: LaunchBeingSaved, stream: int) -> None:
         """Note that the launch was made, and have the rest saved while the program goes on."""
+        if not self._claim(begun):
+            self._refuse(begun.build, NotSaved("the recording ended while it was launched"))
+            return
         try:
-            with self._device.unaffected_by_graphs():
-                begun.snapshot.note_later(stream)
+            try:
+                with self._device.unaffected_by_graphs():
+                    begun.snapshot.note_later(stream)
+            finally:
+                self._begun.append(begun)
             thread = threading.Thread(target=self._finish, args=(begun,), name="kprof-inject-saver", daemon=True)
             self._threads.append(thread)
             thread.start()
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
+            self.failed(begun)
             self._refuse(begun.build, error)
 
     def failed(self, begun: LaunchBeingSaved) -> None:
         """Note that the launch was not made."""
+        if self._claim(begun):
+            self._drop(begun)
+
+    def _claim(self, begun: LaunchBeingSaved) -> bool:
+        """Return whether the caller may use the snapshot of a launch from now on, and nobody else."""
+        try:
+            self._begun.remove(begun)
+        except ValueError:
+            return False
+        return True
+
+    def _drop(self, begun: LaunchBeingSaved) -> None:
+        """Give back what a launch has on the device and on disk. Raises nothing of its own."""
         with self._report.guard("dropping a saved launch"), self._device.unaffected_by_graphs():
-            begun.snapshot.close()
-            shutil.rmtree(begun.folder, ignore_errors=True)
+            try:
+                begun.snapshot.close()
+            finally:
+                shutil.rmtree(begun.folder, ignore_errors=True)
 
     def finish(self) -> None:
-        """Wait until all launches are on disk, within limits."""
+        """Wait until all launches are on disk, within limits, and drop those that an exception interrupted."""
         until_s = time.monotonic() + _MAX_SECONDS_AT_END
         for thread in self._threads:
-            thread.join(max(until_s - time.monotonic(), 0.0))
+            if thread.ident is not None:  # it was started
+                thread.join(max(until_s - time.monotonic(), 0.0))
+        for begun in self._begun.copy():
+            self.failed(begun)
 
     def _reached(self, build: RecordingBuild, arguments: Sequence[Any], stream: int) -> list[ReachedRange]:
         """Return all memory that the launch reaches, by its arguments and by addresses in memory."""
@@ -195,6 +231,8 @@ class LaunchSaver:
         return reached
 
     def _require_room(self, reached: Sequence[ReachedRange]) -> None:
+        if len(reached) > MAX_RANGES:
+            raise NotSaved(f"its memory is in {len(reached)} ranges, and the limit is {MAX_RANGES}")
         size_bytes = sum(one.memory.size_bytes for one in reached)
         if size_bytes > self._choice.max_launch_bytes:
             raise NotSaved(
@@ -232,6 +270,8 @@ class LaunchSaver:
 
     def _finish(self, begun: LaunchBeingSaved) -> None:
         """Write the launch to disk, in a thread of ours."""
+        if not self._claim(begun):
+            return
         try:
             with self._device.unaffected_by_graphs(), self._device.selected(begun.device):
                 try:
@@ -303,7 +343,8 @@ class _ChunkWriters:
         for thread in others:
             thread.join()
         if self._errors:
-            raise self._errors[0]
+            # The error leads to the program's frames, so nothing of them may lead back to the error.
+            raise self._errors.pop()
 
     def _work(self) -> None:
         try:
