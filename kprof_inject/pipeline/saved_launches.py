@@ -31,8 +31,14 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted, listed
-from kprof_inject.runtime.experiments.tasks import CaptureLaunch, TaskResult, TimeRecords
-from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, LaunchChoice, ReplayChoice, SavedLaunches
+from kprof_inject.runtime.experiments.tasks import MAX_TIMES, CaptureLaunch, TaskResult, TimeRecords
+from kprof_inject.runtime.launch.launch_choice import (
+    KERNEL_SECONDS,
+    LaunchChoice,
+    LaunchFilter,
+    ReplayChoice,
+    SavedLaunches,
+)
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace
@@ -87,9 +93,11 @@ class _Replay:
 
 def add_replays(workspace: Workspace, capture: Path, reports: Reports, choice: ReplayChoice, say: Say) -> None:
     """Repeat the launches that a run has saved, with and without records, and add their times to the capture."""
-    for note in reports.saved_launches if choice.only != () else ():
-        if note.refusal:
-            say(f"no launch of {note.kernel} was saved, because {note.refusal}")
+    refusals = [note for note in reports.saved_launches if note.refusal]
+    for kernel, refusal in dict.fromkeys((note.kernel, note.refusal) for note in refusals):
+        say(f"no launch of {kernel} was saved, because {refusal}")
+    if choice.only != ():
+        for note in refusals:
             _note_refusal(capture, note.variant, f"no launch of it was saved: {note.refusal}")
     replays = list(_replays(workspace, capture)) if choice.only != () else []
     if replays:
@@ -184,6 +192,7 @@ def capture_launch(
 
     Raises ``KprofError`` if nothing was captured.
     """
+    times = _times_for(choice.launches)
     folder = workspace.new_capture_folder()
     reports_folder = workspace.new_reports_folder("run")
     session = Session(
@@ -199,7 +208,6 @@ def capture_launch(
         mode=mode,
     )
     session.write()
-    times = _LAUNCHES if choice.launches.stop is None else max(choice.launches.stop, 1)
     task = CaptureLaunch(launch=str(saved.folder.resolve()), session=str(session.path), times=times)
     try:
         (result,) = do_tasks([task], saved.record.executable)
@@ -217,3 +225,18 @@ def capture_launch(
         say(message)
     drop_launches(workspace, folder)
     return folder
+
+
+def _times_for(launches: LaunchFilter) -> int:
+    """Return how often to repeat a launch so that the filter keeps some.
+
+    Raises ``KprofError`` if that is too often.
+    """
+    times = launches.stop if launches.stop is not None else launches.first + _LAUNCHES
+    if times > MAX_TIMES:
+        raise KprofError(
+            f"--launches {launches.text} needs {times} launches, and a saved one is repeated at most {MAX_TIMES} times",
+            hint="leave it out: all of them do the same",
+            exit_code=2,
+        )
+    return times
