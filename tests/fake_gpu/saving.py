@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import functools
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -113,7 +117,7 @@ def saving(folder: Path, launches: str = "last", **limits: Any) -> Iterator[Savi
     unwrap = wrap_compiler(step.compile)
     try:
         with fresh_jit_caches(), knobs.cache.scope():
-            knobs.cache.dir = str(workspace.folder / "cache" / "here")
+            knobs.cache.dir = str(_compiled())
             yield Saving(gpu, capture, workspace, reports)
             capture.take()
     finally:
@@ -121,6 +125,14 @@ def saving(folder: Path, launches: str = "last", **limits: Any) -> Iterator[Savi
         capture.close()
         unwrap()
         uninstall()
+
+
+@functools.cache
+def _compiled() -> Path:
+    """Triton's cache of this process, so that a kernel is compiled once for all tests."""
+    folder = Path(tempfile.mkdtemp(prefix="kprof-fake-gpu-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _insert(workspace: Workspace, kernel: DumpedKernel) -> None:

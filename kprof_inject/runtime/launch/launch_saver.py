@@ -67,9 +67,9 @@ class LaunchBeingSaved:
     build: RecordingBuild
     record: SavedLaunchRecord
     reached: Sequence[ReachedRange]
-    snapshot: Snapshot
     folder: Path
     device: int
+    snapshot: Snapshot = field(init=False)
     chunk_crc32: list[list[int]] = field(default_factory=list)
 
 
@@ -146,15 +146,16 @@ class LaunchSaver:
             self._require_room(reached)
             folder = self._folder / f"{build.variant_of_program}-{os.getpid()}{SAVED_LAUNCH_ENDING}"
             record = self._record_of(build, number, grid, saved)
-            snapshot = self._device.snapshot([one.memory for one in reached], stream)
-            begun = LaunchBeingSaved(build, record, reached, snapshot, folder, self._device.current())
+            begun = LaunchBeingSaved(build, record, reached, folder, self._device.current())
+            # Noted first: an exception of a signal handler may come right after the copy.
             self._begun.append(begun)
-            if not snapshot.is_copied:
-                try:
+            try:
+                begun.snapshot = self._device.snapshot([one.memory for one in reached], stream)
+                if not begun.snapshot.is_copied:
                     self._write_memory(begun, time.monotonic() + self._choice.max_seconds)
-                except Exception:
-                    self.failed(begun)
-                    raise
+            except Exception:
+                self.failed(begun)
+                raise
             return begun
 
     def launched(self, begun: LaunchBeingSaved, stream: int) -> None:
@@ -194,7 +195,8 @@ class LaunchSaver:
         """Give back what a launch has on the device and on disk. Raises nothing of its own."""
         with self._report.guard("dropping a saved launch"), self._device.unaffected_by_graphs():
             try:
-                begun.snapshot.close()
+                if hasattr(begun, "snapshot"):
+                    begun.snapshot.close()
             finally:
                 shutil.rmtree(begun.folder, ignore_errors=True)
 
