@@ -226,8 +226,11 @@ class Workspace:
         return folder
 
     def new_capture_folder(self) -> Path:
-        """Claim the folder of the next capture, ``captures/001`` and so on; no other process gets the same."""
-        return _claim_next(self.folder / "captures")
+        """Claim the folder of the next capture, ``captures/001`` and so on; no other process gets the same.
+
+        Launches that were kept have the number of their capture, which may be gone.
+        """
+        return _claim_next(self.folder / "captures", self.folder / "launches")
 
     def forget_if_empty(self, claimed: Path) -> None:
         """Remove the folder of a capture or an experiment if it is empty."""
@@ -395,8 +398,9 @@ def _numbered(folder: Path) -> Iterator[Path]:
     return (path for path in folder.glob("*") if path.name.isdecimal())
 
 
-def _claim_next(parent: Path) -> Path:
-    number = 1 + max((int(path.name) for path in _numbered(parent)), default=0)
+def _claim_next(parent: Path, *others: Path) -> Path:
+    """Make the folder in ``parent`` with the next number that no folder in ``others`` has either."""
+    number = 1 + max((int(path.name) for folder in (parent, *others) for path in _numbered(folder)), default=0)
     parent.mkdir(parents=True, exist_ok=True)
     while True:
         folder = parent / f"{number:03d}"

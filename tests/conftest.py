@@ -3,8 +3,10 @@
 Pytest puts this folder on ``sys.path``: the tests in folders below import the helpers in it."""
 
 import gc
+import shutil
 import signal
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -24,3 +26,17 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(scope="session")
+def scale_launch_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A launch of the kernel ``scale`` that was saved on the fake GPU. Not to be changed."""
+    from fake_gpu.saving import save_scale  # imports Triton
+
+    return save_scale(tmp_path_factory.mktemp("saved"))
+
+
+@pytest.fixture
+def scale_launch(scale_launch_once: Path, tmp_path: Path) -> Path:
+    """The same launch, for one test to change."""
+    return Path(shutil.copytree(scale_launch_once, tmp_path / "scale.launch"))

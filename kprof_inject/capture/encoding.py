@@ -86,12 +86,15 @@ def _at_its_field(message: str) -> str:
     if missing := _MISSING.fullmatch(what):
         return f"{printable(path.strip('`'))}.{missing[1]}: it is missing"
     if "matching regex" in what:
-        what = "expected the name of a file, without a folder"
+        is_file_name = _EXCEPT_SLASHES in what
+        what = "expected the name of a file, without a folder" if is_file_name else "this text is of another form"
     text = f"{path}: {what[:1].lower()}{what[1:]}".replace("`", "")
     return printable(text[:_MAX_MESSAGE])
 
 
 _MAX_MESSAGE = 300
+_EXCEPT_SLASHES = "[^/"
+"""Part of the pattern of files' names."""
 _SEAL = re.compile(rb',\s*"crc32":\s*(\d{1,10})\s*\}\s*\Z')
 _MAX_SEAL = 64
 
@@ -111,14 +114,14 @@ def is_sealed(text: bytes) -> bool:
     return _SEAL.search(text[-_MAX_SEAL:]) is not None
 
 
-def require_seal(text: bytes, of: str, where: str) -> None:
+def require_seal(text: bytes, of: str, where: str, hint: str = CAPTURE_AGAIN) -> None:
     """Raise ``KprofError`` unless ``sealed`` made this text for ``of``."""
     seal = _SEAL.search(text, max(0, len(text) - _MAX_SEAL))
     if seal is None or int(seal[1]) != zlib.crc32(text[: seal.start()], zlib.crc32(of.encode())):
         raise KprofError(
             f"{where}: the checksum {'does not match' if seal else 'is missing'}: "
             "this was edited, damaged, or taken from another capture",
-            hint=CAPTURE_AGAIN,
+            hint=hint,
         )
 
 

@@ -6,8 +6,10 @@ of each range one after another, sparse where a whole chunk is zero. ``docs/save
 
 from __future__ import annotations
 
+import ast
 import os
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +53,10 @@ _MAX_COMPRESSED = 0.9  # compression that saves less is not worth its time when 
 _MAX_KERNEL_FILE_BYTES = 256 << 20
 # CUDA addresses have 57 bits at most ("CUDA C++ Programming Guide", unified virtual address space of Hopper).
 _ADDRESS_END = 1 << 57
+MAX_RANGES = 1 << 14
+"""Maximum number of memory ranges of a launch: their records must fit into a JSON file of ours."""
+DIGEST_ALIGNMENT = 8
+"""``Device.digest`` reads words of this size."""
 
 Address = Annotated[int, Meta(ge=0, lt=_ADDRESS_END)]
 RangeBytes = Annotated[int, Meta(ge=1, lt=1 << 40)]
@@ -65,11 +71,23 @@ class IntegerArgument(Struct, frozen=True, tag="integer"):
 
     value: Annotated[str, Meta(pattern=r"\A-?[0-9]{1,20}\Z")]
 
+    def __post_init__(self) -> None:
+        """Require a number of 64 bits, with or without a sign."""
+        if not -(1 << 63) <= int(self.value) < 1 << 64:
+            raise ValueError("expected an integer of 64 bits")
+
 
 class FloatArgument(Struct, frozen=True, tag="float"):
     """A floating-point number, as ``float.hex`` writes it: JSON has no infinities and no NaN."""
 
     value: Annotated[str, Meta(pattern=r"\A-?(0x[01]\.[0-9a-f]{1,13}p[+-][0-9]{1,4}|0x0\.0p\+0|inf|nan)\Z")]
+
+    def __post_init__(self) -> None:
+        """Require a number of 64 bits."""
+        try:
+            float.fromhex(self.value)
+        except OverflowError:
+            raise ValueError("expected a floating-point number of 64 bits") from None
 
 
 class PointerArgument(Struct, frozen=True, tag="pointer", kw_only=True):
@@ -87,6 +105,11 @@ class DescriptorArgument(Struct, frozen=True, tag="descriptor", kw_only=True):
     base: PointerArgument
     fields: dict[Name, bool | int | Name | _Extents | None]
 
+    def __post_init__(self) -> None:
+        """Require a single base."""
+        if "base" in self.fields:
+            raise ValueError("expected no base among the fields")
+
 
 class TensorMapArgument(Struct, frozen=True, tag="tensor_map"):
     """A tensor map that the program made (``CUtensorMap``), as 128 bytes in hexadecimal digits."""
@@ -102,6 +125,20 @@ class TupleArgument(Struct, frozen=True, tag="tuple"):
     """Several arguments in one."""
 
     parts: Annotated[tuple[SavedArgument, ...], Meta(max_length=1 << 10)]
+
+    def __post_init__(self) -> None:
+        """Require few levels, because functions that walk the arguments call themselves at each."""
+        if _levels(self) > _MAX_LEVELS:
+            raise ValueError(f"expected at most {_MAX_LEVELS} tuples in each other")
+
+
+_MAX_LEVELS = 16
+
+
+def _levels(argument: SavedArgument) -> int:
+    if not isinstance(argument, TupleArgument):
+        return 0
+    return 1 + max(map(_levels, argument.parts), default=0)
 
 
 SavedArgument = (
@@ -147,7 +184,9 @@ class MemoryRecord(Struct, frozen=True, kw_only=True):
         return sum(self.chunk_bytes) if self.chunk_bytes else self.size_bytes
 
     def __post_init__(self) -> None:
-        """Require a checksum of each chunk, and an end that is an address."""
+        """Require a checksum of each chunk, an end that is an address, and a start that digests can begin at."""
+        if self.address % DIGEST_ALIGNMENT:
+            raise ValueError(f"expected an address that is a multiple of {DIGEST_ALIGNMENT}")
         if len(self.chunk_crc32) != chunks_in(self.size_bytes):
             raise ValueError(f"expected {chunks_in(self.size_bytes)} checksums, got {len(self.chunk_crc32)}")
         if self.chunk_bytes and len(self.chunk_bytes) != len(self.chunk_crc32):
@@ -176,7 +215,7 @@ class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     index: LaunchIndex
     grid: tuple[GridSize, GridSize, GridSize]
     arguments: Annotated[tuple[SavedArgument, ...], Meta(max_length=1 << 12)]
-    memory: Annotated[tuple[MemoryRecord, ...], Meta(max_length=1 << 14)]
+    memory: Annotated[tuple[MemoryRecord, ...], Meta(max_length=MAX_RANGES)]
     relaunch: RelaunchRecord | None = None
     clean: TimedResources = TimedResources()
     graph: bool = False
@@ -206,6 +245,11 @@ class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     def memory_bytes(self) -> int:
         """Size of all memory of the launch."""
         return sum(memory.size_bytes for memory in self.memory)
+
+    def memory_at(self, address: int) -> MemoryRecord | None:
+        """Return the range that contains an address; None if there is none."""
+        place = bisect_right(self.memory, address, key=lambda memory: memory.address) - 1
+        return self.memory[place] if place >= 0 and address < self.memory[place].end else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,19 +299,72 @@ def read_saved_launch(folder: Path) -> SavedLaunch:
     if not path.is_file():
         raise KprofError(f"{folder} is not a saved launch", hint=SAVE_AGAIN)
     text = read_json(path, folder)
-    require_seal(text, SAVED_LAUNCH_FILE, str(path))
+    require_seal(text, SAVED_LAUNCH_FILE, str(path), SAVE_AGAIN)
     record = decode(text, SavedLaunchRecord, str(path), SAVE_AGAIN)
     for name, crc32 in record.files.items():
-        if ".." in Path(name).parts or Path(name).is_absolute():
+        # A file by several names would be read again for each.
+        if ".." in Path(name).parts or Path(name).is_absolute() or name != str(Path(name)):
             raise KprofError(f"{path}: {name!r} is not in the launch's folder", hint=SAVE_AGAIN)
         if zlib.crc32(read_regular(folder / name, _MAX_KERNEL_FILE_BYTES, folder)) != crc32:
             raise KprofError(f"{folder / name}: the checksum does not match", hint=SAVE_AGAIN)
     for name in (KERNEL_FILE, TTGIR_FILE, SOURCES_FILE):
         if name not in record.files:
             raise KprofError(f"{path}: {name} is missing", hint=SAVE_AGAIN)
+    _require_checked_build(folder, record)
     kernel = decode(read_json(folder / KERNEL_FILE, folder), DumpedKernelRecord, str(folder / KERNEL_FILE), SAVE_AGAIN)
     _require_memory(folder, record)
-    return SavedLaunch(folder, record, kernel)
+    saved = SavedLaunch(folder, record, kernel)
+    _require_arguments(saved)
+    return saved
+
+
+def _require_checked_build(folder: Path, record: SavedLaunchRecord) -> None:
+    """Raise ``KprofError`` for a file of the build without a checksum, since all its files are loaded."""
+    build = folder / BUILD_FOLDER
+    for path in sorted(build.iterdir()) if build.is_dir() else ():
+        if f"{BUILD_FOLDER}/{path.name}" not in record.files:
+            raise KprofError(f"{path}: the checksum is missing", hint=SAVE_AGAIN)
+
+
+def _require_arguments(saved: SavedLaunch) -> None:
+    """Raise ``KprofError`` for arguments that a launcher would take for others, and for pointers to nothing saved."""
+    for (name, kind), argument in zip(parameters(saved), saved.record.arguments, strict=True):
+        if not _is_of_kind(argument, kind):
+            raise KprofError(f"{saved.folder}: the argument {name} is not of type {kind}", hint=SAVE_AGAIN)
+        for pointer in pointers_in([argument]):
+            # An empty view may begin where its tensor ends.
+            places = (pointer.address, max(pointer.address - 1, 0))
+            if pointer.address and not any(map(saved.record.memory_at, places)):
+                raise KprofError(
+                    f"{saved.folder}: the argument {name} points to {pointer.address:#x}, which was not saved",
+                    hint=SAVE_AGAIN,
+                )
+
+
+def _is_of_kind(argument: SavedArgument, kind: object) -> bool:
+    """Return whether an argument is of a type in a kernel's signature, which is a tuple for tuples."""
+    if isinstance(argument, OmittedArgument):
+        return True
+    if isinstance(kind, str) and kind.startswith("("):
+        try:
+            kind = ast.literal_eval(kind)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            return False
+    if isinstance(kind, tuple):
+        return (
+            isinstance(argument, TupleArgument)
+            and len(argument.parts) == len(kind)
+            and all(map(_is_of_kind, argument.parts, kind))
+        )
+    if not isinstance(kind, str) or kind in ("", "constexpr"):
+        return False
+    if kind.startswith("*"):
+        return isinstance(argument, PointerArgument)
+    if kind.startswith("tensordesc"):
+        return isinstance(argument, DescriptorArgument)
+    if kind == "nvTmaDesc":
+        return isinstance(argument, TensorMapArgument)
+    return isinstance(argument, IntegerArgument if kind[0] in "iu" else FloatArgument)
 
 
 def _require_memory(folder: Path, record: SavedLaunchRecord) -> None:

@@ -34,14 +34,15 @@ def do_tasks(tasks: Sequence[Task], executable: str = "", cache: Path | None = N
     ``executable`` is the Python that has Triton, ours if it is empty or absent. ``cache`` is a folder for Triton's
     compiler, such as the program's, where the launchers are; by default it is temporary.
     """
-    python = executable if executable and shutil.which(executable) else sys.executable
+    # A saved launch names it: a relative path might lead to a file that came with the launch.
+    python = executable if os.path.isabs(executable) and shutil.which(executable) else sys.executable
     with tempfile.TemporaryDirectory(prefix="kprof-tasks-") as name:
         folder = Path(name)
         write_tasks(folder, tuple(tasks))
         results: list[TaskResult] = []
         tries = 0
         while len(results) < len(tasks):
-            code, messages = _run(python, folder, len(results), cache or folder / "cache")
+            code, messages = _run(python, folder, tasks, len(results), cache or folder / "cache")
             done = list(_results(folder, len(results), len(tasks)))
             results += done
             if done:
@@ -63,7 +64,7 @@ def _results(folder: Path, first: int, end: int) -> Iterator[TaskResult]:
         yield result
 
 
-def _run(python: str, folder: Path, first: int, cache: Path) -> tuple[int, list[str]]:
+def _run(python: str, folder: Path, tasks: Sequence[Task], first: int, cache: Path) -> tuple[int, list[str]]:
     """Run a process from task ``first`` on; return its exit code, and the last lines of its messages."""
     messages = folder / "messages"
     with messages.open("wb") as log:
@@ -76,7 +77,7 @@ def _run(python: str, folder: Path, first: int, cache: Path) -> tuple[int, list[
             start_new_session=True,  # leads a group, so that a compiler that it waits for ends with it
         )
     try:
-        _wait(process, folder, first)
+        _wait(process, folder, tasks, first)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -85,14 +86,20 @@ def _run(python: str, folder: Path, first: int, cache: Path) -> tuple[int, list[
     return process.returncode, [line for line in lines if line.strip()]
 
 
-def _wait(process: subprocess.Popen[bytes], folder: Path, first: int) -> None:
+def _wait(process: subprocess.Popen[bytes], folder: Path, tasks: Sequence[Task], first: int) -> None:
     """Wait until the process ends, or takes too long for a task."""
-    done, until_s = first, time.monotonic() + _MAX_TASK_SECONDS
+    done, until_s = first, time.monotonic() + _limit_s(tasks[first])
     while process.poll() is None and time.monotonic() < until_s:
         with suppress(subprocess.TimeoutExpired):
             process.wait(1 / _LOOKS_PER_S)
-        if read_result(folder, done) is not None:
-            done, until_s = done + 1, time.monotonic() + _MAX_TASK_SECONDS
+        if done < len(tasks) and read_result(folder, done) is not None:
+            done += 1
+            until_s = time.monotonic() + (_limit_s(tasks[done]) if done < len(tasks) else _MAX_TASK_SECONDS)
+
+
+def _limit_s(task: Task) -> float:
+    """Return the time limit of a task: experiments take as long as the user lets them."""
+    return _MAX_TASK_SECONDS + getattr(task, "seconds", 0.0)
 
 
 def _environment(cache: Path) -> dict[str, str]:

@@ -36,10 +36,17 @@ from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted, listed
-from kprof_inject.runtime.experiments.tasks import CaptureLaunch, RecompileLaunch, TaskResult, TimeRecords
+from kprof_inject.runtime.experiments.tasks import (
+    MAX_TIMES,
+    CaptureLaunch,
+    RecompileLaunch,
+    TaskResult,
+    TimeRecords,
+)
 from kprof_inject.runtime.launch.launch_choice import (
     KERNEL_SECONDS,
     LaunchChoice,
+    LaunchFilter,
     ReplayChoice,
     SavedLaunches,
     parse_launches,
@@ -63,9 +70,9 @@ def launches_to_save(
     """
     return SavedLaunches(
         variants,
-        is_asked_for,
         str(workspace.launches_folder(capture).resolve()),
         str(workspace.kernels_folder.resolve()),
+        is_asked_for=is_asked_for,
     )
 
 
@@ -131,9 +138,11 @@ def add_replays(workspace: Workspace, capture: Path, reports: Reports, choice: R
 
 
 def _add_replays(workspace: Workspace, capture: Path, reports: Reports, choice: ReplayChoice, say: Say) -> None:
-    for note in reports.saved_launches:
-        if note.refusal:
-            say(f"no launch of {note.kernel} was saved, because {note.refusal}")
+    refusals = [note for note in reports.saved_launches if note.refusal]
+    for kernel, refusal in dict.fromkeys((note.kernel, note.refusal) for note in refusals):
+        say(f"no launch of {kernel} was saved, because {refusal}")
+    if choice.only != ():
+        for note in refusals:
             _note_refusal(capture, note.variant, f"no launch of it was saved: {note.refusal}")
     replays = list(_replays(workspace, capture)) if choice.only != () else []
     if replays:
@@ -267,6 +276,7 @@ def capture_launch(
 
     Raises ``KprofError`` if nothing was captured.
     """
+    times = _times_for(choice.launches)
     folder = workspace.new_capture_folder()
     reports_folder = workspace.new_reports_folder("run")
     session = Session(
@@ -282,7 +292,6 @@ def capture_launch(
         mode=mode,
     )
     session.write()
-    times = _LAUNCHES if choice.launches.stop is None else max(choice.launches.stop, 1)
     task = CaptureLaunch(launch=str(saved.folder.resolve()), session=str(session.path), times=times)
     try:
         (result,) = do_tasks([task], cache=workspace.cache_folder_of_rerun("launches"))
@@ -300,3 +309,18 @@ def capture_launch(
         say(message)
     drop_launches(workspace, folder)
     return folder
+
+
+def _times_for(launches: LaunchFilter) -> int:
+    """Return how often to repeat a launch so that the filter keeps some.
+
+    Raises ``KprofError`` if that is too often.
+    """
+    times = launches.stop if launches.stop is not None else launches.first + _LAUNCHES
+    if times > MAX_TIMES:
+        raise KprofError(
+            f"--launches {launches.text} needs {times} launches, and a saved one is repeated at most {MAX_TIMES} times",
+            hint="leave it out: all of them do the same",
+            exit_code=2,
+        )
+    return times

@@ -59,10 +59,8 @@ def _value(saved: SavedLaunch, name: str, argument: SavedArgument) -> str:
 
 
 def _memory(saved: SavedLaunch, argument: SavedArgument) -> str:
-    addresses = {pointer.address for pointer in pointers_in([argument])}
-    reached = [
-        memory for memory in saved.record.memory if any(memory.address <= address < memory.end for address in addresses)
-    ]
+    found = [saved.record.memory_at(pointer.address) for pointer in pointers_in([argument])]
+    reached = sorted({memory for memory in found if memory is not None}, key=lambda memory: memory.address)
     return ", ".join(f"{size_text(memory.size_bytes)}{_change(memory)}" for memory in reached)
 
 

@@ -57,6 +57,7 @@ class FakeSnapshot:
         self._copies: list[bytes] = []
         self._later: list[int] = []
         self._stream = stream
+        device.gpu.snapshots.append(self)
         device.gpu.enqueue(stream, lambda: self._copies.extend(self._contents()))
 
     def _contents(self) -> list[bytes]:
@@ -77,6 +78,7 @@ class FakeSnapshot:
 
     def close(self) -> None:
         self._device.gpu.wait()
+        self._device.gpu.snapshots.remove(self)
 
 
 _PAGE_BYTES = 4096
@@ -180,7 +182,7 @@ class FakeDevice:
         return zlib.crc32(ctypes.string_at(address, size_bytes))
 
     def allocations(self) -> FindAllocation:
-        return lambda address: None
+        return lambda address: next((one for one in self.gpu.allocations if one.address <= address < one.end), None)
 
     def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
         self.gpu.wait()

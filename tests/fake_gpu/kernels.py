@@ -5,6 +5,8 @@ The more that ``n`` is, the longer each scope takes: by it, a launch is known in
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 import triton
 import triton.language as tl
@@ -56,6 +58,16 @@ def total(x_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(out_ptr, tl.reduce(tl.load(x_ptr + tl.arange(0, BLOCK)), 0, clamped_sum))
 
 
+@triton.jit(do_not_specialize=["n"])
+def follow(table_ptr, out_ptr, n):
+    """out = what lies at the address to which ``n`` addresses lead, the first of them in the table."""
+    address = tl.load(table_ptr)
+    for _ in range(1, n):
+        address = tl.load(address.to(tl.pointer_type(tl.int64)))
+    pid = tl.program_id(0)
+    tl.store(out_ptr + pid, tl.load(address.to(tl.pointer_type(tl.float32)) + pid))
+
+
 def _scale(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, n: int) -> int:
     out[: grid[0]] = x[: grid[0]] * n
     return cycles_of(n)
@@ -76,6 +88,14 @@ def _total(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, BLOCK
     return cycles_of(BLOCK)
 
 
+def _follow(grid: tuple[int, int, int], table: torch.Tensor, out: torch.Tensor, n: int) -> int:
+    address = table.data_ptr()
+    for _ in range(n):
+        address = ctypes.c_int64.from_address(address).value
+    ctypes.memmove(out.data_ptr(), address, 4 * grid[0])
+    return cycles_of(n)
+
+
 def cycles_of(n: int) -> int:
     """How long after a record of such a launch the next one comes."""
     return _LEAST_CYCLES + n
@@ -94,5 +114,6 @@ HOST_KERNELS = {
     "power": _power,
     "tuned": _tuned,
     "total": _total,
+    "follow": _follow,
     "calibration_kernel": _calibration,
 }

@@ -49,13 +49,14 @@ class _Access(ctypes.Structure):
 
 
 def areas_of(ranges: Sequence[MemoryRange], unit_bytes: int) -> list[MemoryRange]:
-    """Return the smallest areas, in whole units, that contain the ranges, which are in ascending order."""
+    """Return the smallest areas, in whole units, that contain the ranges, which are in the order of their addresses."""
     areas: list[MemoryRange] = []
     for one in ranges:
         start = one.address // unit_bytes * unit_bytes
         end = -(-one.end // unit_bytes) * unit_bytes
         if areas and start <= areas[-1].end:
-            start = areas.pop().address
+            last = areas.pop()
+            start, end = last.address, max(end, last.end)
         areas.append(MemoryRange(start, end - start))
     return areas
 

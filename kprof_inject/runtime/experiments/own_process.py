@@ -107,6 +107,8 @@ def _done(task: Task, process: OwnProcess) -> TaskResult:
 
 def _clean_kernel(saved: SavedLaunch) -> Any:
     """Load the machine code of a saved launch."""
+    if not saved.build_folder.is_dir():
+        raise NotReplayable("its machine code was not saved")
     if saved.record.triton != triton.__version__:
         raise NotReplayable(
             f"Triton {saved.record.triton} compiled it, and this Python has {triton.__version__}; launchers differ"

@@ -13,6 +13,8 @@ from kprof_inject.capture.schema import MAX_TEXT_BYTES, DurationNs, KernelRecord
 from kprof_inject.files import read_regular, write_bytes
 
 TASKS_FILE = "tasks.json"
+MAX_TIMES = 1 << 16
+"""Maximum number of launches in a task."""
 ADDRESS_TAKEN = 75
 """Exit code of the process if something of its own is at an address of a launch: EX_TEMPFAIL of sysexits.h."""
 
@@ -21,7 +23,7 @@ class TimeLaunch(Struct, frozen=True, tag="time", kw_only=True):
     """Launch a saved launch again ``times`` times, and compare its results with the program's."""
 
     launch: Text
-    times: Annotated[int, Meta(ge=1, le=1 << 16)] = 20
+    times: Annotated[int, Meta(ge=1, le=MAX_TIMES)] = 20
 
 
 class TimeRecords(Struct, frozen=True, tag="records", kw_only=True):
@@ -53,7 +55,7 @@ class CaptureLaunch(Struct, frozen=True, tag="capture", kw_only=True):
 
     launch: Text
     session: Text
-    times: Annotated[int, Meta(ge=1, le=1 << 16)] = 4
+    times: Annotated[int, Meta(ge=1, le=MAX_TIMES)] = 4
 
 
 class RecompileLaunch(Struct, frozen=True, tag="recompile", kw_only=True):

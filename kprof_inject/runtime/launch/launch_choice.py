@@ -78,12 +78,12 @@ class SavedLaunches:
     """
 
     variants: tuple[str, ...] | None = ()
-    is_asked_for: bool = False
     folder: str = ""
     kernels_folder: str = ""
     max_launch_bytes: int = 2 << 30
     max_bytes: int = 8 << 30
     max_seconds: float = 1.0
+    is_asked_for: bool = False
 
     def has(self, variant: str) -> bool:
         """Return whether a launch of this variant is to be saved."""

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.saved_launch import (
     CHUNK_BYTES,
+    MAX_RANGES,
     MEMORY_FILE,
     SAVED_LAUNCH_ENDING,
     MemoryRecord,
@@ -97,9 +98,9 @@ class LaunchBeingSaved:
     kernel: KernelToSave
     record: SavedLaunchRecord
     reached: Sequence[ReachedRange]
-    snapshot: Snapshot
     folder: Path
     device: int
+    snapshot: Snapshot = field(init=False)
     chunk_crc32: list[list[int]] = field(default_factory=list)
 
 
@@ -120,12 +121,15 @@ class LaunchSaver:
         self._device = device
         self._report = report
         self._bytes = 0
-        self._done: set[str] = set()
+        # The token of the launch that was chosen of each variant: another thread may choose one at the same time.
+        self._done: dict[str, object] = {}
+        self._begun: list[LaunchBeingSaved] = []
+        """Launches that nobody uses at present. An exception of a signal handler may leave some here for good."""
         self._threads: list[tuple[KernelToSave, threading.Thread]] = []
         in_forked_child(self._begin_in_child)
 
     def _begin_in_child(self) -> None:
-        self._done, self._threads = set(), []
+        self._done, self._begun, self._threads = {}, [], []
 
     def save_to(self, folder: Path) -> None:
         """Save further launches to a folder."""
@@ -159,24 +163,26 @@ class LaunchSaver:
                 if not before_first_run(functools.partial(self._save_in_graph, described)):
                     raise NotSaved("it was captured into a graph without torch's class for graphs")
                 return None
-            self._done.add(kernel.variant)
-            return self._begun(described, stream)
+            return self._begun_at(described, stream) if self._choose(kernel) else None
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
-            self._done.add(kernel.variant)
+            self._choose(kernel)
             self._refuse(kernel, error)
             return None
+
+    def _choose(self, kernel: KernelToSave) -> bool:
+        """Return whether the launch that is about to be made is the one to save of its variant."""
+        token = object()
+        return self._done.setdefault(kernel.variant, token) is token
 
     def _save_in_graph(self, described: _DescribedLaunch) -> None:
         """Save a launch in a graph that is about to run. Raises nothing of its own."""
         kernel = described.kernel
-        if kernel.variant in self._done:
+        if not self._choose(kernel):
             return
-        self._done.add(kernel.variant)
         try:
-            begun = self._begun(described, self._device.current_stream())
-            self._finish_in_thread(begun)
+            self._finish_in_thread(self._begun_at(described, self._device.current_stream()))
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
@@ -192,28 +198,41 @@ class LaunchSaver:
             record = self._record_of(kernel, number, grid, saved_arguments(arguments, kernel.argument_kinds))
         return _DescribedLaunch(kernel, record, reached)
 
-    def _begun(self, described: _DescribedLaunch, stream: int) -> LaunchBeingSaved:
+    def _begun_at(self, described: _DescribedLaunch, stream: int) -> LaunchBeingSaved:
         """Copy the memory of a launch, after all present work of ``stream``. Raises ``NotSaved``, and any error."""
         kernel = described.kernel
         with self._device.unaffected_by_graphs():
             reached = self._with_found(described.reached, stream)
             self._require_room(reached)
-            snapshot = self._device.snapshot([one.memory for one in reached], stream)
             folder = self._folder / f"{kernel.variant}-{os.getpid()}{SAVED_LAUNCH_ENDING}"
-            begun = LaunchBeingSaved(kernel, described.record, reached, snapshot, folder, self._device.current())
-            if not snapshot.is_copied:
-                self._write_memory(begun, time.monotonic() + self._choice.max_seconds)
+            begun = LaunchBeingSaved(kernel, described.record, reached, folder, self._device.current())
+            # Noted first: an exception of a signal handler may come right after the copy.
+            self._begun.append(begun)
+            try:
+                begun.snapshot = self._device.snapshot([one.memory for one in reached], stream)
+                if not begun.snapshot.is_copied:
+                    self._write_memory(begun, time.monotonic() + self._choice.max_seconds)
+            except Exception:
+                self.failed(begun)
+                raise
             return begun
 
     def launched(self, begun: LaunchBeingSaved, stream: int) -> None:
         """Note that the launch was made, and have the rest saved while the program goes on."""
+        if not self._claim(begun):
+            self._refuse(begun.kernel, NotSaved("the recording ended while it was launched"))
+            return
         try:
-            with self._device.unaffected_by_graphs():
-                begun.snapshot.note_later(stream)
+            try:
+                with self._device.unaffected_by_graphs():
+                    begun.snapshot.note_later(stream)
+            finally:
+                self._begun.append(begun)
             self._finish_in_thread(begun)
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
+            self.failed(begun)
             self._refuse(begun.kernel, error)
 
     def _finish_in_thread(self, begun: LaunchBeingSaved) -> None:
@@ -223,17 +242,37 @@ class LaunchSaver:
 
     def failed(self, begun: LaunchBeingSaved) -> None:
         """Note that the launch was not made."""
+        if self._claim(begun):
+            self._drop(begun)
+
+    def _claim(self, begun: LaunchBeingSaved) -> bool:
+        """Return whether the caller may use the snapshot of a launch from now on, and nobody else."""
+        try:
+            self._begun.remove(begun)
+        except ValueError:
+            return False
+        return True
+
+    def _drop(self, begun: LaunchBeingSaved) -> None:
+        """Give back what a launch has on the device and on disk. Raises nothing of its own."""
         with self._report.guard("dropping a saved launch"), self._device.unaffected_by_graphs():
-            begun.snapshot.close()
-            shutil.rmtree(begun.folder, ignore_errors=True)
+            try:
+                if hasattr(begun, "snapshot"):
+                    begun.snapshot.close()
+            finally:
+                shutil.rmtree(begun.folder, ignore_errors=True)
 
     def finish(self) -> None:
-        """Wait until all launches are on disk, within limits."""
+        """Wait until all launches are on disk, within limits, and drop those that an exception interrupted."""
         until_s = time.monotonic() + _MAX_SECONDS_AT_END
         for kernel, thread in self._threads:
+            if thread.ident is None:  # it was not started
+                continue
             thread.join(max(until_s - time.monotonic(), 0.0))
             if thread.is_alive():
                 self._refuse(kernel, NotSaved("its memory was not on disk in time at the end of the program"))
+        for begun in self._begun.copy():
+            self.failed(begun)
 
     def _with_found(self, reached: Sequence[ReachedRange], stream: int) -> list[ReachedRange]:
         """Return all memory that a launch reaches: ``reached``, and what addresses there lead to."""
@@ -258,6 +297,8 @@ class LaunchSaver:
         return reached
 
     def _require_room(self, reached: Sequence[ReachedRange]) -> None:
+        if len(reached) > MAX_RANGES:
+            raise NotSaved(f"its memory is in {len(reached)} ranges, and the limit is {MAX_RANGES}")
         size_bytes = sum(one.memory.size_bytes for one in reached)
         if size_bytes > self._choice.max_launch_bytes:
             raise NotSaved(
@@ -294,6 +335,8 @@ class LaunchSaver:
 
     def _finish(self, begun: LaunchBeingSaved) -> None:
         """Write the launch to disk, in a thread of ours."""
+        if not self._claim(begun):
+            return
         try:
             with self._device.unaffected_by_graphs(), self._device.selected(begun.device):
                 try:
@@ -365,7 +408,8 @@ class _ChunkWriters:
         for thread in others:
             thread.join()
         if self._errors:
-            raise self._errors[0]
+            # The error leads to the program's frames, so nothing of them may lead back to the error.
+            raise self._errors.pop()
 
     def _work(self) -> None:
         try:

@@ -25,18 +25,22 @@ from kprof_inject.capture.saved_launch import (
     TensorMapArgument,
     TupleArgument,
 )
+from kprof_inject.quantities import counted
 from kprof_inject.runtime.devices.device import MemoryRange
 from kprof_inject.runtime.launch.recorded_launch import CONSTANT, ArgumentKinds
 
 _TENSOR_MAP_BYTES = 128
-_POINTED_TO = re.compile(r"\*+(?:k)?(\w+)|tensordesc<([^\[>]+)\[")
+# The type that a pointer or a descriptor points to; a pointer to pointers has none here, so that it is searched.
+_POINTED_TO = re.compile(r"\*(?:k)?(\w*)|tensordesc<([^\[>]+)\[")
 # Types whose values may be addresses; a structure or a tensor map is of bytes.
 _MAY_HOLD_ADDRESSES = frozenset({"", "i64", "u64", "i8", "u8", "i1", "u1"})
 MAX_SEARCHED_BYTES = 8 << 20
 """Only the first bytes of a range are searched for addresses: tables of pointers are short."""
 # Device memory is above: the driver maps it beyond the first 4 GB (seen: 0x302000000 and 0x7f…).
 _MIN_ADDRESS, _MAX_ADDRESS = 1 << 32, 1 << 57
-_MAX_FOUND = 1 << 14
+# A number that is no address is seldom close to one that is: the rest of its page is skipped.
+_PAGE_BYTES = 1 << 21
+_MAX_LOOKUPS = 4096
 _ALIGNMENT = 16
 
 
@@ -64,7 +68,10 @@ class ReachedRange:
 
 def saved_arguments(arguments: Sequence[Any], kinds: ArgumentKinds) -> tuple[SavedArgument, ...]:
     """Return a launcher's arguments, those of the kernel, for a saved launch. Raises ``NotSaved``."""
-    return tuple(_saved(argument, kind) for argument, kind in kinds.paired(arguments))
+    paired = kinds.paired(arguments)
+    if len(paired) != len(arguments) or (not paired and any(kind != CONSTANT for kind in kinds.kinds)):
+        raise NotSaved(f"its {counted(len(arguments), 'argument')} do not match the kernel's signature")
+    return tuple(_saved(argument, kind) for argument, kind in paired)
 
 
 def _saved(argument: Any, kind: Any) -> SavedArgument:
@@ -159,7 +166,7 @@ def _reached(
         if isinstance(kind, tuple):
             yield from _reached(list(zip(argument, kind, strict=True)), allocation_at)
         elif match := _POINTED_TO.match(kind):
-            yield from _pointed_to(argument, match[1] or match[2], allocation_at)
+            yield from _pointed_to(argument, match[1] or match[2] or "", allocation_at)
         elif kind == "nvTmaDesc":
             address = int.from_bytes(bytes.fromhex(_tensor_map(argument).data)[:8], "little")
             yield from _allocated(address, "", allocation_at)
@@ -219,14 +226,19 @@ def found_in(
 ) -> list[ReachedRange]:
     """Return the allocations to which the contents of a range refer, without those in ``reached``."""
     words = np.frombuffer(contents[: len(contents) // 8 * 8], dtype=np.uint64)
-    addresses = np.unique(words[(words >= _MIN_ADDRESS) & (words < _MAX_ADDRESS)])
-    for one in reached:
-        addresses = addresses[(addresses < one.memory.address) | (addresses >= one.memory.end)]
+    addresses = np.sort(words[(words >= _MIN_ADDRESS) & (words < _MAX_ADDRESS)])
+    known = [one.memory for one in reached]
     found: list[ReachedRange] = []
-    for address in addresses[:_MAX_FOUND].tolist():
-        if found and address < found[-1].memory.end:
-            continue
-        allocation = allocation_at(address)
-        if allocation is not None:
-            found.append(ReachedRange(allocation, is_found=True))
+    place = lookups = 0
+    while place < len(addresses) and lookups < _MAX_LOOKUPS:
+        address = int(addresses[place])
+        around = next((one for one in known if one.address <= address < one.end), None)
+        if around is None:
+            lookups += 1
+            around = allocation_at(address)
+            if around is not None:
+                known.append(around)
+                found.append(ReachedRange(around, is_found=True))
+        end = around.end if around is not None else (address // _PAGE_BYTES + 1) * _PAGE_BYTES
+        place = int(np.searchsorted(addresses, np.uint64(end)))
     return found

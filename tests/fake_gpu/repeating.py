@@ -1,0 +1,54 @@
+"""Repeats saved launches as a process of ours does, but in the process of a test, and on a fake GPU of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fake_gpu.device import FakeDevice
+from fake_gpu.driver import install
+from fake_gpu.gpu import FakeGpu
+from fake_gpu.kernels import HOST_KERNELS
+from kprof_inject.runtime.experiments import own_process
+from kprof_inject.runtime.experiments.tasks import Task, TaskResult, TimeLaunch, read_result, write_tasks
+from kprof_inject.runtime.experiments.watchdog import Unwatched
+
+
+@dataclass(frozen=True)
+class OwnProcessHere:
+    """What a process of ours does, in this one. ``gpu`` is its device; ``folder`` has the files of its tasks."""
+
+    gpu: FakeGpu
+    folder: Path
+
+    def do(self, *tasks: Task) -> tuple[int, list[TaskResult | None]]:
+        """Do tasks; return the exit code, and the result of each."""
+        for old in self.folder.glob("result-*.json"):
+            old.unlink()
+        write_tasks(self.folder, tasks)
+        code = own_process.main(self.folder, 0)
+        return code, [read_result(self.folder, number) for number in range(len(tasks))]
+
+    def time(self, launch: Path, times: int = 3) -> TaskResult:
+        """Repeat a saved launch; a refusal is empty if that was possible."""
+        _, (result,) = self.do(TimeLaunch(launch=str(launch), times=times))
+        return result or TaskResult(refusal="its addresses are taken")
+
+
+@contextmanager
+def own_process_here(folder: Path) -> Iterator[OwnProcessHere]:
+    """Do the tasks of processes of ours in this one. No watchdog kills it."""
+    gpu = FakeGpu()
+    gpu.host_kernels = HOST_KERNELS
+    uninstall = install(gpu)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(own_process, "device_of_own_process", lambda name, uuid: FakeDevice(gpu))
+            patch.setattr(own_process, "Watchdog", lambda give_up: Unwatched())
+            yield OwnProcessHere(gpu, folder)
+    finally:
+        uninstall()

@@ -1,0 +1,149 @@
+"""Launches of the fake GPU that are saved, in the process of a test."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate, count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from triton import knobs
+
+from fake_gpu.device import FakeDevice, MappedPages
+from fake_gpu.driver import install
+from fake_gpu.gpu import FakeGpu
+from fake_gpu.kernels import HOST_KERNELS, scale
+from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
+from kprof_inject.pipeline.insertion import insert_kernel, write_insertion
+from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
+from kprof_inject.runtime.compiling.instrumented_kernel import RunStep
+from kprof_inject.runtime.devices.device import MemoryRange
+from kprof_inject.runtime.launch.launch_choice import SavedLaunches
+from kprof_inject.runtime.process_report import ProcessReport, read_reports
+from kprof_inject.runtime.run_step import LiveCapture, _install_once, _PlansMadeNow
+from kprof_inject.runtime.session import Session
+from kprof_inject.workspace import DumpedKernel, Workspace
+
+# Free in every process that a test starts: programs, heaps and libraries are above.
+_FIRST_ADDRESS = 1 << 44
+_addresses = count(_FIRST_ADDRESS, 1 << 30)
+_SPACING_BYTES = 1 << 16
+
+
+@contextmanager
+def memory_at(address: int, size_bytes: int) -> Iterator[np.ndarray[Any, Any]]:
+    """Zeroed memory of this process at an address of a test's choice, as bytes."""
+    pages = MappedPages()
+    pages.map([MemoryRange(address, size_bytes)])
+    try:
+        yield np.ctypeslib.as_array((ctypes.c_ubyte * size_bytes).from_address(address))
+    finally:
+        pages.close()
+
+
+@contextmanager
+def tensors(*sizes: int) -> Iterator[list[torch.Tensor]]:
+    """Zeroed tensors of these numbers of floats, each on pages of its own, at addresses that no other test has."""
+    spaces = [-(-4 * size // _SPACING_BYTES) * _SPACING_BYTES for size in sizes]
+    starts = list(accumulate(spaces[:-1], initial=next(_addresses)))
+    pages = MappedPages()
+    pages.map([MemoryRange(start, 4 * size) for start, size in zip(starts, sizes, strict=True)])
+    try:
+        yield [
+            torch.from_numpy(np.ctypeslib.as_array((ctypes.c_float * size).from_address(start)))
+            for start, size in zip(starts, sizes, strict=True)
+        ]
+    finally:
+        pages.close()
+
+
+@dataclass(frozen=True)
+class Saving:
+    """A program that is being recorded in this process, and a launch of each kernel saved."""
+
+    gpu: FakeGpu
+    capture: LiveCapture
+    workspace: Workspace
+    reports: Path
+
+    def finish(self) -> None:
+        """Wait until what was launched so far is saved."""
+        self.capture.take()
+
+    @property
+    def folders(self) -> list[Path]:
+        """What stands in the folders of all captures' launches."""
+        return sorted((self.workspace.folder / "launches").glob("*/*"))
+
+    def launches(self) -> list[SavedLaunch]:
+        """All launches, after the end of the capture."""
+        return [read_saved_launch(folder) for folder in self.folders]
+
+    def launch(self) -> SavedLaunch:
+        """The only launch."""
+        (launch,) = self.launches()
+        return launch
+
+    def refusals(self) -> list[str]:
+        """Why launches were not saved."""
+        return [note.refusal for note in read_reports(self.reports).saved_launches if note.refusal]
+
+
+@contextmanager
+def saving(folder: Path, launches: str = "last", **limits: Any) -> Iterator[Saving]:
+    """Save a launch of each kernel that this process launches in the context. ``limits`` are of ``SavedLaunches``."""
+    gpu = FakeGpu()
+    gpu.host_kernels = HOST_KERNELS
+    workspace = Workspace.begin(folder / "workspace")
+    chosen = SavedLaunches(None, "", str(workspace.kernels_folder), **limits)
+    reports = workspace.new_reports_folder("run")
+    session = Session("run", str(workspace.folder), str(reports), launches=launches, saved=chosen)
+    report, device = ProcessReport(session.reports), FakeDevice(gpu)
+    uninstall = install(gpu)
+    capture = LiveCapture(session, report, device)
+    step = RunStep(session, report, device, capture, _PlansMadeNow(session, report, _insert))
+    _install_once()
+    unwrap = wrap_compiler(step.compile)
+    try:
+        with fresh_jit_caches(), knobs.cache.scope():
+            knobs.cache.dir = str(_compiled())
+            yield Saving(gpu, capture, workspace, reports)
+            capture.take()
+    finally:
+        capture.enabled = False
+        capture.close()
+        unwrap()
+        uninstall()
+
+
+@functools.cache
+def _compiled() -> Path:
+    """Triton's cache of this process, so that a kernel is compiled once for all tests."""
+    folder = Path(tempfile.mkdtemp(prefix="kprof-fake-gpu-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _insert(workspace: Workspace, kernel: DumpedKernel) -> None:
+    write_insertion(workspace, insert_kernel(workspace, kernel, ()))
+
+
+def save_scale(folder: Path, n: int = 3) -> Path:
+    """Save a launch of ``scale`` with 16 programs, at addresses that are the same in each run; return its folder."""
+    with pytest.MonkeyPatch.context() as patch, tensors(16, 16) as (x, out), saving(folder) as saved:
+        patch.setattr(sys, "argv", ["train.py", "--fast"])
+        x += torch.arange(1, 17)
+        scale[(16,)](x, out, n)
+    (launch,) = saved.folders
+    return launch

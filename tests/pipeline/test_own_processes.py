@@ -1,0 +1,214 @@
+"""Tasks are done by processes that may die, hang, or find their addresses taken; others' results are still there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kprof_inject.capture.experiments import DelaysRecord
+from kprof_inject.capture.schema import ScopeTableRecord
+from kprof_inject.pipeline import own_processes
+from kprof_inject.pipeline.own_processes import do_tasks
+from kprof_inject.runtime.experiments.tasks import TaskResult, TimeDelays, TimeLaunch
+from kprof_inject.workspace import is_running
+
+# In place of the process that repeats launches: the name of a launch says what becomes of it.
+STAND_IN = """
+import json, os, signal, subprocess, sys, time
+from pathlib import Path
+from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, TaskResult, read_tasks, write_result
+
+folder, first = Path(sys.argv[1]), int(sys.argv[2])
+log = Path(__file__).with_name("log")
+for number, task in enumerate(read_tasks(folder)):
+    if number < first:
+        continue
+    how, _, rest = task.launch.partition(" ")
+    with log.open("a") as file:
+        file.write(json.dumps([number, how, os.getpid(), sys.executable, dict(os.environ)]) + "\\n")
+    tries = sum(json.loads(line)[0] == number for line in log.read_text().splitlines())
+    if how == "exit":
+        print("on its way out")
+        sys.stderr.write(rest and "\\n  at last\\n\\n")
+        sys.exit(int(rest or 0))
+    if how == "silent":
+        sys.exit(4)
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "hangs":
+        child = subprocess.Popen(["sleep", "60"])
+        log.with_name("child").write_text(str(child.pid))
+        time.sleep(60)
+    if how == "taken" and tries <= int(rest):
+        sys.exit(ADDRESS_TAKEN)
+    if how == "slow":
+        time.sleep(float(rest))
+    write_result(folder, number, TaskResult(seconds=number, refusal=rest if how == "refused" else ""))
+    if how == "last":
+        sys.exit(1)
+"""
+
+Log = Callable[[], list[list[Any]]]
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
+    """Have the stand-in do tasks; returns what it did so far: number, kind, pid, executable and environment."""
+    (tmp_path / "stand_in_process.py").write_text(STAND_IN)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(own_processes, "_MODULE", "stand_in_process")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    lines = tmp_path / "log"
+    return lambda: [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+
+
+def tasks(*kinds: str) -> list[TimeLaunch]:
+    return [TimeLaunch(launch=kind) for kind in kinds]
+
+
+def done(number: int, refusal: str = "") -> TaskResult:
+    return TaskResult(seconds=number, refusal=refusal)
+
+
+def refused(reason: str) -> TaskResult:
+    return TaskResult(refusal=reason)
+
+
+def ended(how: str) -> TaskResult:
+    return refused(f"the process that repeated it ended with {how}")
+
+
+def test_one_process_does_all_tasks(log: Log, tmp_path: Path) -> None:
+    assert do_tasks(tasks("ok", "refused for a reason", "ok")) == [done(0), done(1, "for a reason"), done(2)]
+    assert [number for number, *_ in log()] == [0, 1, 2]
+    assert len({pid for _, _, pid, *_ in log()}) == 1
+    assert list((tmp_path / "temporary").iterdir()) == [], "its files are left"
+
+
+def test_without_tasks_there_is_no_process(log: Log) -> None:
+    assert do_tasks([]) == []
+    assert log() == []
+
+
+def test_a_process_that_dies_takes_only_its_task_with_it(log: Log) -> None:
+    found = do_tasks(tasks("killed", "ok", "killed", "ok", "exit 3", "ok", "exit 0"))
+    assert found[:4] == [ended("signal 9"), done(1), ended("signal 9"), done(3)]
+    assert found[4:] == [ended("exit code 3:   at last"), done(5), ended("exit code 0:   at last")]
+
+
+def test_a_task_that_others_may_have_spoilt_has_a_process_for_itself(log: Log) -> None:
+    """It is tried once more, but not if it was the first of its process."""
+    assert do_tasks(tasks("ok", "killed", "killed")) == [done(0), ended("signal 9"), ended("signal 9")]
+    assert [number for number, *_ in log()] == [0, 1, 1, 2]
+
+
+def test_a_process_without_a_word_is_told_by_its_exit_code(log: Log) -> None:
+    assert do_tasks(tasks("silent")) == [ended("exit code 4")]
+
+
+def test_a_process_that_dies_behind_a_task_has_done_it(log: Log) -> None:
+    """After an error of the device, nothing more works in a process."""
+    assert do_tasks(tasks("last", "last", "ok")) == [done(0), done(1), done(2)]
+    assert len({pid for _, _, pid, *_ in log()}) == 3
+
+
+def test_a_process_that_hangs_is_ended_with_its_children(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_processes, "_MAX_TASK_SECONDS", 1.0)
+    begun = time.monotonic()
+    assert do_tasks(tasks("ok", "hangs", "ok")) == [done(0), ended("signal 9"), done(2)]
+    assert time.monotonic() - begun < 20
+    assert not any(is_running(pid) for _, _, pid, *_ in log())
+    assert not is_running(int((tmp_path / "child").read_text()))
+
+
+def test_each_task_has_the_limit_for_itself(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_processes, "_MAX_TASK_SECONDS", 1.0)
+    found = do_tasks(tasks("slow 0.4", "slow 0.4", "slow 0.4", "slow 0.4"))
+    assert found == [done(0), done(1), done(2), done(3)]
+    assert len({pid for _, _, pid, *_ in log()}) == 1
+
+
+def test_an_experiment_may_take_as_long_as_the_user_says(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_processes, "_MAX_TASK_SECONDS", 0.5)
+    plan = DelaysRecord(scopes=ScopeTableRecord(scopes=()), builds=(), plain="p", spin_kernel="", spin_cycles=())
+    slow = TimeDelays(launch="slow 1", plan=plan, builds="", seconds=30.0, folder="")
+    assert do_tasks([slow]) == [done(0)]
+    assert do_tasks([TimeLaunch(launch="slow 1")]) == [ended("signal 9")]
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_another_process_may_have_the_addresses_free(log: Log, times: int) -> None:
+    assert do_tasks(tasks("ok", f"taken {times}", "ok")) == [done(0), done(1), done(2)]
+    assert [number for number, *_ in log()] == [0, *[1] * (times + 1), 2]
+
+
+def test_addresses_that_are_always_taken_are_given_up(log: Log) -> None:
+    taken = refused("something else is at its addresses")
+    assert do_tasks(tasks("taken 99", "ok", "taken 99")) == [taken, done(1), taken]
+    tries = [number for number, *_ in log()]
+    assert (tries.count(0), tries.count(1), tries.count(2)) == (5, 1, 6)
+
+
+def test_processes_have_caches_of_their_own_and_find_this_package(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TRITON_KERNEL_OVERRIDE", "TRITON_DUMP_DIR", "KPROF_INJECT_SESSION"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("HERE", "mine")
+    do_tasks(tasks("ok"))
+    ((_, _, _, executable, environment),) = log()
+    assert executable == sys.executable
+    assert environment["HERE"] == "mine"
+    assert not {"TRITON_KERNEL_OVERRIDE", "TRITON_DUMP_DIR", "KPROF_INJECT_SESSION"} & environment.keys()
+    assert Path(environment["TRITON_CACHE_DIR"]).is_relative_to(tmp_path / "temporary")
+    first, second = environment["PYTHONPATH"].split(os.pathsep)
+    assert (Path(first) / "kprof_inject" / "__init__.py").exists()
+    assert second == str(tmp_path)
+
+
+def test_the_programs_python_repeats_its_launches(log: Log, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexport THROUGH="$0"\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    do_tasks(tasks("ok"), str(python))
+    assert log()[-1][4]["THROUGH"] == str(python)
+
+
+@pytest.mark.parametrize("executable", ["", "/no/such/python", "python", "./python", "x.launch/python"])
+def test_any_other_name_stands_for_our_python(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executable: str
+) -> None:
+    """A launch from elsewhere must not choose a file that came with it."""
+    for path in (tmp_path / "python", tmp_path / "x.launch" / "python"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh\nexit 1\n")
+        path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert do_tasks(tasks("ok"), executable) == [done(0)]
+    assert log()[-1][3] == sys.executable
+
+
+def test_ctrl_c_ends_the_process(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def wait(process: subprocess.Popen[bytes], *_: object) -> None:
+        begun.append(process)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(own_processes, "_wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        do_tasks(tasks("hangs"))
+    assert begun[0].returncode == -9

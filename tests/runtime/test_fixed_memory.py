@@ -1,0 +1,216 @@
+"""Device memory at given addresses: what is mapped around it, and that all of it is given back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count, pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kprof_inject.runtime.devices.cuda_driver import Driver
+from kprof_inject.runtime.devices.device import MemoryRange, NoDeviceMemory
+from kprof_inject.runtime.devices.fixed_memory import AddressTaken, FixedMemory, _gaps, areas_of
+
+PAGE, UNIT = 2 << 20, 32 << 20
+BASE = 0x7F00_0000_0000
+
+
+@st.composite
+def disjoint_ranges(draw: st.DrawFn, unit: int) -> list[MemoryRange]:
+    """Ranges in ascending order, some in one unit, some next to each other, and some far apart."""
+    sizes = st.one_of(st.integers(1, 64), st.integers(1, 3 * unit), st.sampled_from([unit, 2 * unit]))
+    gaps = st.one_of(st.just(0), st.integers(0, 64), st.integers(0, 3 * unit), st.sampled_from([unit, 2 * unit]))
+    ranges, end = [], BASE
+    for _ in range(draw(st.integers(0, 8))):
+        start = end + draw(gaps)
+        ranges.append(MemoryRange(start, draw(sizes)))
+        end = ranges[-1].end
+    return ranges
+
+
+def parts_of(ranges: list[MemoryRange], unit: int) -> set[int]:
+    """The numbers of all units that a range has part of."""
+    return {number for one in ranges for number in range(one.address // unit, (one.end - 1) // unit + 1)}
+
+
+@pytest.mark.parametrize("unit", [1, 7, 4096])
+@given(data=st.data())
+def test_areas_are_the_units_that_ranges_have_part_of(unit: int, data: st.DataObject) -> None:
+    ranges = data.draw(disjoint_ranges(unit))
+    areas = areas_of(ranges, unit)
+    for area in areas:
+        assert area.address % unit == area.size_bytes % unit == 0
+        assert area.size_bytes > 0
+    for before, after in pairwise(areas):
+        assert before.end < after.address, "areas that touch each other are one"
+    assert parts_of(areas, unit) == parts_of(ranges, unit)
+    for one in ranges:
+        assert sum(area.address <= one.address and one.end <= area.end for area in areas) == 1
+
+
+def test_a_range_in_another_does_not_cut_its_area() -> None:
+    assert areas_of([MemoryRange(BASE, 100), MemoryRange(BASE + 10, 5)], 10) == [MemoryRange(BASE // 10 * 10, 110)]
+    assert areas_of([], 10) == []
+
+
+@given(disjoint_ranges(PAGE))
+def test_gaps_and_pages_tile_an_area(ranges: list[MemoryRange]) -> None:
+    """Also the unit before an area and the one after it, which have no pages."""
+    pages = areas_of(ranges, PAGE)
+    for area in areas_of(ranges, UNIT):
+        before, after = MemoryRange(area.address - UNIT, UNIT), MemoryRange(area.end, UNIT)
+        for whole in (area, before, after):
+            gaps = list(_gaps(whole, pages))
+            assert all(0 < gap.size_bytes <= UNIT for gap in gaps)
+            assert all(gap.address % PAGE == gap.size_bytes % PAGE == 0 for gap in gaps)
+            inside = [page for page in pages if whole.address <= page.address < whole.end]
+            tiles = sorted([*gaps, *inside], key=lambda tile: tile.address)
+            assert tiles[0].address == whole.address
+            assert tiles[-1].end == whole.end
+            assert all(tile.end == following.address for tile, following in pairwise(tiles))
+
+
+@dataclass
+class AddressSpace:
+    """The driver's functions for memory at addresses, with the rules that its manual gives.
+
+    ``taken`` is what somebody else has reserved; there is room for ``free_bytes``.
+    """
+
+    taken: list[MemoryRange] = field(default_factory=list)
+    free_bytes: int = 1 << 40
+    reserved: list[MemoryRange] = field(default_factory=list)
+    mapped: dict[MemoryRange, int] = field(default_factory=dict)
+    accessible: set[MemoryRange] = field(default_factory=set)
+    created: dict[int, int] = field(default_factory=dict)
+    zeroed: list[MemoryRange] = field(default_factory=list)
+    created_bytes: int = 0
+    _handles: Any = field(default_factory=lambda: count(1))
+    _elsewhere: Any = field(default_factory=lambda: count(1 << 40, 1 << 36))
+
+    def cuMemAddressReserve(self, to: Any, size: Any, alignment: Any, wanted: Any, flags: Any) -> int:
+        assert size.value % PAGE == 0
+        area = MemoryRange(wanted.value, size.value)
+        is_free = not any(one.address < area.end and area.address < one.end for one in (*self.taken, *self.reserved))
+        if not is_free or not area.address or area.address % UNIT:
+            area = MemoryRange(next(self._elsewhere), size.value)
+        to._obj.value = area.address
+        self.reserved.append(area)
+        return 0
+
+    def cuMemAddressFree(self, address: Any, size: Any) -> int:
+        area = MemoryRange(address.value, size.value)
+        self.reserved.remove(area)
+        assert not any(area.address <= one.address < area.end for one in self.mapped), "freed while it is mapped"
+        return 0
+
+    def cuMemCreate(self, to: Any, size: Any, properties: Any, flags: Any) -> int:
+        if self.created_bytes + size.value > self.free_bytes:
+            return 2
+        assert size.value % PAGE == 0
+        self.created_bytes += size.value
+        to._obj.value = next(self._handles)
+        self.created[to._obj.value] = size.value
+        return 0
+
+    def cuMemRelease(self, handle: Any) -> int:
+        self.created_bytes -= self.created.pop(handle.value)
+        return 0
+
+    def cuMemMap(self, address: Any, size: Any, offset: Any, handle: Any, flags: Any) -> int:
+        at = MemoryRange(address.value, size.value)
+        assert offset.value == 0
+        assert self.created[handle.value] == at.size_bytes, "memory is mapped as a whole"
+        assert any(one.address <= at.address and at.end <= one.end for one in self.reserved), "it is not reserved"
+        assert not any(one.address < at.end and at.address < one.end for one in self.mapped), "it is mapped already"
+        self.mapped[at] = handle.value
+        return 0
+
+    def cuMemSetAccess(self, address: Any, size: Any, access: Any, number: Any) -> int:
+        at = MemoryRange(address.value, size.value)
+        assert at in self.mapped
+        assert (access._obj.location.type, access._obj.location.device, access._obj.flags, number.value) == (1, 3, 3, 1)
+        self.accessible.add(at)
+        return 0
+
+    def cuMemUnmap(self, address: Any, size: Any) -> int:
+        self.accessible.discard(MemoryRange(address.value, size.value))
+        del self.mapped[MemoryRange(address.value, size.value)]
+        return 0
+
+    def cuMemsetD8_v2(self, address: Any, value: int, size: Any) -> int:
+        assert value == 0
+        assert MemoryRange(address.value, size.value) in self.accessible
+        self.zeroed.append(MemoryRange(address.value, size.value))
+        return 0
+
+    def is_empty(self) -> bool:
+        return not (self.reserved or self.mapped or self.created or self.created_bytes)
+
+
+def memory_in(space: AddressSpace) -> FixedMemory:
+    return FixedMemory(Driver(space), 3)
+
+
+@given(disjoint_ranges(PAGE))
+@settings(max_examples=40)
+def test_ranges_are_memory_of_their_own_and_what_is_around_them_can_be_read(ranges: list[MemoryRange]) -> None:
+    space = AddressSpace()
+    memory = memory_in(space)
+    memory.map(ranges)
+    pages, areas = areas_of(ranges, PAGE), areas_of(ranges, UNIT)
+    assert space.zeroed == pages
+    assert len({space.mapped[page] for page in pages}) == len(pages), "two pages share memory"
+    assert space.accessible == set(space.mapped)
+    # All of the areas, and a unit on either side, without a hole.
+    expected = {number for number in parts_of(areas, PAGE)}
+    expected |= {number for area in areas for number in range(area.address // PAGE - 16, area.end // PAGE + 16)}
+    assert parts_of(list(space.mapped), PAGE) == expected
+    # What is around them is little memory, mapped many times.
+    assert space.created_bytes - sum(page.size_bytes for page in pages) <= UNIT // PAGE * (UNIT // PAGE + 1) // 2 * PAGE
+    memory.close()
+    assert space.is_empty()
+    memory.close()
+
+
+def test_memory_around_is_left_out_where_it_is_taken() -> None:
+    taken = [MemoryRange(BASE - UNIT, UNIT), MemoryRange(BASE + UNIT, PAGE)]
+    space = AddressSpace(taken)
+    memory = memory_in(space)
+    memory.map([MemoryRange(BASE + 100, 100)])
+    assert parts_of(list(space.mapped), UNIT) == {BASE // UNIT}
+    memory.close()
+    assert space.is_empty()
+
+
+def test_the_lowest_addresses_have_nothing_before_them() -> None:
+    space = AddressSpace()
+    memory = memory_in(space)
+    memory.map([MemoryRange(UNIT, 100)])
+    assert parts_of(list(space.mapped), UNIT) == {1, 2}
+    memory.close()
+    assert space.is_empty()
+
+
+def test_an_address_that_is_taken_is_told_apart_and_nothing_is_kept() -> None:
+    space = AddressSpace([MemoryRange(BASE + 4 * UNIT, 1)])
+    memory = memory_in(space)
+    with pytest.raises(AddressTaken, match=hex(BASE + 4 * UNIT)):
+        memory.map([MemoryRange(BASE, 100), MemoryRange(BASE + 4 * UNIT + PAGE, 100)])
+    assert space.mapped == {}
+    memory.close()
+    assert space.is_empty()
+
+
+@pytest.mark.parametrize("pages", range(1, 6))
+def test_a_device_without_room_keeps_nothing(pages: int) -> None:
+    """Also where the memory around is what does not fit."""
+    space = AddressSpace(free_bytes=pages * PAGE)
+    memory = memory_in(space)
+    with pytest.raises(NoDeviceMemory):
+        memory.map([MemoryRange(BASE, 3 * PAGE), MemoryRange(BASE + 8 * PAGE, 2 * PAGE)])
+    memory.close()
+    assert space.is_empty()

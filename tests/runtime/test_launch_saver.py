@@ -1,0 +1,615 @@
+"""A launch is saved as it began, whatever the program does next, and the program notices nothing."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import shutil
+import sys
+import threading
+import time
+import weakref
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import test_interruptions
+import torch
+import triton
+import triton.language as tl
+from fake_gpu.device import FakeDevice, FakeSnapshot
+from fake_gpu.kernels import follow, power, scale
+from fake_gpu.repeating import own_process_here
+from fake_gpu.saving import Saving, memory_at, saving, tensors
+from test_interruptions import Interrupted, at_line
+
+from kprof_inject.capture.saved_launch import (
+    CHUNK_BYTES,
+    FloatArgument,
+    IntegerArgument,
+    OmittedArgument,
+    PointerArgument,
+    SavedLaunch,
+    TupleArgument,
+    is_saved_launch,
+)
+from kprof_inject.runtime.devices.device import MemoryRange
+from kprof_inject.runtime.launch import launch_saver
+from kprof_inject.runtime.launch.launch_saver import LaunchSaver
+
+pytestmark = pytest.mark.triton
+
+X = torch.arange(1, 17, dtype=torch.float32)
+ZEROS = torch.zeros(16)
+NO_ROOM = 100
+"""Free bytes of a device without room for a copy of any launch."""
+
+
+def crc32_of(tensor: torch.Tensor) -> str:
+    return f"{zlib.crc32(tensor.numpy().tobytes()):016x}"
+
+
+def memory_of(saved: SavedLaunch) -> list[torch.Tensor]:
+    """The contents of each range, as floats."""
+    ranges = [b"".join(data for _, data in saved.chunks(memory)) for memory in saved.record.memory]
+    return [torch.frombuffer(bytearray(data), dtype=torch.float32) for data in ranges]
+
+
+def assert_is_scale(saved: SavedLaunch, n: int) -> None:
+    """Fail unless the memory is that before the launch, and the digests are those before it and after it."""
+    before, after = memory_of(saved), [X, X * n]
+    assert torch.equal(before[0], X)
+    assert torch.equal(before[1], ZEROS)
+    assert [memory.before for memory in saved.record.memory] == [crc32_of(X), crc32_of(ZEROS)]
+    assert [memory.after for memory in saved.record.memory] == list(map(crc32_of, after))
+    assert saved.record.arguments[2] == IntegerArgument(str(n))
+
+
+def assert_nothing_is_left(saved: Saving) -> None:
+    """Neither on the device nor on disk."""
+    assert saved.gpu.snapshots == []
+    assert saved.folders == []
+
+
+@pytest.mark.parametrize("free_bytes", [1 << 40, NO_ROOM])
+def test_memory_is_saved_as_the_launch_found_it(tmp_path: Path, free_bytes: int) -> None:
+    """The next launches overwrite all of it."""
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        saved.gpu.free_bytes = free_bytes
+        x += X
+        scale[(16,)](x, out, 3)
+        scale[(16,)](out, x, 0)
+        scale[(16,)](x, out, 0)
+        saved.gpu.wait()
+        assert torch.equal(out, ZEROS)
+    assert saved.refusals() == []
+    assert_is_scale(saved.launch(), 3)
+    assert saved.gpu.snapshots == []
+
+
+def test_memory_is_saved_in_the_order_of_the_stream(tmp_path: Path) -> None:
+    """The host is ahead: what the launch begins with is not computed yet when it is made."""
+    with tensors(16, 16, 16) as (source, x, out), saving(tmp_path) as saved:
+        source += X
+        power[(16,)](source, x, 1)
+        saved.finish()
+        x.zero_()
+        with saved.gpu.held():
+            power[(16,)](source, x, 1)
+            scale[(16,)](x, out, 3)
+            scale[(16,)](out, x, 0)
+            assert torch.equal(x, ZEROS)
+        saved.gpu.wait()
+    (launch,) = (one for one in saved.launches() if one.record.name == "scale")
+    assert_is_scale(launch, 3)
+
+
+def test_the_record_says_where_a_launch_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", "--fast"])
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        scale[(4, 3, 1)](x, out, 3)
+    launch = saved.launch()
+    record = launch.record
+    assert (record.name, record.index, record.grid) == ("scale", 0, (4, 3, 1))
+    assert launch.folder.name == f"{record.variant}-{os.getpid()}.launch"
+    assert record.argv == ("train.py", "--fast")
+    assert record.python == sys.version.split()[0]
+    assert (record.triton, record.torch) == (triton.__version__, torch.__version__)
+    assert (record.device_name, record.device_uuid) == ("Fake H200", "fake")
+    assert not record.graph
+    assert not record.scrubbed
+    assert [(memory.address, memory.size_bytes, memory.element) for memory in record.memory] == [
+        (x.data_ptr(), 64, "fp32"),
+        (out.data_ptr(), 64, "fp32"),
+    ]
+    assert record.arguments[:2] == (
+        PointerArgument(address=x.data_ptr(), shape=(16,), strides=(1,), dtype="float32"),
+        PointerArgument(address=out.data_ptr(), shape=(16,), strides=(1,), dtype="float32"),
+    )
+    kernel = saved.workspace.kernels_folder / record.variant
+    assert record.files.keys() == {str(path.relative_to(kernel)) for path in kernel.rglob("*") if path.is_file()}
+    assert all((launch.folder / name).read_bytes() == (kernel / name).read_bytes() for name in record.files)
+
+
+@triton.jit(do_not_specialize=["count", "ratio", "flag"])
+def every_kind(x_ptr, pair, count, ratio, flag, nothing, BLOCK: tl.constexpr):
+    """An argument of each kind that needs no device of its own."""
+    number = pair[1] + count + flag
+    value = tl.load(x_ptr + tl.arange(0, BLOCK)) + tl.load(pair[0] + tl.arange(0, BLOCK))
+    tl.store(x_ptr + tl.arange(0, BLOCK), value * ratio + number)
+
+
+def test_arguments_are_those_that_triton_launches_with(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, y), saving(tmp_path) as saved:
+        saved.gpu.host_kernels = {"every_kind": lambda *_: 1}
+        every_kind[(1,)](x, (y, 5), (1 << 63) - 1, -0.0, True, None, BLOCK=16)
+    launch = saved.launch()
+    pointers = [PointerArgument(address=one.data_ptr(), shape=(16,), strides=(1,), dtype="float32") for one in (x, y)]
+    assert launch.record.arguments == (
+        pointers[0],
+        TupleArgument((pointers[1], IntegerArgument("5"))),
+        IntegerArgument("9223372036854775807"),
+        FloatArgument("-0x0.0p+0"),
+        IntegerArgument("1"),
+        OmittedArgument(),
+        OmittedArgument(),
+    )
+    assert [memory.address for memory in launch.record.memory] == [x.data_ptr(), y.data_ptr()]
+
+
+def test_an_in_place_kernel_is_saved_before_it_ran(tmp_path: Path) -> None:
+    with tensors(16) as (x,), saving(tmp_path) as saved:
+        x += X
+        power[(16,)](x, x, 2)
+    (memory,) = saved.launch().record.memory
+    assert torch.equal(memory_of(saved.launch())[0], X)
+    assert (memory.before, memory.after) == (crc32_of(X), crc32_of(X**2))
+
+
+def test_chunks_of_zeros_take_no_room_on_disk(tmp_path: Path) -> None:
+    size = 4 * CHUNK_BYTES // 4 + 16
+    with tensors(size, 16) as (x, out), saving(tmp_path) as saved:
+        x[:16] = X
+        x[-1] = 5.0
+        scale[(16,)](x, out, 3)
+    launch = saved.launch()
+    file = (launch.folder / "memory.bin").stat()
+    assert file.st_size == 4 * size + 64
+    assert file.st_blocks * 512 < 2 * CHUNK_BYTES
+    first, _ = memory_of(launch)
+    assert torch.equal(first[:16], X)
+    assert first[-1] == 5.0
+    assert first.count_nonzero() == 17
+
+
+# Which launches
+
+
+def test_of_each_variant_one_launch_is_saved(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        for n in range(1, 4):
+            scale[(16,)](x, out, n)
+            power[(16,)](x, out, n)
+        saved.finish()
+        scale[(16,)](x, out, 4)
+    assert [(one.record.name, one.record.index) for one in saved.launches()] == [("power", 0), ("scale", 0)]
+    assert [one.record.arguments[2] for one in saved.launches()] == [IntegerArgument("1")] * 2
+
+
+@pytest.mark.parametrize(("launches", "index"), [("2", 2), ("first", 0), ("last", 0), ("all", 0), ("1:9:5", 1)])
+def test_the_first_launch_that_is_kept_is_saved(tmp_path: Path, launches: str, index: int) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path, launches) as saved:
+        x += X
+        for n in range(10, 14):
+            out.zero_()
+            scale[(16,)](x, out, n)
+            assert (saved.gpu.snapshots != [] or saved.folders != []) == (n >= 10 + index)
+    assert saved.launch().record.index == index
+    assert_is_scale(saved.launch(), 10 + index)
+
+
+def test_a_launch_that_is_not_kept_is_not_saved(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path, "5") as saved:
+        scale[(16,)](x, out, 3)
+    assert_nothing_is_left(saved)
+
+
+def test_two_threads_save_a_variant_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread launches when the first one has decided to save its launch."""
+    is_due = LaunchSaver.is_due
+    with tensors(16, 16) as (x, out), saving(tmp_path, "all") as saved:
+        x += X
+        power[(16,)](x, ZEROS.clone(), 1)
+
+        def be_overtaken(saver: LaunchSaver, *arguments: Any) -> bool:
+            due = is_due(saver, *arguments)
+            monkeypatch.setattr(LaunchSaver, "is_due", is_due)
+            other = threading.Thread(target=lambda: scale[(16,)](x, out, 5))
+            other.start()
+            other.join()
+            return due
+
+        monkeypatch.setattr(LaunchSaver, "is_due", be_overtaken)
+        scale[(16,)](x, out, 7)
+        assert torch.equal(out, X * 7)
+    (launch,) = (one for one in saved.launches() if one.record.name == "scale")
+    assert_is_scale(launch, 5)
+    assert saved.refusals() == []
+
+
+def test_a_launch_in_a_graph_is_not_copied_while_it_is_captured(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        x += X
+        with saved.gpu.captured() as graph:
+            scale[(16,)](x, out, 3)
+        assert saved.gpu.snapshots == []
+        graph.replay()
+        saved.gpu.wait()
+        assert torch.equal(out, X * 3)
+    assert_nothing_is_left(saved)
+
+
+def test_a_forked_child_saves_launches_of_its_own(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        x += X
+        scale[(16,)](x, out, 3)
+        saved.finish()
+        out.zero_()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                scale[(16,)](x, out, 4)
+                saved.finish()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert torch.equal(out, ZEROS), "the memory of a forked child is its own"
+    by_pid = {int(one.folder.stem.rpartition("-")[2]): one for one in saved.launches()}
+    assert by_pid.keys() == {os.getpid(), pid}
+    assert_is_scale(by_pid[os.getpid()], 3)
+    assert_is_scale(by_pid[pid], 4)
+
+
+def test_a_forked_child_does_not_wait_for_what_its_parent_saves(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved, saved.gpu.held():
+        scale[(16,)](x, out, 3)
+        pid = os.fork()
+        if pid == 0:
+            begun = time.monotonic()
+            saved.capture._saver.finish()
+            os._exit(time.monotonic() - begun > 5)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert saved.launch().record.index == 0
+
+
+# Limits
+
+
+def test_a_launch_with_too_much_memory_is_not_saved(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path, max_launch_bytes=127) as saved:
+        scale[(16,)](x, out, 3)
+        scale[(16,)](x, out, 4)
+    assert saved.refusals() == ["its memory of 128 bytes exceeds the limit of 127 bytes"]
+    assert_nothing_is_left(saved)
+    with tensors(16, 16) as (x, out), saving(tmp_path / "more", max_launch_bytes=128) as saved:
+        scale[(16,)](x, out, 3)
+    assert saved.refusals() == []
+    assert saved.launch().record.memory_bytes == 128
+
+
+def test_all_launches_together_have_a_limit(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path, max_bytes=255) as saved:
+        scale[(16,)](x, out, 3)
+        power[(16,)](x, out, 3)
+    assert saved.refusals() == ["the launches saved before take up the limit of 255 bytes"]
+    assert saved.launch().record.name == "scale"
+    assert saved.gpu.snapshots == []
+
+
+def test_a_launch_waits_only_so_long_for_a_copy_to_the_host(tmp_path: Path) -> None:
+    """There is no room for a copy on the device."""
+    with tensors(16, 16) as (x, out), saving(tmp_path, max_seconds=-1.0) as saved:
+        saved.gpu.free_bytes = NO_ROOM
+        x += X
+        scale[(16,)](x, out, 3)
+        assert torch.equal(out, X * 3)
+    assert saved.refusals() == ["copying its memory takes too long, and the device has no room for a copy"]
+    assert_nothing_is_left(saved)
+
+
+def test_with_a_copy_on_the_device_a_launch_does_not_wait(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path, max_seconds=-1.0) as saved:
+        scale[(16,)](x, out, 3)
+    assert saved.refusals() == []
+    assert saved.launch().record.memory_bytes == 128
+
+
+def test_memory_of_the_host_is_a_reason_not_to_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        monkeypatch.setattr(FakeDevice, "is_local", lambda device, address: address != out.data_ptr())
+        scale[(16,)](x, out, 3)
+    assert saved.refusals() == ["some of its memory is the host's or another device's"]
+    assert_nothing_is_left(saved)
+
+
+def test_a_launch_with_more_ranges_than_its_record_can_have_is_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch_saver, "MAX_RANGES", 1)
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        scale[(16,)](x, out, 3)
+    assert saved.refusals() == ["its memory is in 2 ranges, and the limit is 1"]
+    assert_nothing_is_left(saved)
+
+
+# Addresses in memory
+
+
+@pytest.fixture
+def far() -> int:
+    """The first of five allocations, at ``far + k * 2^20``."""
+    return 1 << 43
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3, 4])
+def test_tables_of_addresses_are_followed_and_repeated(tmp_path: Path, far: int, levels: int) -> None:
+    ranges = [MemoryRange(far + (place << 20), 128) for place in range(levels)]
+    with memory_at(far, 5 << 20) as data, tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        table = x.view(torch.int64)
+        table[0] = far
+        words = data.view(np.int64)
+        for place in range(levels - 1):
+            words[place << 17] = far + (place + 1 << 20)
+        data.view(np.float32)[(levels - 1) << 18 : ((levels - 1) << 18) + 16] = X.numpy()
+        saved.gpu.allocations = ranges
+        follow[(16,)](table, out, levels)
+        assert torch.equal(out, X)
+    launch = saved.launch()
+    found = [memory for memory in launch.record.memory if memory.is_found]
+    assert [MemoryRange(memory.address, memory.size_bytes) for memory in found] == ranges
+    assert torch.equal(memory_of(launch)[levels - 1][:16], X)
+    with own_process_here(tmp_path) as process:
+        result = process.time(launch.folder)
+    assert result.refusal == ""
+    assert result.timed is not None and result.timed.differences == ()
+
+
+@pytest.mark.parametrize(("byte", "expected"), [((8 << 20) - 8, 1), (8 << 20, 0)])
+def test_only_the_beginning_of_memory_is_searched(tmp_path: Path, far: int, byte: int, expected: int) -> None:
+    with tensors(16 + (8 << 18), 16) as (x, out), saving(tmp_path) as saved:
+        table = x.view(torch.int64)
+        table[byte // 8] = far
+        table[0] = x.data_ptr()
+        saved.gpu.allocations = [MemoryRange(far, 64)]
+        with memory_at(far, 64):
+            follow[(1,)](table, out, 1)
+            saved.finish()
+    assert [memory.address for memory in saved.launch().record.memory if memory.is_found] == [far] * expected
+
+
+def test_floats_are_not_searched(tmp_path: Path, far: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def contents(*_: object) -> memoryview:
+        raise AssertionError("memory of floats was read")
+
+    monkeypatch.setattr(FakeDevice, "contents", contents)
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        x.view(torch.int64)[0] = far
+        saved.gpu.allocations = [MemoryRange(far, 64)]
+        scale[(16,)](x, out, 3)
+    assert saved.refusals() == []
+    assert [memory.is_found for memory in saved.launch().record.memory] == [False, False]
+
+
+# Failures
+
+
+def failing(error: BaseException) -> Callable[..., Any]:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise type(error)(*error.args)  # its own, because each keeps the frames that it went through
+
+    return fail
+
+
+start_thread = threading.Thread.start
+
+
+def start_no_saver(thread: threading.Thread) -> None:
+    if thread.name == "kprof-inject-saver":
+        raise RuntimeError("can't start new thread")
+    start_thread(thread)
+
+
+NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+FAULT = failing(ValueError("a fault"))
+FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "no snapshot": (FakeDevice, "snapshot", FAULT),
+    "no staging": (FakeDevice, "staging", FAULT),
+    "no reading": (FakeSnapshot, "read", FAULT),
+    "no digests": (FakeSnapshot, "digests", FAULT),
+    "no later digests": (FakeSnapshot, "note_later", FAULT),
+    "no free memory known": (FakeDevice, "is_local", FAULT),
+    "no thread": (threading.Thread, "start", start_no_saver),
+    "a full disk": (os, "pwrite", failing(NO_SPACE)),
+    "a full disk at once": (os, "ftruncate", failing(NO_SPACE)),
+    "a disk that is read only": (launch_saver, "write_saved_launch", failing(OSError(errno.EROFS, "Read-only"))),
+    "no kernel's files": (launch_saver.shutil, "copytree", failing(FileNotFoundError(2, "No such file"))),
+}
+
+
+@pytest.mark.parametrize("free_bytes", [1 << 40, NO_ROOM], ids=["copied", "not copied"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_ours_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, free_bytes: int
+) -> None:
+    owner, name, fail = FAULTS[fault]
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        power[(16,)](x, ZEROS.clone(), 1)
+        saved.finish()
+        saved.gpu.free_bytes = free_bytes
+        x += X
+        with monkeypatch.context() as broken:
+            broken.setattr(owner, name, fail)
+            scale[(16,)](x, out, 3)
+            assert torch.equal(out, X * 3)
+            saved.capture._saver.finish()
+    (refusal,) = saved.refusals()
+    assert refusal.startswith("saving it failed: ")
+    assert saved.gpu.snapshots == []
+    assert [one.record.name for one in saved.launches()] == ["power"]
+
+
+def test_a_folder_that_cannot_be_made_is_a_reason(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        (saved.workspace.folder / "launches").write_text("no folder")
+        scale[(16,)](x, out, 3)
+    (refusal,) = saved.refusals()
+    assert refusal.startswith("saving it failed: ")
+    assert saved.gpu.snapshots == []
+
+
+def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, offset: pwrite(file, bytes(data[:7]), offset))
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        x += X
+        scale[(16,)](x, out, 3)
+    assert_is_scale(saved.launch(), 3)
+
+
+@pytest.mark.parametrize("free_bytes", [1 << 40, NO_ROOM], ids=["copied", "not copied"])
+def test_a_launch_that_fails_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        saved.gpu.free_bytes = free_bytes
+        monkeypatch.setattr(saved.gpu, "launch", failing(RuntimeError("misaligned address")))
+        with pytest.raises(RuntimeError, match="misaligned address"):
+            scale[(16,)](x, out, 3)
+        assert_nothing_is_left(saved)
+
+
+def test_the_end_of_a_program_waits_only_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        with saved.gpu.held():
+            scale[(16,)](x, out, 3)
+            monkeypatch.setattr(launch_saver, "_MAX_SECONDS_AT_END", 0.05)
+            begun = time.monotonic()
+            saved.capture._saver.finish()
+            assert 0.04 < time.monotonic() - begun < 2
+            assert not list(saved.workspace.folder.glob("launches/*/*/launch.json"))
+        monkeypatch.undo()
+    assert saved.launch().record.index == 0
+
+
+@pytest.mark.parametrize("free_bytes", [1 << 40, NO_ROOM], ids=["copied", "not copied"])
+def test_a_handler_may_raise_at_any_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int) -> None:
+    """Ctrl-C or a time-out: it reaches the program, which goes on, and what was begun is complete or gone."""
+    monkeypatch.setattr(test_interruptions, "TRACED", ("launch/launch_saver.py", "launch/reachable_memory.py"))
+    lines, kept = 0, 0
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        x += X
+        scale.warmup(x, out, 3, grid=(16,))._init_handles()
+        saved.gpu.free_bytes = free_bytes
+        while at_line(lines, interrupt, lambda: scale[(16,)](x, out, 3)):
+            lines += 1
+            scale[(16,)](x, out, 5)
+            assert torch.equal(out, X * 5), lines
+            saved.finish()
+            unfinished = [folder for folder in saved.folders if not is_saved_launch(folder)]
+            kept += bool(unfinished or saved.gpu.snapshots)
+            for folder in unfinished:
+                shutil.rmtree(folder)
+            for launch in saved.launches():
+                memory_of(launch)
+                shutil.rmtree(launch.folder)
+            saved.gpu.snapshots.clear()
+            saved.capture._saver._done.clear()
+    assert lines > 60
+    # Between two lines, nobody may own a copy: it then stays until the end of the process, and is never read.
+    assert kept <= 5
+
+
+def interrupt() -> None:
+    raise Interrupted
+
+
+def descend(depth: int, act: Callable[[], object]) -> object:
+    return descend(depth - 1, act) if depth else act()
+
+
+def deepest(act: Callable[[], object], frames: int) -> int:
+    """From how deep a stack this can be called."""
+    reached, failed = 0, frames
+    while failed - reached > 1:
+        depth = (reached + failed) // 2
+        try:
+            descend(depth, act)
+            reached = depth
+        except RecursionError:
+            failed = depth
+    return reached
+
+
+def test_a_program_may_recurse_as_deep_as_without_us(tmp_path: Path) -> None:
+    """And where the stack has no room for saving the launch, it is made without."""
+    kept, frames = 0, 400
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        x += X
+        scale[(16,)](x, out, 3)
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(frames)
+        try:
+            depth = deepest(lambda: scale[(16,)](x, out, 3), frames)
+            for depth_of_launch in range(depth - 60, depth + 1):
+                saved.capture._saver._done.clear()
+                out.zero_()
+                descend(depth_of_launch, lambda: scale[(16,)](x, out, 3))
+                assert torch.equal(out, X * 3), depth_of_launch
+                saved.capture._saver.finish()
+                kept += bool(saved.gpu.snapshots)
+                saved.gpu.snapshots.clear()
+        finally:
+            sys.setrecursionlimit(limit)
+    assert kept <= 2, "copies stay on the device"
+
+
+WAYS_OUT: dict[str, tuple[int, dict[str, Any], tuple[Any, str, Callable[..., Any]] | None]] = {
+    "saved": (1 << 40, {}, None),
+    "saved without a copy": (NO_ROOM, {}, None),
+    "too large": (1 << 40, {"max_launch_bytes": 1}, None),
+    "too slow": (NO_ROOM, {"max_seconds": -1.0}, None),
+    **{fault: (1 << 40, {}, how) for fault, how in FAULTS.items()},
+    **{f"{fault}, without a copy": (NO_ROOM, {}, how) for fault, how in FAULTS.items()},
+}
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_nothing_keeps_the_programs_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """Inductor's graph trees find out by counting references what of their pool may be used again."""
+    free_bytes, limits, fault = WAYS_OUT[way]
+    with saving(tmp_path, **limits) as saved:
+        scale.warmup(ZEROS, ZEROS, 3, grid=(16,))._init_handles()
+        power[(16,)](X, ZEROS.clone(), 1)
+        saved.finish()
+        saved.gpu.free_bytes = free_bytes
+        gc.collect()
+        gc.disable()
+        try:
+            with monkeypatch.context() as broken:
+                if fault is not None:
+                    broken.setattr(*fault)
+                x, out = X.clone(), ZEROS.clone()
+                kept = [weakref.ref(x), weakref.ref(out)]
+                scale[(16,)](x, out, 3)
+                saved.gpu.wait()
+                saved.capture._saver.finish()
+            saved.gpu.ran.clear()
+            del x, out
+            assert [one() for one in kept] == [None, None]
+        finally:
+            gc.enable()
+    assert bool(saved.refusals()) == (way not in ("saved", "saved without a copy"))

@@ -1,0 +1,410 @@
+"""A saved launch in a process of ours: the same memory at the same addresses, the same arguments, and its results."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from fake_gpu.device import FakeDevice, MappedPages
+from fake_gpu.gpu import FakeGpu
+from fake_gpu.kernels import HOST_KERNELS
+from fake_gpu.repeating import OwnProcessHere, own_process_here
+from fake_gpu.saving import memory_at
+from hypothesis import given
+from hypothesis import strategies as st
+from launch_files import edit, reseal, values_of
+
+from kprof_inject.capture.encoding import decode, encode
+from kprof_inject.capture.saved_launch import (
+    DescriptorArgument,
+    MemoryRecord,
+    PointerArgument,
+    SavedLaunchRecord,
+    TupleArgument,
+    read_saved_launch,
+)
+from kprof_inject.capture.schema import KernelRecord, Metadata, ModeRecord, ScopeTableRecord
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.devices.device import MemoryRange, NoDeviceMemory
+from kprof_inject.runtime.devices.fixed_memory import AddressTaken
+from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, LoadedMemory, _restored, loaded_launch
+from kprof_inject.runtime.experiments.relaunch import Address, NotReplayable, Relaunch
+from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, TaskResult, TimeLaunch, TimeRecords
+from kprof_inject.runtime.launch.reachable_memory import saved_arguments
+from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
+
+pytestmark = pytest.mark.triton
+
+X, OUT = 1 << 44, (1 << 44) + (1 << 16)
+
+
+@pytest.fixture
+def device() -> FakeDevice:
+    gpu = FakeGpu()
+    gpu.host_kernels = HOST_KERNELS
+    return FakeDevice(gpu)
+
+
+def floats_at(address: int, count: int = 16) -> list[float]:
+    return list((ctypes.c_float * count).from_address(address))
+
+
+def is_free(address: int) -> bool:
+    """Nothing is mapped there."""
+    pages = MappedPages()
+    try:
+        pages.map([MemoryRange(address, 64)])
+    except AddressTaken:
+        return False
+    finally:
+        pages.close()
+    return True
+
+
+# Arguments
+
+NUMBERS = {
+    **{f"i{bits}": st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32, 64)},
+    "fp64": st.floats(),
+    "fp32": st.floats(width=32),
+    "fp16": st.floats(width=16),
+    "bf16": st.floats(width=16),
+    "*fp32": st.integers(0, (1 << 57) - 1),
+    "constexpr": st.none(),
+}
+
+
+@st.composite
+def pairs(draw: st.DrawFn, levels: int = 2) -> tuple[str, Any]:
+    """A type in a signature, and a value of that type."""
+    if levels and draw(st.booleans()):
+        parts = draw(st.lists(pairs(levels - 1), min_size=1, max_size=3))
+        return repr(tuple(_parsed(kind) for kind, _ in parts)), tuple(value for _, value in parts)
+    kind = draw(st.sampled_from(sorted(NUMBERS)))
+    return kind, draw(NUMBERS[kind])
+
+
+def _parsed(kind: str) -> Any:
+    return eval(kind) if kind.startswith("(") else kind
+
+
+def assert_same(found: Any, value: Any, kind: Any) -> None:
+    if isinstance(kind, tuple):
+        assert isinstance(found, tuple)
+        for one, other, part in zip(found, value, kind, strict=True):
+            assert_same(one, other, part)
+    elif kind == "constexpr":
+        assert found is None
+    elif kind.startswith("*"):
+        assert found == Address(value)
+        assert found.data_ptr() == value
+    elif isinstance(value, float):
+        assert type(found) is float
+        assert math.isnan(found) if math.isnan(value) else struct.pack("d", found) == struct.pack("d", value)
+    else:
+        assert type(found) is int
+        assert found == value
+
+
+@given(st.lists(pairs(), max_size=5))
+def test_a_launcher_gets_the_arguments_that_it_got_in_the_program(given_pairs: list[tuple[str, Any]]) -> None:
+    kinds = ArgumentKinds.of({f"a{place}": kind for place, (kind, _) in enumerate(given_pairs)})
+    saved = saved_arguments([value for _, value in given_pairs], kinds)
+    record = SavedLaunchRecord(name="k", variant="k-1", index=0, grid=(1, 1, 1), arguments=saved, memory=(), files={})
+    read = decode(encode(record), SavedLaunchRecord, "launch.json").arguments
+    for argument, (kind, value) in zip(read, given_pairs, strict=True):
+        assert_same(_restored(argument), value, _parsed(kind))
+
+
+def test_a_descriptor_has_the_fields_that_launchers_read() -> None:
+    fields = {"shape": (8, 16), "strides": (16, 1), "block_shape": (2, 16), "padding": "zero", "r": True, "a": None}
+    found = _restored(DescriptorArgument(base=PointerArgument(address=X), fields=fields))
+    assert found.base.data_ptr() == X
+    assert (found.shape, found.strides, found.block_shape) == ([8, 16], [16, 1], [2, 16])
+    assert (found.padding, found.r, found.a) == ("zero", True, None)
+
+
+def test_a_tensor_map_is_where_the_driver_accepts_it() -> None:
+    data = bytes(range(128))
+    maps = [_restored(argument) for argument in [tensor_map_of(data)] * 8]
+    for found in maps:
+        assert found.tma_desc_cpu_ptr() % 64 == 0
+        assert ctypes.string_at(found.tma_desc_cpu_ptr(), 128) == data
+
+
+def tensor_map_of(data: bytes) -> Any:
+    buffer = ctypes.create_string_buffer(data, 128)
+    argument = SimpleNamespace(tma_desc_cpu_ptr=lambda: ctypes.addressof(buffer))
+    return saved_arguments([argument], ArgumentKinds.of({"a": "nvTmaDesc"}))[0]
+
+
+# Memory
+
+
+def test_memory_is_where_it_was_and_what_it_was(scale_launch_once: Path, device: FakeDevice) -> None:
+    saved = read_saved_launch(scale_launch_once)
+    assert is_free(X)
+    free_bytes = device.free_bytes()
+    with loaded_launch(device, saved) as launch:
+        assert floats_at(X) == [float(number) for number in range(1, 17)]
+        assert floats_at(OUT) == [0.0] * 16
+        assert launch.relaunch == Relaunch((16, 1, 1), 0, (Address(X), Address(OUT), 3))
+        assert device.free_bytes() < free_bytes
+    assert is_free(X)
+    assert is_free(OUT)
+    assert device.free_bytes() == free_bytes
+
+
+def test_memory_is_restored_as_often_as_wanted(scale_launch_once: Path, device: FakeDevice) -> None:
+    with loaded_launch(device, read_saved_launch(scale_launch_once)) as launch:
+        first = launch.memory.digest(0)
+        for value in (0, 255):
+            ctypes.memset(X, value, 64)
+            ctypes.memset(OUT, 7, 64)
+            assert launch.memory.digest(0) != first
+            launch.memory.refresh(0)
+            assert launch.memory.digest(0) == first
+            assert floats_at(X)[:3] == [1.0, 2.0, 3.0]
+
+
+def test_large_ranges_are_loaded_by_chunks(scale_launch: Path, device: FakeDevice) -> None:
+    data = torch.arange(5 << 20, dtype=torch.int32).numpy().tobytes()
+    (scale_launch / "memory.bin").write_bytes(data)
+
+    def place(values: dict[str, Any]) -> None:
+        values["memory"] = [{"address": X, "size_bytes": len(data), "offset": 0, "chunk_crc32": []}]
+        values["arguments"][1]["address"] = X + 64
+
+    edit(scale_launch, place)
+    reseal(scale_launch)
+    with loaded_launch(device, read_saved_launch(scale_launch)):
+        assert zlib.crc32(ctypes.string_at(X, len(data))) == zlib.crc32(data)
+
+
+def test_memory_that_was_not_what_the_launch_began_with_is_refused(scale_launch: Path, device: FakeDevice) -> None:
+    """Another stream of the program changed it while it was copied."""
+    edit(scale_launch, lambda values: values["memory"][1].update(before="0" * 16))
+    with (
+        pytest.raises(KprofError, match=f"{OUT:#x} is not what the launch began with"),
+        loaded_launch(device, read_saved_launch(scale_launch)),
+    ):
+        pytest.fail("it was loaded")
+    assert is_free(X)
+
+
+def test_unknown_digests_are_not_compared(scale_launch: Path, device: FakeDevice) -> None:
+    edit(scale_launch, lambda values: [memory.update(before=None, after=None) for memory in values["memory"]])
+    with loaded_launch(device, read_saved_launch(scale_launch)) as launch:
+        assert launch.differences((1, 2)) == []
+
+
+def test_damaged_memory_is_not_loaded(scale_launch: Path, device: FakeDevice) -> None:
+    data = bytearray((scale_launch / "memory.bin").read_bytes())
+    data[100] ^= 1
+    (scale_launch / "memory.bin").write_bytes(data)
+    with pytest.raises(KprofError, match="is damaged"), loaded_launch(device, read_saved_launch(scale_launch)):
+        pytest.fail("it was loaded")
+    assert is_free(X)
+
+
+def test_what_is_at_an_address_stays_there(scale_launch_once: Path, device: FakeDevice) -> None:
+    with memory_at(OUT, 64) as data:
+        data[:] = 7
+        with pytest.raises(AddressTaken), loaded_launch(device, read_saved_launch(scale_launch_once)):
+            pytest.fail("it was loaded")
+        assert set(data.tolist()) == {7}
+        assert is_free(X), "what was mapped before stays mapped"
+
+
+@pytest.mark.parametrize(("method", "reason"), [("mapped", "its 128 bytes"), ("borrowed", "a copy of its 128 bytes")])
+def test_a_device_without_room_is_a_reason(
+    scale_launch_once: Path, device: FakeDevice, monkeypatch: pytest.MonkeyPatch, method: str, reason: str
+) -> None:
+    def fail(*_: object) -> Any:
+        raise NoDeviceMemory("out of memory")
+
+    monkeypatch.setattr(FakeDevice, method, fail)
+    with (
+        pytest.raises(NotReplayable, match=f"the device has no room for {reason}"),
+        loaded_launch(device, read_saved_launch(scale_launch_once)),
+    ):
+        pytest.fail("it was loaded")
+    assert is_free(X)
+
+
+def test_a_launch_without_memory_is_loaded(scale_launch: Path, device: FakeDevice) -> None:
+    edit(scale_launch, lambda values: values.update(memory=[], arguments=[{"type": "omitted"}] * 3))
+    with loaded_launch(device, read_saved_launch(scale_launch)) as launch:
+        assert launch.relaunch.arguments == (None, None, None)
+        assert launch.memory.digest(0) == ()
+
+
+def test_what_differs_is_named_by_the_arguments(scale_launch: Path, device: FakeDevice) -> None:
+    saved = read_saved_launch(scale_launch)
+    memory = (*saved.record.memory, MemoryRecord(address=1 << 45, size_bytes=2048, offset=128, chunk_crc32=(0,)))
+    memory = tuple(replaced(one, after="00000000000000ff") for one in memory)
+    arguments = (
+        DescriptorArgument(base=PointerArgument(address=X + 8), fields={}),
+        TupleArgument((PointerArgument(address=OUT), PointerArgument(address=X))),
+        saved.record.arguments[2],
+    )
+    record = replaced(saved.record, memory=memory, arguments=arguments)
+    launch = LoadedLaunch(
+        type(saved)(saved.folder, record, saved.kernel), Relaunch((1, 1, 1), 0, ()), LoadedMemory(device, ())
+    )
+    assert launch.differences((0, 255, 0)) == [
+        f"x_ptr, out_ptr (64 bytes at {X:#x})",
+        f"memory that other memory points to (2.0 kB at {1 << 45:#x})",
+    ]
+    assert launch.differences((255, 255, 255)) == []
+    assert launch.differences(None) == []
+
+
+def replaced(record: Any, **changes: Any) -> Any:
+    from msgspec.structs import replace
+
+    return replace(record, **changes)
+
+
+# Tasks
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[OwnProcessHere]:
+    (tmp_path / "tasks").mkdir()
+    with own_process_here(tmp_path / "tasks") as made:
+        yield made
+
+
+def test_a_launch_is_timed_and_compared(scale_launch_once: Path, process: OwnProcessHere) -> None:
+    result = process.time(scale_launch_once, times=7)
+    assert result.refusal == ""
+    assert result.timed is not None
+    assert result.timed.times_ns == (19_570.0,) * 7
+    assert result.timed.differences == ()
+    assert (result.timed.is_repeatable, result.timed.is_compared) == (True, True)
+    assert result.seconds > 0
+    # Three launches show whether results are repeatable, one whether they are without restored memory.
+    assert len(process.gpu.ran) == 7 + 3 + 1
+
+
+def test_other_results_are_reported(scale_launch_once: Path, process: OwnProcessHere) -> None:
+    def scale(grid: tuple[int, int, int], x: Any, out: Any, n: int) -> int:
+        out[: grid[0]] = x[: grid[0]] * (n + 1)
+        return 1
+
+    process.gpu.host_kernels = {"scale": scale}
+    result = process.time(scale_launch_once)
+    assert result.timed is not None
+    assert result.timed.differences == (f"out_ptr (64 bytes at {OUT:#x})",)
+    assert result.timed.is_repeatable
+
+
+def test_results_that_differ_from_launch_to_launch_are_not_blamed_on_us(
+    scale_launch_once: Path, process: OwnProcessHere
+) -> None:
+    calls = []
+
+    def scale(grid: tuple[int, int, int], x: Any, out: Any, n: int) -> int:
+        calls.append(n)
+        out[: grid[0]] = x[: grid[0]] * len(calls)
+        return 1
+
+    process.gpu.host_kernels = {"scale": scale}
+    result = process.time(scale_launch_once)
+    assert result.timed is not None
+    assert not result.timed.is_repeatable
+    assert result.timed.differences != ()
+
+
+def test_results_that_the_program_did_not_save_are_not_compared(scale_launch: Path, process: OwnProcessHere) -> None:
+    edit(scale_launch, lambda values: [memory.update(after=None) for memory in values["memory"]])
+    result = process.time(scale_launch)
+    assert result.timed is not None
+    assert not result.timed.is_compared
+
+
+def test_a_kernel_of_another_triton_is_not_launched(scale_launch: Path, process: OwnProcessHere) -> None:
+    edit(scale_launch, lambda values: values.update(triton="1.2.3"))
+    result = process.time(scale_launch)
+    assert result.refusal.startswith("Triton 1.2.3 compiled it, and this Python has ")
+    assert process.gpu.ran == []
+
+
+def test_a_launch_without_machine_code_is_not_launched(scale_launch: Path, process: OwnProcessHere) -> None:
+    for path in (scale_launch / "build").iterdir():
+        path.unlink()
+    (scale_launch / "build").rmdir()
+    edit(scale_launch, lambda values: drop_build(values["files"]))
+    result = process.time(scale_launch)
+    assert result.refusal == "its machine code was not saved"
+
+
+def drop_build(files: dict[str, int]) -> None:
+    for name in [name for name in files if name.startswith("build/")]:
+        del files[name]
+
+
+def test_the_tasks_go_on_after_one_that_is_refused(
+    scale_launch_once: Path, scale_launch: Path, process: OwnProcessHere
+) -> None:
+    (scale_launch / "memory.bin").unlink()
+    code, (first, second) = process.do(TimeLaunch(launch=str(scale_launch)), TimeLaunch(launch=str(scale_launch_once)))
+    assert code == 0
+    assert first is not None and "memory.bin" in first.refusal
+    assert second is not None and second.timed is not None
+
+
+def test_a_failure_of_the_device_ends_the_process_with_a_result(
+    scale_launch_once: Path, process: OwnProcessHere
+) -> None:
+    def fail(*_: object) -> int:
+        raise RuntimeError("misaligned address\nand more")
+
+    process.gpu.host_kernels = {"scale": fail}
+    task = TimeLaunch(launch=str(scale_launch_once))
+    code, (first, second) = process.do(task, task)
+    assert code == 1
+    assert first == TaskResult(refusal="it failed: misaligned address")
+    assert second is None
+
+
+def test_an_address_that_is_taken_ends_the_process_without_a_result(
+    scale_launch_once: Path, process: OwnProcessHere
+) -> None:
+    with memory_at(X, 64):
+        assert process.do(TimeLaunch(launch=str(scale_launch_once))) == (ADDRESS_TAKEN, [None])
+
+
+def test_records_are_timed_against_none(scale_launch_once: Path, process: OwnProcessHere) -> None:
+    """Here, both builds are the same."""
+    kernel = KernelRecord(
+        name="scale",
+        program_variant="scale-1",
+        scope_table=ScopeTableRecord(scopes=()),
+        scope_ids={},
+        layout="timed",
+        mode=ModeRecord("shared", 0, 64),
+        metadata={"num_warps": 4, "profile_scratch_size": 64},
+        sm_clock_hz=1.98e9,
+        clean_metadata={},
+    )
+    assert isinstance(kernel.known_metadata, Metadata)
+    task = TimeRecords(
+        launch=str(scale_launch_once), build=str(scale_launch_once / "build"), kernel=kernel, seconds=1.0, times=6
+    )
+    code, (result,) = process.do(task)
+    assert code == 0
+    assert result is not None and result.refusal == ""
+    assert result.replay is not None
+    assert result.replay.clean_ns == result.replay.with_records_ns == (19_570.0,) * 6
+    assert values_of(scale_launch_once)["grid"] == [16, 1, 1]
