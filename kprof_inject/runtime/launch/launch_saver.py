@@ -12,10 +12,8 @@ import shutil
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ import triton
 from msgspec.structs import replace
 
 from kprof_inject.capture.saved_launch import (
-    CHUNK_BYTES,
     MAX_RANGES,
     MEMORY_FILE,
     SAVED_LAUNCH_ENDING,
@@ -31,16 +28,15 @@ from kprof_inject.capture.saved_launch import (
     SavedArgument,
     SavedLaunchRecord,
     checksums,
-    chunks_in,
     write_saved_launch,
 )
 from kprof_inject.capture.schema import RelaunchRecord, TimedResources
-from kprof_inject.forks import usable_cores
 from kprof_inject.quantities import size_text
 from kprof_inject.runtime.devices.device import Device, Snapshot
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.graph_runs import before_first_run
 from kprof_inject.runtime.launch.launch_choice import SavedLaunches, parse_launches
+from kprof_inject.runtime.launch.memory_file import write_memory
 from kprof_inject.runtime.launch.reachable_memory import (
     MAX_SEARCHED_BYTES,
     NotSaved,
@@ -56,12 +52,9 @@ from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_ha
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.version import __version__
 
-_MAX_WRITERS = 8
 _MAX_SECONDS_AT_END = 60.0
 # Memory that leads to more memory, and so on: a table of structures with pointers has three levels.
 _MAX_LEVELS = 4
-_ZEROS = bytes(CHUNK_BYTES)
-_ZEROS_CRC32 = zlib.crc32(_ZEROS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +117,7 @@ class LaunchSaver:
         # The token of the launch that was chosen of each variant: another thread may choose one at the same time.
         self._done: dict[str, object] = {}
         self._begun: list[LaunchBeingSaved] = []
-        """Launches that nobody uses at present. An exception of a signal handler may leave some here for good."""
+        """Launches that no thread works on now. An exception of a signal handler may leave some here for good."""
         self._threads: list[tuple[KernelToSave, threading.Thread]] = []
         in_forked_child(self._begin_in_child)
 
@@ -246,7 +239,7 @@ class LaunchSaver:
             self._drop(begun)
 
     def _claim(self, begun: LaunchBeingSaved) -> bool:
-        """Return whether the caller may use the snapshot of a launch from now on, and nobody else."""
+        """Return whether the caller alone may use the snapshot of a launch from now on."""
         try:
             self._begun.remove(begun)
         except ValueError:
@@ -355,92 +348,11 @@ class LaunchSaver:
             self._refuse(begun.kernel, error)
 
     def _write_memory(self, begun: LaunchBeingSaved, until_s: float) -> None:
-        """Write the memory with several threads. Raises ``NotSaved`` if that takes too long, and ``OSError``."""
         begun.folder.mkdir(parents=True, exist_ok=True)
-        begun.chunk_crc32 = [[0] * chunks_in(one.memory.size_bytes) for one in begun.reached]
-        descriptor = os.open(begun.folder / MEMORY_FILE, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            os.ftruncate(descriptor, sum(one.memory.size_bytes for one in begun.reached))
-            chunks = list(_chunks(begun.reached))
-            work = _ChunkWriters(self._device, begun, descriptor, chunks, until_s)
-            work.run(min(_MAX_WRITERS, usable_cores(), len(chunks)))
-        finally:
-            os.close(descriptor)
-
-
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    range_number: int
-    number: int
-    size_bytes: int
-    file_offset: int
-
-
-def _chunks(reached: Sequence[ReachedRange]) -> Iterator[_Chunk]:
-    file_offset = 0
-    for range_number, one in enumerate(reached):
-        for number in range(chunks_in(one.memory.size_bytes)):
-            size_bytes = min(CHUNK_BYTES, one.memory.size_bytes - number * CHUNK_BYTES)
-            yield _Chunk(range_number, number, size_bytes, file_offset + number * CHUNK_BYTES)
-        file_offset += one.memory.size_bytes
-
-
-class _ChunkWriters:
-    """Threads that write the chunks of a launch's memory."""
-
-    def __init__(
-        self, device: Device, begun: LaunchBeingSaved, descriptor: int, chunks: Sequence[_Chunk], until_s: float
-    ) -> None:
-        self._device = device
-        self._begun = begun
-        self._descriptor = descriptor
-        self._chunks = chunks
-        self._until_s = until_s
-        self._next = count()
-        self._errors: list[Exception] = []
-
-    def run(self, threads: int) -> None:
-        """Write all chunks; raises the first error."""
-        others = [threading.Thread(target=self._work, daemon=True) for _ in range(threads - 1)]
-        for thread in others:
-            thread.start()
-        self._work()
-        for thread in others:
-            thread.join()
-        if self._errors:
-            # The error leads to the program's frames, so nothing of them may lead back to the error.
-            raise self._errors.pop()
-
-    def _work(self) -> None:
-        try:
-            with self._device.unaffected_by_graphs(), self._device.selected(self._begun.device):
-                self._write_chunks()
-        except Exception as error:  # noqa: BLE001 (raised again in ``run``)
-            self._errors.append(error)
-
-    def _write_chunks(self) -> None:
-        staging = self._device.staging(CHUNK_BYTES)
-        try:
-            while not self._errors and (place := next(self._next)) < len(self._chunks):
-                if time.monotonic() > self._until_s:
-                    raise NotSaved("copying its memory takes too long, and the device has no room for a copy")
-                chunk = self._chunks[place]
-                data = self._begun.snapshot.read(
-                    chunk.range_number, chunk.number * CHUNK_BYTES, chunk.size_bytes, staging
-                )
-                crc32 = zlib.crc32(data)
-                self._begun.chunk_crc32[chunk.range_number][chunk.number] = crc32
-                # A hole of the file reads as zeros.
-                if crc32 != _ZEROS_CRC32 or data.tobytes() != _ZEROS:
-                    _write_all(self._descriptor, data, chunk.file_offset)
-        finally:
-            staging.close()
-
-
-def _write_all(descriptor: int, data: memoryview, offset: int) -> None:
-    while data:
-        written = os.pwrite(descriptor, data, offset)
-        data, offset = data[written:], offset + written
+        ranges = [one.memory for one in begun.reached]
+        begun.chunk_crc32 = write_memory(
+            begun.folder / MEMORY_FILE, ranges, begun.snapshot, self._device, begun.device, until_s
+        )
 
 
 def _memory_records(begun: LaunchBeingSaved, before: Sequence[int], after: Sequence[int]) -> Iterator[MemoryRecord]:

@@ -1,0 +1,120 @@
+"""Write the memory of a saved launch to its file, with several threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from kprof_inject.capture.saved_launch import CHUNK_BYTES, chunks_in
+from kprof_inject.forks import usable_cores
+from kprof_inject.runtime.devices.device import Device, MemoryRange, Snapshot
+from kprof_inject.runtime.launch.reachable_memory import NotSaved
+
+_MAX_WRITERS = 8
+_ZEROS = bytes(CHUNK_BYTES)
+_ZEROS_CRC32 = zlib.crc32(_ZEROS)
+
+
+def write_memory(
+    path: Path, ranges: Sequence[MemoryRange], snapshot: Snapshot, device: Device, device_index: int, until_s: float
+) -> list[list[int]]:
+    """Write the ranges of a snapshot to a file, one after another; return the checksums of the chunks of each range.
+
+    Raises ``NotSaved`` if ``time.monotonic()`` exceeds ``until_s``, ``OSError``, and any error of the device.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(descriptor, sum(one.size_bytes for one in ranges))
+        writers = _Writers(snapshot, device, device_index, descriptor, list(_chunks(ranges)), until_s)
+        checksums = writers.run()
+    finally:
+        os.close(descriptor)
+    found = iter(checksums)
+    return [[next(found) for _ in range(chunks_in(one.size_bytes))] for one in ranges]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    range_number: int
+    offset: int
+    size_bytes: int
+    file_offset: int
+
+
+def _chunks(ranges: Sequence[MemoryRange]) -> Iterator[_Chunk]:
+    file_offset = 0
+    for number, one in enumerate(ranges):
+        for offset in range(0, one.size_bytes, CHUNK_BYTES):
+            yield _Chunk(number, offset, min(CHUNK_BYTES, one.size_bytes - offset), file_offset + offset)
+        file_offset += one.size_bytes
+
+
+class _Writers:
+    """Threads that write the chunks of a launch's memory."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        device: Device,
+        device_index: int,
+        descriptor: int,
+        chunks: Sequence[_Chunk],
+        until_s: float,
+    ) -> None:
+        self._snapshot = snapshot
+        self._device = device
+        self._device_index = device_index
+        self._descriptor = descriptor
+        self._chunks = chunks
+        self._until_s = until_s
+        self._checksums = [0] * len(chunks)
+        self._next = count()
+        self._errors: list[Exception] = []
+
+    def run(self) -> list[int]:
+        """Write all chunks, and return their checksums; raises the first error."""
+        threads = min(_MAX_WRITERS, usable_cores(), len(self._chunks))
+        others = [threading.Thread(target=self._work, daemon=True) for _ in range(threads - 1)]
+        for thread in others:
+            thread.start()
+        self._work()
+        for thread in others:
+            thread.join()
+        if self._errors:
+            # The error leads to the program's frames, so nothing of them may lead back to the error.
+            raise self._errors.pop()
+        return self._checksums
+
+    def _work(self) -> None:
+        try:
+            with self._device.unaffected_by_graphs(), self._device.selected(self._device_index):
+                self._write_chunks()
+        except Exception as error:  # noqa: BLE001 (raised again in ``run``)
+            self._errors.append(error)
+
+    def _write_chunks(self) -> None:
+        staging = self._device.staging(CHUNK_BYTES)
+        try:
+            while not self._errors and (number := next(self._next)) < len(self._chunks):
+                if time.monotonic() > self._until_s:
+                    raise NotSaved("copying its memory takes too long, and the device has no room for a copy")
+                chunk = self._chunks[number]
+                data = self._snapshot.read(chunk.range_number, chunk.offset, chunk.size_bytes, staging)
+                self._checksums[number] = zlib.crc32(data)
+                # A hole of the file reads as zeros.
+                if self._checksums[number] != _ZEROS_CRC32 or data.tobytes() != _ZEROS:
+                    _write_all(self._descriptor, data, chunk.file_offset)
+        finally:
+            staging.close()
+
+
+def _write_all(descriptor: int, data: memoryview, offset: int) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, offset)
+        data, offset = data[written:], offset + written
