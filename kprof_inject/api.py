@@ -259,7 +259,12 @@ def profile_as(selectors: Sequence[Selector], style: Style, choice: LaunchChoice
         max_bytes=choice.max_bytes,
         max_launches=choice.max_launches,
         replays=choice.replays if choice.replays.in_program else NO_REPLAYS,
-        saved=launches_to_save(workspace, workspace.folder, choice.replays, keep=choice.keep_launches),
+        saved=launches_to_save(
+            workspace,
+            workspace.folder,
+            None if choice.keep_launches else choice.replays.only,
+            is_asked_for=choice.keep_launches or choice.replays.times is not None,
+        ),
         mode=mode,
     )
     return Profile(session, choice, selectors, style.for_mode(mode), workspace.folder)

@@ -146,7 +146,7 @@ def add_record_costs(workspace: Workspace, capture_folder: Path) -> Iterator[str
         for request, executable in needed.values():
             if request.key not in known:
                 yield f"measuring the record cost on {request.key.device_name}, once for this workspace and mode"
-                folder, cache = workspace.calibration_folder / "run", workspace.cache_folder("calibration")
+                folder, cache = workspace.calibration_folder / "run", workspace.cache_folder_of_rerun("calibration")
                 try:
                     known[request.key] = measure_in_child(request, folder, cache, executable)
                 except KprofError as error:

@@ -116,9 +116,20 @@ def main(folder: Path) -> None:
     """Measure the request of ``folder``; exceptions other than ``KprofError`` are bugs, and end the process."""
     try:
         request = CostRequest.read(folder)
+        _take_device(request)
         write_result(folder, measure(folder / "workspace", request.key.device_name, request.device_uuid, request.mode))
     except KprofError as error:
         write_result(folder, error)
+
+
+def _take_device(request: CostRequest) -> None:
+    """Use NVIDIA's driver alone, because importing torch takes seconds; other devices need torch."""
+    # Imported here because it imports Triton.
+    from kprof_inject.runtime.devices.own_process import device_of_own_process, has_nvidia_gpu
+    from kprof_inject.runtime.devices.process_device import use_device
+
+    if has_nvidia_gpu():
+        use_device(device_of_own_process(request.key.device_name, request.device_uuid))
 
 
 if __name__ == "__main__":

@@ -169,6 +169,11 @@ class Workspace:
         """The folder with the builds with records, by variant of the capture."""
         return self.folder / "recorded"
 
+    @property
+    def recompiled_launch_folder(self) -> Path:
+        """The folder of a saved launch whose kernel was compiled again, by another version of Triton."""
+        return self.folder / "recompiled.launch"
+
     def launches_folder(self, capture: Path) -> Path:
         """Return the folder with the launches that were saved in the run that made a capture."""
         return self.folder / "launches" / capture.name
@@ -203,6 +208,15 @@ class Workspace:
             if folder == own or not (pid.isdecimal() and is_running(int(pid))):
                 shutil.rmtree(folder, ignore_errors=True)
         return own
+
+    def cache_folder_of_rerun(self, step: str) -> Path:
+        """Return the folder where the program's compilers may cache when it runs again: that of this process's dump.
+
+        What they find there was compiled without records; what is compiled with records goes elsewhere. If this process
+        did not dump the program, the folder is new.
+        """
+        dumped = self.cache_folder("dump")
+        return dumped if dumped.is_dir() else self.new_cache_folder(step)
 
     def new_reports_folder(self, step: str) -> Path:
         """Make an empty folder where each process of the program reports what it did."""
@@ -296,6 +310,7 @@ class Workspace:
             runs[0],
             times_ns=tuple(time for run in runs for time in run.times_ns or ()),
             empty_launch_ns=median(empty_ns) if empty_ns else None,
+            launches=sum(run.launches or 0 for run in runs),
         )
 
     def write_plan(self, kernel: DumpedKernel, scope_table: dict[str, Any], instrumented: str) -> Path:

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
+from kprof_inject.capture.compression import compressor, decompressed
 from kprof_inject.capture.encoding import decode, encode, read_json, require_seal, sealed
 from kprof_inject.capture.schema import (
     KERNEL_FILE,
@@ -47,6 +49,7 @@ SAVE_AGAIN = "save it again: kprof-inject profile --keep-launches -- PROG"
 CHUNK_BYTES = 4 << 20
 """Unit of checksums, and of the holes of a sparse file."""
 
+_MAX_COMPRESSED = 0.9  # compression that saves less is not worth its time when the launch is read
 _MAX_KERNEL_FILE_BYTES = 256 << 20
 # CUDA addresses have 57 bits at most ("CUDA C++ Programming Guide", unified virtual address space of Hopper).
 _ADDRESS_END = 1 << 57
@@ -152,7 +155,9 @@ SavedArgument = (
 class MemoryRecord(Struct, frozen=True, kw_only=True):
     """A range of device memory that the launch may reach, at its address in the program.
 
-    Its bytes are at ``offset`` of the memory file. ``chunk_crc32`` has the checksum of each chunk. ``before`` and
+    Its bytes are at ``offset`` of the memory file. ``chunk_crc32`` has the checksum of each chunk. If they are
+    compressed, ``chunk_bytes`` has the size of each chunk's Zstandard frame in the file, which follow each other; 0 is
+    a chunk of zeros. ``before`` and
     ``after`` are digests of its contents before the program's launch and after it; None if unknown. ``element`` is the
     type of its elements in the kernel's signature, empty if several types share it or none is known. ``is_found`` is
     true if only other memory refers to it.
@@ -162,6 +167,7 @@ class MemoryRecord(Struct, frozen=True, kw_only=True):
     size_bytes: RangeBytes
     offset: Count
     chunk_crc32: tuple[Crc32, ...]
+    chunk_bytes: tuple[Annotated[int, Meta(ge=0, lt=2 * CHUNK_BYTES)], ...] = ()
     before: Digest | None = None
     after: Digest | None = None
     element: Name = ""
@@ -172,12 +178,19 @@ class MemoryRecord(Struct, frozen=True, kw_only=True):
         """First address after the range."""
         return self.address + self.size_bytes
 
+    @property
+    def file_bytes(self) -> int:
+        """Size of the range in the memory file."""
+        return sum(self.chunk_bytes) if self.chunk_bytes else self.size_bytes
+
     def __post_init__(self) -> None:
         """Require a checksum of each chunk, an end that is an address, and a start that digests can begin at."""
         if self.address % DIGEST_ALIGNMENT:
             raise ValueError(f"expected an address that is a multiple of {DIGEST_ALIGNMENT}")
         if len(self.chunk_crc32) != chunks_in(self.size_bytes):
             raise ValueError(f"expected {chunks_in(self.size_bytes)} checksums, got {len(self.chunk_crc32)}")
+        if self.chunk_bytes and len(self.chunk_bytes) != len(self.chunk_crc32):
+            raise ValueError(f"expected {len(self.chunk_crc32)} sizes of chunks, got {len(self.chunk_bytes)}")
         if self.end > _ADDRESS_END:
             raise ValueError("expected a range that ends below 2^57")
 
@@ -209,12 +222,10 @@ class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     scrubbed: bool = False
     device_name: Name = ""
     device_uuid: Name = ""
-    sm_count: Annotated[int, Meta(ge=0, lt=1 << 16)] = 0
     triton: Name = ""
     torch: Name = ""
     python: Name = ""
     tool: Name = ""
-    executable: Text = ""
     argv: tuple[Text, ...] = ()
     files: dict[Annotated[str, Meta(max_length=1 << 10)], Crc32]
 
@@ -228,7 +239,7 @@ class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
         for number, memory in enumerate(self.memory):
             if memory.address < end or memory.offset < file_end:
                 raise ValueError(f"expected range {number} after the one before - at `$.memory`")
-            end, file_end = memory.end, memory.offset + memory.size_bytes
+            end, file_end = memory.end, memory.offset + memory.file_bytes
 
     @property
     def memory_bytes(self) -> int:
@@ -257,14 +268,18 @@ class SavedLaunch:
     def chunks(self, memory: MemoryRecord) -> Iterator[tuple[int, bytes]]:
         """Yield the offset in the range and the bytes of each chunk.
 
-        Raises ``KprofError`` if the file is damaged.
+        Raises ``KprofError`` if the file is damaged, or needs a package that is not installed.
         """
-        path = self.folder / MEMORY_FILE
+        path, place = self.folder / MEMORY_FILE, memory.offset
         with open_regular(path, self.folder) as file:
             for number, crc32 in enumerate(memory.chunk_crc32):
                 offset = number * CHUNK_BYTES
                 size_bytes = min(CHUNK_BYTES, memory.size_bytes - offset)
-                data = os.pread(file.fileno(), size_bytes, memory.offset + offset)
+                in_file = memory.chunk_bytes[number] if memory.chunk_bytes else size_bytes
+                data = os.pread(file.fileno(), in_file, place)
+                place += in_file
+                if memory.chunk_bytes:
+                    data = decompressed(data, size_bytes)
                 if len(data) != size_bytes or zlib.crc32(data) != crc32:
                     raise KprofError(f"{path}: the memory at {memory.address:#x} is damaged", hint=SAVE_AGAIN)
                 yield offset, data
@@ -317,7 +332,9 @@ def _require_arguments(saved: SavedLaunch) -> None:
         if not _is_of_kind(argument, kind):
             raise KprofError(f"{saved.folder}: the argument {name} is not of type {kind}", hint=SAVE_AGAIN)
         for pointer in pointers_in([argument]):
-            if pointer.address and saved.record.memory_at(pointer.address) is None:
+            # An empty view may begin where its tensor ends.
+            places = (pointer.address, max(pointer.address - 1, 0))
+            if pointer.address and not any(map(saved.record.memory_at, places)):
                 raise KprofError(
                     f"{saved.folder}: the argument {name} points to {pointer.address:#x}, which was not saved",
                     hint=SAVE_AGAIN,
@@ -356,9 +373,9 @@ def _require_memory(folder: Path, record: SavedLaunchRecord) -> None:
     with open_regular(folder / MEMORY_FILE, folder) as file:
         size_bytes = os.fstat(file.fileno()).st_size
     last = record.memory[-1]
-    if size_bytes < last.offset + last.size_bytes:
+    if size_bytes < last.offset + last.file_bytes:
         raise KprofError(
-            f"{folder / MEMORY_FILE} has {size_text(size_bytes)} of {size_text(last.offset + last.size_bytes)}",
+            f"{folder / MEMORY_FILE} has {size_text(size_bytes)} of {size_text(last.offset + last.file_bytes)}",
             hint=SAVE_AGAIN,
         )
 
@@ -400,3 +417,29 @@ def pointers_in(arguments: Sequence[SavedArgument]) -> Iterator[PointerArgument]
             yield argument.base
         elif isinstance(argument, TupleArgument):
             yield from pointers_in(argument.parts)
+
+
+def compress(folder: Path) -> None:
+    """Compress the memory of a saved launch, if Zstandard is installed and makes it smaller.
+
+    Raises ``KprofError`` if the launch is damaged, and ``OSError``.
+    """
+    saved, to_frame = read_saved_launch(folder), compressor()
+    if to_frame is None or any(memory.chunk_bytes for memory in saved.record.memory):
+        return
+    compressed: list[MemoryRecord] = []
+    temporary = folder / f"{MEMORY_FILE}.compressed"
+    try:
+        with temporary.open("wb") as file:
+            for memory in saved.record.memory:
+                offset = file.tell()
+                sizes = [file.write(to_frame(data) if any(data) else b"") for _, data in saved.chunks(memory)]
+                compressed.append(replace(memory, offset=offset, chunk_bytes=tuple(sizes)))
+            is_smaller = file.tell() < _MAX_COMPRESSED * saved.record.memory_bytes
+        if is_smaller:
+            # The old record does not fit the new file: without a record, the launch does not exist meanwhile.
+            (folder / SAVED_LAUNCH_FILE).unlink()
+            temporary.replace(folder / MEMORY_FILE)
+            write_saved_launch(folder, replace(saved.record, memory=tuple(compressed)))
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -200,12 +200,14 @@ class Resources(Struct, frozen=True):
 class TimedResources(Resources, frozen=True):
     """Resources, with times of single launches, or the reason why there are none.
 
-    ``empty_launch_ns`` is the time of an empty kernel, measured in the same way.
+    ``empty_launch_ns`` is the time of an empty kernel, measured in the same way. ``launches`` is the number of
+    launches that were made, as far as they were counted; None if unknown.
     """
 
     times_ns: tuple[DurationNs, ...] | None = None
     not_timed: Text | None = None
     empty_launch_ns: DurationNs | None = None
+    launches: Count | None = None
 
     def __post_init__(self) -> None:
         """Require times that can have been measured."""

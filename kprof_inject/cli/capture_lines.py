@@ -165,8 +165,8 @@ def print_json(reports: Sequence[LaunchAnalysis]) -> None:
     click.echo("\n]")
 
 
-def say_next(place: Path, reports: Sequence[LaunchAnalysis]) -> None:
-    """Print the next commands after a report of this place."""
+def say_next(place: Path, reports: Sequence[LaunchAnalysis], program: str = "-- PROG") -> None:
+    """Print the next commands after a report of this place; ``program`` is what they run."""
     if is_a_step():
         return
     if any(report.launch.recorded is not None for report in reports):
@@ -184,4 +184,4 @@ def say_next(place: Path, reports: Sequence[LaunchAnalysis]) -> None:
         glob = glob_of(kernels[0], reports)
         kernel = f" --kernel {shlex.quote(glob)}" if glob else ""
         option = workspace_option(place) if in_workspace else ""
-        say(f"what matters: kprof-inject causal{option}{kernel} -- PROG{diff}")
+        say(f"what matters: kprof-inject causal{option}{kernel} {program}{diff}")

@@ -46,6 +46,7 @@ from kprof_inject.pipeline.saved_launches import (
     adopt,
     capture_launch,
     drop_launches,
+    finish_launches,
     saved_launch_at,
     saved_launches_of,
 )
@@ -177,6 +178,9 @@ def command(
         printed.write(opened, opened.last_experiment_folder(), _last_capture(opened))
         return
     source = _source_of(program, workspace)
+    in_program = replay_in_program or no_replay
+    if in_program and isinstance(source, _LaunchSource):
+        raise click.UsageError("--no-replay and --replay-in-program are for programs, not for a saved launch")
     with held(workspace, say):
         opened = Workspace.open(workspace) if is_dumped else Workspace.begin(workspace)
         if not is_dumped and (code := source.dump(opened, kernel)) in STOPPED:
@@ -185,7 +189,6 @@ def command(
         kernels = insert_kernels(opened, with_structure(wanted))
         write_insertions(opened, kernels)
         say_kernels_briefly(workspace, kernels, wanted)
-        in_program = replay_in_program or no_replay
         recorded = LaunchChoice(filter_, kernel, replays=NO_REPLAYS, keep_launches=not in_program)
         capture, exit_code = source.record(opened, recorded)
         if exit_code in STOPPED:
@@ -195,7 +198,9 @@ def command(
             folder, exit_code = source.delay_in_program(opened, choice)
         else:
             folder = experiment(opened, source.launches(opened, capture), choice, source.executable(capture), say)
-        if not keep_launches and capture is not None:
+        if capture is not None and keep_launches:
+            finish_launches(opened, capture.folder, say)
+        elif capture is not None:
             drop_launches(opened, capture.folder)
         printed.write(opened, folder, capture)
     ctx.exit(exit_code)
@@ -253,14 +258,14 @@ class _ProgramSource:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _LaunchSource:
-    """A saved launch."""
+    """A saved launch, which ``dump`` may replace by a recompiled one."""
 
     saved: SavedLaunch
 
     def dump(self, workspace: Workspace, kernel: str) -> int:
-        adopt(workspace, self.saved)
+        self.saved = adopt(workspace, self.saved, say)
         return 0
 
     def record(self, workspace: Workspace, choice: LaunchChoice) -> tuple[Capture | None, int]:
@@ -274,7 +279,7 @@ class _LaunchSource:
         return {self.saved.record.variant: self.saved.folder}
 
     def executable(self, capture: Capture | None) -> str:
-        return self.saved.record.executable
+        return ""
 
     def delay_in_program(self, workspace: Workspace, choice: CausalChoice) -> tuple[Path, int]:
         raise KprofError("a saved launch has no program", hint="leave out --replay-in-program and --no-replay")

@@ -36,6 +36,7 @@ from kprof_inject.pipeline.compare_runs import (
     profile_in_turn,
     require_usable,
 )
+from kprof_inject.pipeline.saved_launches import saved_launch_at
 from kprof_inject.report.diff.change_verdicts import ChangeVerdict
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
@@ -132,7 +133,8 @@ def command(
 ) -> None:
     """Profile PROGRAM under two settings in turn, and report what changed from A to B, and why.
 
-    The sides differ in interpreter, Triton, environment or program arguments. Each has its own workspace.
+    The sides differ in interpreter, Triton, environment or program arguments. Each has its own workspace. PROGRAM may
+    be a NAME.launch, which another Triton compiles from its TTIR.
 
     \b
     Examples:
@@ -143,7 +145,10 @@ def command(
     parse_launches(launches)
     limit = None if limit_text is None else parse_limit(limit_text)
     require_place_for(html_path, workspace=folder)
-    require_startable(program)
+    if saved_launch_at(program) is None:
+        require_startable(program)
+    elif arguments or environment or values_text:
+        raise click.UsageError("--arg, --env and --values are for programs; a saved launch has --triton and --python")
     settings = ComparedSettings(pythons, tritons, variables_of(environment), arguments, values_of(values_text))
     sides = settings.sides(folder, bisect=bisect)
     require_usable(sides)

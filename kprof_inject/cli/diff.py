@@ -27,7 +27,7 @@ from kprof_inject.cli.reading_options import (
 )
 from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.files import read_text
-from kprof_inject.pipeline.captures import decode_capture, open_capture
+from kprof_inject.pipeline.captures import decode_capture, open_capture, with_launch_captured
 from kprof_inject.quantities import counted
 from kprof_inject.report.diff.code_changes import build_lines, builds_json, change_lines, changes_json
 from kprof_inject.report.diff.gate import crossings, parse_limit
@@ -43,6 +43,8 @@ from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, workspace_option
 
 _SIDES = ("A", "B")
+# Of a saved launch: several are needed to tell a change from noise.
+_LAUNCHES = "0:20"
 _MODULE_PARAMETERS = ("place", "other", "as_json")
 """The parameters that apply to two .ttgir files; all other options are for captures."""
 _MORE = "Another capture of {side}, such as one of another process, to show the variation. Repeatable."
@@ -90,9 +92,9 @@ def command(
     """Report what changed from A to B: two captures of the same kernel, before and after a change or with two configs.
 
     Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
-    that numpy.save wrote. A single WORKSPACE compares its last two captures. Two .ttgir files are compared by
-    what the compiler generated for each source line and, where Triton is installed, by the shared memory and registers
-    that they take; only --json applies to them.
+    that numpy.save wrote. A NAME.launch is repeated and captured first. A single WORKSPACE compares its last two
+    captures. Two .ttgir files are compared by what the compiler generated for each source line and, where Triton is
+    installed, by the shared memory and registers that they take; only --json applies to them.
     """
     require_place_for(html_path)
     if other is None:
@@ -102,9 +104,11 @@ def command(
         _print_changes(place, other, as_json)
         return
     limit = None if limit_text is None else parse_limit(limit_text)
+    named, (place, other) = (place, other), [with_launch_captured(side, _LAUNCHES, say) for side in (place, other)]
     sides = dict(zip(_SIDES, ((place, *more_a), (other, *more_b)), strict=True))
     captures = {side: _captures(side, places, names_path, description, redact) for side, places in sides.items()}
-    _say_origins(captures)
+    if named == (place, other):
+        _say_origins(captures)
     diff = diff_captures(
         *(_timelines(found, choice) for found in captures.values()),
         scopes=choice.scopes,
@@ -113,7 +117,7 @@ def command(
     if html_path is not None:
         from kprof_inject.report.diff.page import write_diff_page
 
-        write_diff_page(html_path, diff, (place.name, other.name) if redact else (str(place), str(other)))
+        write_diff_page(html_path, diff, (named[0].name, named[1].name) if redact else (str(named[0]), str(named[1])))
         say(f"wrote {html_path}")
     if as_json:
         click.echo(json.dumps(diff_json(diff), indent=1))
@@ -121,7 +125,7 @@ def command(
         print_diff_tables(diff, table_console())
         if with_source:
             print_sources(diff, table_console())
-        if limit is None:
+        if limit is None and named == (place, other):
             read = " ".join([quote(str(other)), *_reading_options(names_path, description)])
             page = "; as a page: diff --html FILE" if html_path is None else ""
             say(f"where B's time goes: kprof-inject report {read}{page}")

@@ -9,6 +9,7 @@ import click
 from kprof_inject.cli.console import say, say_next_step
 from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
 from kprof_inject.pipeline.programs import dump
+from kprof_inject.pipeline.saved_launches import adopt, saved_launch_at
 from kprof_inject.runtime.program import own_input, require_startable
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
@@ -21,10 +22,20 @@ from kprof_inject.workspace_paths import workspace_argument
 @program_argument
 @click.pass_context
 def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str, ...]) -> None:
-    """Run PROGRAM, save every kernel's TTGIR, metadata and sources, and time some of its launches."""
-    require_startable(program)
+    """Run PROGRAM, save every kernel's TTGIR, metadata and sources, and time some of its launches.
+
+    With NAME.launch instead of PROGRAM, take the kernel of that saved launch.
+    """
+    saved = saved_launch_at(program)
+    if saved is None:
+        require_startable(program)
+    exit_code = 0
     with held(workspace, say):
-        exit_code = dump(Workspace.begin(workspace), kernel, program, own_input(), say)
+        opened = Workspace.begin(workspace)
+        if saved is not None:
+            adopt(opened, saved, say)
+        else:
+            exit_code = dump(opened, kernel, program, own_input(), say)
     where = workspace_argument(workspace)
     say_next_step(f"kprof-inject insert{where}; what can be selected: kprof-inject list{where}")
     ctx.exit(exit_code)

@@ -10,12 +10,14 @@ import click
 from rich.table import Table
 
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
-from kprof_inject.cli.console import table_console
-from kprof_inject.cli.options import harmless_setting, json_option, path_type
+from kprof_inject.capture.scrubbing import scrub
+from kprof_inject.cli.console import say, table_console, write_result
+from kprof_inject.cli.options import harmless_setting, json_option, path_type, require_place_for
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.own_processes import do_tasks
-from kprof_inject.quantities import counted, time_text
+from kprof_inject.quantities import counted, size_text, time_text
 from kprof_inject.report.launch_contents import argument_rows, summary_of
+from kprof_inject.report.launch_script import launch_script
 from kprof_inject.runtime.experiments.tasks import TimedLaunch, TimeLaunch
 
 _launch_argument = click.argument("folder", metavar="NAME.launch", type=path_type())
@@ -23,10 +25,7 @@ _launch_argument = click.argument("folder", metavar="NAME.launch", type=path_typ
 
 @click.group("launch")
 def command() -> None:
-    """Look at a saved launch, and run it again.
-
-    ``profile --keep-launches`` saves them.
-    """
+    """Show, run, share or scrub a saved launch. "profile --keep-launches" saves launches."""
 
 
 @command.command("info")
@@ -63,7 +62,7 @@ def _print_info(saved: SavedLaunch) -> None:
 def run(ctx: click.Context, folder: Path, times: int, as_json: bool) -> None:
     """Launch a saved launch again, at the same addresses, time it, and compare its results with the program's."""
     saved = read_saved_launch(folder)
-    (result,) = do_tasks([TimeLaunch(launch=str(folder.resolve()), times=times)], saved.record.executable)
+    (result,) = do_tasks([TimeLaunch(launch=str(folder.resolve()), times=times)])
     if result.timed is None:
         raise KprofError(f"{saved.record.name} cannot be launched again: {result.refusal}")
     if as_json:
@@ -96,3 +95,43 @@ def _lines_of(saved: SavedLaunch, timed: TimedLaunch) -> list[str]:
         lines.append("results: other than the program's in:")
     lines += [f"  {difference}" for difference in timed.differences]
     return lines
+
+
+@command.command("script")
+@_launch_argument
+@click.option("-o", "--output", type=path_type(), metavar="FILE.py", help="Where to write it. [default: stdout]")
+def script(folder: Path, output: Path | None) -> None:
+    """Write a standalone Python script of a saved launch, which needs nothing but torch and Triton.
+
+    Floating-point data is noise of the same magnitude; integers are in the script.
+    """
+    require_place_for(output)
+    write_result(output, launch_script(read_saved_launch(folder)))
+
+
+@command.command("scrub")
+@_launch_argument
+@click.option(
+    "-o",
+    "--output",
+    type=path_type(),
+    metavar="OTHER.launch",
+    required=True,
+    help="The folder to write, which must not exist.",
+)
+@click.option("--bytes", "also_bytes", is_flag=True, help="Also replace ranges of 8-bit integers, such as weights.")
+def scrub_command(folder: Path, output: Path, also_bytes: bool) -> None:
+    """Write a copy of a saved launch in which noise replaces the floating-point data of its arguments.
+
+    The noise has the same powers of two, signs, zeros, infinities and NaN. Integers stay: they decide control flow and
+    addresses. So do memory to which only other memory points, scalar arguments, and the kernel's source. The command
+    says how much it kept.
+    """
+    require_place_for(output)
+    saved = read_saved_launch(folder)
+    changed = scrub(saved, output, also_integers=also_bytes)
+    kept = [memory for memory in saved.record.memory if memory not in changed]
+    say(f"wrote {output}: {size_text(sum(memory.size_bytes for memory in changed))} is noise")
+    if kept:
+        kinds = sorted({memory.element or "unknown type" for memory in kept})
+        say(f"kept {size_text(sum(memory.size_bytes for memory in kept))} of {', '.join(kinds)}")

@@ -90,13 +90,17 @@ def command(
     saved = saved_launch_at(program)
     if saved is None:
         require_startable(program)
+    elif fit or torch_profiler or choice.replays.in_program:
+        raise click.UsageError(
+            "--fit, --torch-profiler and --replay-in-program are for programs, not for a saved launch"
+        )
     program_input = kept_input(workspace)
     with held(workspace, say):
         opened = Workspace.begin(workspace)
         try:
             dump_exit_code = 0
             if saved is not None:
-                adopt(opened, saved)
+                saved = adopt(opened, saved, say)
             else:
                 dump_exit_code = dump(opened, choice.kernel, program, program_input, say)
             if dump_exit_code in STOPPED:
@@ -129,7 +133,7 @@ def command(
             print_json(reports)
         else:
             print_answers(reports, table_console())
-            say_next(workspace, reports)
+            say_next(workspace, reports, "-- PROG" if saved is None else quote(program[0]))
         if torch_profiler:
             _merge(capture_folder, timelines, workspace / "torch_trace.kprof.json.gz", layout)
     ctx.exit(exit_code or dump_exit_code)

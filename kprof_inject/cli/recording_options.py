@@ -103,13 +103,14 @@ def capture_options(function: Function) -> Function:
         harmless_setting(
             "--keep-launches",
             is_flag=True,
-            help="Keep one launch of each kernel in WORKSPACE/launches, with its memory, to be run again and shared.",
+            help="Keep one launch of each kernel that takes at least 1 % of the time in WORKSPACE/launches, with its "
+            "memory, to be run again and shared.",
         ),
         harmless_setting("--no-replay", is_flag=True, help="Do not save and replay launches to time them."),
         harmless_setting(
             "--replay-in-program",
             is_flag=True,
-            help="Replay kernels inside the program, not from saved launches: for memory that other devices share.",
+            help="Replay kernels inside the program, on copies of their memory: on AMD, or for more than 2 GB.",
         ),
         harmless_setting(
             "--replay",

@@ -15,7 +15,14 @@ from kprof_inject.cli.capture_lines import origin_line, print_json, say_next
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import harmless_setting, json_option, path_type, place_argument, require_place_for
 from kprof_inject.cli.reading_options import buffer_options, launch_options, redact_option, scope_names_option
-from kprof_inject.pipeline.captures import analyses, decode_capture, experiments_at, last_profiled_capture, open_capture
+from kprof_inject.pipeline.captures import (
+    analyses,
+    decode_capture,
+    experiments_at,
+    last_profiled_capture,
+    open_capture,
+    with_launch_captured,
+)
 from kprof_inject.quantities import size_text
 from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.timeline.choice import Choice
@@ -49,11 +56,13 @@ def command(
     """Show what limits each launch, what to try, how far to trust the figures, and where a CTA's time goes.
 
     Reads a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
-    that numpy.save wrote.
+    that numpy.save wrote. A NAME.launch is repeated and captured first.
     """
     require_place_for(html_path)
+    launch, place = place, with_launch_captured(place, "last", say)
     capture = open_capture(place, names_path, description, redact=redact)
-    if origin := origin_line(capture, time.time_ns()):
+    is_kept = place == launch
+    if is_kept and (origin := origin_line(capture, time.time_ns())):
         say(origin)
     if (folder := last_profiled_capture(place, capture)) is not None:
         say(f"what profile captured: kprof-inject report {quote(str(folder))}")
@@ -71,7 +80,10 @@ def command(
         print_all(reports, table_console())
     else:
         print_answers(reports, table_console())
-        say_next(place, reports)
+        if is_kept:
+            say_next(place, reports)
+        else:
+            say(f"keep the capture: kprof-inject profile -o WORKSPACE {quote(str(launch))}")
     for line in page_lines:
         say(line)
 

@@ -12,6 +12,7 @@ from kprof_inject.cli.options import PROGRAM_SETTINGS, WorkspaceOrDefault, path_
 from kprof_inject.cli.recording_options import capture_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import run, run_and_fit
+from kprof_inject.pipeline.saved_launches import adopted, capture_launch, saved_launch_at
 from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.program import kept_input, own_input, require_startable
 from kprof_inject.workspace import Workspace
@@ -27,7 +28,10 @@ from kprof_inject.workspace_paths import workspace_argument
 def command(
     ctx: click.Context, workspace: Path, choice: LaunchChoice, mode: Mode, fit: bool, program: tuple[str, ...]
 ) -> None:
-    """Rerun PROGRAM with the records that insert planned in WORKSPACE, save the raw buffers, and time some launches."""
+    """Rerun PROGRAM with the records that insert planned in WORKSPACE, save the raw buffers, and time some launches.
+
+    With NAME.launch instead of PROGRAM, repeat that saved launch.
+    """
     opened = Workspace.open(workspace)
     opened.require_kernels()
     if not opened.plans_folder.exists():
@@ -35,9 +39,17 @@ def command(
             f"{workspace} has no records to run with",
             hint=f"insert some: kprof-inject insert{workspace_argument(workspace)}",
         )
-    require_startable(program)
+    saved = saved_launch_at(program)
+    if saved is None:
+        require_startable(program)
+    elif fit or choice.replays.in_program:
+        raise click.UsageError("--fit and --replay-in-program are for programs, not for a saved launch")
     step, program_input = (run_and_fit, kept_input(workspace)) if fit else (run, own_input())
+    exit_code = 0
     with held(workspace, say):
-        _, exit_code = step(opened, choice, mode, program, program_input, say)
+        if saved is not None:
+            capture_launch(opened, adopted(opened, saved), choice, mode, say)
+        else:
+            _, exit_code = step(opened, choice, mode, program, program_input, say)
     say_next_step(f"kprof-inject report{workspace_argument(workspace)}")
     ctx.exit(exit_code)

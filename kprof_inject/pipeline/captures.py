@@ -112,6 +112,20 @@ def _is_readable(place: Path) -> bool:
     return is_saved_array(place) or is_proton_buffer(place)
 
 
+def with_launch_captured(place: Path, launches: str, say: Say) -> Path:
+    """Return a temporary workspace with a capture of the saved launch at ``place``; any other place as it is.
+
+    ``launches`` is as in ``run``. Raises ``KprofError``.
+    """
+    if not (place.name.endswith(".launch") or (place / "launch.json").is_file()):
+        return place
+    # Imported here because reading a capture needs none of it.
+    from kprof_inject.capture.saved_launch import read_saved_launch
+    from kprof_inject.pipeline.saved_launches import captured
+
+    return captured(read_saved_launch(place), launches, say)
+
+
 def numbered_capture(place: Path) -> Path:
     """Return the default workspace's capture that a number names; return any other place as it is.
 

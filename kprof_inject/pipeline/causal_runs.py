@@ -242,7 +242,7 @@ def experiment(
                     folder=str(folder.resolve()),
                 )
             )
-    results = do_tasks(tasks, executable) if tasks else []
+    results = do_tasks(tasks, executable, workspace.cache_folder_of_rerun("launches")) if tasks else []
     refusals = [result.refusal for result in results if result.refusal]
     for refusal in refusals:
         say(f"an experiment failed: {refusal}")
@@ -275,7 +275,7 @@ def experiment_in_program(
         seconds=choice.seconds,
     )
     try:
-        exit_code = run_program(program, session, workspace.new_cache_folder("causal"), program_input)
+        exit_code = run_program(program, session, workspace.cache_folder_of_rerun("causal"), program_input)
     finally:
         _complete(folder, workspace)
     reports = read_reports(reports_folder)

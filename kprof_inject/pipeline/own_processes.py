@@ -28,10 +28,11 @@ _MAX_TASK_SECONDS = 300.0
 _LOOKS_PER_S = 50.0
 
 
-def do_tasks(tasks: Sequence[Task], executable: str = "") -> list[TaskResult]:
+def do_tasks(tasks: Sequence[Task], executable: str = "", cache: Path | None = None) -> list[TaskResult]:
     """Return the result of each task, which is a refusal if its process ended.
 
-    ``executable`` is the path of the Python that has Triton, ours if it is empty or absent.
+    ``executable`` is the Python that has Triton, ours if it is empty or absent. ``cache`` is a folder for Triton's
+    compiler, such as the program's, where the launchers are; by default it is temporary.
     """
     # A saved launch names it: a relative path might lead to a file that came with the launch.
     python = executable if os.path.isabs(executable) and shutil.which(executable) else sys.executable
@@ -41,7 +42,7 @@ def do_tasks(tasks: Sequence[Task], executable: str = "") -> list[TaskResult]:
         results: list[TaskResult] = []
         tries = 0
         while len(results) < len(tasks):
-            code, messages = _run(python, folder, tasks, len(results))
+            code, messages = _run(python, folder, tasks, len(results), cache or folder / "cache")
             done = list(_results(folder, len(results), len(tasks)))
             results += done
             if done:
@@ -63,13 +64,13 @@ def _results(folder: Path, first: int, end: int) -> Iterator[TaskResult]:
         yield result
 
 
-def _run(python: str, folder: Path, tasks: Sequence[Task], first: int) -> tuple[int, list[str]]:
+def _run(python: str, folder: Path, tasks: Sequence[Task], first: int, cache: Path) -> tuple[int, list[str]]:
     """Run a process from task ``first`` on; return its exit code, and the last lines of its messages."""
     messages = folder / "messages"
     with messages.open("wb") as log:
         process = subprocess.Popen(
             [python, "-m", _MODULE, str(folder), str(first)],
-            env=_environment(folder / "cache"),
+            env=_environment(cache),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -17,7 +17,14 @@ from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.saved_launches import add_replays, drop_launches, launches_to_save, say_launches
+from kprof_inject.pipeline.saved_launches import (
+    add_replays,
+    drop_builds,
+    drop_launches,
+    finish_launches,
+    launches_to_save,
+    main_kernels,
+)
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, NO_SAVED_LAUNCHES, LaunchChoice
@@ -74,7 +81,12 @@ def run(
     folder and the program's exit code. Raises ``KprofError`` if no launch was saved.
     """
     folder = workspace.new_capture_folder()
-    exit_code, reports = capture(workspace, folder, choice, mode, program, program_input, made_by)
+    try:
+        exit_code, reports = capture(workspace, folder, choice, mode, program, program_input, made_by)
+    except KprofError:
+        if choice.keep_launches:
+            finish_launches(workspace, folder, say)
+        raise
     for state in reports.kernels:
         if state.state == "left alone":
             say(f"{state.name} ran unchanged: {state.reason}")
@@ -94,7 +106,8 @@ def run(
     if not choice.keep_launches:
         drop_launches(workspace, folder)
     elif not made_by:
-        say_launches(workspace, folder, say)
+        drop_builds(workspace)
+        finish_launches(workspace, folder, say)
     return folder, exit_code
 
 
@@ -155,7 +168,13 @@ def capture(
     mode.require_possible_on({kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target})
     reports_folder = workspace.new_reports_folder("run")
     replays = choice.replays.among(_hard_to_time(workspace))
-    saved = launches_to_save(workspace, folder, replays, keep=choice.keep_launches)
+    wanted = replays.only
+    if choice.keep_launches and made_by:
+        wanted = None  # the command chooses the kernels itself
+    elif choice.keep_launches and wanted is not None:
+        wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
+    is_asked_for = choice.keep_launches or replays.times is not None
+    saved = launches_to_save(workspace, folder, wanted, is_asked_for=is_asked_for)
     session = Session(
         "run",
         str(workspace.folder.resolve()),
@@ -172,7 +191,7 @@ def capture(
         torch_trace=choice.torch_trace,
     )
     try:
-        exit_code = run_program(program, session, workspace.new_cache_folder("run"), program_input)
+        exit_code = run_program(program, session, workspace.cache_folder_of_rerun("run"), program_input)
     finally:
         workspace.forget_if_empty(folder)
     reports = read_reports(reports_folder)

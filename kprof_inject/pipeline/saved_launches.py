@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 
 from msgspec.structs import replace
 
@@ -16,6 +19,7 @@ from kprof_inject.capture.saved_launch import (
     SAVED_LAUNCH_ENDING,
     SAVED_LAUNCH_FILE,
     SavedLaunch,
+    compress,
     is_saved_launch,
     read_saved_launch,
 )
@@ -29,16 +33,25 @@ from kprof_inject.capture.schema import (
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
+from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted, listed
-from kprof_inject.runtime.experiments.tasks import MAX_TIMES, CaptureLaunch, TaskResult, TimeRecords
+from kprof_inject.runtime.experiments.tasks import (
+    MAX_TIMES,
+    CaptureLaunch,
+    RecompileLaunch,
+    TaskResult,
+    TimeRecords,
+)
 from kprof_inject.runtime.launch.launch_choice import (
     KERNEL_SECONDS,
     LaunchChoice,
     LaunchFilter,
     ReplayChoice,
     SavedLaunches,
+    parse_launches,
 )
+from kprof_inject.runtime.packages import installed_version_of
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace
@@ -48,16 +61,31 @@ _MAX_NAMES = 5
 _LAUNCHES = 4
 
 
-def launches_to_save(workspace: Workspace, capture: Path, choice: ReplayChoice, *, keep: bool) -> SavedLaunches:
-    """Return the choice of the launches that a run saves: those of the kernels to replay, or all to ``keep`` them.
+def launches_to_save(
+    workspace: Workspace, capture: Path, variants: tuple[str, ...] | None, *, is_asked_for: bool
+) -> SavedLaunches:
+    """Return the choice of the launches that a run saves: one of each of these variants, of all if it is None.
 
-    ``capture`` is the folder of the run's capture.
+    ``capture`` is the folder of the run's capture; ``is_asked_for`` is that of ``SavedLaunches``.
     """
     return SavedLaunches(
-        None if keep else choice.only,
+        variants,
         str(workspace.launches_folder(capture).resolve()),
         str(workspace.kernels_folder.resolve()),
+        is_asked_for=is_asked_for,
     )
+
+
+# Kernels that take less of the time of all kernels are not worth a file.
+_MIN_SHARE = 0.01
+
+
+def main_kernels(workspace: Workspace) -> tuple[str, ...]:
+    """Return the variants that take at least 1 % of the kernels' time, as far as the dump knows it."""
+    runs = {kernel.variant: workspace.clean_run(kernel.variant) for kernel in workspace.kernels()}
+    ns = {variant: median(run.times_ns or (0.0,)) * (run.launches or 0) for variant, run in runs.items()}
+    total_ns = sum(ns.values())
+    return tuple(variant for variant, run in runs.items() if not run.times_ns or ns[variant] >= _MIN_SHARE * total_ns)
 
 
 def drop_launches(workspace: Workspace, capture: Path) -> None:
@@ -65,12 +93,19 @@ def drop_launches(workspace: Workspace, capture: Path) -> None:
     shutil.rmtree(workspace.launches_folder(capture), ignore_errors=True)
     with suppress(OSError):
         workspace.launches_folder(capture).parent.rmdir()
+    drop_builds(workspace)
+
+
+def drop_builds(workspace: Workspace) -> None:
+    """Remove the builds with which saved launches were repeated."""
     shutil.rmtree(workspace.recorded_builds_folder, ignore_errors=True)
 
 
-def say_launches(workspace: Workspace, capture: Path, say: Say) -> None:
-    """Report the launches that the run of a capture saved."""
+def finish_launches(workspace: Workspace, capture: Path, say: Say) -> None:
+    """Compress and report the launches that the run of a capture saved."""
     saved = sorted(path.parent for path in workspace.launches_folder(capture).glob(f"*/{SAVED_LAUNCH_FILE}"))
+    for launch in saved:
+        compress(launch)
     if saved:
         say(f"saved {counted(len(saved), 'launch')}; look at one: kprof-inject launch info {saved[0]}")
 
@@ -92,7 +127,17 @@ class _Replay:
 
 
 def add_replays(workspace: Workspace, capture: Path, reports: Reports, choice: ReplayChoice, say: Say) -> None:
-    """Repeat the launches that a run has saved, with and without records, and add their times to the capture."""
+    """Repeat the launches that a run has saved, with and without records, and add their times to the capture.
+
+    Reports what goes wrong: the capture is useful without these times.
+    """
+    try:
+        _add_replays(workspace, capture, reports, choice, say)
+    except OSError as error:
+        say(f"cannot time saved launches: {error.strerror}")
+
+
+def _add_replays(workspace: Workspace, capture: Path, reports: Reports, choice: ReplayChoice, say: Say) -> None:
     refusals = [note for note in reports.saved_launches if note.refusal]
     for kernel, refusal in dict.fromkeys((note.kernel, note.refusal) for note in refusals):
         say(f"no launch of {kernel} was saved, because {refusal}")
@@ -117,7 +162,7 @@ def _time_again(replays: Sequence[_Replay], workspace: Workspace, choice: Replay
         for replay in replays
     ]
     executable = replays[0].files.process.executable
-    results = do_tasks(tasks, executable)
+    results = do_tasks(tasks, executable, workspace.cache_folder_of_rerun("launches"))
     for replay, result in zip(replays, results, strict=True):
         replay.save(result)
         if result.refusal:
@@ -175,14 +220,53 @@ def saved_launch_at(words: Sequence[str]) -> SavedLaunch | None:
     return read_saved_launch(Path(words[0]))
 
 
-def adopt(workspace: Workspace, saved: SavedLaunch) -> None:
-    """Replace the workspace's kernels by that of a saved launch, as ``dump`` would."""
+def captured(saved: SavedLaunch, launches: str, say: Say) -> Path:
+    """Return a temporary workspace with a capture of a saved launch; ``launches`` is as in ``run``.
+
+    Raises ``KprofError``.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="kprof-launch-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    workspace = Workspace.begin(folder)
+    saved = adopt(workspace, saved, say)
+    write_insertions(workspace, insert_kernels(workspace, ()))
+    capture_launch(workspace, saved, LaunchChoice(parse_launches(launches)), Mode(), say)
+    return folder
+
+
+def adopt(workspace: Workspace, saved: SavedLaunch, say: Say) -> SavedLaunch:
+    """Replace the workspace's kernels by that of a saved launch, as ``dump`` would, and return the launch.
+
+    If another version of Triton saved it, the kernel is compiled again. Raises ``KprofError``.
+    """
+    if installed_version_of("triton") not in ("", saved.record.triton):
+        saved = _recompiled(workspace, saved, say)
     with workspace.results_replaced():
         folder = workspace.kernels_folder / saved.record.variant
         folder.mkdir(parents=True)
         for name in saved.record.files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(saved.folder / name, folder / name)
+    return saved
+
+
+def _recompiled(workspace: Workspace, saved: SavedLaunch, say: Say) -> SavedLaunch:
+    say(f"compiling {saved.record.name} again, which Triton {saved.record.triton} compiled before")
+    folder = workspace.recompiled_launch_folder
+    task = RecompileLaunch(launch=str(saved.folder.resolve()), folder=str(folder.resolve()))
+    (result,) = do_tasks([task])
+    if result.refusal:
+        raise KprofError(f"{saved.record.name} cannot be compiled again: {result.refusal}")
+    return read_saved_launch(folder)
+
+
+def adopted(workspace: Workspace, saved: SavedLaunch) -> SavedLaunch:
+    """Return the launch that ``adopt`` returned for a saved launch. Raises ``KprofError`` if it was not adopted."""
+    if saved.record.variant not in [kernel.variant for kernel in workspace.kernels()]:
+        raise KprofError(f"{workspace.folder} was not made from {saved.folder}", hint="dump the launch first")
+    if workspace.kernel(saved.record.variant).info.triton_version != saved.record.triton:
+        return read_saved_launch(workspace.recompiled_launch_folder)
+    return saved
 
 
 def capture_launch(
@@ -210,7 +294,7 @@ def capture_launch(
     session.write()
     task = CaptureLaunch(launch=str(saved.folder.resolve()), session=str(session.path), times=times)
     try:
-        (result,) = do_tasks([task], saved.record.executable)
+        (result,) = do_tasks([task], cache=workspace.cache_folder_of_rerun("launches"))
     finally:
         workspace.forget_if_empty(folder)
     reports = read_reports(reports_folder)

@@ -6,12 +6,12 @@ unless an odd number of records precedes the loop: hence the scope around the lo
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
+from triton.runtime.driver import driver
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.devices.torch_device import devices_of_process
+from kprof_inject.runtime.devices.process_device import devices_of_process
 
 NUM_WARPS = 4
 """An SM has four schedulers, so no warp waits for another to issue."""
@@ -82,7 +82,7 @@ def launch_on(device_name: str, device_uuid: str) -> None:
     """
     device = devices_of_process()
     index = _index_of(device_name, device_uuid, device.names(), device.uuids())
-    backend = "hip" if torch.version.hip else "cuda"
+    backend = driver.active.get_current_target().backend
     with device.selected(index):
         for _ in range(_LAUNCHES):
             calibration_kernel[(_CTAS,)](ROUNDS, backend, num_warps=NUM_WARPS)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kprof_inject.runtime.compiling.compiler import Compile, variant_of, with_room
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.devices.torch_device import devices_of_process
+from kprof_inject.runtime.devices.process_device import devices_of_process
 from kprof_inject.runtime.dump_step import install_step, why_left_alone
 from kprof_inject.runtime.experiments.kernel_experiment import ExperimentLauncher, KernelExperiment
 from kprof_inject.runtime.experiments.watchdog import Watchdog

@@ -21,6 +21,7 @@ from kprof_inject.runtime.compiling.builds import build_files
 from kprof_inject.runtime.compiling.compiler import Compile, as_json, variant_of, with_room, wrap_compiler
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.process_device import devices_of_process
 from kprof_inject.runtime.hook import is_compile_worker
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, TimingLauncher, watch_programs_events
@@ -76,9 +77,6 @@ class DumpStep:
 
     @property  # not cached: functools.cached_property has a lock in Python 3.11, which a fork could find held
     def _device(self) -> Device:
-        # Imported here, because a program that only compiles may not have torch.
-        from kprof_inject.runtime.devices.torch_device import devices_of_process
-
         return devices_of_process()
 
     def finish(self) -> None:
@@ -106,6 +104,7 @@ class DumpStep:
             times_ns=tuple(timer.times_ns()),
             not_timed=timer.not_timed or None,
             empty_launch_ns=timer.empty_ns(),
+            launches=timer.launches,
         )
         self._workspace.write_clean_run(kernel.variant, str(os.getpid()), run)
 

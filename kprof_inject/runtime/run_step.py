@@ -22,13 +22,14 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.compiler import Compile, fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.compiling.instrumented_kernel import Plan, RunStep, remove_binaries
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.devices.torch_device import devices_of_process
+from kprof_inject.runtime.devices.process_device import devices_of_process
 from kprof_inject.runtime.dump_step import install_step, save_kernel, why_left_alone
 from kprof_inject.runtime.experiments.replays_in_program import KernelReplays
 from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launch import triton_wrapping
+from kprof_inject.runtime.launch.graph_runs import watch_graphs
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.timing import watch_programs_events
@@ -49,6 +50,8 @@ def install(session: Session, report: ProcessReport) -> None:
         at_end(trace.finish)
     step = RunStep(session, report, device, capture, WorkspacePlans(session, report, trace))
     watch_programs_events()
+    if session.saved.variants != ():
+        watch_graphs()
     install_step(step.compile, report)
     at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
     at_end(capture.finish, capture.resume)

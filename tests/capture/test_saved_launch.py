@@ -263,7 +263,7 @@ HOSTILE: dict[str, tuple[Change, str]] = {
         "memory",
     ),
     "no memory": (at("memory", value=[]), "points to"),
-    "a pointer to what was not saved": (at("arguments", 0, "address", value=FIRST + 64), "points to"),
+    "a pointer to what was not saved": (at("arguments", 0, "address", value=FIRST + 65), "points to"),
     "a pointer behind all addresses": (at("arguments", 0, "address", value=1 << 57), "address"),
     "a shape that is no list": (at("arguments", 0, "shape", value="16"), "shape"),
     "a shape with a float": (at("arguments", 0, "shape", value=[1.5]), "shape"),
@@ -310,7 +310,6 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "no files": (at("files", value={}), "scale"),
     "files in a list": (at("files", value=[]), "files"),
     "times before the beginning": (at("clean", "times_ns", value=[-1.0]), "times_ns"),
-    "a count of SMs that is none": (at("sm_count", value=True), "sm_count"),
     "a name of many megabytes": (at("device_name", value="x" * (5 << 20)), "too large"),
 }
 

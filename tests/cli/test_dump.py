@@ -30,7 +30,11 @@ def test_every_variant_is_saved(dumped_once: Path) -> None:
     variants = sorted(os.listdir(dumped_once / "kernels"))
     assert [name.rpartition("-")[0] for name in variants] == ["accumulate", "accumulate", "scale"]
     for variant in variants:
-        assert sorted(os.listdir(dumped_once / "kernels" / variant)) == ["kernel.json", "kernel.ttgir", "sources.json"]
+        folder = dumped_once / "kernels" / variant
+        assert sorted(os.listdir(folder)) == ["build", "kernel.json", "kernel.ttgir", "sources.json"]
+        name = variant.rpartition("-")[0]
+        kinds = {path.suffix for path in (folder / "build").iterdir() if path.stem == name}
+        assert kinds >= {".json", ".cubin", ".ptx", ".ttir", ".ttgir"}
 
 
 @pytest.mark.triton

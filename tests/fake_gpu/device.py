@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fake_gpu.gpu import SM_CLOCK_HZ, Block, FakeGpu
-from kprof_inject.runtime.devices.device import Buffer, ClockReading, MemoryRange, NoDeviceMemory
+from kprof_inject.runtime.devices.device import Buffer, ClockReading, FindAllocation, MemoryRange, NoDeviceMemory
 from kprof_inject.runtime.devices.fixed_memory import AddressTaken, areas_of
 
 
@@ -181,9 +181,8 @@ class FakeDevice:
         self.gpu.wait()
         return zlib.crc32(ctypes.string_at(address, size_bytes))
 
-    def allocation_at(self, address: int) -> MemoryRange | None:
-        inside = (one for one in self.gpu.allocations if one.address <= address < one.end)
-        return next(inside, None)
+    def allocations(self) -> FindAllocation:
+        return lambda address: next((one for one in self.gpu.allocations if one.address <= address < one.end), None)
 
     def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
         self.gpu.wait()

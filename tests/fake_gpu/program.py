@@ -6,7 +6,7 @@ import sys
 
 from fake_gpu.device import FakeDevice
 from fake_gpu.gpu import FakeGpu
-from kprof_inject.runtime.devices import torch_device
+from kprof_inject.runtime.devices import process_device
 
 if "triton" in sys.modules:
     raise ImportError("Triton is imported already: the capture has a real device by now")
@@ -14,7 +14,7 @@ if "triton" in sys.modules:
 gpu = FakeGpu()
 """The GPU of this process."""
 
-torch_device.devices_of_process = lambda: FakeDevice(gpu)  # type: ignore[assignment,misc]
+process_device.use_device(FakeDevice(gpu))
 
 from fake_gpu.driver import install  # noqa: E402 (imports Triton)
 from fake_gpu.kernels import HOST_KERNELS  # noqa: E402

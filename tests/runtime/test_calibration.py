@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -154,6 +155,8 @@ def test_the_device_is_found_by_its_uuid_else_by_its_name(
     devices = Devices(["A100", "H200", "H200"], ["u0", "u1", "u2"])
     monkeypatch.setattr(calibration_kernel, "devices_of_process", lambda: devices)
     monkeypatch.setattr(calibration_kernel, "calibration_kernel", NoKernel())
+    active = SimpleNamespace(get_current_target=lambda: GPUTarget("cuda", 90, 32))
+    monkeypatch.setattr(calibration_kernel, "driver", SimpleNamespace(active=active))
     calibration_kernel.launch_on(name, uuid)
     assert devices.chosen == index
 

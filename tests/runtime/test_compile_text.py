@@ -8,12 +8,13 @@ import importlib.util
 import json
 import os
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import triton
 from programs.child import REPO
+from replacing import replace
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
@@ -88,10 +89,37 @@ def test_the_assembly_of_the_programs_own_assembler(
             program.setenv(name, str(other))
         made, record = dumped(fixtures_script, "softmax", tmp_path)
     assert record.environment["TRITON_PTXAS_PATH"] == str(other)
-    compile_text(made.asm["ttgir"], record, tmp_path)
-    assert assembly_in(tmp_path) == made.asm["ptx"]
+    (tmp_path / "stranger").mkdir()
+    compile_text(made.asm["ttgir"], record, tmp_path / "stranger")
     assert ".version 8.4" in made.asm["ptx"]
+    assert ".version 8.4" not in assembly_in(tmp_path / "stranger"), "a record may be a stranger's"
+    with monkeypatch.context() as installed:
+        spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+        installed.setattr("kprof_inject.runtime.compiling.compiler.find_spec", lambda name: spec)
+        compile_text(made.asm["ttgir"], record, tmp_path)
+    assert assembly_in(tmp_path) == made.asm["ptx"]
     assert "TRITON_PTXAS_PATH" not in os.environ
+
+
+def test_a_record_sets_no_other_variable(
+    fixtures_script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be a stranger's, and the assembler would load what ``LD_PRELOAD`` names."""
+    made, record = dumped(fixtures_script, "softmax", tmp_path)
+    hostile = replace(record, environment={**record.environment, "LD_PRELOAD": "/tmp/evil.so", "PATH": "/tmp/evil"})
+    seen = []
+    compile_source = triton.compile
+
+    def compile_and_note(*arguments: Any, **options: Any) -> Any:
+        seen.append(dict(os.environ))
+        return compile_source(*arguments, **options)
+
+    monkeypatch.setattr(triton, "compile", compile_and_note)
+    (tmp_path / "built").mkdir()
+    compile_text(made.asm["ttgir"], hostile, tmp_path / "built")
+    (environment,) = seen
+    assert "LD_PRELOAD" not in environment
+    assert environment["PATH"] == os.environ["PATH"]
 
 
 def test_what_fails_says_why_and_leaves_nothing(fixtures_script: ModuleType, tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ NOT_HERE = {
     "current_stream",
     "counted",
     "sm_clock_hz",
-    "allocation_at",
     "contents",
 }
 OF_DEVICE = sorted(name for name in vars(Device) if not name.startswith("_") and name not in NOT_HERE)

@@ -117,9 +117,9 @@ def test_the_record_says_where_a_launch_comes_from(tmp_path: Path, monkeypatch: 
     assert (record.name, record.index, record.grid) == ("scale", 0, (4, 3, 1))
     assert launch.folder.name == f"{record.variant}-{os.getpid()}.launch"
     assert record.argv == ("train.py", "--fast")
-    assert (record.executable, record.python) == (sys.executable, sys.version.split()[0])
+    assert record.python == sys.version.split()[0]
     assert (record.triton, record.torch) == (triton.__version__, torch.__version__)
-    assert (record.device_name, record.device_uuid, record.sm_count) == ("Fake H200", "fake", 132)
+    assert (record.device_name, record.device_uuid) == ("Fake H200", "fake")
     assert not record.graph
     assert not record.scrubbed
     assert [(memory.address, memory.size_bytes, memory.element) for memory in record.memory] == [

@@ -48,7 +48,7 @@ def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
         _print_kernels_and_answer(kernels, names, console, room)
         return
     if len(reports) > 1:
-        _say_launches(kernels[0], console)
+        _finish_launches(kernels[0], console)
         # Another line, below the first screen, is for the slowest launch.
         room = room.below(1 + 1)
     room = print_first_screen(typical, *names.of(typical), console, room)
@@ -155,7 +155,7 @@ def _limits(reports: Sequence[LaunchAnalysis]) -> tuple[list[str], list[str]]:
     return [report.limit.name for report in reports], [limit_colour(report.limit) for report in reports]
 
 
-def _say_launches(kernel: KernelOverview, console: Console) -> None:
+def _finish_launches(kernel: KernelOverview, console: Console) -> None:
     """Print how much the launches of the only kernel differ, and which of them is shown."""
     times = [report.duration_ns for report in kernel.reports]
     variants = f" in {kernel.variants} variants" if kernel.variants > 1 else ""

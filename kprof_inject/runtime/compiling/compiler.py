@@ -13,6 +13,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,7 @@ def variant_of(
         file_name=name[:_FILE_NAME_LENGTH],
         target=Target(**vars(target)),
         options=as_json(options.__dict__),
-        signature={str(name): str(kind) for name, kind in (getattr(source, "signature", None) or {}).items()},
+        signature={str(name): _type_text(kind) for name, kind in (getattr(source, "signature", None) or {}).items()},
         constants=_constants(source),
         triton_version=triton.__version__,
         environment=environment(),
@@ -127,10 +128,27 @@ def variant_of(
 _ASSEMBLERS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 
+def environment_names() -> tuple[str, ...]:
+    """Return the names of the environment variables that a compiled kernel depends on."""
+    return (*get_cache_invalidating_env_vars(), *_ASSEMBLERS)
+
+
 def environment() -> dict[str, str]:
     """Return the present environment variables that a compiled kernel depends on."""
-    names = (*get_cache_invalidating_env_vars(), *_ASSEMBLERS)
-    return {name: os.environ[name] for name in names if name in os.environ}
+    return {name: os.environ[name] for name in environment_names() if name in os.environ}
+
+
+def is_known_assembler(name: str, value: str) -> bool:
+    """Return whether a saved variable may be set: one that names a program must name an installed assembler.
+
+    That is one of the present environment, or one that torch or Triton brought along.
+    """
+    if name not in _ASSEMBLERS or os.environ.get(name) == value:
+        return True
+    path = Path(value).resolve()
+    specs = [find_spec(package) for package in ("torch", "triton")]
+    folders = [Path(folder).resolve() for spec in specs if spec for folder in spec.submodule_search_locations or ()]
+    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def _constants(source: Any) -> dict[str, str]:
@@ -140,6 +158,15 @@ def _constants(source: Any) -> dict[str, str]:
     return {
         names[path[0]]: str(value) for path, value in constants.items() if isinstance(path, tuple) and len(path) == 1
     }
+
+
+def _type_text(kind: Any) -> str:
+    """Return the type of an argument; of a tuple, also a named one, in the form of a plain tuple."""
+    return str(_plain_tuple(kind)) if isinstance(kind, tuple) else str(kind)
+
+
+def _plain_tuple(kind: Any) -> Any:
+    return tuple(map(_plain_tuple, kind)) if isinstance(kind, tuple) else kind
 
 
 def as_json(values: dict[str, Any]) -> dict[str, Any]:

@@ -67,13 +67,21 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path) -> None:
 
 @contextmanager
 def _environment_of(kernel: DumpedKernelRecord) -> Iterator[None]:
-    """Set the environment variables that the compiler depends on to the program's values, and unset all others."""
-    from kprof_inject.runtime.compiling.compiler import environment
+    """Set the environment variables that the compiler depends on to the program's values, and unset all others.
 
-    before = {name: os.environ.get(name) for name in (*environment(), *kernel.environment)}
+    The record may be a stranger's. So other variables are ignored, and an assembler is used only where it is here.
+    """
+    from kprof_inject.runtime.compiling.compiler import environment_names, is_known_assembler
+
+    wanted = {
+        name: value
+        for name, value in kernel.environment.items()
+        if name in environment_names() and is_known_assembler(name, value)
+    }
+    before = {name: os.environ.get(name) for name in environment_names()}
     for name in before:
         os.environ.pop(name, None)
-    os.environ.update(kernel.environment)
+    os.environ.update(wanted)
     try:
         yield
     finally:

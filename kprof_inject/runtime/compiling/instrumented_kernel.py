@@ -40,7 +40,8 @@ from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.hook import packages_binaries
-from kprof_inject.runtime.launch.launcher import Captures, CapturingLauncher
+from kprof_inject.runtime.launch.launch_saver import KernelToSave
+from kprof_inject.runtime.launch.launcher import Captures, CapturingLauncher, SavingLauncher
 from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds, RecordingBuild
 from kprof_inject.runtime.launch.triton_wrapping import Load, around_load
 from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
@@ -91,12 +92,34 @@ class RunStep:
                 variant = variant_of(self.workspace, original, args, kwargs)
                 plan = self._plans.plan_of(variant, plain) if variant else None
             if variant is None or plan is None:
-                return plain()
+                return self._to_save(plain(), variant)
             kernel = PlannedKernel(self, variant, *plan, plain)
             if reason := _why_not(variant):
                 kernel.give_up(reason)
-                return plain()
-            return kernel.compile()
+                return self._to_save(plain(), variant)
+            compiled = kernel.compile()
+            return compiled if kernel.has_records else self._to_save(compiled, variant)
+
+    def _to_save(self, kernel: Any, variant: DumpedKernel | None) -> Any:
+        """Return a kernel without records, and arrange that a launch of it is saved if that is wanted."""
+        with self.report.guard("preparing to save a launch"):
+            if variant is not None and self.session.saved.has(variant.variant):
+                around_load(kernel, functools.partial(self._load_to_save, variant))
+        return kernel
+
+    def _load_to_save(self, variant: DumpedKernel, kernel: Any, load: Load) -> None:
+        load()
+        self.save_launch_of(kernel, variant)
+
+    def save_launch_of(self, kernel: Any, variant: DumpedKernel) -> None:
+        """Have a launch of a loaded kernel without records saved, if that is wanted."""
+        with self.report.guard("preparing to save a launch"):
+            # It is one already if an exception ended an earlier attempt.
+            if self.session.saved.has(variant.variant) and not isinstance(kernel._run, SavingLauncher):
+                kinds = ArgumentKinds.of(variant.info.signature)
+                clean = self.workspace.clean_run(variant.variant)
+                to_save = KernelToSave(variant.variant, variant.name, kinds, None, clean)
+                kernel._run = SavingLauncher(kernel, to_save, self.captures)
 
 
 def _why_not(variant: DumpedKernel) -> str:
@@ -128,6 +151,7 @@ class PlannedKernel:
         self._scope_ids: dict[int, str] = {}
         self._smaller: dict[int, tuple[RecordingBuild, Any]] = {}
         """Builds by ``buffer_bytes``, with their kernels: Triton 3.9 unloads a kernel without references."""
+        self.has_records = False
 
     def compile(self) -> Any:
         """Return the kernel with records, or the one without if that fails.
@@ -148,6 +172,7 @@ class PlannedKernel:
             self.give_up(fault_of(error))
             return self._plain()
         around_load(kernel, self._load)
+        self.has_records = True
         self._step.report.add_kernel(self._dumped.variant, self._name, "instrumented")
         return kernel
 
@@ -208,6 +233,7 @@ class PlannedKernel:
             vars(kernel).update(vars(clean))
             clean.module = None  # else Triton 3.9 unloads the module when this second owner is freed
             self._clean = kernel
+            self._step.save_launch_of(kernel, self._dumped)
         except BaseException:
             # Triton takes a kernel with a launcher for loaded, and with Triton's launcher, records have no buffer.
             kernel._run = kernel.module = None

@@ -11,7 +11,7 @@ from typing import Any
 from kprof_inject.runtime.devices.cuda_driver import CudaBuffer, CudaEvent, CudaMemory, Driver, relaxed_capture
 from kprof_inject.runtime.devices.cuda_kernels import CudaKernels
 from kprof_inject.runtime.devices.cuda_snapshot import CudaSnapshot, CudaStaging
-from kprof_inject.runtime.devices.device import Buffer, ClockReading, MemoryRange
+from kprof_inject.runtime.devices.device import Buffer, ClockReading, FindAllocation, MemoryRange
 
 _MAX_NAME_BYTES = 256
 _DEFAULT_STREAM = 0
@@ -113,9 +113,9 @@ class CudaDevice:
         """Return a digest of memory."""
         return self._kernels.digest(self.current(), address, size_bytes, stream)
 
-    def allocation_at(self, address: int) -> MemoryRange | None:
-        """Return the driver's allocation that contains an address."""
-        return self._memory.allocation_at(address)
+    def allocations(self) -> FindAllocation:
+        """Return a function that finds the driver's allocation around an address."""
+        return self._memory.allocation_at
 
     def snapshot(self, ranges: Sequence[MemoryRange], stream: int) -> CudaSnapshot:
         """Copy memory ranges."""

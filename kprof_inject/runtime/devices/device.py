@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -32,6 +32,10 @@ class MemoryRange:
     def end(self) -> int:
         """First address after the range."""
         return self.address + self.size_bytes
+
+
+FindAllocation = Callable[[int], MemoryRange | None]
+"""Function that returns the memory that was allocated together with an address; None if the device has none there."""
 
 
 class Snapshot(Protocol):
@@ -149,8 +153,8 @@ class Device(Protocol):
         Different contents have the same digest with a probability of 2 to the -64.
         """
 
-    def allocation_at(self, address: int) -> MemoryRange | None:
-        """Return the memory of the device that was allocated together with an address; None if there is none."""
+    def allocations(self) -> FindAllocation:
+        """Return a function that finds the present allocation around an address of the current device."""
 
     def snapshot(self, ranges: Sequence[MemoryRange], stream: int) -> Snapshot:
         """Queue copies of memory ranges, and digests of them, after all present work of ``stream``.

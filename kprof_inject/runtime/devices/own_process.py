@@ -42,13 +42,21 @@ class OwnDevice(CudaDevice):
         self._driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
 
 
+def has_nvidia_gpu() -> bool:
+    """Return whether NVIDIA's driver is here, and sees a GPU."""
+    functions, count = loaded_driver(), ctypes.c_int()
+    if functions is None or functions.cuInit(0) or functions.cuDeviceGetCount(ctypes.byref(count)):
+        return False
+    return count.value > 0
+
+
 def device_of_own_process(name: str, uuid: str) -> OwnDevice:
     """Begin to use the device with this UUID, or another one with this name, or else the first one.
 
     Triton then launches on it, without torch. Raises ``KprofError`` if this machine has no NVIDIA GPU.
     """
     functions = loaded_driver()
-    if functions is None or functions.cuInit(0):
+    if functions is None or not has_nvidia_gpu():
         raise KprofError("this machine has no NVIDIA GPU", hint="run it where there is one")
     cuda = Driver(functions)
     devices = CudaDevice(cuda)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from kprof_inject.runtime.devices.device import (
     ClockReading,
     Device,
     Event,
+    FindAllocation,
     MemoryRange,
     NoDeviceMemory,
     Snapshot,
@@ -115,8 +117,8 @@ class _TorchDevice(_TorchsChoice):
     def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
         return None  # torch has no suitable kernel
 
-    def allocation_at(self, address: int) -> MemoryRange | None:
-        return None
+    def allocations(self) -> FindAllocation:
+        return lambda address: None
 
     def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
         with _on(stream):
@@ -207,9 +209,18 @@ def _raising_no_memory() -> Iterator[None]:
 class _TorchCudaDevice(_TorchsChoice, CudaDevice):
     """NVIDIA's devices, with torch's choice of the present device and stream. See ``Device``."""
 
-    def allocation_at(self, address: int) -> MemoryRange | None:
-        # Torch's block is smaller than the driver's allocation, and expandable segments are several of these.
-        return _block_at(address) or super().allocation_at(address)
+    def allocations(self) -> FindAllocation:
+        # A block of torch is smaller than the driver's allocation, and expandable segments are several of these.
+        of_driver = super().allocations()
+        sorted_blocks = functools.cache(_blocks)  # most launches need none
+        sorted_starts = functools.cache(lambda: [block.address for block in sorted_blocks()])
+
+        def find(address: int) -> MemoryRange | None:
+            blocks, starts = sorted_blocks(), sorted_starts()
+            place = bisect_right(starts, address) - 1
+            return blocks[place] if place >= 0 and address < blocks[place].end else of_driver(address)
+
+        return find
 
     @contextmanager
     def _selected(self, device: int) -> Iterator[None]:
@@ -221,28 +232,22 @@ class _TorchCudaDevice(_TorchsChoice, CudaDevice):
         return self._selected(device)
 
 
-def _block_at(address: int) -> MemoryRange | None:
-    """Return the block of torch's allocator that contains an address; None if there is none, or torch cannot tell."""
+def _blocks() -> list[MemoryRange]:
+    """Return the blocks of torch's allocator in ascending order; none if torch cannot tell."""
     try:
         segments = torch.cuda.memory_snapshot()
     except RuntimeError:  # cudaMallocAsync has no snapshot
-        return None
+        return []
+    blocks = []
     for segment in segments:
-        if not segment["address"] <= address < segment["address"] + segment["total_size"]:
-            continue
         start = segment["address"]
         for block in segment["blocks"]:
-            if start <= address < start + block["size"]:
-                return MemoryRange(start, block["size"])
+            blocks.append(MemoryRange(start, block["size"]))
             start += block["size"]
-    return None
+    return sorted(blocks, key=lambda block: block.address)
 
 
-@functools.cache
-def devices_of_process() -> Device:
-    """Return NVIDIA's devices by their driver, or other devices by torch.
-
-    All callers share the object, which keeps its memory for reuse.
-    """
+def torchs_devices() -> Device:
+    """Return NVIDIA's devices by their driver, or other devices by torch."""
     driver = loaded_driver() if torch.version.cuda is not None else None
     return _TorchCudaDevice(Driver(driver)) if driver is not None else _TorchDevice()

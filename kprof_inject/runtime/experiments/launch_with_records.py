@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -66,6 +67,7 @@ def capture_launch(launch: LoadedLaunch, clean: Any, device: Device, session_pat
     scope_table = workspace.scope_table(dumped.variant)
     if scope_table is None:
         raise KprofError(f"{dumped.name} has no planned records", hint="insert some")
+    sys.argv = [str(launch.saved.folder)]  # the capture says what was run
     with own_scratch(device):
         workspace.write_clean_run(dumped.variant, str(os.getpid()), _clean_run(launch, clean, device))
         saver = LaunchSaver(NO_SAVED_LAUNCHES, session.launches, device, report)

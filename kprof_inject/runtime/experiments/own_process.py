@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial, singledispatch
+from functools import singledispatch
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,13 @@ from kprof_inject.runtime.experiments.delays import time_delays
 from kprof_inject.runtime.experiments.launch_with_records import capture_launch
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, loaded_launch
 from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
+from kprof_inject.runtime.experiments.recompiled_launch import recompile
 from kprof_inject.runtime.experiments.record_overhead import time_records
 from kprof_inject.runtime.experiments.relaunch import NO_HOOKS, NotReplayable
 from kprof_inject.runtime.experiments.tasks import (
     ADDRESS_TAKEN,
     CaptureLaunch,
+    RecompileLaunch,
     Task,
     TaskResult,
     TimeDelays,
@@ -120,22 +122,20 @@ def _time_launch(task: TimeLaunch, process: OwnProcess) -> TaskResult:
     device = process.device_for(saved)
     with loaded_launch(device, saved) as launch, own_scratch(device):
         kernel = _clean_kernel(saved)
-        stream = launch.relaunch.stream
-        timed = BackToBack(device, stream, launch.memory)
-        digests: list[tuple[int, ...] | None] = []
-        times_ns = []
+        launches = _paired(launch, kernel, [], device, process)
+        timed = BackToBack(device, launch.relaunch.stream, launch.memory)
+        _, is_repeatable = launches.warm_up(timed)
+        timed.launches = 1  # as the program's launches are timed
+        times_ns: list[float] = []
         for _ in range(task.times):
-            marks = timed.queued([partial(launch.relaunch.launch, kernel)])
-            process.watchdog.watch(marks[0][1], 60.0, saved.record.name)
-            times_ns += timed.times_ns(marks)
-            if len(digests) < 3:
-                digests.append(launch.memory.digest(stream))
+            times_ns += launches.times_alone(timed)
         found = TimedLaunch(
             times_ns=tuple(times_ns),
             empty_ns=empty_ns(timed, EmptyKernel.like(kernel.metadata)),
-            differences=tuple(launch.differences(digests[0])),
-            is_repeatable=len(set(digests)) == 1,
+            differences=tuple(launch.differences(launches.first_digest)),
+            is_repeatable=is_repeatable,
             is_compared=any(memory.after is not None for memory in saved.record.memory) or not saved.record.memory,
+            is_restored=timed.restores,
         )
     return TaskResult(timed=found)
 
@@ -173,6 +173,12 @@ def _time_delays(task: TimeDelays, process: OwnProcess) -> TaskResult:
         spins = spins_of(task.plan, device, relaunch.stream)
         record = experiment_record(dumped, task.plan, target, timed, device, spins, is_replayed=True)
         write_experiment(Path(task.folder), record)
+    return TaskResult()
+
+
+@_done.register
+def _recompile_launch(task: RecompileLaunch, process: OwnProcess) -> TaskResult:
+    recompile(read_saved_launch(Path(task.launch)), Path(task.folder))
     return TaskResult()
 
 

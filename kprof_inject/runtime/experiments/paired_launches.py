@@ -114,6 +114,8 @@ class PairedLaunches:
     waits: bool = False
     clean_ns: float = 0.0
     """Time of the unchanged kernel, known after the first launches."""
+    first_digest: tuple[int, ...] | None = None
+    """Digest of the unchanged kernel's results, known after the first launches."""
     _not_held: int = 0
 
     def run(
@@ -133,7 +135,7 @@ class PairedLaunches:
             effects.enter_context(self.device.unaffected_by_graphs())
             effects.enter_context(own_scratch(self.device))
             timed = BackToBack(self.device, self.relaunch.stream, self.memory)
-            refusals, is_repeatable = self._warm_up(timed)
+            refusals, is_repeatable = self.warm_up(timed)
             included = [
                 place for place, kernel in enumerate(self.variants) if kernel is not None and place not in refusals
             ]
@@ -206,12 +208,14 @@ class PairedLaunches:
         self.watchdog.watch(marks[-1][1], max(MIN_WATCH_S, WATCH_MARGIN * expected_s), self.name)
         return timed.times_ns(marks)
 
-    def _warm_up(self, timed: BackToBack) -> tuple[dict[int, str], bool]:
+    def warm_up(self, timed: BackToBack) -> tuple[dict[int, str], bool]:
         """Run each variant once; return those whose results differ from the clean kernel's, each with the reason.
 
-        Results that differ from launch to launch, as with atomics on floats, are not compared.
+        Also return whether results are the same from launch to launch; if not, as with atomics on floats, they are not
+        compared. If a launch does the same work without restored memory, ``timed`` no longer restores it.
         """
         alone = [self._alone(timed, self.clean) for _ in range(3)]
+        self.first_digest = alone[0][1]
         self.clean_ns = statistics.median(ns for ns, _ in alone)
         is_repeatable = alone[0][1] is not None and len({digest for _, digest in alone}) == 1
         refusals = {}
@@ -223,6 +227,12 @@ class PairedLaunches:
         if is_repeatable and self._may_follow(timed, alone[0][1]):
             timed.follow_each_other(self.clean_ns)
         return refusals, is_repeatable
+
+    def times_alone(self, timed: BackToBack) -> list[float]:
+        """Time a launch of the unchanged kernel."""
+        marks = timed.queued([partial(self.relaunch.launch, self.clean)])
+        self.watchdog.watch(marks[-1][1], MIN_WATCH_S + WATCH_MARGIN * 1e-9 * self.clean_ns, self.name)
+        return timed.times_ns(marks)
 
     def _alone(self, timed: BackToBack, kernel: Any) -> tuple[float, tuple[int, ...] | None]:
         """Return the time of a launch with its memory restored, and a digest of its results.

@@ -15,7 +15,6 @@ from kprof_inject.runtime.launch.timing import EmptyKernel
 _MAX_TIMES = 100
 _MIN_TIMES = 5
 """``timeline.comparison`` needs this many for an interval."""
-_MAX_SECONDS_FOR_FEWEST = 10.0
 _MIN_NS = 1.0  # below the steps of the device's timer
 
 

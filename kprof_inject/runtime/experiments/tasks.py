@@ -58,7 +58,14 @@ class CaptureLaunch(Struct, frozen=True, tag="capture", kw_only=True):
     times: Annotated[int, Meta(ge=1, le=MAX_TIMES)] = 4
 
 
-Task = TimeLaunch | TimeRecords | TimeDelays | CaptureLaunch
+class RecompileLaunch(Struct, frozen=True, tag="recompile", kw_only=True):
+    """Write a saved launch to ``folder``, compiled by the Triton of the process. It needs no device."""
+
+    launch: Text
+    folder: Text
+
+
+Task = RecompileLaunch | TimeLaunch | TimeRecords | TimeDelays | CaptureLaunch
 
 
 class TimedLaunch(Struct, frozen=True, kw_only=True):
@@ -66,6 +73,7 @@ class TimedLaunch(Struct, frozen=True, kw_only=True):
 
     ``differences`` names the memory whose contents differ from the program's after the launch. ``is_repeatable`` is
     false if our own results differ from launch to launch. ``is_compared`` is false if the program's are unknown.
+    ``is_restored`` is true if the memory was restored before each timed launch, as the work depends on it.
     """
 
     times_ns: tuple[DurationNs, ...] = ()
@@ -73,6 +81,7 @@ class TimedLaunch(Struct, frozen=True, kw_only=True):
     differences: tuple[Text, ...] = ()
     is_repeatable: bool = True
     is_compared: bool = True
+    is_restored: bool = True
 
 
 class TaskResult(Struct, frozen=True, kw_only=True):

@@ -191,6 +191,7 @@ class LaunchCapture:
             return
         self._has_ended = True
         if part is None:
+            self.saver.finish()
             return
         is_saved = False
         try:

@@ -73,7 +73,8 @@ class SavedLaunches:
     """The kernels of which one launch is saved, and where.
 
     ``variants`` are those of the kernels; None means all. ``folder`` gets the launches; ``kernels_folder`` is the
-    workspace's. Memory is limited per launch and for a process, and so is the time that a launch waits.
+    workspace's. Memory is limited per launch and for a process, and so is the time that a launch waits. With
+    ``is_asked_for``, launches are saved even if the program would see in its own times that they are.
     """
 
     variants: tuple[str, ...] | None = ()
@@ -82,6 +83,7 @@ class SavedLaunches:
     max_launch_bytes: int = 2 << 30
     max_bytes: int = 8 << 30
     max_seconds: float = 1.0
+    is_asked_for: bool = False
 
     def has(self, variant: str) -> bool:
         """Return whether a launch of this variant is to be saved."""

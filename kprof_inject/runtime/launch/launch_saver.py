@@ -6,6 +6,7 @@ the program goes on. Nothing of the program's is changed, kept or allocated, and
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -33,10 +34,12 @@ from kprof_inject.capture.saved_launch import (
     chunks_in,
     write_saved_launch,
 )
+from kprof_inject.capture.schema import RelaunchRecord, TimedResources
 from kprof_inject.forks import usable_cores
 from kprof_inject.quantities import size_text
 from kprof_inject.runtime.devices.device import Device, Snapshot
 from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.launch.graph_runs import before_first_run
 from kprof_inject.runtime.launch.launch_choice import SavedLaunches, parse_launches
 from kprof_inject.runtime.launch.reachable_memory import (
     MAX_SEARCHED_BYTES,
@@ -47,12 +50,13 @@ from kprof_inject.runtime.launch.reachable_memory import (
     reached_by,
     saved_arguments,
 )
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, Grid, RecordingBuild
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, Grid, RecordingBuild
+from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
 from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.version import __version__
 
-_MAX_WRITERS = 4
+_MAX_WRITERS = 8
 _MAX_SECONDS_AT_END = 60.0
 # Memory that leads to more memory, and so on: a table of structures with pointers has three levels.
 _MAX_LEVELS = 4
@@ -60,11 +64,38 @@ _ZEROS = bytes(CHUNK_BYTES)
 _ZEROS_CRC32 = zlib.crc32(_ZEROS)
 
 
+@dataclass(frozen=True, slots=True)
+class KernelToSave:
+    """A kernel as a saved launch needs it, with records or without."""
+
+    variant: str
+    name: str
+    argument_kinds: ArgumentKinds
+    relaunch: RelaunchRecord | None
+    clean: TimedResources
+
+    @classmethod
+    def of(cls, build: RecordingBuild) -> KernelToSave:
+        """Return the kernel of a build with records."""
+        record = build.record
+        relaunch = record.scope_table.relaunch
+        return cls(build.variant_of_program, record.name, build.argument_kinds, relaunch, record.clean)
+
+
+@dataclass(frozen=True, slots=True)
+class _DescribedLaunch:
+    """A launch of which nothing is copied yet, without references to the program's memory."""
+
+    kernel: KernelToSave
+    record: SavedLaunchRecord
+    reached: Sequence[ReachedRange]
+
+
 @dataclass(slots=True, eq=False)
 class LaunchBeingSaved:
     """A launch whose memory is copied, and which is about to be made. ``LaunchSaver.launched`` follows."""
 
-    build: RecordingBuild
+    kernel: KernelToSave
     record: SavedLaunchRecord
     reached: Sequence[ReachedRange]
     folder: Path
@@ -94,7 +125,7 @@ class LaunchSaver:
         self._done: dict[str, object] = {}
         self._begun: list[LaunchBeingSaved] = []
         """Launches that nobody uses at present. An exception of a signal handler may leave some here for good."""
-        self._threads: list[threading.Thread] = []
+        self._threads: list[tuple[KernelToSave, threading.Thread]] = []
         in_forked_child(self._begin_in_child)
 
     def _begin_in_child(self) -> None:
@@ -104,9 +135,12 @@ class LaunchSaver:
         """Save further launches to a folder."""
         self._folder = folder
 
-    def is_due(self, build: RecordingBuild, number: int) -> bool:
-        """Return whether to save this launch of a build."""
-        variant = build.variant_of_program
+    def is_over(self, variant: str) -> bool:
+        """Return whether no launch of a variant is to be saved any more."""
+        return variant in self._done or (self._variants is not None and variant not in self._variants)
+
+    def is_due(self, variant: str, number: int) -> bool:
+        """Return whether to save the launch of a variant with this number."""
         return (
             (self._variants is None or variant in self._variants)
             and variant not in self._done
@@ -114,39 +148,64 @@ class LaunchSaver:
         )
 
     def begin(
-        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
+        self, kernel: KernelToSave, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
     ) -> LaunchBeingSaved | None:
-        """Copy the memory of a launch that is about to be made; return None if it is not saved.
+        """Copy the memory of a launch that is about to be made; return None if it is not saved, or later.
 
-        ``arguments`` are all arguments of a launcher after the metadata.
+        ``arguments`` are all arguments of a launcher after the metadata. A launch that is captured into a graph is
+        saved when the graph runs for the first time, with the memory that it finds.
         """
-        token = object()
         try:
+            if programs_events.were_recorded and not self._choice.is_asked_for:
+                raise NotSaved(f"{TIMES_ITSELF}; --replay 50 saves it anyway")
+            described = self._described(kernel, number, grid, arguments[HOOK_ARGUMENTS:])
             if self._device.is_capturing():
+                if not before_first_run(functools.partial(self._save_in_graph, described)):
+                    raise NotSaved("it was captured into a graph without torch's class for graphs")
                 return None
-            if self._done.setdefault(build.variant_of_program, token) is not token:
-                return None
-            return self._begin(build, number, grid, stream, arguments[HOOK_ARGUMENTS:])
+            return self._begun_at(described, stream) if self._choose(kernel) else None
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
-            self._refuse(build, error)
+            self._choose(kernel)
+            self._refuse(kernel, error)
             return None
 
-    def _refuse(self, build: RecordingBuild, error: Exception) -> None:
-        reason = str(error) if isinstance(error, NotSaved) else f"saving it failed: {first_line(error)}"
-        self._report.add_saved_launch(build.variant_of_program, build.record.name, reason)
+    def _choose(self, kernel: KernelToSave) -> bool:
+        """Return whether the launch that is about to be made is the one to save of its variant."""
+        token = object()
+        return self._done.setdefault(kernel.variant, token) is token
 
-    def _begin(
-        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
-    ) -> LaunchBeingSaved:
+    def _save_in_graph(self, described: _DescribedLaunch) -> None:
+        """Save a launch in a graph that is about to run. Raises nothing of its own."""
+        kernel = described.kernel
+        if not self._choose(kernel):
+            return
+        try:
+            self._finish_in_thread(self._begun_at(described, self._device.current_stream()))
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            self._refuse(kernel, error)
+
+    def _refuse(self, kernel: KernelToSave, error: Exception) -> None:
+        reason = str(error) if isinstance(error, NotSaved) else f"saving it failed: {first_line(error)}"
+        self._report.add_saved_launch(kernel.variant, kernel.name, reason)
+
+    def _described(self, kernel: KernelToSave, number: int, grid: Grid, arguments: Sequence[Any]) -> _DescribedLaunch:
         with self._device.unaffected_by_graphs():
-            saved = saved_arguments(arguments, build.argument_kinds)
-            reached = self._reached(build, arguments, stream)
+            reached = reached_by(arguments, kernel.argument_kinds, self._device.allocations())
+            record = self._record_of(kernel, number, grid, saved_arguments(arguments, kernel.argument_kinds))
+        return _DescribedLaunch(kernel, record, reached)
+
+    def _begun_at(self, described: _DescribedLaunch, stream: int) -> LaunchBeingSaved:
+        """Copy the memory of a launch, after all present work of ``stream``. Raises ``NotSaved``, and any error."""
+        kernel = described.kernel
+        with self._device.unaffected_by_graphs():
+            reached = self._with_found(described.reached, stream)
             self._require_room(reached)
-            folder = self._folder / f"{build.variant_of_program}-{os.getpid()}{SAVED_LAUNCH_ENDING}"
-            record = self._record_of(build, number, grid, saved)
-            begun = LaunchBeingSaved(build, record, reached, folder, self._device.current())
+            folder = self._folder / f"{kernel.variant}-{os.getpid()}{SAVED_LAUNCH_ENDING}"
+            begun = LaunchBeingSaved(kernel, described.record, reached, folder, self._device.current())
             # Noted first: an exception of a signal handler may come right after the copy.
             self._begun.append(begun)
             try:
@@ -161,7 +220,7 @@ class LaunchSaver:
     def launched(self, begun: LaunchBeingSaved, stream: int) -> None:
         """Note that the launch was made, and have the rest saved while the program goes on."""
         if not self._claim(begun):
-            self._refuse(begun.build, NotSaved("the recording ended while it was launched"))
+            self._refuse(begun.kernel, NotSaved("the recording ended while it was launched"))
             return
         try:
             try:
@@ -169,14 +228,17 @@ class LaunchSaver:
                     begun.snapshot.note_later(stream)
             finally:
                 self._begun.append(begun)
-            thread = threading.Thread(target=self._finish, args=(begun,), name="kprof-inject-saver", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._finish_in_thread(begun)
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
             self.failed(begun)
-            self._refuse(begun.build, error)
+            self._refuse(begun.kernel, error)
+
+    def _finish_in_thread(self, begun: LaunchBeingSaved) -> None:
+        thread = threading.Thread(target=self._finish, args=(begun,), name="kprof-inject-saver", daemon=True)
+        self._threads.append((begun.kernel, thread))
+        thread.start()
 
     def failed(self, begun: LaunchBeingSaved) -> None:
         """Note that the launch was not made."""
@@ -203,16 +265,18 @@ class LaunchSaver:
     def finish(self) -> None:
         """Wait until all launches are on disk, within limits, and drop those that an exception interrupted."""
         until_s = time.monotonic() + _MAX_SECONDS_AT_END
-        for thread in self._threads:
-            if thread.ident is not None:  # it was started
-                thread.join(max(until_s - time.monotonic(), 0.0))
+        for kernel, thread in self._threads:
+            if thread.ident is None:  # it was not started
+                continue
+            thread.join(max(until_s - time.monotonic(), 0.0))
+            if thread.is_alive():
+                self._refuse(kernel, NotSaved("its memory was not on disk in time at the end of the program"))
         for begun in self._begun.copy():
             self.failed(begun)
 
-    def _reached(self, build: RecordingBuild, arguments: Sequence[Any], stream: int) -> list[ReachedRange]:
-        """Return all memory that the launch reaches, by its arguments and by addresses in memory."""
-        at = self._device.allocation_at
-        reached = reached_by(arguments, build.argument_kinds, at)
+    def _with_found(self, reached: Sequence[ReachedRange], stream: int) -> list[ReachedRange]:
+        """Return all memory that a launch reaches: ``reached``, and what addresses there lead to."""
+        at, reached = self._device.allocations(), list(reached)
         searched: set[int] = set()
         for _ in range(_MAX_LEVELS):
             to_search = [one for one in reached if one.may_hold_addresses and one.memory.address not in searched]
@@ -245,27 +309,26 @@ class LaunchSaver:
         self._bytes += size_bytes
 
     def _record_of(
-        self, build: RecordingBuild, number: int, grid: Grid, arguments: tuple[SavedArgument, ...]
+        self, kernel: KernelToSave, number: int, grid: Grid, arguments: tuple[SavedArgument, ...]
     ) -> SavedLaunchRecord:
-        device, record = self._device.current(), build.record
+        device = self._device.current()
         torch = sys.modules.get("torch")
         return SavedLaunchRecord(
-            name=record.name,
-            variant=build.variant_of_program,
+            name=kernel.name,
+            variant=kernel.variant,
             index=number,
             grid=grid,
             arguments=arguments,
             memory=(),
-            relaunch=record.scope_table.relaunch,
-            clean=record.clean,
+            relaunch=kernel.relaunch,
+            clean=kernel.clean,
+            graph=self._device.is_capturing(),
             device_name=self._device.names()[device],
             device_uuid=self._device.uuids()[device],
-            sm_count=record.sm_count,
             triton=triton.__version__,
             torch=str(getattr(torch, "__version__", "")),
             python=sys.version.split()[0],
             tool=__version__,
-            executable=sys.executable,
             argv=tuple(sys.argv),
             files={},
         )
@@ -282,14 +345,14 @@ class LaunchSaver:
                     before, after = begun.snapshot.digests()
                 finally:
                     begun.snapshot.close()
-            shutil.copytree(self._kernels_folder / begun.build.variant_of_program, begun.folder, dirs_exist_ok=True)
+            shutil.copytree(self._kernels_folder / begun.kernel.variant, begun.folder, dirs_exist_ok=True)
             memory = tuple(_memory_records(begun, before, after))
             record = replace(begun.record, memory=memory, files=checksums(begun.folder))
             write_saved_launch(begun.folder, record)
-            self._report.add_saved_launch(begun.build.variant_of_program, begun.build.record.name)
+            self._report.add_saved_launch(begun.kernel.variant, begun.kernel.name)
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             shutil.rmtree(begun.folder, ignore_errors=True)
-            self._refuse(begun.build, error)
+            self._refuse(begun.kernel, error)
 
     def _write_memory(self, begun: LaunchBeingSaved, until_s: float) -> None:
         """Write the memory with several threads. Raises ``NotSaved`` if that takes too long, and ``OSError``."""

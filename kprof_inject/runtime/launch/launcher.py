@@ -17,10 +17,12 @@ from kprof_inject.quantities import counted, size_text
 from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
+from kprof_inject.runtime.launch.launch_saver import KernelToSave
+from kprof_inject.runtime.launch.lock_free import AtomicCounter
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, Grid, RecordedLaunch, RecordingBuild
-from kprof_inject.runtime.launch.triton_wrapping import has_exit_hook, is_benchmarking
+from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, has_exit_hook, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
-from kprof_inject.runtime.stack_room import FRAMES_OF_COMPILER, FRAMES_OF_LAUNCHER
+from kprof_inject.runtime.stack_room import COMPILING, FRAMES_OF_COMPILER, FRAMES_OF_LAUNCHER
 
 
 class _PresentLaunch(threading.local):
@@ -143,8 +145,9 @@ class CapturingLauncher:
         build = launch.build
         if capture.replays.is_due(build, launch.index):
             capture.replays.measure(build, self._builds.clean, grid, stream, args)
-        saver = capture.saver
-        saved = saver.begin(build, launch.index, grid, stream, args) if saver.is_due(build, launch.index) else None
+        saver, saved = capture.saver, None
+        if saver.is_due(build.variant_of_program, launch.index):
+            saved = saver.begin(KernelToSave.of(build), launch.index, grid, stream, args)
         if build is not self._first:
             function, metadata = build.function, build.packed_metadata
         # A signal handler of the program may launch in the middle of this.
@@ -243,6 +246,40 @@ class CapturingLauncher:
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of Triton's launcher."""
         return getattr(self._first.launch, name)
+
+
+class SavingLauncher(StandInLauncher):
+    """Launcher of a kernel without records, of which a launch is saved; then it steps aside."""
+
+    def __init__(self, kernel: Any, to_save: KernelToSave, captures: Captures) -> None:
+        """Stand in for the launcher of a loaded ``kernel``."""
+        super().__init__(kernel)
+        self._to_save = to_save
+        self._captures = captures
+        self._launches = AtomicCounter()
+
+    def __call__(
+        self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
+    ) -> Any:
+        """Launch as Triton's launcher does, and save the launch if it is the one to save."""
+        grid = (grid_x, grid_y, grid_z)
+        with COMPILING:
+            capture, saved = self._captures.current(), None
+            if capture is None or capture.saver.is_over(self._to_save.variant):
+                self._step_aside()
+            elif not is_benchmarking() and grid_x * grid_y * grid_z:
+                number = self._launches.add()
+                if capture.saver.is_due(self._to_save.variant, number):
+                    saved = capture.saver.begin(self._to_save, number, grid, stream, args)
+            if capture is None or saved is None:
+                return self._launch(*grid, stream, function, metadata, *args)
+            try:
+                result = self._launch(*grid, stream, function, metadata, *args)
+            except BaseException:
+                capture.saver.failed(saved)
+                raise
+            capture.saver.launched(saved, stream)
+            return result
 
 
 class _NoRoom(Exception):
