@@ -37,7 +37,7 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 
 # Free in every process that a test starts: programs, heaps and libraries are above.
 _FIRST_ADDRESS = 1 << 44
-_addresses = count(_FIRST_ADDRESS, 1 << 30)
+_addresses = count(_FIRST_ADDRESS + (1 << 30), 1 << 30)
 _SPACING_BYTES = 1 << 16
 
 
@@ -53,10 +53,11 @@ def memory_at(address: int, size_bytes: int) -> Iterator[np.ndarray[Any, Any]]:
 
 
 @contextmanager
-def tensors(*sizes: int) -> Iterator[list[torch.Tensor]]:
-    """Zeroed tensors of these numbers of floats, each on pages of its own, at addresses that no other test has."""
+def tensors(*sizes: int, first: int = 0) -> Iterator[list[torch.Tensor]]:
+    """Zeroed tensors of these numbers of floats, each on pages of its own, at addresses that no other test has, or
+    from address ``first`` on."""
     spaces = [-(-4 * size // _SPACING_BYTES) * _SPACING_BYTES for size in sizes]
-    starts = list(accumulate(spaces[:-1], initial=next(_addresses)))
+    starts = list(accumulate(spaces[:-1], initial=first or next(_addresses)))
     pages = MappedPages()
     pages.map([MemoryRange(start, 4 * size) for start, size in zip(starts, sizes, strict=True)])
     try:
@@ -141,7 +142,11 @@ def _insert(workspace: Workspace, kernel: DumpedKernel) -> None:
 
 def save_scale(folder: Path, n: int = 3) -> Path:
     """Save a launch of ``scale`` with 16 programs, at addresses that are the same in each run; return its folder."""
-    with pytest.MonkeyPatch.context() as patch, tensors(16, 16) as (x, out), saving(folder) as saved:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        tensors(16, 16, first=_FIRST_ADDRESS) as (x, out),
+        saving(folder) as saved,
+    ):
         patch.setattr(sys, "argv", ["train.py", "--fast"])
         x += torch.arange(1, 17)
         scale[(16,)](x, out, n)
