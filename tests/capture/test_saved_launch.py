@@ -165,6 +165,12 @@ def test_a_hole_of_the_file_is_zeros(scale_launch: Path) -> None:
     assert read_all(scale_launch) == bytes(128)
 
 
+def test_memory_that_is_short_is_refused_before_it_is_read(scale_launch: Path) -> None:
+    os.truncate(scale_launch / "memory.bin", 127)
+    with pytest.raises(KprofError, match=r"memory.bin has 127 bytes of 128 bytes"):
+        read_saved_launch(scale_launch)
+
+
 def test_a_folder_without_its_record_is_no_saved_launch(scale_launch: Path) -> None:
     (scale_launch / "launch.json").unlink()
     with pytest.raises(KprofError, match="is not a saved launch") as error:
@@ -226,10 +232,10 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "a grid of four": (at("grid", value=[1, 1, 1, 1]), "grid"),
     "a huge grid": (at("grid", 0, value=1 << 31), "grid"),
     "a negative index": (at("index", value=-1), "index"),
-    "memory that begins before the range before it": (at("memory", 1, "address", value=FIRST - 64), "memory"),
-    "memory that overlaps": (at("memory", 1, "address", value=FIRST + 32), "memory"),
-    "memory at one address": (at("memory", 1, "address", value=FIRST), "memory"),
-    "memory that overlaps in the file": (at("memory", 1, "offset", value=32), "memory"),
+    "memory that begins before the range before it": (at("memory", 1, "address", value=FIRST - 64), "range 1 after"),
+    "memory that overlaps": (at("memory", 1, "address", value=FIRST + 32), "range 1 after"),
+    "memory at one address": (at("memory", 1, "address", value=FIRST), "range 1 after"),
+    "memory that overlaps in the file": (at("memory", 1, "offset", value=32), "range 1 after"),
     "memory before the file": (at("memory", 0, "offset", value=-64), "offset"),
     "memory behind the file": (at("memory", 1, "offset", value=4096), "memory.bin"),
     "memory far behind the file": (at("memory", 1, "offset", value=(1 << 53) - 1), "memory.bin"),

@@ -25,12 +25,12 @@ class OwnProcessHere:
     gpu: FakeGpu
     folder: Path
 
-    def do(self, *tasks: Task) -> tuple[int, list[TaskResult | None]]:
-        """Do tasks; return the exit code, and the result of each."""
+    def do(self, *tasks: Task, first: int = 0) -> tuple[int, list[TaskResult | None]]:
+        """Do tasks from number ``first`` on; return the exit code, and the result of each."""
         for old in self.folder.glob("result-*.json"):
             old.unlink()
         write_tasks(self.folder, tasks)
-        code = own_process.main(self.folder, 0)
+        code = own_process.main(self.folder, first)
         return code, [read_result(self.folder, number) for number in range(len(tasks))]
 
     def time(self, launch: Path, times: int = 3) -> TaskResult:

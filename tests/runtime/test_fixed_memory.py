@@ -191,6 +191,7 @@ def test_the_lowest_addresses_have_nothing_before_them() -> None:
     memory = memory_in(space)
     memory.map([MemoryRange(UNIT, 100)])
     assert parts_of(list(space.mapped), UNIT) == {1, 2}
+    assert space.reserved == [MemoryRange(UNIT, UNIT), MemoryRange(2 * UNIT, UNIT)]
     memory.close()
     assert space.is_empty()
 

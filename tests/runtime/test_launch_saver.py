@@ -220,10 +220,15 @@ def test_a_launch_that_is_not_kept_is_not_saved(tmp_path: Path) -> None:
 
 def test_two_threads_save_a_variant_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread launches when the first one has decided to save its launch."""
-    is_due = LaunchSaver.is_due
+    is_due, snapshot, snapshots = LaunchSaver.is_due, FakeDevice.snapshot, []
+
+    def counted_snapshot(device: FakeDevice, *arguments: Any) -> Any:
+        snapshots.append(snapshot(device, *arguments))
+        return snapshots[-1]
+
+    monkeypatch.setattr(FakeDevice, "snapshot", counted_snapshot)
     with tensors(16, 16) as (x, out), saving(tmp_path, "all") as saved:
         x += X
-        power[(16,)](x, ZEROS.clone(), 1)
 
         def be_overtaken(saver: LaunchSaver, *arguments: Any) -> bool:
             due = is_due(saver, *arguments)
@@ -236,20 +241,22 @@ def test_two_threads_save_a_variant_once(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(LaunchSaver, "is_due", be_overtaken)
         scale[(16,)](x, out, 7)
         assert torch.equal(out, X * 7)
-    (launch,) = (one for one in saved.launches() if one.record.name == "scale")
-    assert_is_scale(launch, 5)
+    assert len(snapshots) == 1
+    assert_is_scale(saved.launch(), 5)
     assert saved.refusals() == []
 
 
 def test_a_launch_in_a_graph_is_not_copied_while_it_is_captured(tmp_path: Path) -> None:
     with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
         x += X
+        scale.warmup(x, out, 3, grid=(16,))._init_handles()
         with saved.gpu.captured() as graph:
             scale[(16,)](x, out, 3)
         assert saved.gpu.snapshots == []
         graph.replay()
         saved.gpu.wait()
         assert torch.equal(out, X * 3)
+        assert [bool(launch.kernel.records) for launch in saved.gpu.ran] == [True]
     assert_nothing_is_left(saved)
 
 

@@ -364,6 +364,13 @@ def test_the_tasks_go_on_after_one_that_is_refused(
     assert second is not None and second.timed is not None
 
 
+def test_a_process_begins_where_the_one_before_it_ended(scale_launch_once: Path, process: OwnProcessHere) -> None:
+    task = TimeLaunch(launch=str(scale_launch_once))
+    code, results = process.do(task, task, task, first=1)
+    assert code == 0
+    assert [result is not None for result in results] == [False, True, True]
+
+
 def test_a_failure_of_the_device_ends_the_process_with_a_result(
     scale_launch_once: Path, process: OwnProcessHere
 ) -> None:

@@ -193,6 +193,7 @@ def test_a_number_that_is_an_address_reaches_its_allocation(kind: str) -> None:
     assert found[0].may_hold_addresses
     for number in (BASE - 1, BASE + 4096, 0, -5, (1 << 32) - 1, 1 << 57, (1 << 63) - 1):
         assert reached((kind, number), at=at) == []
+    assert {BASE + 100, BASE - 1, BASE + 4096} == {*at.asked}, "other numbers are no addresses"
 
 
 def test_numbers_of_other_types_are_no_addresses() -> None:
@@ -222,7 +223,10 @@ def test_a_tensor_map_reaches_the_allocation_of_its_address() -> None:
 
 @pytest.mark.parametrize(
     ("element", "expected"),
-    [*((name, True) for name in ("", "i64", "u64", "i8", "u8", "i1")), *((n, False) for n in ("fp32", "i32", "bf16"))],
+    [
+        *((name, True) for name in ("", "i64", "u64", "i8", "u8", "i1", "u1")),
+        *((n, False) for n in ("fp32", "i32", "bf16")),
+    ],
 )
 def test_words_of_64_bits_and_bytes_may_hold_addresses(element: str, expected: bool) -> None:
     assert ReachedRange(MemoryRange(BASE, 64), element).may_hold_addresses is expected
