@@ -35,7 +35,7 @@ X = torch.arange(1, 17, dtype=torch.float32)
 LAUNCH_BYTES = 16 * (8192 + 128)
 INTERRUPTED = "interrupted while they were launched"
 AT_ONCE_S = 2.0
-TRACED = ("kprof_inject/runtime/launch/", "kprof_inject/runtime/replay/")
+TRACED = ("kprof_inject/runtime/launch/", "kprof_inject/runtime/experiments/")
 FIRST, CUT, THREAD, HANDLER = 1, 2, 3, 4
 
 

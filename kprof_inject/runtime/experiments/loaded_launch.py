@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -116,25 +116,23 @@ def loaded_launch(device: MappingDevice, saved: SavedLaunch) -> Iterator[LoadedL
     record = saved.record
     stream = device.current_stream()
     ranges = [MemoryRange(memory.address, memory.size_bytes) for memory in record.memory]
-    try:
-        fixed = device.mapped(ranges)
-    except NoDeviceMemory:
-        raise NotReplayable(f"the device has no room for its {size_text(record.memory_bytes)}") from None
-    try:
-        with device.borrowed(max(_room_for(record.memory), 1), stream) as buffer:
-            memory = LoadedMemory(device, tuple(_placed(record.memory, buffer.data_ptr())))
-            for one, copy in memory.copies:
-                for offset, data in saved.chunks(one):
-                    device.write(copy + offset, data)
-            memory.refresh(stream)
-            _require_same(record.memory, memory.digest(stream))
-            arguments = tuple(_restored(argument) for argument in record.arguments)
-            yield LoadedLaunch(saved, Relaunch(record.grid, stream, arguments), memory)
-            device.synchronise(device.current())
-    except NoDeviceMemory:
-        raise NotReplayable(f"the device has no room for a copy of its {size_text(record.memory_bytes)}") from None
-    finally:
-        fixed.close()
+    with ExitStack() as held:
+        try:
+            fixed = device.mapped(ranges)
+            held.callback(fixed.close)
+            buffer = held.enter_context(device.borrowed(max(_room_for(record.memory), 1), stream))
+        except NoDeviceMemory:
+            size = size_text(record.memory_bytes)
+            raise NotReplayable(f"the device has no room for its {size} and a copy of it") from None
+        memory = LoadedMemory(device, tuple(_placed(record.memory, buffer.data_ptr())))
+        for one, copy in memory.copies:
+            for offset, data in saved.chunks(one):
+                device.write(copy + offset, data)
+        memory.refresh(stream)
+        _require_same(record.memory, memory.digest(stream))
+        arguments = tuple(_restored(argument) for argument in record.arguments)
+        yield LoadedLaunch(saved, Relaunch(record.grid, stream, arguments), memory)
+        device.synchronise(device.current())
 
 
 _ALIGNMENT = 512

@@ -119,6 +119,7 @@ class LaunchSaver:
         self._begun: list[LaunchBeingSaved] = []
         """Launches that no thread works on now. An exception of a signal handler may leave some here for good."""
         self._threads: list[tuple[KernelToSave, threading.Thread]] = []
+        self._in_unknown_graphs: dict[str, KernelToSave] = {}
         in_forked_child(self._begin_in_child)
 
     def _begin_in_child(self) -> None:
@@ -154,7 +155,7 @@ class LaunchSaver:
             described = self._described(kernel, number, grid, arguments[HOOK_ARGUMENTS:])
             if self._device.is_capturing():
                 if not before_first_run(functools.partial(self._save_in_graph, described)):
-                    raise NotSaved("it was captured into a graph without torch's class for graphs")
+                    self._in_unknown_graphs[kernel.variant] = kernel
                 return None
             return self._begun_at(described, stream) if self._choose(kernel) else None
         except Exception as error:
@@ -253,6 +254,7 @@ class LaunchSaver:
                 if hasattr(begun, "snapshot"):
                     begun.snapshot.close()
             finally:
+                self._bytes -= sum(one.memory.size_bytes for one in begun.reached)
                 shutil.rmtree(begun.folder, ignore_errors=True)
 
     def finish(self) -> None:
@@ -266,6 +268,9 @@ class LaunchSaver:
                 self._refuse(kernel, NotSaved("its memory was not on disk in time at the end of the program"))
         for begun in self._begun.copy():
             self.failed(begun)
+        for kernel in list(self._in_unknown_graphs.values()):
+            if self._choose(kernel):
+                self._refuse(kernel, NotSaved("it was captured into a graph without torch's class for graphs"))
 
     def _with_found(self, reached: Sequence[ReachedRange], stream: int) -> list[ReachedRange]:
         """Return all memory that a launch reaches: ``reached``, and what addresses there lead to."""
