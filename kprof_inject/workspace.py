@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,7 +24,7 @@ from kprof_inject.capture.experiments import (
     DelaysRecord,
     ExperimentRecord,
 )
-from kprof_inject.capture.saved_launch import BUILD_FOLDER
+from kprof_inject.capture.saved_launch import BUILD_FOLDER, is_saved_launch
 from kprof_inject.capture.schema import (
     KERNEL_FILE,
     KERNELS_FOLDER,
@@ -382,6 +383,8 @@ class Workspace:
 def _what_instead(folder: Path) -> str:
     if not folder.exists():
         return where_to_look(folder)
+    if is_saved_launch(folder):
+        return f"it is a saved launch: kprof-inject profile {shlex.quote(str(folder))} profiles it"
     around = next((parent for parent in folder.resolve().parents if (parent / MARK_FILE).exists()), None)
     if around is not None:
         return f"it is inside a workspace: {around}"

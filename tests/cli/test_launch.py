@@ -147,6 +147,16 @@ def test_what_is_no_launch_is_refused(kprof: CommandLine, scale_launch: Path) ->
     check("cli/launch", diagnosis(ended), "info of short memory")
 
 
+@pytest.mark.parametrize("command", ["list", "trace", "explain"])
+def test_a_launch_where_a_workspace_is_read_names_the_command_for_it(
+    kprof: CommandLine, scale_launch: Path, command: str
+) -> None:
+    ended = kprof(command, scale_launch)
+    assert ended.exit_code == 1
+    assert "is not a workspace" in ended.stderr
+    assert f"kprof-inject profile {scale_launch} profiles it" in ended.stderr
+
+
 # launch run
 
 
