@@ -47,6 +47,12 @@ def do_tasks(tasks: Sequence[Task], executable: str = "", cache: Path | None = N
             results += done
             if done:
                 tries = 0
+            if len(results) == len(tasks):
+                break
+            if code is None:
+                results.append(TaskResult(refusal=f"it took longer than {_limit_s(tasks[len(results)]):.0f} s"))
+            elif done:
+                continue  # what was done before may have spoilt the next task: it gets a process for itself
             elif code != ADDRESS_TAKEN:
                 results.append(TaskResult(refusal=_ending(code, messages)))
             elif (tries := tries + 1) == _MAX_TRIES:
@@ -64,8 +70,11 @@ def _results(folder: Path, first: int, end: int) -> Iterator[TaskResult]:
         yield result
 
 
-def _run(python: str, folder: Path, tasks: Sequence[Task], first: int, cache: Path) -> tuple[int, list[str]]:
-    """Run a process from task ``first`` on; return its exit code, and the last lines of its messages."""
+def _run(python: str, folder: Path, tasks: Sequence[Task], first: int, cache: Path) -> tuple[int | None, list[str]]:
+    """Run a process from task ``first`` on; return its exit code, and its messages.
+
+    The code is ``None`` if a task took too long, for which the process was ended.
+    """
     messages = folder / "messages"
     with messages.open("wb") as log:
         process = subprocess.Popen(
@@ -77,17 +86,17 @@ def _run(python: str, folder: Path, tasks: Sequence[Task], first: int, cache: Pa
             start_new_session=True,  # leads a group, so that a compiler that it waits for ends with it
         )
     try:
-        _wait(process, folder, tasks, first)
+        is_in_time = _has_ended(process, folder, tasks, first)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     lines = messages.read_bytes().decode(errors="replace").splitlines()
-    return process.returncode, [line for line in lines if line.strip()]
+    return process.returncode if is_in_time else None, [line for line in lines if line.strip()]
 
 
-def _wait(process: subprocess.Popen[bytes], folder: Path, tasks: Sequence[Task], first: int) -> None:
-    """Wait until the process ends, or takes too long for a task."""
+def _has_ended(process: subprocess.Popen[bytes], folder: Path, tasks: Sequence[Task], first: int) -> bool:
+    """Wait until the process ends, or takes too long for a task; return whether it ended."""
     done, until_s = first, time.monotonic() + _limit_s(tasks[first])
     while process.poll() is None and time.monotonic() < until_s:
         with suppress(subprocess.TimeoutExpired):
@@ -95,6 +104,7 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, tasks: Sequence[Task],
         if done < len(tasks) and read_result(folder, done) is not None:
             done += 1
             until_s = time.monotonic() + (_limit_s(tasks[done]) if done < len(tasks) else _MAX_TASK_SECONDS)
+    return process.poll() is not None
 
 
 def _limit_s(task: Task) -> float:

@@ -127,7 +127,8 @@ def test_a_process_that_hangs_is_ended_with_its_children(
 ) -> None:
     monkeypatch.setattr(own_processes, "_MAX_TASK_SECONDS", 1.0)
     begun = time.monotonic()
-    assert do_tasks(tasks("ok", "hangs", "ok")) == [done(0), ended("signal 9"), done(2)]
+    assert do_tasks(tasks("ok", "hangs", "ok")) == [done(0), refused("it took longer than 1 s"), done(2)]
+    assert [number for number, *_ in log()] == [0, 1, 2], "what hangs is not tried once more"
     assert time.monotonic() - begun < 20
     assert not any(is_running(pid) for _, _, pid, *_ in log())
     assert not is_running(int((tmp_path / "child").read_text()))
@@ -141,11 +142,11 @@ def test_each_task_has_the_limit_for_itself(log: Log, monkeypatch: pytest.Monkey
 
 
 def test_an_experiment_may_take_as_long_as_the_user_says(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_processes, "_MAX_TASK_SECONDS", 0.5)
+    monkeypatch.setattr(own_processes, "_MAX_TASK_SECONDS", 1.0)
     plan = DelaysRecord(scopes=ScopeTableRecord(scopes=()), builds=(), plain="p", spin_kernel="", spin_cycles=())
-    slow = TimeDelays(launch="slow 1", plan=plan, builds="", seconds=30.0, folder="")
+    slow = TimeDelays(launch="slow 2", plan=plan, builds="", seconds=30.0, folder="")
     assert do_tasks([slow]) == [done(0)]
-    assert do_tasks([TimeLaunch(launch="slow 1")]) == [ended("signal 9")]
+    assert do_tasks([TimeLaunch(launch="slow 2")]) == [refused("it took longer than 1 s")]
 
 
 @pytest.mark.parametrize("times", [1, 4])
@@ -208,7 +209,7 @@ def test_ctrl_c_ends_the_process(log: Log, monkeypatch: pytest.MonkeyPatch) -> N
         begun.append(process)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(own_processes, "_wait", wait)
+    monkeypatch.setattr(own_processes, "_has_ended", wait)
     with pytest.raises(KeyboardInterrupt):
         do_tasks(tasks("hangs"))
     assert begun[0].returncode == -9
