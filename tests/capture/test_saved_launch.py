@@ -237,8 +237,8 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "memory at one address": (at("memory", 1, "address", value=FIRST), "range 1 after"),
     "memory that overlaps in the file": (at("memory", 1, "offset", value=32), "range 1 after"),
     "memory before the file": (at("memory", 0, "offset", value=-64), "offset"),
-    "memory behind the file": (at("memory", 1, "offset", value=4096), "memory.bin"),
-    "memory far behind the file": (at("memory", 1, "offset", value=(1 << 53) - 1), "memory.bin"),
+    "memory after the end of the file": (at("memory", 1, "offset", value=4096), "memory.bin"),
+    "memory far after the end of the file": (at("memory", 1, "offset", value=(1 << 53) - 1), "memory.bin"),
     "an offset that is too large": (at("memory", 1, "offset", value=1 << 53), "offset"),
     "an empty range": (at("memory", 0, "size_bytes", value=0), "size_bytes"),
     "a negative range": (at("memory", 0, "size_bytes", value=-64), "size_bytes"),
@@ -264,7 +264,7 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     ),
     "no memory": (at("memory", value=[]), "points to"),
     "a pointer to what was not saved": (at("arguments", 0, "address", value=FIRST + 65), "points to"),
-    "a pointer behind all addresses": (at("arguments", 0, "address", value=1 << 57), "address"),
+    "a pointer above all addresses": (at("arguments", 0, "address", value=1 << 57), "address"),
     "a shape that is no list": (at("arguments", 0, "shape", value="16"), "shape"),
     "a shape with a float": (at("arguments", 0, "shape", value=[1.5]), "shape"),
     "an argument of no kind": (at("arguments", 2, value={"type": "pickle", "data": "cos"}), "pickle"),
@@ -377,7 +377,7 @@ def test_a_pointer_to_nothing_is_read(scale_launch: Path) -> None:
 
 
 def test_only_what_is_named_is_read(scale_launch: Path) -> None:
-    """What somebody put into the folder is ignored, unless it is among the files of the build, which are all loaded."""
+    """Other files in the folder are ignored, unless they are files of the build, which are all loaded."""
     (scale_launch / "notes.txt").write_text("mine")
     os.mkfifo(scale_launch / "pipe")
     read_all(scale_launch)

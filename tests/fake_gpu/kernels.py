@@ -60,7 +60,7 @@ def total(x_ptr, out_ptr, BLOCK: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n"])
 def follow(table_ptr, out_ptr, n):
-    """out = what lies at the address to which ``n`` addresses lead, the first of them in the table."""
+    """out = the value at the address to which ``n`` addresses lead, the first of them in the table."""
     address = tl.load(table_ptr)
     for _ in range(1, n):
         address = tl.load(address.to(tl.pointer_type(tl.int64)))

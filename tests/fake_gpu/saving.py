@@ -84,7 +84,7 @@ class Saving:
 
     @property
     def folders(self) -> list[Path]:
-        """What stands in the folders of all captures' launches."""
+        """The folders of all captures' launches."""
         return sorted((self.workspace.folder / "launches").glob("*/*"))
 
     def launches(self) -> list[SavedLaunch]:

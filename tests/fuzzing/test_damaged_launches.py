@@ -82,7 +82,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def refused(folder: Path, process: OwnProcessHere) -> None:
-    """Fail unless the launch is refused wherever it is read, and nothing of it comes to the device."""
+    """Fail unless the launch is refused wherever it is read, and nothing of it is written to the device."""
     with at_once(), reading_only(folder), pytest.raises(KprofError):
         read_all(folder)
     before = len(process.gpu.ran)

@@ -75,7 +75,7 @@ def test_gaps_and_pages_tile_an_area(ranges: list[MemoryRange]) -> None:
 
 @dataclass
 class AddressSpace:
-    """The driver's functions for memory at addresses, with the rules that its manual gives.
+    """Driver functions for memory at addresses, which follow the rules of its manual.
 
     ``taken`` is what somebody else has reserved; there is room for ``free_bytes``.
     """

@@ -536,7 +536,7 @@ def test_a_handler_may_raise_at_any_line(tmp_path: Path, monkeypatch: pytest.Mon
             saved.gpu.snapshots.clear()
             saved.capture._saver._done.clear()
     assert lines > 60
-    # Between two lines, nobody may own a copy: it then stays until the end of the process, and is never read.
+    # Between two lines, a copy may have no owner: it then stays until the end of the process, and is never read.
     assert kept <= 5
 
 

@@ -1,4 +1,4 @@
-"""What a process of ours does with saved launches: its tasks, as files, and their results."""
+"""Tasks for a process of ours, which does them with saved launches; they and their results are files."""
 
 from __future__ import annotations
 
