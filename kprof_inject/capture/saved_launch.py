@@ -37,7 +37,6 @@ from kprof_inject.capture.schema import (
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.files import open_regular, read_regular, write_bytes
-from kprof_inject.quantities import size_text
 
 SAVED_LAUNCH_VERSION = 1
 SAVED_LAUNCH_FILE = "launch.json"
@@ -375,7 +374,7 @@ def _require_memory(folder: Path, record: SavedLaunchRecord) -> None:
     last = record.memory[-1]
     if size_bytes < last.offset + last.file_bytes:
         raise KprofError(
-            f"{folder / MEMORY_FILE} has {size_text(size_bytes)} of {size_text(last.offset + last.file_bytes)}",
+            f"{folder / MEMORY_FILE} has {size_bytes:,} of {last.offset + last.file_bytes:,} bytes",
             hint=SAVE_AGAIN,
         )
 

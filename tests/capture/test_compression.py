@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 import zstandard
+from launch_files import edit
 
 from kprof_inject.capture import compression
 from kprof_inject.capture.compression import decompressed
@@ -135,3 +137,38 @@ def test_a_compressed_launch_is_scrubbed_to_a_plain_one(tmp_path: Path) -> None:
     assert (before != after).mean() > 0.99
     assert np.array_equal(np.sort(np.frexp(before)[1]), np.sort(np.frexp(after)[1]))
     assert np.array_equal(np.signbit(before), np.signbit(after))
+
+
+def test_compressed_memory_with_random_damage_is_refused(tmp_path: Path) -> None:
+    folder = launch_with(tmp_path / "a.launch", REPETITIVE, ZEROS)
+    compress(folder)
+    whole, chance = (folder / MEMORY_FILE).read_bytes(), Random(0)
+    refusals = 0
+    for _ in range(300):
+        data = bytearray(whole)
+        for _ in range(chance.choice((1, 1, 4))):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        del data[len(data) - chance.choice((0, 0, 0, 1, len(data))) :]
+        (folder / MEMORY_FILE).write_bytes(data)
+        try:
+            # A frame has bits without a meaning.
+            assert contents_of(folder) == [REPETITIVE, ZEROS]
+        except KprofError as error:
+            assert "damaged" in error.what or "bytes" in error.what
+            refusals += 1
+    assert refusals > 250
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [(), (0,), (1,), (-1,), (1 << 60,), ((1 << 63) - 1,), (5, 5), ("5",), (None,), (1.5,), tuple(range(100))],
+    ids=str,
+)
+def test_a_size_of_a_frame_that_cannot_be_is_refused(tmp_path: Path, sizes: tuple[object, ...]) -> None:
+    """It would be memory that is not in the file, or other memory than was saved."""
+    folder = launch_with(tmp_path / "a.launch", REPETITIVE[:1000])
+    compress(folder)
+    assert read_saved_launch(folder).record.memory[0].chunk_bytes
+    edit(folder, lambda values: values["memory"][0].update(chunk_bytes=sizes))
+    with pytest.raises(KprofError):
+        contents_of(folder)

@@ -167,7 +167,7 @@ def test_a_hole_of_the_file_is_zeros(scale_launch: Path) -> None:
 
 def test_memory_that_is_short_is_refused_before_it_is_read(scale_launch: Path) -> None:
     os.truncate(scale_launch / "memory.bin", 127)
-    with pytest.raises(KprofError, match=r"memory.bin has 127 bytes of 128 bytes"):
+    with pytest.raises(KprofError, match=r"memory.bin has 127 of 128 bytes"):
         read_saved_launch(scale_launch)
 
 
