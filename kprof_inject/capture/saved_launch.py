@@ -51,13 +51,13 @@ CHUNK_BYTES = 4 << 20
 _MAX_COMPRESSED = 0.9  # compression that saves less is not worth its time when the launch is read
 _MAX_KERNEL_FILE_BYTES = 256 << 20
 # CUDA addresses have 57 bits at most ("CUDA C++ Programming Guide", unified virtual address space of Hopper).
-_ADDRESS_END = 1 << 57
+ADDRESS_END = 1 << 57
 MAX_RANGES = 1 << 14
 """Maximum number of memory ranges of a launch: their records must fit into a JSON file of ours."""
 DIGEST_ALIGNMENT = 8
 """``Device.digest`` reads words of this size."""
 
-Address = Annotated[int, Meta(ge=0, lt=_ADDRESS_END)]
+Address = Annotated[int, Meta(ge=0, lt=ADDRESS_END)]
 RangeBytes = Annotated[int, Meta(ge=1, lt=1 << 40)]
 Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
 """Digest of a range's bytes, as ``Device.digest`` returns it, in hexadecimal digits."""
@@ -190,7 +190,7 @@ class MemoryRecord(Struct, frozen=True, kw_only=True):
             raise ValueError(f"expected {chunks_in(self.size_bytes)} checksums, got {len(self.chunk_crc32)}")
         if self.chunk_bytes and len(self.chunk_bytes) != len(self.chunk_crc32):
             raise ValueError(f"expected {len(self.chunk_crc32)} sizes of chunks, got {len(self.chunk_bytes)}")
-        if self.end > _ADDRESS_END:
+        if self.end > ADDRESS_END:
             raise ValueError("expected a range that ends below 2^57")
 
 
@@ -287,6 +287,11 @@ class SavedLaunch:
 def is_saved_launch(folder: Path) -> bool:
     """Return whether a path is the folder of a saved launch."""
     return (folder / SAVED_LAUNCH_FILE).is_file()
+
+
+def names_saved_launch(path: Path) -> bool:
+    """Return whether a path is meant as a saved launch, which may be missing or damaged."""
+    return path.name.endswith(SAVED_LAUNCH_ENDING) or is_saved_launch(path)
 
 
 def read_saved_launch(folder: Path) -> SavedLaunch:

@@ -21,7 +21,6 @@ from kprof_inject.capture.saved_launch import (
     MEMORY_FILE,
     MemoryRecord,
     SavedLaunch,
-    SavedLaunchRecord,
     checksums,
     write_saved_launch,
 )
@@ -90,20 +89,9 @@ def scrub(saved: SavedLaunch, folder: Path, *, seed: int = 0, also_integers: boo
             memory.append(changed)
             place += one.size_bytes
             scrubbed += [one] if changes else []
-    write_saved_launch(folder, _scrubbed_record(saved.record, memory, checksums(folder)))
+    record = replace(saved.record, memory=tuple(memory), scrubbed=True, argv=(), files=checksums(folder))
+    write_saved_launch(folder, record)
     return scrubbed
-
-
-def _scrubbed_record(
-    record: SavedLaunchRecord, memory: list[MemoryRecord], files: Mapping[str, int]
-) -> SavedLaunchRecord:
-    return replace(
-        record,
-        memory=tuple(memory),
-        scrubbed=True,
-        argv=(),
-        files=dict(files),
-    )
 
 
 def _noise(data: bytes, element: str, generator: np.random.Generator) -> bytes:

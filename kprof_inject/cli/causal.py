@@ -214,6 +214,10 @@ def _source_of(words: Sequence[str], workspace: Path) -> _ProgramSource | _Launc
     return _ProgramSource(words, kept_input(workspace))
 
 
+def _say_no_records(error: KprofError) -> None:
+    say(f"no records, so execution counts come from the kernel's arguments alone: {error.what}")
+
+
 @dataclass(frozen=True, slots=True)
 class _ProgramSource:
     """A program that launches the kernels."""
@@ -235,7 +239,7 @@ class _ProgramSource:
         try:
             folder, exit_code = run(workspace, choice, Mode(), self.program, self.program_input, say, made_by="causal")
         except KprofError as error:
-            say(f"no records, so execution counts come from the kernel's arguments alone: {error.what}")
+            _say_no_records(error)
             return None, 0
         return read_capture(folder), exit_code
 
@@ -272,7 +276,7 @@ class _LaunchSource:
         try:
             return read_capture(capture_launch(workspace, self.saved, choice, Mode(), say, made_by="causal")), 0
         except KprofError as error:
-            say(f"no records, so execution counts come from the kernel's arguments alone: {error.what}")
+            _say_no_records(error)
             return None, 0
 
     def launches(self, workspace: Workspace, capture: Capture | None) -> dict[str, Path]:

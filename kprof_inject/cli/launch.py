@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 
 import click
+from msgspec.structs import asdict
 from rich.table import Table
 
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
@@ -66,15 +67,11 @@ def run(ctx: click.Context, folder: Path, times: int, as_json: bool) -> None:
     if result.timed is None:
         raise KprofError(f"{saved.record.name} cannot be launched again: {result.refusal}")
     if as_json:
-        click.echo(json.dumps(_json_of(result.timed), indent=1))
+        click.echo(json.dumps(asdict(result.timed), indent=1))
     else:
         for line in _lines_of(saved, result.timed):
             click.echo(line)
     ctx.exit(1 if result.timed.differences and result.timed.is_repeatable else 0)
-
-
-def _json_of(timed: TimedLaunch) -> dict[str, object]:
-    return {name: getattr(timed, name) for name in timed.__struct_fields__}
 
 
 def _lines_of(saved: SavedLaunch, timed: TimedLaunch) -> list[str]:

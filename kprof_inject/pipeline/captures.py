@@ -19,6 +19,7 @@ from kprof_inject.capture.foreign_buffer import NO_DESCRIPTION, BufferDescriptio
 from kprof_inject.capture.model import Capture, Launch, redacted
 from kprof_inject.capture.proton_buffer import is_proton_buffer, read_proton_buffer, read_scope_names
 from kprof_inject.capture.reader import is_capture, read_capture
+from kprof_inject.capture.saved_launch import names_saved_launch, read_saved_launch
 from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.export.formats import is_format
@@ -117,10 +118,9 @@ def with_launch_captured(place: Path, launches: str, say: Say) -> Path:
 
     ``launches`` is as in ``run``. Raises ``KprofError``.
     """
-    if not (place.name.endswith(".launch") or (place / "launch.json").is_file()):
+    if not names_saved_launch(place):
         return place
     # Imported here because reading a capture needs none of it.
-    from kprof_inject.capture.saved_launch import read_saved_launch
     from kprof_inject.pipeline.saved_launches import captured
 
     return captured(read_saved_launch(place), launches, say)

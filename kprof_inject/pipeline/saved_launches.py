@@ -21,6 +21,7 @@ from kprof_inject.capture.saved_launch import (
     SavedLaunch,
     compress,
     is_saved_launch,
+    names_saved_launch,
     read_saved_launch,
 )
 from kprof_inject.capture.schema import (
@@ -121,9 +122,9 @@ class _Replay:
 
     def save(self, result: TaskResult) -> None:
         """Add the result to the kernel's times in the capture."""
-        name = f"{KERNELS_FOLDER}/{self.variant}/{TIMING_FILE}"
-        timing = self.files.read_if_there(name, TimingRecord) or TimingRecord(())
-        self.files.write(name, replace(timing, replay=result.replay, not_replayed=result.refusal or None))
+        timing = _timing_of(self.files, self.variant)
+        changed = replace(timing, replay=result.replay, not_replayed=result.refusal or None)
+        self.files.write(_timing_name(self.variant), changed)
 
 
 def add_replays(workspace: Workspace, capture: Path, reports: Reports, choice: ReplayChoice, say: Say) -> None:
@@ -195,10 +196,17 @@ def _kernels_in(capture: Path) -> Iterator[tuple[ProcessFiles, str, KernelRecord
 def _note_refusal(capture: Path, program_variant: str, reason: str) -> None:
     for files, variant, kernel in _kernels_in(capture):
         if kernel.program_variant == program_variant:
-            name = f"{KERNELS_FOLDER}/{variant}/{TIMING_FILE}"
-            timing = files.read_if_there(name, TimingRecord) or TimingRecord(())
+            timing = _timing_of(files, variant)
             if timing.replay is None:
-                files.write(name, replace(timing, not_replayed=reason))
+                files.write(_timing_name(variant), replace(timing, not_replayed=reason))
+
+
+def _timing_of(files: ProcessFiles, variant: str) -> TimingRecord:
+    return files.read_if_there(_timing_name(variant), TimingRecord) or TimingRecord(())
+
+
+def _timing_name(variant: str) -> str:
+    return f"{KERNELS_FOLDER}/{variant}/{TIMING_FILE}"
 
 
 def saved_launches_of(workspace: Workspace, capture: Path) -> dict[str, Path]:
@@ -215,9 +223,7 @@ def saved_launch_at(words: Sequence[str]) -> SavedLaunch | None:
 
     Raises ``KprofError`` if it is damaged.
     """
-    if len(words) != 1 or not (is_saved_launch(Path(words[0])) or words[0].rstrip("/").endswith(SAVED_LAUNCH_ENDING)):
-        return None
-    return read_saved_launch(Path(words[0]))
+    return read_saved_launch(Path(words[0])) if len(words) == 1 and names_saved_launch(Path(words[0])) else None
 
 
 def captured(saved: SavedLaunch, launches: str, say: Say) -> Path:

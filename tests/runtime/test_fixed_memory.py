@@ -77,7 +77,7 @@ def test_gaps_and_pages_tile_an_area(ranges: list[MemoryRange]) -> None:
 class AddressSpace:
     """Driver functions for memory at addresses, which follow the rules of its manual.
 
-    ``taken`` is what somebody else has reserved; there is room for ``free_bytes``.
+    ``taken`` is what others have reserved; there is room for ``free_bytes``.
     """
 
     taken: list[MemoryRange] = field(default_factory=list)

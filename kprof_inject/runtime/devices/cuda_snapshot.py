@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 from kprof_inject.runtime.devices.cuda_driver import CudaEvent, CudaMemory, Driver, TakenMemory, relaxed_capture
 from kprof_inject.runtime.devices.cuda_kernels import CudaKernels
-from kprof_inject.runtime.devices.device import MemoryRange, NoDeviceMemory
+from kprof_inject.runtime.devices.device import MemoryRange, NoDeviceMemory, packed
 
 # The program may need the rest while we copy to the host; where it lacks memory, it fails.
 _MAX_SHARE_OF_FREE = 0.25
-_ALIGNMENT = 512
 _WORD_BYTES = 8
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
@@ -62,10 +61,7 @@ class CudaSnapshot:
         self._kernels = kernels
         self._device = device
         self._ranges = ranges
-        offsets, end = [], 0
-        for source in ranges:
-            offsets.append(end)
-            end = -(-(end + source.size_bytes) // _ALIGNMENT) * _ALIGNMENT
+        offsets, end = packed([source.size_bytes for source in ranges])
         # One word for each digest, those of now before those of later.
         self._words = memory.taken(max(2 * _WORD_BYTES * len(ranges), 1), device, stream)
         self._copy = self._room_for(end, stream)

@@ -34,6 +34,18 @@ class MemoryRange:
         return self.address + self.size_bytes
 
 
+_PACKED_ALIGNMENT = 512
+
+
+def packed(sizes: Sequence[int]) -> tuple[list[int], int]:
+    """Return where in a buffer each of several parts with these sizes begins, and the size of the buffer, in bytes."""
+    offsets, end = [], 0
+    for size_bytes in sizes:
+        offsets.append(end)
+        end += -(-size_bytes // _PACKED_ALIGNMENT) * _PACKED_ALIGNMENT
+    return offsets, end
+
+
 FindAllocation = Callable[[int], MemoryRange | None]
 """Function that returns the memory that was allocated together with an address; None if the device has none there."""
 

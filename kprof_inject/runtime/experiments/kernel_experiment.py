@@ -120,14 +120,13 @@ class KernelExperiment:
         except NotReplayable as reason:
             self._report.add_replay(self._dumped.name, 0.0, str(reason))
             self._target = target
-            seconds = self._session.seconds
             self._timing = InProgramTiming(
                 device=self._device,
                 plan=self._plan,
                 dumped=self._dumped,
                 builds=target.builds,
                 watchdog=self._watchdog,
-                seconds=seconds,
+                seconds=self._session.seconds,
                 give_up=self.give_up,
             )
             return

@@ -24,8 +24,8 @@ from kprof_inject.capture.saved_launch import (
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import size_text
-from kprof_inject.runtime.devices.device import Device, MemoryRange, NoDeviceMemory
-from kprof_inject.runtime.experiments.relaunch import Address, NotReplayable, Relaunch
+from kprof_inject.runtime.devices.device import Device, MemoryRange, NoDeviceMemory, packed
+from kprof_inject.runtime.experiments.relaunch import Address, NotReplayable, Relaunch, digests_of
 
 # CUDA Driver API reference, cuTensorMapEncodeTiled: "must be aligned to 64B".
 _TENSOR_MAP_ALIGNMENT = 64
@@ -71,8 +71,8 @@ class LoadedMemory:
 
     def digest(self, stream: int) -> tuple[int, ...] | None:
         """Return the digests of the ranges; None if the device cannot compute them."""
-        digests = [self.device.digest(memory.address, memory.size_bytes, stream) for memory, _ in self.copies]
-        return None if None in digests else tuple(digest for digest in digests if digest is not None)
+        ranges = (MemoryRange(memory.address, memory.size_bytes) for memory, _ in self.copies)
+        return digests_of(self.device, ranges, stream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +116,17 @@ def loaded_launch(device: MappingDevice, saved: SavedLaunch) -> Iterator[LoadedL
     record = saved.record
     stream = device.current_stream()
     ranges = [MemoryRange(memory.address, memory.size_bytes) for memory in record.memory]
+    offsets, room = packed([memory.size_bytes for memory in ranges])
     with ExitStack() as held:
         try:
             fixed = device.mapped(ranges)
             held.callback(fixed.close)
-            buffer = held.enter_context(device.borrowed(max(_room_for(record.memory), 1), stream))
+            buffer = held.enter_context(device.borrowed(max(room, 1), stream))
         except NoDeviceMemory:
             size = size_text(record.memory_bytes)
             raise NotReplayable(f"the device has no room for its {size} and a copy of it") from None
-        memory = LoadedMemory(device, tuple(_placed(record.memory, buffer.data_ptr())))
+        copies = (buffer.data_ptr() + offset for offset in offsets)
+        memory = LoadedMemory(device, tuple(zip(record.memory, copies, strict=True)))
         for one, copy in memory.copies:
             for offset, data in saved.chunks(one):
                 device.write(copy + offset, data)
@@ -133,19 +135,6 @@ def loaded_launch(device: MappingDevice, saved: SavedLaunch) -> Iterator[LoadedL
         arguments = tuple(_restored(argument) for argument in record.arguments)
         yield LoadedLaunch(saved, Relaunch(record.grid, stream, arguments), memory)
         device.synchronise(device.current())
-
-
-_ALIGNMENT = 512
-
-
-def _room_for(memory: Sequence[MemoryRecord]) -> int:
-    return sum(-(-one.size_bytes // _ALIGNMENT) * _ALIGNMENT for one in memory)
-
-
-def _placed(memory: Sequence[MemoryRecord], start: int) -> Iterator[tuple[MemoryRecord, int]]:
-    for one in memory:
-        yield one, start
-        start += -(-one.size_bytes // _ALIGNMENT) * _ALIGNMENT
 
 
 def _require_same(memory: Sequence[MemoryRecord], digests: Sequence[int] | None) -> None:

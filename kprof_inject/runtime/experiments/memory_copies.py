@@ -9,7 +9,7 @@ from typing import Any
 
 from kprof_inject.quantities import size_text
 from kprof_inject.runtime.devices.device import Device, MemoryRange, NoDeviceMemory
-from kprof_inject.runtime.experiments.relaunch import NotReplayable
+from kprof_inject.runtime.experiments.relaunch import NotReplayable, digests_of
 from kprof_inject.runtime.launch.reachable_memory import reached_by
 from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
 
@@ -55,13 +55,8 @@ class MemoryCopies:
 
     def digest(self, stream: int) -> tuple[int, ...] | None:
         """Return a digest of the copies' contents; None if the device cannot compute it."""
-        digests: list[int] = []
-        for source, address in self.copies:
-            value = self.device.digest(address, source.size_bytes, stream)
-            if value is None:
-                return None
-            digests.append(value)
-        return tuple(digests)
+        ranges = (MemoryRange(address, source.size_bytes) for source, address in self.copies)
+        return digests_of(self.device, ranges, stream)
 
 
 @contextmanager

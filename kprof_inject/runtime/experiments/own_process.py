@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import triton
+from msgspec.structs import replace
 
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
 from kprof_inject.capture.schema import TTGIR_FILE
@@ -91,12 +92,8 @@ def main(folder: Path, first: int) -> int:
             write_result(folder, number, result)
             return 1  # after an error of the device, nothing more works in this process
         seconds = time.monotonic() - begun
-        write_result(folder, number, TaskResult(**{**_fields(result), "seconds": seconds}))
+        write_result(folder, number, replace(result, seconds=seconds))
     return 0
-
-
-def _fields(result: TaskResult) -> dict[str, Any]:
-    return {name: getattr(result, name) for name in result.__struct_fields__}
 
 
 @singledispatch

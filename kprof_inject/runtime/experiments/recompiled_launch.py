@@ -12,6 +12,7 @@ from typing import Any
 import triton
 from msgspec.structs import replace
 from triton import knobs
+from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 
 from kprof_inject.capture.encoding import encode
@@ -36,7 +37,9 @@ def recompile(saved: SavedLaunch, folder: Path) -> None:
     if not paths or saved.kernel.target is None:
         raise KprofError(f"{saved.folder} has no TTIR to compile", hint="save it with a newer kprof-inject")
     try:
-        made = _compiled(paths[0], saved)
+        target = target_of(saved.kernel.target)
+        options = _known_options(saved.kernel.options, target)
+        made = _compiled(paths[0], saved.kernel.file_name, target, options)
     except Exception as error:  # the compiler's errors have no common base
         raise KprofError(
             f"Triton {triton.__version__} does not compile the TTIR of Triton {saved.record.triton}: {error}"
@@ -49,7 +52,7 @@ def recompile(saved: SavedLaunch, folder: Path) -> None:
     kernel = replace(
         saved.kernel,
         metadata=as_json(made.metadata._asdict()),
-        options=_simple(_known_options(saved)),
+        options=as_json(options),
         triton_version=triton.__version__,
         environment={},
     )
@@ -60,32 +63,23 @@ def recompile(saved: SavedLaunch, folder: Path) -> None:
     write_saved_launch(folder, record)
 
 
-def _compiled(path: Path, saved: SavedLaunch) -> Any:
-    target = saved.kernel.target
-    if target is None:
-        raise KprofError("its target is unknown")
+def _compiled(path: Path, file_name: str, target: GPUTarget, options: dict[str, Any]) -> Any:
     with tempfile.TemporaryDirectory(prefix="kprof-recompiled-") as name, knobs.cache.scope():
         knobs.cache.dir = name
         # The compiler names its files after the source's, which become those of the build.
-        source = Path(name, f"{saved.kernel.file_name}.ttir")
+        source = Path(name, f"{file_name}.ttir")
         shutil.copyfile(path, source)
-        return triton.compile(str(source), target=target_of(target), options=_known_options(saved))
+        return triton.compile(str(source), target=target, options=options)
 
 
-def _known_options(saved: SavedLaunch) -> dict[str, Any]:
+def _known_options(options: Mapping[str, Any], target: GPUTarget) -> dict[str, Any]:
     """Return the saved options that this Triton has, too."""
-    if saved.kernel.target is None:
-        return {}
-    known = vars(make_backend(target_of(saved.kernel.target)).parse_options({}))
+    known = vars(make_backend(target).parse_options({}))
     return {
         name: tuple(value) if isinstance(value, list) else value
-        for name, value in saved.kernel.options.items()
+        for name, value in options.items()
         if name in known and name not in _NOT_PASSED
     }
-
-
-def _simple(options: Mapping[str, Any]) -> dict[str, Any]:
-    return as_json(dict(options))
 
 
 def _link(source: Path, target: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
+from kprof_inject.runtime.devices.device import Device, MemoryRange
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, Grid
 
 
@@ -22,6 +23,17 @@ class LaunchMemory(Protocol):
 
     def digest(self, stream: int) -> tuple[int, ...] | None:
         """Return a digest of each range of the memory after all present work of ``stream``; None if unknown."""
+
+
+def digests_of(device: Device, ranges: Iterable[MemoryRange], stream: int) -> tuple[int, ...] | None:
+    """Return a digest of each range's contents; None if the device cannot compute it."""
+    digests: list[int] = []
+    for memory in ranges:
+        value = device.digest(memory.address, memory.size_bytes, stream)
+        if value is None:
+            return None
+        digests.append(value)
+    return tuple(digests)
 
 
 @dataclass(frozen=True, slots=True)

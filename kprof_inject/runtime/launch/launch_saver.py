@@ -135,11 +135,7 @@ class LaunchSaver:
 
     def is_due(self, variant: str, number: int) -> bool:
         """Return whether to save the launch of a variant with this number."""
-        return (
-            (self._variants is None or variant in self._variants)
-            and variant not in self._done
-            and self._launches.keeps(number)
-        )
+        return not self.is_over(variant) and self._launches.keeps(number)
 
     def begin(
         self, kernel: KernelToSave, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
