@@ -1,6 +1,7 @@
 """Add the cost of its records to a capture.
 
-The cost is measured once for each machine and mode, by a separate process, and kept in the workspace.
+If no cost is shipped for the device, a separate process measures it, once for each mode, and it is kept in the
+workspace.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kprof_inject.capture.encoding import decode, encode, read_json
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.record_costs import CostKey, MeasuredCost, read_costs, write_costs
+from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of, read_costs, write_costs
 from kprof_inject.capture.schema import RECORD_COSTS_FILE, Text
 from kprof_inject.errors import KprofError
 from kprof_inject.files import write_bytes, write_json
@@ -130,7 +131,7 @@ def _exit_message(status: int, stderr: bytes) -> str:
 
 
 def add_record_costs(workspace: Workspace, capture_folder: Path) -> Iterator[str]:
-    """Save the record cost of the capture's launches in its folder; measure it first if the workspace lacks it.
+    """Save the record cost of the capture's launches in its folder; measure it first if it is not known.
 
     Yields progress messages before what takes time. Never raises, because the capture is useful without costs.
     """
@@ -144,7 +145,7 @@ def add_record_costs(workspace: Workspace, capture_folder: Path) -> Iterator[str
         with suppress(KprofError):  # the file is damaged
             known = read_costs(costs_file)
         for request, executable in needed.values():
-            if request.key not in known:
+            if cost_of(request.key, known) is None:
                 yield f"measuring the record cost on {request.key.device_name}, once for this workspace and mode"
                 folder, cache = workspace.calibration_folder / "run", workspace.cache_folder_of_rerun("calibration")
                 try:

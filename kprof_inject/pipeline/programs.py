@@ -5,6 +5,7 @@ They start the program, and report what it saved or why it saved nothing. Only t
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, NO_SAVED_LAUNCHES, LaunchChoice
 from kprof_inject.runtime.packages import install_command, missing_to_run
 from kprof_inject.runtime.process_report import Reports, read_reports
-from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, run_program
+from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, programs_triton_cache, run_program
 from kprof_inject.runtime.session import TORCH_TRACE, Session
 from kprof_inject.timeline.fitted_buffer import Need, fitted_buffer
 from kprof_inject.timeline.trust import is_comparable, usable_times
@@ -49,7 +50,13 @@ def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program
     Raises ``KprofError`` if the program compiled no kernel; the earlier kernels are kept then.
     """
     reports_folder = workspace.new_reports_folder("dump")
-    session = Session("dump", str(workspace.folder.resolve()), str(reports_folder.resolve()), kernel=kernel_glob)
+    session = Session(
+        "dump",
+        str(workspace.folder.resolve()),
+        str(reports_folder.resolve()),
+        kernel=kernel_glob,
+        programs_cache=str(programs_triton_cache(os.environ)),
+    )
     with workspace.results_replaced():
         exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
         reports = read_reports(reports_folder)

@@ -19,6 +19,7 @@ from kprof_inject.capture.schema import TimedResources
 from kprof_inject.files import source_text
 from kprof_inject.runtime.compiling.builds import build_files
 from kprof_inject.runtime.compiling.compiler import Compile, as_json, variant_of, with_room, wrap_compiler
+from kprof_inject.runtime.compiling.programs_cache import take_from
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.process_device import devices_of_process
@@ -37,6 +38,8 @@ def install(session: Session, report: ProcessReport) -> None:
     step = DumpStep(session, report)
     watch_programs_events()
     install_step(step.compile, report)
+    if session.programs_cache:
+        take_from(Path(session.programs_cache))
     at_end(step.finish)
 
 
@@ -90,6 +93,7 @@ class DumpStep:
     def _load(self, variant: str, kernel: Any, load: triton_wrapping.Load) -> None:
         load()
         with self._report.guard("timing a kernel"):
+            self._device.prepare()
             timer = LaunchTimer(self._device, EmptyKernel.like(kernel.metadata))
             timed = _TimedKernel(variant, resources_of(kernel), timer, os.getpid())
             if not isinstance(kernel._run, TimingLauncher):  # set already if an exception ended an earlier attempt

@@ -311,6 +311,12 @@ def process_environment(inherited: Mapping[str, str], cache: Path) -> dict[str, 
     return {**kept, "TRITON_HOME": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
 
 
+def programs_triton_cache(environment: Mapping[str, str]) -> Path:
+    """Return the folder where Triton caches in a program with these variables, which begins in the current folder."""
+    home = environment.get("TRITON_HOME") or os.path.expanduser("~")
+    return Path(os.path.abspath(environment.get("TRITON_CACHE_DIR") or os.path.join(home, ".triton", "cache")))
+
+
 def program_environment(inherited: dict[str, str], session_path: Path, cache: Path) -> dict[str, str]:
     """Return the program's environment: the hook is first on PYTHONPATH, and the caches are our own.
 

@@ -26,7 +26,7 @@ class Session:
     ``step`` is ``dump``, ``run`` or ``causal``; ``kernel`` a glob; ``launches`` a launch specification; paths are
     absolute. ``made_by`` is that of ``ProcessRecord``. With ``torch_trace``, each process traces itself with
     ``torch.profiler``. ``experiment`` is the folder for the results of ``causal``, and ``seconds`` its time limit for
-    each kernel.
+    each kernel. ``programs_cache`` is where the program's Triton caches without us; empty not to read it.
     """
 
     step: str
@@ -44,6 +44,7 @@ class Session:
     torch_trace: bool = False
     experiment: str = ""
     seconds: float = 0.0
+    programs_cache: str = ""
     run: str = field(default_factory=lambda: os.urandom(8).hex())
     """Identifier of the run, which all files of its processes share."""
 

@@ -11,12 +11,14 @@ import msgspec
 import pytest
 from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 
+from kprof_inject.calibration import add_record_costs
 from kprof_inject.capture import record_costs as module
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost, RecordCost, cost_of, read_costs, write_costs
 from kprof_inject.errors import KprofError
+from kprof_inject.workspace import Workspace
 
 WORDS = buffer_words([Cta([[start(0, 10), end(0, 20)]])], slots=2)
 KEY = CostKey.of("H200", "3.6.0", Mode())
@@ -160,6 +162,13 @@ def test_what_was_measured_goes_before_what_is_shipped(tmp_path: Path) -> None:
     assert costs_of(capture(tmp_path, names=["H200"])) == [RecordCost(33.0, 35.0, 12.0, "shipped")]
     write_costs(tmp_path / "record_costs.json", [measured(KEY, 34.5)])
     assert costs_of(read_capture(tmp_path)) == [RecordCost(19.25, 19.25, 16.25, "measured")]
+
+
+@pytest.mark.usefixtures("shipped")
+def test_what_is_shipped_is_not_measured(tmp_path: Path) -> None:
+    capture(tmp_path, names=["H200"])
+    assert list(add_record_costs(Workspace(tmp_path / "workspace"), tmp_path)) == []
+    assert not (tmp_path / "record_costs.json").exists()
 
 
 @pytest.mark.usefixtures("shipped")

@@ -42,11 +42,6 @@ class FakeEvent:
         return (end.at_ns - self.at_ns) / 1e6
 
 
-class FakeStaging:
-    def close(self) -> None:
-        pass
-
-
 class FakeSnapshot:
     """Copies, made in the order of the stream if there is room."""
 
@@ -116,6 +111,9 @@ class FakeDevice:
     gpu: FakeGpu
     _staging: bytearray = field(default_factory=bytearray)
     _is_held: bool = False
+
+    def prepare(self) -> None:
+        pass
 
     def current(self) -> int:
         return 0
@@ -188,8 +186,8 @@ class FakeDevice:
         self.gpu.wait()
         return memoryview(ctypes.string_at(address, size_bytes))
 
-    def staging(self, size_bytes: int) -> FakeStaging:
-        return FakeStaging()
+    def staging(self, size_bytes: int) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def snapshot(self, ranges: Sequence[MemoryRange], stream: int) -> FakeSnapshot:
         return FakeSnapshot(self, ranges, stream)

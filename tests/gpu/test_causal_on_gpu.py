@@ -83,15 +83,45 @@ torch.cuda.synchronize()
 """
 
 
-def test_a_kernel_that_hangs_ends_with_its_process(runs: ProgramRuns, tmp_path: Path) -> None:
+def test_a_kernel_that_hangs_inside_the_program_ends_it(runs: ProgramRuns, tmp_path: Path) -> None:
     program = tmp_path / "hanging.py"
     program.write_text(HANGING)
     at = ("--at", "op(tt.store)", *SECONDS)
     ended = runs.start_kprof("causal", *at, "--replay-in-program", "--", str(program)).wait(None)
     assert ended.exit_code in (128 + signal.SIGKILL, 1)
     assert "did not return" in ended.stderr
-    ended = runs.start_kprof("causal", *at, "--", str(program)).wait(None)
-    assert ended.exit_code in (0, 1), "the program itself has ended by then"
+
+
+FED = (
+    HANGING[: HANGING.index("x, flag =")]
+    + """
+x, flag = torch.zeros(128, device="cuda"), torch.ones(1, device="cuda", dtype=torch.int32)
+feeding = torch.cuda.Stream()
+with torch.cuda.stream(feeding):
+    flag.fill_(1)  # its code is loaded before a kernel waits
+torch.cuda.synchronize()
+for _ in range(20):
+    flag.zero_()
+    torch.cuda.synchronize()
+    waiting_kernel[(1,)](x, flag, BLOCK=128)
+    with torch.cuda.stream(feeding):
+        flag.fill_(1)
+    torch.cuda.synchronize()
+print(x.sum().item())
+"""
+)
+
+
+def test_a_kernel_that_another_stream_feeds_hangs_in_a_process_of_ours_alone(runs: ProgramRuns, tmp_path: Path) -> None:
+    program = tmp_path / "fed.py"
+    program.write_text(FED)
+    ended = runs.start_kprof("causal", "--at", "op(tt.store)", *SECONDS, "--", str(program)).wait(None)
+    assert ended.exit_code == 1
+    assert ended.stdout == 2 * "2560.0\n"
+    assert "did not return" in ended.stderr
+    profiled = runs.start_kprof("profile", "--", str(program)).wait()
+    print(profiled.stderr)
+    assert profiled.stdout.startswith(2 * "2560.0\n")
 
 
 @pytest.mark.parametrize(("kernel", "side", "other"), [("meet", 3000, 2000), ("ring", 2000, 3000)])

@@ -6,7 +6,9 @@ import ctypes
 from itertools import count
 from typing import Any
 
+from kprof_inject.runtime.devices.cuda_device import CudaDevice
 from kprof_inject.runtime.devices.cuda_driver import CudaMemory, Driver
+from kprof_inject.runtime.devices.device import MemoryRange
 
 PROGRAMS_STREAM = 77
 
@@ -17,7 +19,6 @@ class _Functions:
     def __init__(self) -> None:
         self.zeroed: list[tuple[int, int]] = []
         self._numbers = count(1 << 20, 1 << 20)
-        self._host: list[Any] = []
 
     def cuMemAlloc_v2(self, address: Any, size: Any) -> int:
         address._obj.value = next(self._numbers)
@@ -27,11 +28,6 @@ class _Functions:
         stream._obj.value = next(self._numbers)
         return 0
 
-    def cuMemHostAlloc(self, address: Any, size: Any, _: int) -> int:
-        self._host.append(ctypes.create_string_buffer(size.value))
-        address._obj.value = ctypes.addressof(self._host[-1])
-        return 0
-
     def cuMemsetD8Async(self, address: Any, value: int, size: Any, stream: Any) -> int:
         self.zeroed.append((stream.value, size.value))
         return 0
@@ -39,7 +35,7 @@ class _Functions:
     def cuMemcpyDtoHAsync_v2(self, *_: Any) -> int:
         return 0
 
-    cuMemFreeHost = cuStreamSynchronize = cuMemcpyDtoHAsync_v2
+    cuStreamSynchronize = cuMemcpyDtoHAsync_v2
 
 
 def zeroed_by_program(functions: _Functions) -> list[int]:
@@ -69,3 +65,62 @@ def test_what_was_not_fetched_or_in_part_alone_is_zeroed_before_it_is_used_again
     del buffer
     memory.zeros(900, 0, PROGRAMS_STREAM)
     assert zeroed_by_program(functions) == [1 << 16, 1000, 600]
+
+
+WAITING = ("cuModuleLoadData", "cuModuleUnload", "cuMemFree_v2", "cuMemFreeHost", "cuMemcpyDtoH_v2", "cuCtxSynchronize")
+"""Functions that were seen to wait for a running kernel, or are said to, and hold up the launches of all threads."""
+
+
+class _AllFunctions:
+    """All functions of the driver, each of which succeeds and gives out a new number; ``called`` has their names."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self._numbers = count(1 << 20, 1 << 20)
+        self._host: list[Any] = []
+
+    def cuCtxGetDevice(self, handle: Any) -> int:
+        return 0
+
+    def cuMemGetInfo_v2(self, free: Any, total: Any) -> int:
+        free._obj.value = 1 << 33
+        return 0
+
+    def cuMemHostAlloc(self, address: Any, size: Any, _: int) -> int:
+        self._host.append(ctypes.create_string_buffer(size.value))
+        address._obj.value = ctypes.addressof(self._host[-1])
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> int:
+            self.called.append(name)
+            if arguments and hasattr(arguments[0], "_obj"):
+                arguments[0]._obj.value = next(self._numbers)
+            return 0
+
+        return call
+
+
+def test_nothing_waits_for_a_running_kernel_once_the_device_is_prepared() -> None:
+    functions = _AllFunctions()
+    device = CudaDevice(Driver(functions))
+    device.prepare()
+    assert functions.called[0] == "cuModuleLoadData"
+    functions.called.clear()
+    device.hold(PROGRAMS_STREAM, 1000)
+    device.launch_empty(PROGRAMS_STREAM, 128, 1 << 17)
+    assert device.read_clock(0) is not None
+    for size_bytes in (1000, 1 << 20):
+        buffer, done = device.zeros(size_bytes, PROGRAMS_STREAM), device.mark(PROGRAMS_STREAM)
+        assert len(device.fetch(buffer, size_bytes, 0, done)) == size_bytes
+        del buffer, done
+    snapshot = device.snapshot([MemoryRange(1 << 30, 100), MemoryRange(1 << 31, 1 << 20)], PROGRAMS_STREAM)
+    snapshot.note_later(PROGRAMS_STREAM)
+    for _ in range(2):
+        with device.staging(1 << 16) as staging:
+            assert len(snapshot.read(1, 0, 1 << 16, staging)) == 1 << 16
+    assert snapshot.digests() == ([0, 0], [0, 0])
+    snapshot.close()
+    assert len(device.contents(1 << 30, 100, PROGRAMS_STREAM)) == 100
+    assert {"cuLaunchKernel", "cuMemcpyDtoHAsync_v2", "cuMemFreeAsync"} <= set(functions.called)
+    assert not set(WAITING).intersection(functions.called)

@@ -330,6 +330,33 @@ def test_a_launch_waits_only_so_long_for_a_copy_to_the_host(tmp_path: Path) -> N
     assert_nothing_is_left(saved)
 
 
+TOO_LONG = "the work before it on its stream takes too long"
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_a_launch_is_not_held_up_by_work_before_it_that_waits_for_a_later_one(tmp_path: Path, has_room: bool) -> None:
+    """Without room on the device, the host would copy its memory, and so wait for that work."""
+    with tensors(16, 16) as (x, out), saving(tmp_path, max_seconds=0.05) as saved:
+        saved.gpu.free_bytes = 1 << 40 if has_room else NO_ROOM
+        x += X
+        with saved.gpu.held():
+            scale[(16,)](x, out, 3)
+        saved.gpu.wait()
+        assert torch.equal(out, X * 3)
+    assert saved.refusals() == ([] if has_room else [TOO_LONG])
+    assert saved.gpu.snapshots == []
+
+
+def test_a_launch_whose_memory_is_searched_is_not_held_up_either(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path, max_seconds=0.05) as saved:
+        table = x.view(torch.int64)
+        table[0] = out.data_ptr()
+        with saved.gpu.held():
+            follow[(1,)](table, out, 1)
+        saved.gpu.wait()
+    assert saved.refusals() == [TOO_LONG]
+
+
 def test_with_a_copy_on_the_device_a_launch_does_not_wait(tmp_path: Path) -> None:
     with tensors(16, 16) as (x, out), saving(tmp_path, max_seconds=-1.0) as saved:
         scale[(16,)](x, out, 3)

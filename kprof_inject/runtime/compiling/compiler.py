@@ -185,7 +185,7 @@ def overriding(override_folder: Path, cache_folder: Path) -> Iterator[None]:
     The cache's key ignores the override, so the binary goes to ``cache_folder``, which no other compilation may use.
     """
     compiler: Any = triton.compiler.compiler
-    with _knobs_of_this_process(), knobs.compilation.scope(), knobs.cache.scope():
+    with knobs_of_this_process(), knobs.compilation.scope(), knobs.cache.scope():
         knobs.compilation.override = True
         knobs.compilation.always_compile = True
         knobs.compilation.store_binary_only = False
@@ -200,7 +200,7 @@ def overriding(override_folder: Path, cache_folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _knobs_of_this_process() -> Iterator[None]:
+def knobs_of_this_process() -> Iterator[None]:
     """Keep changes of Triton's knobs out of the environment, which children of other threads inherit."""
     propagates, knobs.propagate_env = knobs.propagate_env, False
     try:

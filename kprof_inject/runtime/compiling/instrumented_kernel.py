@@ -114,6 +114,7 @@ class RunStep:
     def save_launch_of(self, kernel: Any, variant: DumpedKernel) -> None:
         """Have a launch of a loaded kernel without records saved, if that is wanted."""
         with self.report.guard("preparing to save a launch"):
+            self.device.prepare()
             # It is one already if an exception ended an earlier attempt.
             if self.session.saved.has(variant.variant) and not isinstance(kernel._run, SavingLauncher):
                 kinds = ArgumentKinds.of(variant.info.signature)
@@ -241,6 +242,7 @@ class PlannedKernel:
 
     def _load_with_records(self, kernel: Any, load: Load) -> None:
         load()
+        self._step.device.prepare()
         build = self._build_of(kernel, self._dumped.variant, self._mode)
         self._require_same_residency(kernel, build.record)
         max_bytes = min(self._step.session.max_bytes, MAX_LAUNCH_BYTES)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from kprof_inject.runtime.devices.cuda_driver import CudaBuffer, CudaEvent, CudaMemory, Driver, relaxed_capture
@@ -25,6 +26,11 @@ class CudaDevice:
         self._driver = driver
         self._memory = CudaMemory(driver)
         self._kernels = CudaKernels(driver, self._memory)
+        self._unused_staging: defaultdict[tuple[int, int], list[CudaStaging]] = defaultdict(list)
+
+    def prepare(self) -> None:
+        """Load our kernels."""
+        self._kernels.load(self.current())
 
     def current(self) -> int:
         """Return the index of the device of the present context."""
@@ -123,11 +129,20 @@ class CudaDevice:
 
     def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
         """Copy memory to the host."""
-        return self._memory.contents(address, size_bytes, stream)
+        return self._memory.contents(address, size_bytes, self.current(), stream)
 
-    def staging(self, size_bytes: int) -> CudaStaging:
-        """Return pinned memory."""
-        return CudaStaging(self._driver, size_bytes)
+    @contextmanager
+    def staging(self, size_bytes: int) -> Iterator[CudaStaging]:
+        """Lend pinned memory, which is kept for the next use: to free it, the driver waits for the device."""
+        unused = self._unused_staging[self.current(), size_bytes]
+        try:
+            staging = unused.pop()
+        except IndexError:
+            staging = CudaStaging(self._driver, size_bytes)
+        try:
+            yield staging
+        finally:
+            unused.append(staging)
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
         """Wait for ``done``, and return the buffer's bytes."""

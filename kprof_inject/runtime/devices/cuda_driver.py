@@ -3,6 +3,12 @@
 The program would see torch's memory in its own accounts. And where the program captures CUDA graphs, torch treats
 allocations and events that it does not expect as errors.
 
+A kernel of the program's may run until a later launch ends its waiting. While a kernel runs, an H100's driver (580) was
+seen to wait for it in ``cuModuleLoadData``, ``cuMemFree``, ``cuMemFreeHost``, and, if the kernel is on the default
+stream, in ``cuMemcpyDtoH``; meanwhile it holds up the launches of all threads. The first launch of a function holds up
+the device if its code is not loaded. So after ``Device.prepare`` no launch leads to any of these. Allocations,
+asynchronous copies, events and new streams did not wait.
+
 Source: CUDA Driver API reference, "Stream Management", "Graph Management", "Occupancy", "Memory Management" and "Event
 Management".
 """
@@ -282,7 +288,8 @@ class CudaMemory:
         """Begin without any memory."""
         self._driver = driver
         self._free: defaultdict[tuple[int, int], list[_Chunk]] = defaultdict(list)
-        self._staging = (ctypes.c_void_p(), 0)
+        # Not pinned: to free pinned memory, the driver waits for the device.
+        self._fetched = bytearray()
         self._streams: dict[tuple[int, int], ctypes.c_void_p] = {}
         self._pools: dict[int, ctypes.c_void_p] = {}
 
@@ -368,35 +375,39 @@ class CudaMemory:
             ctypes.c_void_p(stream),
         )
 
-    def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
+    def contents(self, address: int, size_bytes: int, device: int, stream: int) -> memoryview:
         """Return what memory contains after all present work of ``stream``, which this waits for."""
+        self._driver.call("cuStreamSynchronize", ctypes.c_void_p(stream))
+        return self.settled(address, size_bytes, device)
+
+    def settled(self, address: int, size_bytes: int, device: int) -> memoryview:
+        """Return what memory contains to which no work writes any more."""
         data = bytearray(size_bytes)
         if size_bytes:
-            self._driver.call("cuStreamSynchronize", ctypes.c_void_p(stream))
-            to = (ctypes.c_char * size_bytes).from_buffer(data)
-            self._driver.call("cuMemcpyDtoH_v2", to, ctypes.c_uint64(address), ctypes.c_size_t(size_bytes))
+            self._copy_to_host(data, address, size_bytes, device)
+            self._driver.call("cuStreamSynchronize", self._stream(device))
         return memoryview(data)
+
+    def _copy_to_host(self, to: bytearray, address: int, size_bytes: int, device: int) -> None:
+        """Queue a copy on a stream of ours: a copy on the default one waits for the program's work."""
+        place = (ctypes.c_char * size_bytes).from_buffer(to)
+        source, size = ctypes.c_uint64(address), ctypes.c_size_t(size_bytes)
+        self._driver.call("cuMemcpyDtoHAsync_v2", place, source, size, self._stream(device))
 
     def fetch(self, buffer: CudaBuffer, size_bytes: int, device: int) -> memoryview:
         """Return the buffer's bytes, which are valid until the next call, and zero the buffer.
 
         No work may write to the buffer any more.
         """
-        staging, staging_bytes = self._staging
-        if staging_bytes < size_bytes:
-            if staging:
-                self._driver.call("cuMemFreeHost", staging)
-            staging = ctypes.c_void_p()
-            self._staging = (staging, 0)
-            self._driver.call("cuMemHostAlloc", ctypes.byref(staging), ctypes.c_size_t(size_bytes), 0)
-            self._staging = (staging, size_bytes)
+        if len(self._fetched) < size_bytes:
+            self._fetched = bytearray()  # freed before there is a larger one
+            self._fetched = _host_memory(size_bytes)
         stream = self._stream(device)
-        source = ctypes.c_uint64(buffer.data_ptr())
-        self._driver.call("cuMemcpyDtoHAsync_v2", staging, source, ctypes.c_size_t(size_bytes), stream)
+        self._copy_to_host(self._fetched, buffer.data_ptr(), size_bytes, device)
         self._zero(buffer.data_ptr(), size_bytes, stream)
         self._driver.call("cuStreamSynchronize", stream)
         buffer.note_zeroed(size_bytes)
-        return memoryview((ctypes.c_char * size_bytes).from_address(staging.value or 0)).cast("B")
+        return memoryview(self._fetched)[:size_bytes]
 
     def _new_chunk(self, size_bytes: int) -> _Chunk:
         size_bytes = -(-size_bytes // _SIZE_UNIT_BYTES) * _SIZE_UNIT_BYTES
@@ -418,6 +429,13 @@ class CudaMemory:
             self._driver.call("cuStreamCreateWithPriority", ctypes.byref(stream), _NON_BLOCKING, priority)
             self._streams[device, priority] = stream
         return self._streams[device, priority]
+
+
+def _host_memory(size_bytes: int) -> bytearray:
+    try:
+        return bytearray(size_bytes)
+    except MemoryError:
+        raise NoDeviceMemory(f"the host has no memory for {size_bytes} bytes") from None
 
 
 def _take_chunk(free: list[_Chunk], size_bytes: int) -> _Chunk | None:

@@ -130,6 +130,7 @@ _WARP_THREADS = 32
 # A kernel needs the attribute for more shared memory than this (CUDA C++ Programming Guide, "Dynamic shared memory").
 _MAX_DEFAULT_SHARED_BYTES = 48 << 10
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_REGISTERS = 4  # CU_FUNC_ATTRIBUTE_NUM_REGS
 _PREFER_SHARED = 1  # CU_FUNC_CACHE_PREFER_SHARED
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 _DIGEST_CTAS, _DIGEST_THREADS = 1024, 256
@@ -142,7 +143,7 @@ _COUNTED_NS = 100_000
 
 
 class CudaKernels:
-    """Our own kernels, loaded on each device at their first use. Every method works on the current device."""
+    """Our own kernels, loaded on each device once. Every method works on the current device."""
 
     def __init__(self, driver: Driver, memory: CudaMemory) -> None:
         """Begin without any loaded kernel; results go through ``memory``."""
@@ -151,7 +152,13 @@ class CudaKernels:
         self._words: dict[int, CudaBuffer] = {}
         self._counts: dict[int, CudaBuffer] = {}
         self._empty_shared_bytes: dict[int, int] = {}
+        self._modules: dict[int, ctypes.c_void_p] = {}
         self._functions: dict[tuple[int, bytes], ctypes.c_void_p] = {}
+
+    def load(self, device: int) -> None:
+        """Load all kernels that are not loaded yet, for which the driver and the device wait for running kernels."""
+        for name in _ENTRY.findall(_PTX.decode()):
+            self._function(device, name.encode())
 
     def hold(self, device: int, stream: int, for_ns: int) -> None:
         """Keep ``stream`` busy for at least ``for_ns``."""
@@ -173,7 +180,7 @@ class CudaKernels:
         """Wait for ``stream``, and return what ``queue_digest`` adds."""
         with self._memory.borrowed(_WORD_BYTES, device, stream) as word:
             self.queue_digest(device, address, size_bytes, word.data_ptr(), stream)
-            return self._words_at(ctypes.c_uint64(word.data_ptr()), 1, stream)[0]
+            return self._words_at(word.data_ptr(), 1, device, stream)[0]
 
     def queue_digest(self, device: int, address: int, size_bytes: int, word: int, stream: int) -> None:
         """Queue a digest of memory, which is added to the 64-bit word at ``word``.
@@ -189,10 +196,10 @@ class CudaKernels:
         """Measure the frequency of an SM's clock after all present work of ``stream``, and wait for it."""
         if device not in self._counts:
             self._counts[device] = self._memory.zeros_now(2 * _WORD_BYTES, device)
-        address = ctypes.c_uint64(self._counts[device].data_ptr())
+        address = self._counts[device].data_ptr()
         function = self._function(device, b"count_cycles")
-        self._launch(function, ctypes.c_void_p(stream), address, ctypes.c_uint64(_COUNTED_NS))
-        cycles, elapsed_ns = self._words_at(address, 2, stream)
+        self._launch(function, ctypes.c_void_p(stream), ctypes.c_uint64(address), ctypes.c_uint64(_COUNTED_NS))
+        cycles, elapsed_ns = self._words_at(address, 2, device, stream)
         return 1e9 * cycles / elapsed_ns
 
     def counted(self, device: int, ptx: str, words: int, stream: int) -> list[int]:
@@ -204,16 +211,12 @@ class CudaKernels:
             with self._memory.borrowed(words * _WORD_BYTES, device, stream) as buffer:
                 address = ctypes.c_uint64(buffer.data_ptr())
                 self._launch(function, ctypes.c_void_p(stream), address, threads=_WARP_THREADS)
-                return self._words_at(address, words, stream)
+                return self._words_at(buffer.data_ptr(), words, device, stream)
         finally:
             self._driver.call("cuModuleUnload", module)
 
-    def _words_at(self, address: ctypes.c_uint64, words: int, stream: int) -> list[int]:
-        self._driver.call("cuStreamSynchronize", ctypes.c_void_p(stream))
-        found = (ctypes.c_uint64 * words)()
-        # Not ``fetch``, which only the copier's thread may call.
-        self._driver.call("cuMemcpyDtoH_v2", found, address, ctypes.c_size_t(ctypes.sizeof(found)))
-        return list(found)
+    def _words_at(self, address: int, words: int, device: int, stream: int) -> list[int]:
+        return self._memory.contents(address, words * _WORD_BYTES, device, stream).cast("Q").tolist()
 
     def read_clock(self, device: int) -> ClockReading | None:
         """Read the timer several times, and return the reading with the smallest error."""
@@ -238,12 +241,20 @@ class CudaKernels:
 
     def _function(self, device: int, name: bytes) -> ctypes.c_void_p:
         if (device, name) not in self._functions:
-            module, function = ctypes.c_void_p(), ctypes.c_void_p()
+            function = ctypes.c_void_p()
             with relaxed_capture():  # another thread may be capturing
-                self._driver.call("cuModuleLoadData", ctypes.byref(module), _PTX)
-                self._driver.call("cuModuleGetFunction", ctypes.byref(function), module, name)
+                self._driver.call("cuModuleGetFunction", ctypes.byref(function), self._module(device), name)
+                # Else its code is loaded at its first launch ("Lazy Loading" in the CUDA C++ Programming Guide).
+                self._driver.call("cuFuncGetAttribute", ctypes.byref(ctypes.c_int()), _REGISTERS, function)
             self._functions[device, name] = function
         return self._functions[device, name]
+
+    def _module(self, device: int) -> ctypes.c_void_p:
+        if device not in self._modules:
+            module = ctypes.c_void_p()
+            self._driver.call("cuModuleLoadData", ctypes.byref(module), _PTX)
+            self._modules[device] = module
+        return self._modules[device]
 
     def _launch(
         self,

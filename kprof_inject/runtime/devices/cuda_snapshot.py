@@ -36,12 +36,6 @@ class CudaStaging:
         self._driver.call("cuStreamSynchronize", self.stream)
         return self.view[:size_bytes]
 
-    def close(self) -> None:
-        """Free the memory and the stream."""
-        with relaxed_capture():
-            self._driver.call("cuStreamDestroy_v2", self.stream)
-            self._driver.call("cuMemFreeHost", self._address)
-
 
 class CudaSnapshot:
     """See ``Snapshot``. The copies are in a memory pool of ours, which the program does not see."""
@@ -107,11 +101,8 @@ class CudaSnapshot:
         """Wait for the digests; the second list is empty without ``note_later``."""
         count = len(self._ranges)
         (self._digested or self._copied).synchronize()
-        words = (ctypes.c_uint64 * (2 * count))()
-        self._driver.call(
-            "cuMemcpyDtoH_v2", words, ctypes.c_uint64(self._words.address), ctypes.c_size_t(ctypes.sizeof(words))
-        )
-        return list(words[:count]), list(words[count:]) if self._digested is not None else []
+        words = self._memory.settled(self._words.address, 2 * _WORD_BYTES * count, self._device).cast("Q").tolist()
+        return words[:count], words[count:] if self._digested is not None else []
 
     def close(self) -> None:
         """Give the device memory back to the driver."""

@@ -73,13 +73,6 @@ class Snapshot(Protocol):
         """Give the device memory back."""
 
 
-class Staging(Protocol):
-    """Pinned host memory and a stream, for one thread."""
-
-    def close(self) -> None:
-        """Free the memory and the stream."""
-
-
 class Buffer(Protocol):
     """Our own device memory, which lives as long as the object."""
 
@@ -105,6 +98,13 @@ class Device(Protocol):
 
     Methods without a ``device`` work on the current one. Streams are the handles that Triton launches on.
     """
+
+    def prepare(self) -> None:
+        """Do now what waits for all work of the current device, so that no later call does.
+
+        A kernel of the program's may wait for its next launch, which would never come. So this is called where Triton
+        loads a kernel, for which the driver waits, too.
+        """
 
     def current(self) -> int:
         """Return the index of the current device."""
@@ -177,8 +177,8 @@ class Device(Protocol):
     def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
         """Return what memory contains after all present work of ``stream``, which this waits for."""
 
-    def staging(self, size_bytes: int) -> Staging:
-        """Return pinned memory of a size for reading snapshots on the current device."""
+    def staging(self, size_bytes: int) -> AbstractContextManager[Any]:
+        """Lend a thread what it needs to read up to ``size_bytes`` at once from snapshots on the current device."""
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
         """Wait for ``done``, and return the buffer's bytes, which are valid until the next call.

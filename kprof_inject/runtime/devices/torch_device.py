@@ -22,7 +22,6 @@ from kprof_inject.runtime.devices.device import (
     MemoryRange,
     NoDeviceMemory,
     Snapshot,
-    Staging,
 )
 
 # Above the clocks of present GPUs.
@@ -57,6 +56,9 @@ class _TorchDevice(_TorchsChoice):
         self._streams: dict[int, torch.cuda.Stream] = {}
 
     has_own_memory = False
+
+    def prepare(self) -> None:
+        pass  # torch loads its own kernels
 
     def is_local(self, address: int) -> bool:
         return True  # torch cannot tell
@@ -124,7 +126,7 @@ class _TorchDevice(_TorchsChoice):
         with _on(stream):
             return memoryview(_memory_at(address, size_bytes).cpu().numpy())
 
-    def staging(self, size_bytes: int) -> Staging:
+    def staging(self, size_bytes: int) -> AbstractContextManager[Any]:
         raise NotImplementedError("launches are saved on NVIDIA's GPUs alone")
 
     def snapshot(self, ranges: Sequence[MemoryRange], stream: int) -> Snapshot:

@@ -53,6 +53,7 @@ from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.version import __version__
 
 _MAX_SECONDS_AT_END = 60.0
+_LOOKS_PER_S = 10_000.0
 # Memory that leads to more memory, and so on: a table of structures with pointers has three levels.
 _MAX_LEVELS = 4
 
@@ -201,7 +202,9 @@ class LaunchSaver:
             try:
                 begun.snapshot = self._device.snapshot([one.memory for one in reached], stream)
                 if not begun.snapshot.is_copied:
-                    self._write_memory(begun, time.monotonic() + self._choice.max_seconds)
+                    until_s = time.monotonic() + self._choice.max_seconds
+                    self._wait_for(stream, until_s)
+                    self._write_memory(begun, until_s)
             except Exception:
                 self.failed(begun)
                 raise
@@ -277,6 +280,7 @@ class LaunchSaver:
             if not to_search:
                 break
             found: list[ReachedRange] = []
+            self._wait_for(stream, time.monotonic() + self._choice.max_seconds)
             for one in to_search:
                 searched.add(one.memory.address)
                 contents = self._device.contents(
@@ -289,6 +293,17 @@ class LaunchSaver:
         if any(not self._device.is_local(one.memory.address) for one in reached):
             raise NotSaved("some of its memory is the host's or another device's")
         return reached
+
+    def _wait_for(self, stream: int, until_s: float) -> None:
+        """Wait for the present work of a stream. Raises ``NotSaved`` if that takes too long.
+
+        It takes for ever where a kernel waits for what the program does next.
+        """
+        mark = self._device.mark(stream)
+        while not mark.query():
+            if time.monotonic() > until_s:
+                raise NotSaved("the work before it on its stream takes too long")
+            time.sleep(1 / _LOOKS_PER_S)
 
     def _require_room(self, reached: Sequence[ReachedRange]) -> None:
         if len(reached) > MAX_RANGES:

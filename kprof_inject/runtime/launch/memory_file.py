@@ -99,8 +99,7 @@ class _Writers:
             self._errors.append(error)
 
     def _write_chunks(self) -> None:
-        staging = self._device.staging(CHUNK_BYTES)
-        try:
+        with self._device.staging(CHUNK_BYTES) as staging:
             while not self._errors and (number := next(self._next)) < len(self._chunks):
                 if time.monotonic() > self._until_s:
                     raise NotSaved("copying its memory takes too long, and the device has no room for a copy")
@@ -110,8 +109,6 @@ class _Writers:
                 # A hole of the file reads as zeros.
                 if self._checksums[number] != _ZEROS_CRC32 or data.tobytes() != _ZEROS:
                     _write_all(self._descriptor, data, chunk.file_offset)
-        finally:
-            staging.close()
 
 
 def _write_all(descriptor: int, data: memoryview, offset: int) -> None:
