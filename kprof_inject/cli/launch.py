@@ -17,7 +17,7 @@ from kprof_inject.cli.options import harmless_setting, json_option, path_type, r
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted, size_text, time_text
-from kprof_inject.report.launch_contents import argument_rows, summary_of
+from kprof_inject.report.launch_contents import argument_rows, l2_in_words, summary_of
 from kprof_inject.report.launch_script import launch_script
 from kprof_inject.runtime.experiments.tasks import TimedLaunch, TimeLaunch
 
@@ -80,6 +80,8 @@ def _lines_of(saved: SavedLaunch, timed: TimedLaunch) -> list[str]:
         f"{saved.record.name}: {time_text(middle)} (median of {counted(len(timed.times_ns), 'launch')}, "
         f"fastest {time_text(fastest)})"
     ]
+    if l2 := l2_in_words(timed.l2):
+        lines[0] += f", {l2}"
     if program_ns := saved.record.clean.times_ns:
         lines.append(f"in the program: {time_text(median(program_ns))} ({counted(len(program_ns), 'launch')})")
     if not timed.is_compared:

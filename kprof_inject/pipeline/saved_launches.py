@@ -37,6 +37,7 @@ from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted, listed
+from kprof_inject.report.launch_contents import l2_in_words
 from kprof_inject.runtime.experiments.tasks import (
     MAX_TIMES,
     CaptureLaunch,
@@ -307,7 +308,7 @@ def capture_launch(
     left_alone = [state.reason for state in reports.kernels if state.state == "left alone"]
     if reason := result.refusal or (left_alone[0] if left_alone else ""):
         raise KprofError(f"{saved.record.name} was not recorded: {reason}")
-    say(f"captured to {folder}")
+    say(f"captured to {folder}" + (f", {l2}" if (l2 := l2_in_words(result.l2)) else ""))
     if choice.replays.only != ():
         for files, variant, kernel in _kernels_in(folder):
             _time_again([_Replay(files, variant, kernel, saved.folder)], workspace, choice.replays, say)

@@ -100,3 +100,11 @@ def summary_of(saved: SavedLaunch) -> dict[str, Any]:
             for memory in record.memory
         ],
     }
+
+
+_L2 = {"left": "", "emptied": "the L2 emptied", "inputs": "its inputs in the L2"}
+
+
+def l2_in_words(l2: str) -> str:
+    """Return what the L2 held when launches began, in words that follow a result; empty if nothing was done to it."""
+    return f"with {_L2[l2]} before each launch, which comes closest to its time in the program" if _L2[l2] else ""

@@ -201,6 +201,9 @@ class FakeDevice:
             raise
         return pages
 
+    def read(self, memory: MemoryRange, stream: int) -> None:
+        self.gpu.enqueue(stream, lambda: self.gpu.read.append(memory))
+
     def write(self, address: int, data: bytes) -> None:
         ctypes.memmove(address, data, len(data))
 

@@ -9,12 +9,13 @@ from triton.runtime.driver import driver
 
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.devices.cuda_device import CudaDevice
-from kprof_inject.runtime.devices.cuda_driver import Driver, loaded_driver
+from kprof_inject.runtime.devices.cuda_driver import CudaBuffer, Driver, loaded_driver
 from kprof_inject.runtime.devices.device import MemoryRange
 from kprof_inject.runtime.devices.fixed_memory import FixedMemory
 
 # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
 _MAJOR, _MINOR = 75, 76
+_WORD_BYTES = 8
 
 
 class OwnDevice(CudaDevice):
@@ -24,6 +25,7 @@ class OwnDevice(CudaDevice):
         """Work on the device with this index from now on, in this thread."""
         super().__init__(functions)
         self._index = index
+        self._sum: CudaBuffer | None = None
         self._context = functions.context(index)
         self._context.__enter__()
 
@@ -36,6 +38,12 @@ class OwnDevice(CudaDevice):
             memory.close()
             raise
         return memory
+
+    def read(self, memory: MemoryRange, stream: int) -> None:
+        """Queue a kernel that reads all of a range."""
+        if self._sum is None:
+            self._sum = self._memory.zeros_now(_WORD_BYTES, self._index)
+        self._kernels.queue_digest(self._index, memory.address, memory.size_bytes, self._sum.data_ptr(), stream)
 
     def write(self, address: int, data: bytes) -> None:
         """Copy bytes to device memory, now."""

@@ -34,7 +34,8 @@ Marks = tuple[Event, Event]
 class BackToBack:
     """Timer of launches on a stream, in which ``launches`` of each kind follow each other without a pause.
 
-    With ``restores``, the kernel's memory is restored before each kind.
+    With ``restores``, the kernel's memory is restored before each kind. ``before`` is called after that; what it queues
+    is not timed.
     """
 
     device: Device
@@ -42,6 +43,7 @@ class BackToBack:
     memory: LaunchMemory
     launches: int = 1
     restores: bool = True
+    before: Callable[[], None] = lambda: None
     was_held: bool = True
     """False if the device began with the last batch before all of it was queued: its times may then be the host's."""
     _queue_ns: int = 0
@@ -50,6 +52,7 @@ class BackToBack:
         """Queue launches of one kind between two events."""
         if self.restores:
             self.memory.refresh(self.stream)
+        self.before()
         start = self.device.timing_mark(self.stream)
         for _ in range(self.launches):
             launch()

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ from kprof_inject.runtime.compiling.delayed_builds import compile_text
 from kprof_inject.runtime.compiling.instrumented_kernel import Plan, PlannedKernel, RunStep
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.experiments.back_to_back import BackToBack, empty_ns
+from kprof_inject.runtime.experiments.l2_contents import Fills, ReadingDevice, as_in_program, l2_fills, times_with
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
+from kprof_inject.runtime.experiments.tasks import L2Contents
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture, NoReplays
 from kprof_inject.runtime.launch.launch_choice import NO_SAVED_LAUNCHES
@@ -55,11 +59,13 @@ class _SavedKernel(PlannedKernel):
         return CompiledKernel(BuildSource.of(self._dumped.info), group, "")
 
 
-def capture_launch(launch: LoadedLaunch, clean: Any, device: Device, session_path: Path, times: int) -> None:
+def capture_launch(
+    launch: LoadedLaunch, clean: Any, device: ReadingDevice, session_path: Path, times: int
+) -> L2Contents:
     """Launch a saved launch with the records that are planned in the session's workspace, and save their buffers.
 
-    ``clean`` is the kernel without records, which is timed before. Raises ``KprofError`` if the kernel cannot be
-    recorded.
+    ``clean`` is the kernel without records, which is timed before. Returns what the L2 held when each launch began.
+    Raises ``KprofError`` if the kernel cannot be recorded.
     """
     session = Session.read(session_path)
     workspace, report = Workspace(Path(session.workspace)), ProcessReport(session.reports)
@@ -68,8 +74,10 @@ def capture_launch(launch: LoadedLaunch, clean: Any, device: Device, session_pat
     if scope_table is None:
         raise KprofError(f"{dumped.name} has no planned records", hint="insert some")
     sys.argv = [str(launch.saved.folder)]  # the capture says what was run
-    with own_scratch(device):
-        workspace.write_clean_run(dumped.variant, str(os.getpid()), _clean_run(launch, clean, device))
+    with own_scratch(device), l2_fills(device, launch) as fills:
+        l2 = _l2_as_in_program(launch, clean, device, fills)
+        clean_run = _clean_run(launch, clean, device, fills[l2])
+        workspace.write_clean_run(dumped.variant, str(os.getpid()), clean_run)
         saver = LaunchSaver(NO_SAVED_LAUNCHES, session.launches, device, report)
         capture = LaunchCapture(session, report, device, NoReplays(), saver)
         step = RunStep(session, report, device, capture, _NoPlans())
@@ -78,17 +86,30 @@ def capture_launch(launch: LoadedLaunch, clean: Any, device: Device, session_pat
         kernel = planned.compile()
         for _ in range(times):
             launch.memory.refresh(launch.relaunch.stream)
+            fills[l2]()
             launch.relaunch.launch(kernel)
         capture.finish()
         report.note_end()
+    return l2
 
 
-def _clean_run(launch: LoadedLaunch, clean: Any, device: Device) -> TimedResources:
+def _l2_as_in_program(launch: LoadedLaunch, clean: Any, device: Device, fills: Fills) -> L2Contents:
+    timed = BackToBack(device, launch.relaunch.stream, launch.memory)
+
+    def time_once() -> list[float]:
+        return timed.times_ns(timed.queued([partial(launch.relaunch.launch, clean)]))
+
+    times_ns = times_with(fills, timed, time_once, _CLEAN_LAUNCHES)
+    return as_in_program(times_ns, empty_ns(timed, EmptyKernel.like(clean.metadata)), launch.saved.record.clean)
+
+
+def _clean_run(launch: LoadedLaunch, clean: Any, device: Device, fill: Callable[[], None]) -> TimedResources:
     """Time the kernel without records, by the method of the dump step."""
     stream = launch.relaunch.stream
     timer = LaunchTimer(device, EmptyKernel.like(clean.metadata))
     for _ in range(_CLEAN_LAUNCHES):
         launch.memory.refresh(stream)
+        fill()
         start = timer.begin(stream)
         launch.relaunch.launch(clean)
         if start is not None:

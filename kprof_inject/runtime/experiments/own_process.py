@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import singledispatch
+from functools import partial, singledispatch
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from kprof_inject.runtime.experiments.delayed_kernel import (
     spins_of,
 )
 from kprof_inject.runtime.experiments.delays import time_delays
+from kprof_inject.runtime.experiments.l2_contents import as_in_program, l2_fills, times_with
 from kprof_inject.runtime.experiments.launch_with_records import capture_launch
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, loaded_launch
 from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
@@ -123,12 +124,14 @@ def _time_launch(task: TimeLaunch, process: OwnProcess) -> TaskResult:
         timed = BackToBack(device, launch.relaunch.stream, launch.memory)
         _, is_repeatable = launches.warm_up(timed)
         timed.launches = 1  # as the program's launches are timed
-        times_ns: list[float] = []
-        for _ in range(task.times):
-            times_ns += launches.times_alone(timed)
+        with l2_fills(device, launch) as fills:
+            times_ns = times_with(fills, timed, partial(launches.times_alone, timed), task.times)
+        alone_ns = empty_ns(timed, EmptyKernel.like(kernel.metadata))
+        l2 = as_in_program(times_ns, alone_ns, saved.record.clean)
         found = TimedLaunch(
-            times_ns=tuple(times_ns),
-            empty_ns=empty_ns(timed, EmptyKernel.like(kernel.metadata)),
+            times_ns=tuple(times_ns[l2]),
+            empty_ns=alone_ns,
+            l2=l2,
             differences=tuple(launch.differences(launches.first_digest)),
             is_repeatable=is_repeatable,
             is_compared=any(memory.after is not None for memory in saved.record.memory) or not saved.record.memory,
@@ -184,8 +187,8 @@ def _capture_launch(task: CaptureLaunch, process: OwnProcess) -> TaskResult:
     saved = read_saved_launch(Path(task.launch))
     device = process.device_for(saved)
     with loaded_launch(device, saved) as launch:
-        capture_launch(launch, _clean_kernel(saved), device, Path(task.session), task.times)
-    return TaskResult()
+        l2 = capture_launch(launch, _clean_kernel(saved), device, Path(task.session), task.times)
+    return TaskResult(l2=l2)
 
 
 def _paired(

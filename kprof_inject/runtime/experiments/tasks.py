@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -68,12 +68,19 @@ class RecompileLaunch(Struct, frozen=True, tag="recompile", kw_only=True):
 Task = RecompileLaunch | TimeLaunch | TimeRecords | TimeDelays | CaptureLaunch
 
 
+L2Contents = Literal["left", "emptied", "inputs"]
+"""What the L2 holds when a launch begins. ``left``: what the launch before it left there. ``emptied``: nothing of its
+memory. ``inputs``: as much of the memory that it only reads as fits.
+"""
+
+
 class TimedLaunch(Struct, frozen=True, kw_only=True):
     """Result of ``TimeLaunch``.
 
     ``differences`` names the memory whose contents differ from the program's after the launch. ``is_repeatable`` is
     false if our own results differ from launch to launch. ``is_compared`` is false if the program's are unknown.
-    ``is_restored`` is true if the memory was restored before each timed launch, as the work depends on it.
+    ``is_restored`` is true if the memory was restored before each timed launch, as the work depends on it. ``l2`` is
+    what the L2 held when each launch began.
     """
 
     times_ns: tuple[DurationNs, ...] = ()
@@ -82,14 +89,19 @@ class TimedLaunch(Struct, frozen=True, kw_only=True):
     is_repeatable: bool = True
     is_compared: bool = True
     is_restored: bool = True
+    l2: L2Contents = "left"
 
 
 class TaskResult(Struct, frozen=True, kw_only=True):
-    """Result of one task: what it measured, or the reason why there is nothing."""
+    """Result of one task: what it measured, or the reason why there is nothing.
+
+    ``l2`` is what the L2 held when each launch of ``CaptureLaunch`` began.
+    """
 
     refusal: Text = ""
     seconds: float = 0.0
     timed: TimedLaunch | None = None
+    l2: L2Contents = "left"
     replay: ReplayRecord | None = None
 
 

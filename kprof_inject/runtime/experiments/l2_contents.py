@@ -1,0 +1,89 @@
+"""What the L2 holds when a repeated launch begins.
+
+In the program, the kernels before it decide that, and a launch can take twice as long without what it reads in the L2.
+A saved launch does not have these kernels, but it has its times in the program. So we try several contents, and use
+those with which it takes as long as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from statistics import median
+from typing import Protocol
+
+from kprof_inject.capture.schema import TimedResources
+from kprof_inject.runtime.devices.cuda_driver import l2_bytes
+from kprof_inject.runtime.devices.device import Device, MemoryRange, NoDeviceMemory
+from kprof_inject.runtime.experiments.back_to_back import BackToBack
+from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
+from kprof_inject.runtime.experiments.tasks import L2Contents
+
+# Reading twice as much as fits leaves nothing else.
+_TIMES_L2 = 2
+
+
+class ReadingDevice(Device, Protocol):
+    """A device that can read memory for its effect on the L2."""
+
+    def read(self, memory: MemoryRange, stream: int) -> None:
+        """Queue a kernel that reads all of a range."""
+
+
+Fills = Mapping[L2Contents, Callable[[], None]]
+"""Functions that queue what leaves these contents in the L2."""
+
+
+@contextmanager
+def l2_fills(device: ReadingDevice, launch: LoadedLaunch) -> Iterator[Fills]:
+    """Lend what can be done with the L2 before a launch: only ``left`` if its times in the program are unknown."""
+    stream, memory = launch.relaunch.stream, launch.saved.record.memory
+    fills: dict[L2Contents, Callable[[], None]] = {"left": _nothing}
+    with ExitStack() as lent:
+        if launch.saved.record.clean.times_ns:
+            inputs = [MemoryRange(one.address, one.size_bytes) for one in memory if one.before == one.after]
+            if inputs:
+                fills["inputs"] = partial(_read, device, inputs, stream)
+            size_bytes = _TIMES_L2 * l2_bytes()
+            if size_bytes:
+                try:
+                    buffer = lent.enter_context(device.borrowed(size_bytes, stream))
+                    fills["emptied"] = partial(_read, device, [MemoryRange(buffer.data_ptr(), size_bytes)], stream)
+                except NoDeviceMemory:
+                    pass  # as much as the launch itself left
+        yield fills
+
+
+def _nothing() -> None:
+    pass
+
+
+def _read(device: ReadingDevice, ranges: list[MemoryRange], stream: int) -> None:
+    for one in ranges:
+        device.read(one, stream)
+
+
+def times_with(
+    fills: Fills, timed: BackToBack, time_once: Callable[[], list[float]], times: int
+) -> dict[L2Contents, list[float]]:
+    """Time launches, one for each of ``fills`` in turn, ``times`` rounds of them."""
+    found: dict[L2Contents, list[float]] = {contents: [] for contents in fills}
+    for _ in range(times):
+        for contents, fill in fills.items():
+            timed.before = fill
+            found[contents] += time_once()
+    timed.before = _nothing
+    return found
+
+
+def as_in_program(
+    times_ns: Mapping[L2Contents, list[float]], empty_ns: float | None, program: TimedResources
+) -> L2Contents:
+    """Return the contents with which a launch takes as long as in the program, or nearly."""
+    if not program.times_ns:
+        return "left"
+    known_empty = empty_ns is not None and program.empty_launch_ns is not None
+    ours_ns, theirs_ns = (empty_ns, program.empty_launch_ns) if known_empty else (0.0, 0.0)
+    expected_ns = median(program.times_ns) - (theirs_ns or 0.0)
+    return min(times_ns, key=lambda contents: abs(median(times_ns[contents]) - (ours_ns or 0.0) - expected_ns))

@@ -1,0 +1,115 @@
+"""What the L2 holds when a saved launch is repeated: that with which it takes as long as in the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_gpu.device import FakeDevice
+from fake_gpu.repeating import OwnProcessHere, own_process_here
+from launch_files import edit
+
+from kprof_inject.capture.schema import TimedResources
+from kprof_inject.runtime.devices.device import Buffer, NoDeviceMemory
+from kprof_inject.runtime.experiments import l2_contents
+from kprof_inject.runtime.experiments.l2_contents import as_in_program
+from kprof_inject.runtime.experiments.tasks import L2Contents, TimedLaunch
+
+pytestmark = pytest.mark.triton
+
+L2_BYTES = 1000
+LEFT_NS, LONGER_NS, SHORTER_NS = 19_570, 10_000, -5_000
+
+
+@pytest.fixture
+def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnProcessHere]:
+    """Its launches take longer if the L2 was emptied before them, and less if their input was read."""
+    monkeypatch.setattr(l2_contents, "l2_bytes", lambda: L2_BYTES)
+    (tmp_path / "tasks").mkdir()
+    with own_process_here(tmp_path / "tasks") as made:
+        gpu = made.gpu
+
+        def scale(grid: tuple[int, int, int], x: Any, out: Any, n: int) -> int:
+            read = [memory.size_bytes for memory in gpu.read]
+            gpu.longer_ns = {(): 0, (2 * L2_BYTES,): LONGER_NS, (64,): SHORTER_NS}[tuple(read)]
+            gpu.read.clear()
+            out[: grid[0]] = x[: grid[0]] * n
+            return 1
+
+        gpu.host_kernels = {"scale": scale}
+        yield made
+
+
+def timed(process: OwnProcessHere, launch: Path, *program_ns: float) -> TimedLaunch:
+    edit(launch, lambda values: values["clean"].update(times_ns=program_ns, empty_launch_ns=0.0))
+    found = process.time(launch, times=5).timed
+    assert found is not None
+    assert (found.differences, len(found.times_ns)) == ((), 5)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("program_ns", "expected", "longer_ns"),
+    [
+        (LEFT_NS + 100, "left", 0),
+        (LEFT_NS + LONGER_NS - 100, "emptied", LONGER_NS),
+        (LEFT_NS + SHORTER_NS + 100, "inputs", SHORTER_NS),
+    ],
+)
+def test_a_launch_finds_what_it_found_in_the_program(
+    scale_launch: Path, process: OwnProcessHere, program_ns: int, expected: str, longer_ns: int
+) -> None:
+    found = timed(process, scale_launch, program_ns)
+    assert found.l2 == expected
+    assert found.times_ns == (LEFT_NS + longer_ns,) * 5
+
+
+def test_without_times_in_the_program_nothing_is_done(scale_launch: Path, process: OwnProcessHere) -> None:
+    found = timed(process, scale_launch)
+    assert (found.l2, found.times_ns) == ("left", (LEFT_NS,) * 5)
+
+
+def test_a_launch_that_reads_nothing_has_no_inputs(scale_launch: Path, process: OwnProcessHere) -> None:
+    edit(scale_launch, lambda values: [memory.update(after="0" * 16) for memory in values["memory"]])
+    edit(scale_launch, lambda values: values["clean"].update(times_ns=[1.0]))
+    found = process.time(scale_launch, times=2).timed
+    assert found is not None
+    assert found.l2 == "left"
+    assert len(process.gpu.ran) == 2 * 2 + 4, "each time with the L2 as it was left, and emptied"
+
+
+def test_without_room_the_l2_is_not_emptied(
+    scale_launch: Path, process: OwnProcessHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lend = FakeDevice.borrowed
+
+    def borrowed(device: FakeDevice, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
+        if size_bytes == 2 * L2_BYTES:
+            raise NoDeviceMemory("out of memory")
+        return lend(device, size_bytes, stream)
+
+    monkeypatch.setattr(FakeDevice, "borrowed", borrowed)
+    assert timed(process, scale_launch, LEFT_NS + LONGER_NS).l2 == "left"
+
+
+TIMES: dict[L2Contents, list[float]] = {"left": [10.0, 90.0, 10.0], "inputs": [8.0], "emptied": [14.0]}
+
+
+@pytest.mark.parametrize(
+    ("empty_ns", "program", "expected"),
+    [
+        (3.0, TimedResources(times_ns=(14.0,), empty_launch_ns=7.0), "left"),
+        (3.0, TimedResources(times_ns=(14.0,), empty_launch_ns=3.0), "emptied"),
+        (3.0, TimedResources(times_ns=(14.0,)), "emptied"),
+        (None, TimedResources(times_ns=(14.0,), empty_launch_ns=3.0), "emptied"),
+        (3.0, TimedResources(times_ns=(1.0,), empty_launch_ns=3.0), "inputs"),
+        (3.0, TimedResources(), "left"),
+    ],
+)
+def test_what_launching_takes_is_subtracted_if_both_are_known(
+    empty_ns: float | None, program: TimedResources, expected: str
+) -> None:
+    assert as_in_program(TIMES, empty_ns, program) == expected
