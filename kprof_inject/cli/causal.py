@@ -177,7 +177,7 @@ def command(
         opened = Workspace.open(workspace)
         printed.write(opened, opened.last_experiment_folder(), _last_capture(opened))
         return
-    source = _source_of(program, workspace)
+    source = _source_of(program, workspace, kernel)
     in_program = replay_in_program or no_replay
     if in_program and isinstance(source, _LaunchSource):
         raise click.UsageError("--no-replay and --replay-in-program are for programs, not for a saved launch")
@@ -206,8 +206,8 @@ def command(
     ctx.exit(exit_code)
 
 
-def _source_of(words: Sequence[str], workspace: Path) -> _ProgramSource | _LaunchSource:
-    saved = saved_launch_at(words)
+def _source_of(words: Sequence[str], workspace: Path, kernel: str) -> _ProgramSource | _LaunchSource:
+    saved = saved_launch_at(words, kernel)
     if saved is not None:
         return _LaunchSource(saved)
     require_startable(words)

@@ -145,7 +145,7 @@ def command(
     parse_launches(launches)
     limit = None if limit_text is None else parse_limit(limit_text)
     require_place_for(html_path, workspace=folder)
-    if saved_launch_at(program) is None:
+    if saved_launch_at(program, kernel) is None:
         require_startable(program)
     elif arguments or environment or values_text:
         raise click.UsageError("--arg, --env and --values are for programs; a saved launch has --triton and --python")

@@ -26,7 +26,7 @@ def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str
 
     With NAME.launch instead of PROGRAM, take the kernel of that saved launch.
     """
-    saved = saved_launch_at(program)
+    saved = saved_launch_at(program, kernel)
     if saved is None:
         require_startable(program)
     exit_code = 0

@@ -87,7 +87,7 @@ def command(
     wanted = parse_selectors(selectors)
     mode.require_tags_kept(any(selector.tags for selector in wanted))
 
-    saved = saved_launch_at(program)
+    saved = saved_launch_at(program, choice.kernel)
     if saved is None:
         require_startable(program)
     elif fit or torch_profiler or choice.replays.in_program:

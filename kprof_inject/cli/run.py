@@ -39,7 +39,7 @@ def command(
             f"{workspace} has no records to run with",
             hint=f"insert some: kprof-inject insert{workspace_argument(workspace)}",
         )
-    saved = saved_launch_at(program)
+    saved = saved_launch_at(program, choice.kernel)
     if saved is None:
         require_startable(program)
     elif fit or choice.replays.in_program:

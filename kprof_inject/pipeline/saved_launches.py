@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
 
@@ -219,12 +220,17 @@ def saved_launches_of(workspace: Workspace, capture: Path) -> dict[str, Path]:
     return launches
 
 
-def saved_launch_at(words: Sequence[str]) -> SavedLaunch | None:
+def saved_launch_at(words: Sequence[str], kernel_glob: str) -> SavedLaunch | None:
     """Return the saved launch that a command names in place of a program; None if it names a program.
 
-    Raises ``KprofError`` if it is damaged.
+    Raises ``KprofError`` if it is damaged, or if its kernel does not match ``kernel_glob``.
     """
-    return read_saved_launch(Path(words[0])) if len(words) == 1 and names_saved_launch(Path(words[0])) else None
+    if len(words) != 1 or not names_saved_launch(Path(words[0])):
+        return None
+    saved = read_saved_launch(Path(words[0]))
+    if not fnmatchcase(saved.record.name, kernel_glob):
+        raise KprofError(f"{words[0]} is a launch of {saved.record.name}, not of {kernel_glob}", hint="omit --kernel")
+    return saved
 
 
 def captured(saved: SavedLaunch, launches: str, say: Say) -> Path:
