@@ -1,4 +1,4 @@
-"""What the L2 holds when a saved launch is repeated: that with which it takes as long as in the program."""
+"""A saved launch is repeated with what the L2 held in the program, as far as its time there tells."""
 
 from __future__ import annotations
 

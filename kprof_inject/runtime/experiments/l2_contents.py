@@ -1,8 +1,8 @@
-"""What the L2 holds when a repeated launch begins.
+"""Choose what the L2 holds when a repeated launch begins.
 
-In the program, the kernels before it decide that, and a launch can take twice as long without what it reads in the L2.
-A saved launch does not have these kernels, but it has its times in the program. So we try several contents, and use
-those with which it takes as long as there.
+In the program, the kernels before the launch decide that, and without its inputs in the L2 a launch takes longer. A
+saved launch does not have these kernels, but it has its times in the program. So we try several contents, and use those
+with which it takes as long as there.
 """
 
 from __future__ import annotations
