@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -17,7 +18,9 @@ from kprof_inject.cli.options import json_option, place_argument
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import view_of, views_in
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
+from kprof_inject.report.machine_code import code_table, headline, summary_of, to_json
 from kprof_inject.select.candidates import Candidate, outline
+from kprof_inject.ttgir.nodes import Module
 from kprof_inject.workspace import DumpedKernel, Workspace, saved_sources
 from kprof_inject.workspace_paths import may_be_workspace, workspace_argument
 
@@ -31,10 +34,15 @@ class Outline:
     """
 
     kernel: str
-    file: str
+    module: Module
     candidates: Sequence[Candidate]
     dumped: DumpedKernel | None = None
     differing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def file(self) -> str:
+        """File of the module."""
+        return self.module.file
 
 
 def _heading(outline: Outline) -> str:
@@ -79,14 +87,24 @@ def _to_json(outline: Outline) -> dict[str, Any]:
 
 @click.command("list")
 @place_argument("WORKSPACE|FILE")
+@click.option(
+    "--machine-code",
+    metavar="KERNEL",
+    help="Show the machine code of the kernels whose name matches the glob KERNEL, by lines of their TTGIR.",
+)
 @json_option
 @click.pass_context
-def command(ctx: click.Context, place: Path, as_json: bool) -> None:
+def command(ctx: click.Context, place: Path, machine_code: str | None, as_json: bool) -> None:
     """List what can be selected in each kernel of a WORKSPACE, or in one .ttgir FILE (- is stdin)."""
     outlines, errors = _outlines(place)
     for error in errors:
         print_error(error)
-    if as_json:
+    if machine_code is not None:
+        chosen = [kernel for kernel in outlines if fnmatchcase(kernel.kernel, machine_code)]
+        if not chosen:
+            raise KprofError(f"no kernel matches {machine_code}", hint=_names(outlines))
+        _show_machine_code(chosen, as_json)
+    elif as_json:
         click.echo(json.dumps([_to_json(outline) for outline in outlines], indent=1))
     else:
         console = table_console()
@@ -98,11 +116,39 @@ def command(ctx: click.Context, place: Path, as_json: bool) -> None:
     ctx.exit(1 if errors else 0)
 
 
+def _names(outlines: Sequence[Outline]) -> str:
+    return f"there are: {', '.join(dict.fromkeys(kernel.kernel for kernel in outlines))}"
+
+
+def _show_machine_code(outlines: Sequence[Outline], as_json: bool) -> None:
+    # Imported here, because the other uses of this command need none of it.
+    from kprof_inject.runtime.compiling.disassembly import machine_code_of
+
+    found = []
+    for kernel in outlines:
+        options = kernel.dumped.info.options if kernel.dumped else {}
+        found.append((kernel, [summary_of(one) for one in machine_code_of(kernel.module, options)]))
+    if as_json:
+        kernels = [
+            {"kernel": kernel.kernel, "file": kernel.file, "functions": [to_json(one) for one in functions]}
+            for kernel, functions in found
+        ]
+        click.echo(json.dumps(kernels, indent=1))
+        return
+    console = table_console()
+    for kernel, functions in found:
+        console.print(Text(_heading(kernel), "bold"), soft_wrap=True)
+        for function in functions:
+            for line in headline(function):
+                console.print(Text(line), soft_wrap=True)
+            console.print(code_table(function, kernel.module.text.splitlines()))
+
+
 def _outlines(place: Path) -> tuple[list[Outline], list[KprofError]]:
     if not may_be_workspace(place):
         text, name = read_input(place)
         single = view_of(text, name, saved_sources(place))
-        return [Outline(single.kernel, single.module.file, outline(single))], []
+        return [Outline(single.kernel, single.module, outline(single))], []
     workspace = Workspace.open(place)
     kernels = workspace.require_kernels()
     differing = differing_facts(kernels)
@@ -112,5 +158,5 @@ def _outlines(place: Path) -> tuple[list[Outline], list[KprofError]]:
         if isinstance(view, KprofError):
             errors.append(view)
         else:
-            outlines.append(Outline(view.kernel, view.module.file, outline(view), kernel, differing[kernel.variant]))
+            outlines.append(Outline(view.kernel, view.module, outline(view), kernel, differing[kernel.variant]))
     return outlines, errors

@@ -205,3 +205,51 @@ def test_a_terminal_without_the_letters_gets_their_numbers(kprof: CommandLine) -
 
     assert ended.exit_code == 0
     assert ended.stdout.startswith("softmax_kernel (gr\\xf6\\xdfe.ttgir)\n")
+
+
+def own_fixture(name: str) -> str:
+    """Of the Triton that is installed: another one may not compile it."""
+    import triton
+
+    return read(FIXTURES / triton.__version__ / f"{name}.ttgir")
+
+
+@pytest.mark.triton
+def test_machine_code_by_lines_of_the_ttgir(kprof: CommandLine) -> None:
+    text = own_fixture("cuda-90/matmul")
+    kprof.write("matmul.ttgir", text)
+    (kernel,) = json.loads(kprof("list", "matmul.ttgir", "--machine-code", "matmul*", "--json").stdout)
+    (function,) = kernel["functions"]
+    assert (kernel["kernel"], function["name"]) == ("matmul_kernel", "matmul_kernel")
+    assert function["instructions"] == sum(line["instructions"] for line in function["lines"]) > 500
+    ttgir = text.splitlines()
+    (dot,) = [line for line in function["lines"] if "warp_group_dot " in ttgir[line["line"] - 1]]
+    assert dot["pipelines"]["tensor"] >= 4
+    (loop,) = function["loops"]
+    assert dot["line"] in loop["lines"]
+
+    printed = kprof("list", "matmul.ttgir", "--machine-code", "*").stdout
+    assert f"matmul_kernel: {function['instructions']} instructions" in printed
+    assert f"loop at line {loop['line']}: {loop['instructions']} instructions" in printed
+    (row,) = [line for line in printed.splitlines() if line.split()[:1] == [str(dot["line"])]]
+    assert f" {dot['pipelines']['tensor']} tensor" in row
+    assert " loc(" not in printed
+
+
+@pytest.mark.triton
+def test_machine_code_of_each_chosen_kernel_of_a_workspace(kprof: CommandLine, workspace: Path) -> None:
+    kernels = json.loads(kprof("list", workspace, "--machine-code", "acc*", "--json").stdout)
+    assert [kernel["kernel"] for kernel in kernels] == ["accumulate", "accumulate"]
+    assert all(kernel["functions"][0]["instructions"] > 0 for kernel in kernels)
+
+
+@pytest.mark.triton
+def test_machine_code_that_cannot_be_shown(kprof: CommandLine) -> None:
+    kprof.write("softmax.ttgir", SOFTMAX)
+    ended = kprof("list", "softmax.ttgir", "--machine-code", "matmul*")
+    assert ended.exit_code == 1
+    assert ended.stderr == "error: no kernel matches matmul*\nhint: there are: softmax_kernel\n"
+    kprof.write("amd.ttgir", read(next(FIXTURES.glob("3.6.0/hip-gfx942/softmax.ttgir*"))))
+    ended = kprof("list", "amd.ttgir", "--machine-code", "*")
+    assert ended.exit_code == 1
+    assert ended.errors() == ["error: the machine code of hip:gfx942 is not read"]

@@ -55,7 +55,7 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path) -> None:
         knobs.cache.dir = cache
         path = Path(cache, f"{kernel.file_name}.ttgir")
         path.write_bytes(text.encode())
-        options = {name: _with_tuples(value) for name, value in kernel.options.items()}
+        options = {name: with_tuples(value) for name, value in kernel.options.items()}
         made = triton.compile(str(path), target=target_of(kernel.target), options=options)
         for name, source in made.metadata_group.items():
             if Path(name).suffix in _KEPT and not name.endswith(".json"):
@@ -91,9 +91,9 @@ def _environment_of(kernel: DumpedKernelRecord) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _with_tuples(value: Any) -> Any:
+def with_tuples(value: Any) -> Any:
     """Return a saved option as Triton needs it: with tuples, which JSON turned into lists."""
-    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
+    return tuple(map(with_tuples, value)) if isinstance(value, list) else value
 
 
 _TIME_LIMIT_S = 600.0

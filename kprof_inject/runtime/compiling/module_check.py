@@ -223,7 +223,7 @@ def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float)
     try:
         target = module_target(module)
         check = replace(check, target=target)
-        verify = Verify(_without_locations(module), module.file, target)
+        verify = Verify(text_without_locations(module), module.file, target)
         different = disagreement(module, compiler.ask(verify, deadline - time.monotonic()))
         if different is not None:
             raise different
@@ -324,7 +324,7 @@ def _refusal(what: str, cause: BaseException, hint: str, file: str, written: Pat
     return KprofError(f"{what}: {_REPRODUCER.sub('', str(cause))}", hint=hint)
 
 
-def _without_locations(module: Module) -> str:
+def text_without_locations(module: Module) -> str:
     """Return the text without locations, so that Triton's messages name lines of the text itself.
 
     Line and column numbers do not change.

@@ -1,0 +1,121 @@
+"""Find the basic blocks and the loops of a function's machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from kprof_inject.machine_code.instructions import Instruction, MachineFunction
+
+_ENDS = frozenset(("EXIT", "RET"))
+_ALWAYS = ("", "@PT", "@UPT")
+
+
+class Block(Struct, frozen=True):
+    """Instructions that are executed one after another: those with the indices from ``first`` to below ``end``.
+
+    ``successors`` are the indices of the blocks that may follow.
+    """
+
+    first: int
+    end: int
+    successors: tuple[int, ...]
+
+
+class MachineLoop(Struct, frozen=True):
+    """A loop: ``header`` is the index of the block where it is entered, ``blocks`` are all of its blocks."""
+
+    header: int
+    blocks: frozenset[int]
+
+
+def blocks_of(function: MachineFunction) -> list[Block]:
+    """Return the blocks of a function in the order of their addresses."""
+    code = function.instructions
+    firsts = {0}
+    for index, one in enumerate(code):
+        firsts.update(map(function.index_of, one.targets))
+        if one.targets or _may_end(one):
+            firsts.add(index + 1)
+    bounds = [*sorted(first for first in firsts if first < len(code)), len(code)]
+    numbers = {first: number for number, first in enumerate(bounds[:-1])}
+    blocks = []
+    for number, (first, end) in enumerate(pairwise(bounds)):
+        last = code[end - 1]
+        successors = [numbers[function.index_of(target)] for target in last.targets]
+        if _falls_through(last) and number + 2 < len(bounds):
+            successors.append(number + 1)
+        blocks.append(Block(first, end, tuple(dict.fromkeys(successors))))
+    return blocks
+
+
+def _may_end(one: Instruction) -> bool:
+    return one.operation in _ENDS or one.is_branch
+
+
+def _falls_through(one: Instruction) -> bool:
+    """Return whether the next instruction may follow: always, unless a branch or an end is unconditional."""
+    if not _may_end(one) or one.predicate not in _ALWAYS:
+        return True
+    # A uniform predicate is an operand: BRA.U !UP0, `(.L_x_0). So is the condition of BRA.DIV.
+    return one.operation == "BRA" and "," in one.operands
+
+
+def loops_of(blocks: Sequence[Block]) -> list[MachineLoop]:
+    """Return the loops that are entered at one block, outer ones first; those of unreachable code are left out."""
+    dominators = _dominators(blocks)
+    bodies: dict[int, set[int]] = {}
+    predecessors: list[list[int]] = [[] for _ in blocks]
+    for number, block in enumerate(blocks):
+        for successor in block.successors if dominators[number] else ():
+            predecessors[successor].append(number)
+    for number, block in enumerate(blocks):
+        for header in block.successors:
+            if dominators[number] >> header & 1:
+                bodies.setdefault(header, {header}).update(_body(header, number, predecessors))
+    loops = [MachineLoop(header, frozenset(body)) for header, body in bodies.items()]
+    return sorted(loops, key=lambda loop: (-len(loop.blocks), loop.header))
+
+
+def _body(header: int, last: int, predecessors: Sequence[Sequence[int]]) -> set[int]:
+    """Return the blocks from which ``last`` is reached without ``header``."""
+    body, waiting = set(), [last]
+    while waiting:
+        number = waiting.pop()
+        if number not in body and number != header:
+            body.add(number)
+            waiting.extend(predecessors[number])
+    return body
+
+
+def _dominators(blocks: Sequence[Block]) -> list[int]:
+    """Return the dominators of each block as the bits of an integer; 0 for a block that the entry does not reach."""
+    everything = (1 << len(blocks)) - 1
+    found = [everything] * len(blocks)
+    reached = _reached(blocks)
+    found[0] = 1
+    changed = True
+    while changed:
+        changed = False
+        incoming = [everything] * len(blocks)
+        for number in reached:
+            for successor in blocks[number].successors:
+                incoming[successor] &= found[number]
+        for number in reached:
+            mine = 1 if number == 0 else incoming[number] | 1 << number
+            if mine != found[number]:
+                found[number], changed = mine, True
+    return [dominators if number in reached else 0 for number, dominators in enumerate(found)]
+
+
+def _reached(blocks: Sequence[Block]) -> set[int]:
+    reached: set[int] = set()
+    waiting = [0] if blocks else []
+    while waiting:
+        number = waiting.pop()
+        if number not in reached:
+            reached.add(number)
+            waiting.extend(blocks[number].successors)
+    return reached

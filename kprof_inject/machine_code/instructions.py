@@ -1,0 +1,139 @@
+"""Read the instructions of NVIDIA's machine code, as nvdisasm prints them.
+
+``nvdisasm -g -c -hex`` prints each instruction with its address and its encoding, after the source line that it was
+compiled from (CUDA Binary Utilities, "nvdisasm"). From sm_70 on, an encoding has 128 bits, with what the compiler tells
+the scheduler in bits 105 to 125 (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking",
+2018, table 2.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kprof_inject.errors import KprofError
+
+INSTRUCTION_BYTES = 16
+SCOREBOARDS = range(6)
+NEVER = "@!PT"
+"""Predicate of an instruction that is never executed, such as those that ptxas puts beside ``LDGSTS``."""
+_NO_SCOREBOARD = 7
+# Other operations with a label, such as BSSY and LEPC, do not branch to it.
+_BRANCHES = frozenset(("BRA", "BRX", "BRXU", "JMP", "JMX"))
+
+
+class Instruction(Struct, frozen=True):
+    """An instruction of a function.
+
+    ``address`` counts bytes from the function's begin. ``opcode`` has its modifiers: ``LDG.E.128``. ``predicate`` is as
+    printed, such as ``@!P0``, or empty. ``line`` is the line of the file that was compiled, 0 if it is unknown. A warp
+    issues the next instruction ``stall_cycles`` later at the earliest.
+
+    An instruction whose duration is not known counts in a scoreboard until its result is there
+    (``result_scoreboard``), and until its operands are read (``operand_scoreboard``). Before it is issued, the
+    scoreboards in ``awaited`` must be empty. ``targets`` are the addresses to which it may branch.
+    """
+
+    address: int
+    opcode: str
+    operands: str
+    predicate: str = ""
+    line: int = 0
+    stall_cycles: int = 0
+    result_scoreboard: int | None = None
+    operand_scoreboard: int | None = None
+    awaited: tuple[int, ...] = ()
+    targets: tuple[int, ...] = ()
+
+    @property
+    def operation(self) -> str:
+        """The opcode without modifiers: ``LDG``."""
+        return self.opcode.partition(".")[0]
+
+    @property
+    def is_branch(self) -> bool:
+        """True if it may branch, to ``targets`` or elsewhere."""
+        return self.operation in _BRANCHES
+
+
+class MachineFunction(Struct, frozen=True):
+    """A function's instructions by address; functions that it calls without inlining are part of it."""
+
+    name: str
+    instructions: tuple[Instruction, ...]
+
+    def index_of(self, address: int) -> int:
+        """Return the index of the instruction at an address."""
+        return address // INSTRUCTION_BYTES
+
+
+_SECTION = re.compile(r"\s*\.section\s+\.text\.(?P<name>[^,\s]+),")
+_LABEL = re.compile(r"(?P<label>\S+):\s*$")
+_LINE = re.compile(r'\s*//## File "(?P<file>(?:[^"\\]|\\.)*)", line (?P<line>\d+)')
+_INSTRUCTION = re.compile(
+    r"\s+/\*(?P<address>[0-9a-f]+)\*/\s+(?P<predicate>@!?U?P\w+\s+)?(?P<opcode>[A-Z][\w.]*)\s*(?P<operands>.*?)\s*;"
+    r"\s*/\* 0x(?P<low>[0-9a-f]{16}) \*/\s*$"
+)
+_HIGH_WORD = re.compile(r"\s+/\* 0x(?P<high>[0-9a-f]{16}) \*/\s*$")
+_TARGET = re.compile(r"\.L_\w+")
+
+
+def read_nvdisasm(printed: str, file: str) -> list[MachineFunction]:
+    """Return the functions in the output of ``nvdisasm -g -c -hex``; their lines are those of ``file``.
+
+    Raises ``KprofError`` if an instruction is not as expected.
+    """
+    sections: list[tuple[str, list[Instruction], dict[str, int]]] = []
+    line = 0
+    lines = iter(enumerate(printed.splitlines(), 1))
+    for number, text in lines:
+        if found := _SECTION.match(text):
+            sections.append((found["name"], [], {}))
+            line = 0
+        elif not sections:
+            continue
+        elif found := _LINE.match(text):
+            line = int(found["line"]) if PurePath(found["file"]).name == PurePath(file).name else 0
+        elif found := _LABEL.match(text):
+            _, instructions, labels = sections[-1]
+            labels[found["label"]] = len(instructions) * INSTRUCTION_BYTES
+        elif text.lstrip().startswith("/*"):
+            _, high = next(lines, (0, ""))
+            sections[-1][1].append(_instruction(text, high, line, number, len(sections[-1][1]) * INSTRUCTION_BYTES))
+    return [MachineFunction(name, tuple(_with_targets(found, labels))) for name, found, labels in sections if found]
+
+
+def _instruction(text: str, next_text: str, line: int, number: int, address: int) -> Instruction:
+    found, high = _INSTRUCTION.match(text), _HIGH_WORD.match(next_text)
+    if found is None or high is None or int(found["address"], 16) != address:
+        raise KprofError(
+            f"line {number} of the disassembly is no instruction: {text.strip()[:80]}",
+            hint="nvdisasm may be of a version that kprof-inject does not know; please report it",
+        )
+    control = int(high["high"], 16) >> 41
+    result, operand, awaited = control >> 5 & 7, control >> 8 & 7, control >> 11 & 63
+    return Instruction(
+        address=address,
+        opcode=found["opcode"],
+        operands=found["operands"],
+        predicate=(found["predicate"] or "").strip(),
+        line=line,
+        stall_cycles=control & 15,
+        result_scoreboard=None if result == _NO_SCOREBOARD else result,
+        operand_scoreboard=None if operand == _NO_SCOREBOARD else operand,
+        awaited=tuple(board for board in SCOREBOARDS if awaited >> board & 1),
+    )
+
+
+def _with_targets(instructions: list[Instruction], labels: dict[str, int]) -> Iterator[Instruction]:
+    end = len(instructions) * INSTRUCTION_BYTES
+    for one in instructions:
+        if one.is_branch:
+            addresses = (labels.get(label, end) for label in _TARGET.findall(one.operands))
+            yield replace(one, targets=tuple(address for address in addresses if address < end))
+        else:
+            yield one

@@ -1,0 +1,65 @@
+"""Find which instruction a scoreboard is awaited for: the load, say, whose result is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from kprof_inject.machine_code.control_flow import Block
+from kprof_inject.machine_code.instructions import NEVER, SCOREBOARDS, Instruction, MachineFunction
+
+_Pending = tuple[frozenset[int], ...]
+"""For each scoreboard the indices of the instructions that may still count in it, then of those of ``_IN_ORDER`` that
+count in none: the next one that does count stands for them, too.
+"""
+
+# Loads from shared memory have their results in order. ptxas was seen to let only the last of several count.
+_IN_ORDER = frozenset(("LDS", "LDSM"))
+_UNCOUNTED = len(SCOREBOARDS)
+_NOTHING: _Pending = (frozenset(),) * (len(SCOREBOARDS) + 1)
+
+
+class Wait(Struct, frozen=True, order=True):
+    """The instruction with index ``waiting`` is not issued before that with index ``awaited`` has its result."""
+
+    waiting: int
+    awaited: int
+
+
+def waits_in(function: MachineFunction, blocks: Sequence[Block]) -> list[Wait]:
+    """Return all waits for a result or for operands, in the order of the code.
+
+    Where several instructions may be awaited, depending on the way to the waiting one, there is a wait for each.
+    """
+    code = function.instructions
+    before: list[_Pending] = [_NOTHING] * len(blocks)
+    found: set[Wait] = set()
+    waiting = list(range(len(blocks)))
+    while waiting:
+        number = waiting.pop()
+        pending = before[number]
+        for index in range(blocks[number].first, blocks[number].end):
+            found.update(Wait(index, awaited) for board in code[index].awaited for awaited in pending[board])
+            pending = _after(code[index], index, pending)
+        for successor in blocks[number].successors:
+            merged = tuple(a | b for a, b in zip(before[successor], pending, strict=True))
+            if merged != before[successor]:
+                before[successor] = merged
+                waiting.append(successor)
+    return sorted(found)
+
+
+def _after(one: Instruction, index: int, pending: _Pending) -> _Pending:
+    is_in_order = one.operation in _IN_ORDER and one.predicate != NEVER
+    if not (is_in_order or one.awaited or one.result_scoreboard is not None or one.operand_scoreboard is not None):
+        return pending
+    found = [frozenset() if board in one.awaited else pending[board] for board in SCOREBOARDS]
+    uncounted = pending[_UNCOUNTED]
+    if one.operand_scoreboard is not None:
+        found[one.operand_scoreboard] |= {index}
+    if one.result_scoreboard is not None:
+        found[one.result_scoreboard] |= {index, *(uncounted if is_in_order else ())}
+    if is_in_order:
+        uncounted = frozenset() if one.result_scoreboard is not None else uncounted | {index}
+    return (*found, uncounted)

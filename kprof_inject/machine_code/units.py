@@ -1,0 +1,62 @@
+"""Assign instructions to the SM's pipelines that execute them.
+
+Source: Nsight Compute, "Kernel Profiling Guide", "Pipelines"; CUDA Binary Utilities, "Instruction Set Reference", which
+says what an opcode does. What neither lists is ``OTHER``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kprof_inject.machine_code.instructions import Instruction
+
+
+class Pipeline(Enum):
+    """A pipeline, with its name in tables. ``CONTROL`` are those of branches, barriers and fences (ADU and CBU)."""
+
+    TENSOR = "tensor"
+    FMA = "FMA"
+    FP16 = "fp16"
+    FP64 = "fp64"
+    ALU = "ALU"
+    XU = "special"
+    LSU = "LSU"
+    TMA = "TMA"
+    UNIFORM = "uniform"
+    CONTROL = "control"
+    OTHER = "other"
+
+
+_OPERATIONS = {
+    Pipeline.TENSOR: """
+        HMMA IMMA DMMA BMMA QMMA OMMA HGMMA IGMMA QGMMA BGMMA UTCHMMA UTCIMMA UTCQMMA UTCOMMA UTCMXQMMA""",
+    # Integer multiply-adds are executed by FMAHeavy, a part of the FMA pipeline.
+    Pipeline.FMA: """
+        FADD FMUL FFMA FADD32I FMUL32I FFMA32I FADD2 FMUL2 FFMA2 IMAD IMUL IDP IDP4A""",
+    Pipeline.FP16: """
+        HADD2 HMUL2 HFMA2 HSETP2 HSET2 HMNMX2 HADD2_32I HMUL2_32I HFMA2_32I""",
+    Pipeline.FP64: """
+        DADD DMUL DFMA DSETP""",
+    Pipeline.ALU: """
+        IADD3 IADD VIADD LOP3 LOP SHF SHL SHR LEA ISETP IMNMX VIMNMX VIMNMX3 VIADDMNMX IABS SEL MOV PRMT FSEL FSETP FSET
+        FMNMX FMNMX3 FCHK FSWZADD SGXT BMSK PLOP3 P2R R2P F2FP I2FP I2IP CSET CSETP LOP32I IADD32I VABSDIFF MOV32I""",
+    Pipeline.XU: """
+        MUFU F2F F2I I2F I2I FRND POPC FLO BREV""",
+    Pipeline.LSU: """
+        LD LDG LDL LDS LDSM LDGSTS LDGMC ST STG STL STS STSM STAS ATOM ATOMG ATOMS RED REDG REDAS SHFL MATCH CCTL""",
+    Pipeline.TMA: """
+        UTMALDG UTMASTG UTMAREDG UTMAPF UBLKCP UBLKRED UBLKPF""",
+    Pipeline.CONTROL: """
+        BRA BRX BRXU JMP JMX CALL RET EXIT BSSY BSYNC BREAK BMOV WARPSYNC YIELD NOP BAR BPT RPCMOV NANOSLEEP LEPC KILL
+        RTT DEPBAR LDGDEPBAR ARRIVES SYNCS MEMBAR FENCE ERRBAR CGAERRBAR WARPGROUP USETMAXREG ACQBULK PREEXIT""",
+}
+_PIPELINE_OF = {operation: pipeline for pipeline, words in _OPERATIONS.items() for operation in words.split()}
+
+
+def pipeline_of(one: Instruction) -> Pipeline:
+    """Return the pipeline that executes an instruction."""
+    known = _PIPELINE_OF.get(one.operation)
+    if known is not None:
+        return known
+    # The uniform datapath has the operations of the others with U before them: UIADD3, ULOP3, USHF.
+    return Pipeline.UNIFORM if one.operation.startswith("U") or one.operation == "R2UR" else Pipeline.OTHER

@@ -1,0 +1,91 @@
+"""Print the machine code of a kernel by the lines of its TTGIR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from kprof_inject.machine_code.control_flow import blocks_of, loops_of
+from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.machine_code.lines import LineCode, LoopCode, lines_of, loop_codes
+from kprof_inject.machine_code.scoreboards import waits_in
+from kprof_inject.quantities import counted
+
+_MAX_OPERATION = 48
+_MAX_AWAITED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSummary:
+    """A function's machine code: the code of each line, and of each loop, outer loops first."""
+
+    function: MachineFunction
+    lines: Sequence[LineCode]
+    loops: Sequence[LoopCode]
+
+
+def summary_of(function: MachineFunction) -> CodeSummary:
+    """Summarise a function's machine code."""
+    blocks = blocks_of(function)
+    lines = lines_of(function, waits_in(function, blocks))
+    return CodeSummary(function, lines, loop_codes(function, blocks, loops_of(blocks)))
+
+
+def headline(summary: CodeSummary) -> list[str]:
+    """Return the sentences above the table."""
+    loops = [f"  loop at line {loop.line}: {counted(loop.instructions, 'instruction')}" for loop in summary.loops]
+    return [f"{summary.function.name}: {counted(len(summary.function.instructions), 'instruction')}", *loops]
+
+
+def code_table(summary: CodeSummary, ttgir: Sequence[str]) -> Table:
+    """Return a table with a row for each line of the TTGIR that has instructions."""
+    table = Table(box=None, pad_edge=True)
+    table.add_column("line", justify="right", no_wrap=True)
+    table.add_column("TTGIR", no_wrap=True)
+    table.add_column("instructions", justify="right", no_wrap=True)
+    for heading in ("by pipeline", "waits for"):
+        table.add_column(heading, overflow="fold")
+    for code in summary.lines:
+        text = ttgir[code.line - 1].partition(" loc(")[0].strip() if 0 < code.line <= len(ttgir) else ""
+        table.add_row(
+            str(code.line), Text(text[:_MAX_OPERATION]), str(code.instructions), _pipelines(code), Text(_awaited(code))
+        )
+    return table
+
+
+def _pipelines(code: LineCode) -> str:
+    counts = sorted(code.pipelines.items(), key=lambda entry: -entry[1])
+    return ", ".join(f"{count} {pipeline.value}" for pipeline, count in counts)
+
+
+def _awaited(code: LineCode) -> str:
+    counts = sorted(code.awaited.items(), key=lambda entry: -entry[1])
+    named = [f"{count} {awaited.operation} of line {awaited.line}" for awaited, count in counts[:_MAX_AWAITED]]
+    return ", ".join([*named, *(["…"] if len(counts) > _MAX_AWAITED else [])])
+
+
+def to_json(summary: CodeSummary) -> dict[str, Any]:
+    """Return a function's machine code as JSON values."""
+    return {
+        "name": summary.function.name,
+        "instructions": len(summary.function.instructions),
+        "loops": [
+            {"line": loop.line, "lines": list(loop.lines), "instructions": loop.instructions} for loop in summary.loops
+        ],
+        "lines": [
+            {
+                "line": code.line,
+                "instructions": code.instructions,
+                "pipelines": {pipeline.value: count for pipeline, count in code.pipelines.items()},
+                "waits_for": [
+                    {"line": awaited.line, "operation": awaited.operation, "instructions": count}
+                    for awaited, count in code.awaited.items()
+                ],
+            }
+            for code in summary.lines
+        ],
+    }

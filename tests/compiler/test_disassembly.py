@@ -1,0 +1,144 @@
+"""The machine code of fixtures, by the lines of their TTGIR: what Triton and its assembler really make."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from golden import fixture_id, read
+from triton_oracle import GPUTarget, installed_fixtures, triton
+
+from kprof_inject.machine_code.control_flow import blocks_of, loops_of
+from kprof_inject.machine_code.instructions import Instruction, MachineFunction
+from kprof_inject.machine_code.lines import LoopCode, loop_codes
+from kprof_inject.machine_code.scoreboards import Wait, waits_in
+from kprof_inject.machine_code.units import Pipeline, pipeline_of
+from kprof_inject.runtime.compiling.disassembly import machine_code_of
+from kprof_inject.runtime.compiling.instrumentation import lower_without_records
+from kprof_inject.ttgir.nodes import Module
+from kprof_inject.ttgir.parser import parse
+
+KERNELS = (
+    "cuda-80/matmul",
+    "cuda-90/attention",
+    "cuda-90/cross_entropy",
+    "cuda-90/gluon_warp_specialized",
+    "cuda-90/noinline_in_loop",
+    "cuda-90/persistent_matmul",
+    "cuda-90/tma_matmul",
+    "cuda-100/ws_matmul",
+)
+# No document that we know says which pipeline executes these, or it is one without a row.
+MAX_OTHERS = 2
+"""Without locations, ptxas was seen to choose another instruction for two."""
+OTHERS = {"CS2R", "S2R", "S2UR", "LDC", "LDCU", "VOTE", "VOTEU", "ELECT", "REDUX", "CREDUX", "LDTM", "STTM"}
+
+
+def module_of(name: str) -> Module:
+    found = [path for path in installed_fixtures() if fixture_id(path) == f"{triton.__version__}/{name}"]
+    if not found:
+        pytest.skip(f"Triton {triton.__version__} cannot compile it")
+    return parse(read(found[0]), f"{name}.ttgir")
+
+
+@pytest.fixture(scope="module", params=KERNELS)
+def kernel(request: pytest.FixtureRequest) -> tuple[str, Module, list[MachineFunction]]:
+    module = module_of(request.param)
+    return request.param, module, machine_code_of(module, {})
+
+
+Kernel = tuple[str, Module, list[MachineFunction]]
+
+
+def test_every_instruction_is_of_a_line_and_nearly_all_of_an_operation(kernel: Kernel) -> None:
+    """What moves values into a partition is of the line where that begins."""
+    _, module, functions = kernel
+    operations = {module.position(one.start).line for one in module.walk()}
+    for function in functions:
+        lines = [one.line for one in function.instructions]
+        assert len(lines) > 16
+        assert set(lines) <= set(range(1, len(module.text.splitlines()) + 1))
+        assert sum(line in operations for line in lines) > 0.9 * len(lines)
+
+
+def test_the_code_has_the_instructions_of_the_module_with_its_locations(kernel: Kernel) -> None:
+    name, module, functions = kernel
+    target = GPUTarget("cuda", int(name.partition("/")[0].removeprefix("cuda-")), 32)
+    expected = Counter(opcode for opcode, _ in printed(lower_without_records(module.text, target, {}).binary))
+    found = Counter(one.opcode for function in functions for one in function.instructions)
+    assert found.total() == expected.total()
+    assert (found - expected).total() <= MAX_OTHERS
+
+
+def printed(cubin: bytes) -> list[tuple[str, str]]:
+    disassembler = Path(triton.__file__).parent / "backends/nvidia/bin/nvdisasm"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        text = subprocess.run([disassembler, "-c", file.name], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;", text)
+    return [(opcode, operands) for opcode, operands in found]
+
+
+def test_each_operation_has_a_pipeline(kernel: Kernel) -> None:
+    for function in kernel[2]:
+        others = {one.operation for one in function.instructions if pipeline_of(one) is Pipeline.OTHER}
+        assert others <= OTHERS
+
+
+def loops_in(function: MachineFunction) -> list[LoopCode]:
+    blocks = blocks_of(function)
+    return loop_codes(function, blocks, loops_of(blocks))
+
+
+def test_the_loops_of_the_kernel_are_loops_of_the_machine_code() -> None:
+    """The tensor cores' work is inside, and what follows the loop is not."""
+    module = module_of("cuda-90/matmul")
+    (function,) = machine_code_of(module, {})
+    (loop,) = loops_in(function)
+    (written,) = [one for one in module.walk() if one.name == "scf.for"]
+    inside = range(module.position(written.start).line, module.position(written.end - 1).line + 1)
+    assert set(loop.lines) <= set(inside)
+    dots = {module.position(one.start).line for one in module.walk() if one.name == "ttng.warp_group_dot"}
+    assert dots <= set(loop.lines)
+    assert dots <= {one.line for one in function.instructions if pipeline_of(one) is Pipeline.TENSOR}
+
+
+REGISTER = re.compile(r"\bR(\d+)")
+
+
+def reads(one: Instruction, register: int) -> bool:
+    """Whether an instruction of one result reads a register: all operands but the first."""
+    operands = one.operands.partition(",")[2]
+    return register in map(int, REGISTER.findall(operands))
+
+
+def loads_and_users(function: MachineFunction) -> Iterator[tuple[int, int]]:
+    """Loads of one register, each with the first instruction in its block that reads that."""
+    code = function.instructions
+    for block in blocks_of(function):
+        for index in range(block.first, block.end):
+            one = code[index]
+            if one.opcode in ("LDG.E", "LDS", "LDG.E.U16", "LDS.U16") and not one.predicate:
+                register = int(REGISTER.match(one.operands)[1])  # type: ignore[index]
+                users = (later for later in range(index + 1, block.end) if reads(code[later], register))
+                if (user := next(users, None)) is not None:
+                    yield index, user
+
+
+def test_no_result_of_a_load_is_read_before_it_was_waited_for(kernel: Kernel) -> None:
+    for function in kernel[2]:
+        waits = set(waits_in(function, blocks_of(function)))
+        for load, user in loads_and_users(function):
+            assert any(Wait(waiting, load) in waits for waiting in range(load + 1, user + 1))
+
+
+def test_some_loads_have_users() -> None:
+    """Else the test above would say nothing."""
+    (function,) = machine_code_of(module_of("cuda-90/cross_entropy"), {})
+    assert len(list(loads_and_users(function))) >= 4

@@ -1,0 +1,96 @@
+"""What nvdisasm prints, read again."""
+
+from __future__ import annotations
+
+import pytest
+from listing import FILE, encoded, function, instruction, listing
+
+from kprof_inject.errors import KprofError
+from kprof_inject.machine_code.instructions import Instruction, read_nvdisasm
+from kprof_inject.machine_code.units import Pipeline, pipeline_of
+
+
+def test_an_instruction_has_its_opcode_its_line_and_its_control_bits() -> None:
+    found = function(
+        "#17",
+        ("@!P0 LDG.E.128 R4, desc[UR8][R2.64+0x10]", encoded(stall=4, result=2, operand=5, awaited=(0, 3))),
+        "#33",
+        "IADD3 R1, R1, 0x8, RZ",
+        "EXIT",
+    )
+    assert found.name == "kernel"
+    assert found.instructions == (
+        Instruction(0, "LDG.E.128", "R4, desc[UR8][R2.64+0x10]", "@!P0", 17, 4, 2, 5, (0, 3)),
+        Instruction(16, "IADD3", "R1, R1, 0x8, RZ", "", 33, 1),
+        Instruction(32, "EXIT", "", "", 33, 1),
+    )
+    assert [one.operation for one in found.instructions] == ["LDG", "IADD3", "EXIT"]
+
+
+def test_branches_have_targets_and_other_labels_are_none() -> None:
+    found = function(
+        "BSSY B0, `(.L_x_1)",
+        ".L_x_0:",
+        "@P0 BRA `(.L_x_0)",
+        "BRA.U !UP0, `(.L_x_1)",
+        ".L_x_1:",
+        'BRX R2 -0x1f0   (*"BRANCH_TARGETS .L_x_0,.L_x_1"*)',
+        "BRA `(.L_x_9)",
+        ".L_x_9:",
+    )
+    assert [one.targets for one in found.instructions] == [(), (16,), (48,), (16, 48), ()]
+    assert [one.is_branch for one in found.instructions] == [False, True, True, True, True]
+
+
+def test_lines_of_other_files_are_unknown() -> None:
+    text = listing("#17", "EXIT", "#18", "NOP").replace(f'{FILE}", line 18', 'math.h", line 18')
+    (found,) = read_nvdisasm(text, FILE)
+    assert [one.line for one in found.instructions] == [17, 0]
+
+
+def test_each_section_is_a_function_and_data_is_none() -> None:
+    data = '\t.section\t.nv.info,"",@"SHT_CUDA_INFO"\n\t.byte 0x04\n'
+    text = data + listing("#1", "NOP", "EXIT") + listing("RET.REL.NODEC R2 `(kernel)", name="helper")
+    found = read_nvdisasm(text, FILE)
+    assert [(one.name, len(one.instructions), one.instructions[0].line) for one in found] == [
+        ("kernel", 2, 1),
+        ("helper", 1, 0),
+    ]
+    assert read_nvdisasm(data, FILE) == []
+    assert read_nvdisasm("", FILE) == []
+
+
+DAMAGED = (
+    instruction(16, "NOP", encoded()),
+    instruction(0, "NOP", encoded()).replace(" ;", ""),
+    instruction(0, "NOP", encoded()).splitlines()[0],
+    instruction(0, "nop", encoded()),
+    "        /*0000*/\n",
+)
+
+
+@pytest.mark.parametrize("damaged", DAMAGED)
+def test_what_is_no_instruction_is_an_error_with_its_line(damaged: str) -> None:
+    with pytest.raises(KprofError, match="line 4 of the disassembly is no instruction"):
+        read_nvdisasm(listing() + damaged, FILE)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "pipeline"),
+    [
+        ("HGMMA.64x128x16.F32", Pipeline.TENSOR),
+        ("IMAD.WIDE.U32", Pipeline.FMA),
+        ("HFMA2.MMA", Pipeline.FP16),
+        ("DFMA", Pipeline.FP64),
+        ("LOP3.LUT", Pipeline.ALU),
+        ("MUFU.EX2", Pipeline.XU),
+        ("LDGSTS.E.BYPASS.128", Pipeline.LSU),
+        ("UTMALDG.2D", Pipeline.TMA),
+        ("UIADD3", Pipeline.UNIFORM),
+        ("BAR.SYNC.DEFER_BLOCKING", Pipeline.CONTROL),
+        ("CS2R", Pipeline.OTHER),
+        ("NEVERSEEN.X", Pipeline.OTHER),
+    ],
+)
+def test_an_instruction_is_executed_by_a_pipeline(opcode: str, pipeline: Pipeline) -> None:
+    assert pipeline_of(Instruction(0, opcode, "")) is pipeline
