@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from kprof_inject.analysis.structure.recorded_lines import recorded_lines
 from kprof_inject.cli.console import print_error, read_input, table_console
 from kprof_inject.cli.options import harmless_setting, json_option, path_type
 from kprof_inject.errors import KprofError
+from kprof_inject.machine_code.between_records import Moved, moved_in
+from kprof_inject.report.machine_code import moved_json, moved_sentence
 from kprof_inject.report.terminal.tables import Column, print_fitted
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+from kprof_inject.runtime.compiling.disassembly import recorded_machine_code_of
 from kprof_inject.runtime.compiling.module_check import ModuleCheck, check_module
 from kprof_inject.runtime.packages import install_command, is_installed
+from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, may_be_workspace
@@ -34,9 +40,17 @@ _MAX_TIME_LIMIT_S = 86_400
     metavar="SECONDS",
     help="Time limit of the compiler for one file.",
 )
+@click.option(
+    "--machine-code",
+    is_flag=True,
+    help="Also say which memory accesses, tensor operations and special functions the compiler moved across records "
+    "(NVIDIA).",
+)
 @json_option
 @click.pass_context
-def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, as_json: bool) -> None:
+def command(
+    ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, machine_code: bool, as_json: bool
+) -> None:
     """Have Triton verify and lower each .ttgir FILE (- is stdin), or each kernel of a WORKSPACE as it will run.
 
     Each is lowered for its own target. Needs no GPU.
@@ -46,16 +60,31 @@ def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, a
     if not is_installed("triton"):
         raise KprofError("check needs Triton, which is not installed", hint=install_command("triton"))
     checks: list[ModuleCheck] = []
+    moves: list[_Moves] = []
     with CompilerProcess() as compiler:
         for file in [file for place in places or (DEFAULT_WORKSPACE,) for file in _files_at(place)]:
-            check = _check(file, compiler, time_limit_s)
+            check, module = _check(file, compiler, time_limit_s)
+            found: _Moves = {}
+            if machine_code and module is not None and check.records and check.error is None:
+                try:
+                    found = _moves_in(module, compiler, time_limit_s)
+                except KprofError as error:
+                    check = replace(check, error=error)
             if check.error is not None:
                 print_error(check.error)
             checks.append(check)
+            moves.append(found)
     if as_json:
-        click.echo(json.dumps([check.to_json() for check in checks], indent=1))
+        values = [
+            check.to_json() | ({"scopes": [moved_json(*scope) for scope in found.items()]} if machine_code else {})
+            for check, found in zip(checks, moves, strict=True)
+        ]
+        click.echo(json.dumps(values, indent=1))
     else:
         print_fitted(_layouts(checks), table_console())
+        for check, found in zip(checks, moves, strict=True):
+            for sentence in _sentences(found):
+                click.echo(f"{check.file}: {sentence}")
     ctx.exit(1 if any(check.error for check in checks) else 0)
 
 
@@ -70,12 +99,35 @@ def _files_at(place: Path) -> Iterator[Path]:
         yield with_records if with_records.exists() else kernel.ttgir_path
 
 
-def _check(file: Path, compiler: CompilerProcess, time_limit_s: float) -> ModuleCheck:
+def _check(file: Path, compiler: CompilerProcess, time_limit_s: float) -> tuple[ModuleCheck, Module | None]:
     try:
         module = parse(*read_input(file))
     except KprofError as error:
-        return ModuleCheck(str(file), error=error)
-    return check_module(module, compiler, time_limit_s)
+        return ModuleCheck(str(file), error=error), None
+    return check_module(module, compiler, time_limit_s), module
+
+
+_Moves = dict[str, list[Moved] | None]
+"""What the compiler moved out of each scope and into it, by its name; None if that is unknown."""
+
+
+def _moves_in(module: Module, compiler: CompilerProcess, time_limit_s: float) -> _Moves:
+    functions = recorded_machine_code_of(module, compiler, time_limit_s)
+    found: _Moves = {}
+    for scope in recorded_lines(module):
+        of_functions = [moved for function in functions if (moved := moved_in(function, scope)) is not None]
+        found[scope.name] = of_functions[0] if of_functions else None
+    return found
+
+
+def _sentences(found: _Moves) -> Iterator[str]:
+    for scope, moved in found.items():
+        if moved is None:
+            yield f"{scope}: unknown, because no clock read of its start or of its end was found"
+        else:
+            yield from (moved_sentence(scope, one) for one in moved)
+    if found and not any(moved or moved is None for moved in found.values()):
+        yield "no memory access, tensor operation or special function was moved across a record"
 
 
 def _layouts(checks: Sequence[ModuleCheck]) -> list[list[Column]]:

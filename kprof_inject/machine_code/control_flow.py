@@ -45,7 +45,7 @@ def blocks_of(function: MachineFunction) -> list[Block]:
     for number, (first, end) in enumerate(pairwise(bounds)):
         last = code[end - 1]
         successors = [numbers[function.index_of(target)] for target in last.targets]
-        if _falls_through(last) and number + 2 < len(bounds):
+        if falls_through(last) and number + 2 < len(bounds):
             successors.append(number + 1)
         blocks.append(Block(first, end, tuple(dict.fromkeys(successors))))
     return blocks
@@ -55,7 +55,7 @@ def _may_end(one: Instruction) -> bool:
     return one.operation in _ENDS or one.is_branch
 
 
-def _falls_through(one: Instruction) -> bool:
+def falls_through(one: Instruction) -> bool:
     """Return whether the next instruction may follow: always, unless a branch or an end is unconditional."""
     if not _may_end(one) or one.predicate not in _ALWAYS:
         return True

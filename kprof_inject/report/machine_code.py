@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from kprof_inject.machine_code.between_records import Moved, Side
 from kprof_inject.machine_code.control_flow import blocks_of, loops_of
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.lines import LineCode, LoopCode, lines_of, loop_codes
@@ -87,5 +88,37 @@ def to_json(summary: CodeSummary) -> dict[str, Any]:
                 ],
             }
             for code in summary.lines
+        ],
+    }
+
+
+def moved_sentence(scope: str, moved: Moved) -> str:
+    """Return what moved, as ``math.exp: all 64 MUFU of line 247 are after its end``."""
+    if moved.side is Side.INSIDE:
+        return f"{scope}: {moved.count} {moved.operation} of line {moved.line}, which is outside, {_is(moved)} in it"
+    how_many = f"{moved.count} of {moved.total}"
+    if moved.count == moved.total:
+        how_many = "the" if moved.total == 1 else f"all {moved.total}"
+    return f"{scope}: {how_many} {moved.operation} of line {moved.line} {_is(moved)} {moved.side.value}"
+
+
+def _is(moved: Moved) -> str:
+    return "is" if moved.count == 1 else "are"
+
+
+def moved_json(scope: str, moved: Sequence[Moved] | None) -> dict[str, Any]:
+    """Return what moved out of a scope and into it as JSON values; ``moved`` is null if it is unknown."""
+    return {
+        "scope": scope,
+        "moved": moved
+        and [
+            {
+                "line": one.line,
+                "operation": one.operation,
+                "instructions": one.count,
+                "of": one.total,
+                "where": one.side.name.lower(),
+            }
+            for one in moved
         ],
     }

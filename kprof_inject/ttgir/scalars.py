@@ -68,11 +68,11 @@ def scalars_at(module: Module, user: Operation) -> Iterator[Scalar]:
             for made in (*map(partial(_results, module), reversed(operations)), _arguments(module, region, outer)):
                 yield from (replace(scalar, distance=distance) for scalar in made)
             distance += 1
-        if _is_isolated(region):
+        if is_isolated(region):
             return
 
 
-def _is_isolated(region: Region) -> bool:
+def is_isolated(region: Region) -> bool:
     """Return whether a region cannot see values around it; the default region of ``ttg.warp_specialize`` can."""
     owner = region.operation
     return owner.name in (FUNCTION, PARTITIONS) or (owner.name == WARP_SPECIALIZE and region is not owner.regions[0])

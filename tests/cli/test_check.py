@@ -249,3 +249,30 @@ def test_nothing_is_imported_from_the_folder_that_a_file_was_received_in(tmp_pat
     ended = run_child([command, "check", "kernel.ttgir"], tmp_path)
     assert ended.exit_code == 0, ended
     assert "imported" not in ended.stdout + ended.stderr
+
+
+FILE = "recorded.ttgir"
+
+
+def test_what_the_compiler_moved_across_records(kprof: CommandLine) -> None:
+    """Of both loads, LLVM moves the instruction to the loop where its result is used."""
+    kprof.write("rotary.ttgir", fixture("rotary"))
+    selectors = [word for one in ("func", "loop", "op(tt.load)") for word in ("--at", one)]
+    kprof("insert", "rotary.ttgir", *selectors, "-o", "recorded.ttgir")
+    ended = kprof("check", "--machine-code", "recorded.ttgir")
+    assert ended.exit_code == 0, ended.stderr
+    said = [line for line in ended.stdout.splitlines() if line.startswith("recorded.ttgir: ")]
+    (as_json,) = json.loads(kprof("check", "--machine-code", "--json", "recorded.ttgir").stdout)
+    moved = {one["scope"]: one["moved"] for one in as_json["scopes"]}
+    assert moved["func"] == moved["tt.load#2"] == []
+    lines = [moved[name][0]["line"] for name in ("tt.load#0", "tt.load#1")]
+    assert said == [
+        *(f"{FILE}: tt.load#{number}: the LDG of line {line} is after its end" for number, line in enumerate(lines)),
+        *(f"{FILE}: loop[0]: 1 LDG of line {line}, which is outside, is in it" for line in lines),
+    ]
+    recorded = kprof.read("recorded.ttgir").splitlines()
+    assert all("tt.load" in recorded[line - 1] for line in lines)
+
+    kprof("insert", "rotary.ttgir", "--at", "func", "-o", "recorded.ttgir")
+    assert "was moved across a record" in kprof("check", "--machine-code", "recorded.ttgir").stdout
+    assert "moved" not in kprof("check", "recorded.ttgir").stdout

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction, read_nvdisasm
@@ -22,7 +23,9 @@ from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, err
 from kprof_inject.runtime.compiling.delayed_builds import with_tuples
 from kprof_inject.runtime.compiling.module_check import TIME_LIMIT_S, module_target, text_without_locations
 from kprof_inject.runtime.packages import install_command, is_installed
+from kprof_inject.select.calls import lowerable
 from kprof_inject.ttgir.nodes import Module
+from kprof_inject.ttgir.parser import parse
 
 _FILE = "kernel.ttgir"
 
@@ -34,12 +37,27 @@ def machine_code_of(module: Module, options: Mapping[str, Any]) -> list[MachineF
     """
     if not is_installed("triton"):
         raise KprofError("machine code needs Triton, which is not installed", hint=install_command("triton"))
+    task = Disassemble(text_without_locations(module), _target_of(module), dict(options))
+    with CompilerProcess() as compiler:
+        printed: str = compiler.ask(task, TIME_LIMIT_S)
+    return read_nvdisasm(printed, _FILE)
+
+
+def recorded_machine_code_of(module: Module, compiler: CompilerProcess, time_limit_s: float) -> list[MachineFunction]:
+    """Return the machine code of a module with records, lowered as ``check`` does.
+
+    Raises ``KprofError`` if Triton refuses it, or if the target is not NVIDIA's.
+    """
+    text = text_without_locations(parse(lowerable(module), module.file))
+    printed: str = compiler.ask(DisassembleRecords(text, _target_of(module)), time_limit_s)
+    return read_nvdisasm(printed, _FILE)
+
+
+def _target_of(module: Module) -> Target:
     target = module_target(module)
     if target.backend != "cuda":
         raise KprofError(f"the machine code of {target} is not read", hint="only that of NVIDIA's GPUs is")
-    with CompilerProcess() as compiler:
-        printed: str = compiler.ask(Disassemble(text_without_locations(module), target, dict(options)), TIME_LIMIT_S)
-    return read_nvdisasm(printed, _FILE)
+    return target
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +71,6 @@ class Disassemble:
     def run(self, written: Any) -> str:
         """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
         import triton
-        from triton import knobs
 
         from kprof_inject.runtime.compiling.instrumentation import lower_without_records, target_of
 
@@ -63,14 +80,34 @@ class Disassemble:
         except KprofError as error:
             errors = [message.text for message in errors_in(written.read_bytes())[:1]]
             raise KprofError(": ".join([f"Triton {triton.__version__} does not lower it", *errors])) from error
-        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-            file.write(lowered.binary)
-            file.flush()
-            try:
-                command = [knobs.nvidia.nvdisasm.path, "-g", "-c", "-hex", file.name]
-                return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
-                raise KprofError(
-                    f"nvdisasm did not print the machine code: {error}",
-                    hint="Triton brings it along; TRITON_NVDISASM_PATH names another one",
-                ) from None
+        return _printed(lowered.binary)
+
+
+@dataclass(frozen=True, slots=True)
+class DisassembleRecords:
+    """Task that compiles a text with records, and returns what nvdisasm prints of it."""
+
+    text: str
+    target: Target
+
+    def run(self, written: Any) -> str:
+        """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
+        from kprof_inject.runtime.compiling.instrumentation import lower, target_of
+
+        return _printed(lower(self.text, target_of(self.target), {}, Mode()).binary)
+
+
+def _printed(cubin: bytes) -> str:
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        try:
+            command = [knobs.nvidia.nvdisasm.path, "-g", "-c", "-hex", file.name]
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
+            raise KprofError(
+                f"nvdisasm did not print the machine code: {error}",
+                hint="Triton brings it along; TRITON_NVDISASM_PATH names another one",
+            ) from None

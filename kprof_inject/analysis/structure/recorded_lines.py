@@ -1,0 +1,58 @@
+"""Find the lines of each scope of a module with records: those of its records, and of the operations between them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from kprof_inject.machine_code.between_records import RecordedLines
+from kprof_inject.ttgir.dialect import RECORD
+from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.scalars import is_isolated
+from kprof_inject.ttgir.strings import STRING, unquote
+
+_RECORD = re.compile(rf"\s*(?P<edge>start|end)\s+(?P<name>{STRING})")
+
+
+def recorded_lines(module: Module) -> list[RecordedLines]:
+    """Return the lines of each scope that has a start and an end, in the order of the starts.
+
+    Partitions are run by other warps than the code around them, so each of them counts as a function.
+    """
+    own = [region for operation in module.walk() for region in operation.regions if is_isolated(region)]
+    return [scope for region in own for scope in _scopes_in(module, region)]
+
+
+def _scopes_in(module: Module, body: Region) -> list[RecordedLines]:
+    records: defaultdict[str, dict[str, set[int]]] = defaultdict(lambda: {"start": set(), "end": set()})
+    lines: set[int] = set()
+    of_records: set[int] = set()
+    for operation in _operations_in(body):
+        line = module.position(operation.start).line
+        if operation.name == RECORD and (found := _RECORD.match(operation.tail)):
+            records[unquote(found["name"])][found["edge"]].add(line)
+            of_records.add(line)
+        else:
+            lines.add(line)
+    lines -= of_records
+    return [
+        RecordedLines(
+            name=name,
+            starts=frozenset(edges["start"]),
+            ends=frozenset(edges["end"]),
+            operations=frozenset(line for line in lines if min(edges["start"]) < line < max(edges["end"])),
+            function=frozenset(lines),
+        )
+        for name, edges in records.items()
+        if edges["start"] and edges["end"]
+    ]
+
+
+def _operations_in(region: Region) -> Iterator[Operation]:
+    for block in region.blocks:
+        for operation in block.operations:
+            yield operation
+            for inner in operation.regions:
+                if not is_isolated(inner):
+                    yield from _operations_in(inner)

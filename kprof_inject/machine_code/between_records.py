@@ -1,0 +1,100 @@
+"""Compare what is between a scope's clock reads in the machine code with the operations that the scope is about.
+
+LLVM and ptxas may move instructions across a record: a load to where its result is used, say. The time of the scope
+then leaves it out, and the scope that it went to has it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+from msgspec import Struct
+
+from kprof_inject.machine_code.control_flow import falls_through
+from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
+from kprof_inject.machine_code.units import Pipeline, pipeline_of
+
+_CLOCK_READ = re.compile(r"\bSR_CLOCKLO\b")
+# Other instructions, such as those that compute addresses, take little time wherever they are.
+_OF_INTEREST = frozenset((Pipeline.TENSOR, Pipeline.XU, Pipeline.LSU, Pipeline.TMA))
+# Spilled values, and the index of the next record, which is in local memory: of no operation.
+_LOCAL = frozenset(("LDL", "STL"))
+
+
+class RecordedLines(Struct, frozen=True):
+    """A scope in the lines of a module: those of its records, and those of the operations between them.
+
+    ``function`` are all lines of the function, without those of records.
+    """
+
+    name: str
+    starts: frozenset[int]
+    ends: frozenset[int]
+    operations: frozenset[int]
+    function: frozenset[int]
+
+
+class Side(Enum):
+    """Where instructions are that are not where they seem to be: outside of their scope, or in that of others."""
+
+    BEFORE = "before its start"
+    AFTER = "after its end"
+    INSIDE = "in it"
+
+
+class Moved(Struct, frozen=True):
+    """Instructions of one line and operation, such as ``LDG``: ``count`` of ``total`` are on the other side."""
+
+    line: int
+    operation: str
+    count: int
+    total: int
+    side: Side
+
+
+def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | None:
+    """Return what moved out of a scope and into it; None if the code has no clock read for its start or its end.
+
+    Only memory accesses, tensor operations and special functions count.
+    """
+    code = function.instructions
+    reads = [index for index, one in enumerate(code) if _CLOCK_READ.search(one.operands)]
+    starts = [index for index in reads if code[index].line in scope.starts]
+    ends = {index for index in reads if code[index].line in scope.ends}
+    if not starts or not ends:
+        return None
+    inside = _between(function, starts, ends)
+    totals: Counter[tuple[int, str]] = Counter()
+    moved: Counter[tuple[int, str, Side]] = Counter()
+    for index, one in enumerate(code):
+        if pipeline_of(one) not in _OF_INTEREST or one.operation in _LOCAL or one.predicate == NEVER:
+            continue
+        totals[one.line, one.operation] += 1
+        if one.line in scope.operations and index not in inside:
+            moved[one.line, one.operation, Side.BEFORE if index < starts[0] else Side.AFTER] += 1
+        elif one.line in scope.function - scope.operations and index in inside:
+            moved[one.line, one.operation, Side.INSIDE] += 1
+    return [
+        Moved(line, operation, count, totals[line, operation], side) for (line, operation, side), count in moved.items()
+    ]
+
+
+def _between(function: MachineFunction, starts: Sequence[int], ends: set[int]) -> set[int]:
+    """Return the instructions that may follow one of ``starts`` before any of ``ends``."""
+    code, found = function.instructions, set[int]()
+    waiting = [start + 1 for start in starts]
+    while waiting:
+        index = waiting.pop()
+        if index < len(code) and index not in found and index not in ends:
+            found.add(index)
+            waiting.extend(_next(function, code[index], index))
+    return found
+
+
+def _next(function: MachineFunction, one: Instruction, index: int) -> Iterator[int]:
+    yield from map(function.index_of, one.targets)
+    if falls_through(one):
+        yield index + 1
