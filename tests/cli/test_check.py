@@ -254,6 +254,7 @@ def test_nothing_is_imported_from_the_folder_that_a_file_was_received_in(tmp_pat
 FILE = "recorded.ttgir"
 
 
+@pytest.mark.skipif(triton.__version__ != "3.6.0", reason="each version moves other instructions")
 def test_what_the_compiler_moved_across_records(kprof: CommandLine) -> None:
     """Of both loads, LLVM moves the instruction to the loop where its result is used."""
     kprof.write("rotary.ttgir", fixture("rotary"))
