@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from kprof_inject.machine_code.control_flow import Block, MachineLoop
+from kprof_inject.machine_code.control_flow import Block, MachineLoop, blocks_of, loops_of
 from kprof_inject.machine_code.instructions import MachineFunction
-from kprof_inject.machine_code.scoreboards import Wait
+from kprof_inject.machine_code.scoreboards import Wait, waits_in
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
 
 
@@ -64,3 +64,18 @@ def loop_codes(function: MachineFunction, blocks: Sequence[Block], loops: Sequen
         lines = sorted({function.instructions[index].line for index in indices})
         found.append(LoopCode(function.instructions[blocks[loop.header].first].line, tuple(lines), len(indices)))
     return found
+
+
+class CodeSummary(Struct, frozen=True):
+    """A function's machine code: the code of each line, and of each loop, outer loops first."""
+
+    function: MachineFunction
+    lines: tuple[LineCode, ...]
+    loops: tuple[LoopCode, ...]
+
+
+def summary_of(function: MachineFunction) -> CodeSummary:
+    """Summarise a function's machine code."""
+    blocks = blocks_of(function)
+    lines = lines_of(function, waits_in(function, blocks))
+    return CodeSummary(function, tuple(lines), tuple(loop_codes(function, blocks, loops_of(blocks))))

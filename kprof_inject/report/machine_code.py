@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from kprof_inject.machine_code.between_records import Moved, Side
-from kprof_inject.machine_code.control_flow import blocks_of, loops_of
-from kprof_inject.machine_code.instructions import MachineFunction
-from kprof_inject.machine_code.lines import LineCode, LoopCode, lines_of, loop_codes
-from kprof_inject.machine_code.scoreboards import waits_in
+from kprof_inject.machine_code.lines import CodeSummary, LineCode
 from kprof_inject.quantities import counted
 
 _MAX_OPERATION = 48
 _MAX_AWAITED = 3
-
-
-@dataclass(frozen=True, slots=True)
-class CodeSummary:
-    """A function's machine code: the code of each line, and of each loop, outer loops first."""
-
-    function: MachineFunction
-    lines: Sequence[LineCode]
-    loops: Sequence[LoopCode]
-
-
-def summary_of(function: MachineFunction) -> CodeSummary:
-    """Summarise a function's machine code."""
-    blocks = blocks_of(function)
-    lines = lines_of(function, waits_in(function, blocks))
-    return CodeSummary(function, lines, loop_codes(function, blocks, loops_of(blocks)))
 
 
 def headline(summary: CodeSummary) -> list[str]:
