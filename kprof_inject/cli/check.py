@@ -126,7 +126,7 @@ def _sentences(found: _Moves) -> Iterator[str]:
             yield f"{scope}: unknown, because no clock read of its start or of its end was found"
         else:
             yield from (moved_sentence(scope, one) for one in moved)
-    if found and not any(moved or moved is None for moved in found.values()):
+    if found and all(moved == [] for moved in found.values()):
         yield "no memory access, tensor operation or special function was moved across a record"
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
 
 from msgspec import Struct
 
-from kprof_inject.machine_code.control_flow import falls_through
-from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
+from kprof_inject.machine_code.control_flow import followers
+from kprof_inject.machine_code.instructions import NEVER, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
 
 _CLOCK_READ = re.compile(r"\bSR_CLOCKLO\b")
@@ -38,7 +38,7 @@ class RecordedLines(Struct, frozen=True):
 
 
 class Side(Enum):
-    """Where instructions are that are not where they seem to be: outside of their scope, or in that of others."""
+    """Place of instructions that are outside of their own scope, or in one that they do not belong to."""
 
     BEFORE = "before its start"
     AFTER = "after its end"
@@ -66,7 +66,7 @@ def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | N
     ends = {index for index in reads if code[index].line in scope.ends}
     if not starts or not ends:
         return None
-    inside = _between(function, starts, ends)
+    inside, foreign = _between(function, starts, ends), scope.function - scope.operations
     totals: Counter[tuple[int, str]] = Counter()
     moved: Counter[tuple[int, str, Side]] = Counter()
     for index, one in enumerate(code):
@@ -75,7 +75,7 @@ def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | N
         totals[one.line, one.operation] += 1
         if one.line in scope.operations and index not in inside:
             moved[one.line, one.operation, Side.BEFORE if index < starts[0] else Side.AFTER] += 1
-        elif one.line in scope.function - scope.operations and index in inside:
+        elif one.line in foreign and index in inside:
             moved[one.line, one.operation, Side.INSIDE] += 1
     return [
         Moved(line, operation, count, totals[line, operation], side) for (line, operation, side), count in moved.items()
@@ -84,17 +84,11 @@ def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | N
 
 def _between(function: MachineFunction, starts: Sequence[int], ends: set[int]) -> set[int]:
     """Return the instructions that may follow one of ``starts`` before any of ``ends``."""
-    code, found = function.instructions, set[int]()
-    waiting = [start + 1 for start in starts]
+    found: set[int] = set()
+    waiting = [index for start in starts for index in followers(function, start)]
     while waiting:
         index = waiting.pop()
-        if index < len(code) and index not in found and index not in ends:
+        if index not in found and index not in ends:
             found.add(index)
-            waiting.extend(_next(function, code[index], index))
+            waiting.extend(followers(function, index))
     return found
-
-
-def _next(function: MachineFunction, one: Instruction, index: int) -> Iterator[int]:
-    yield from map(function.index_of, one.targets)
-    if falls_through(one):
-        yield index + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -37,25 +37,30 @@ def blocks_of(function: MachineFunction) -> list[Block]:
     firsts = {0}
     for index, one in enumerate(code):
         firsts.update(map(function.index_of, one.targets))
-        if one.targets or _may_end(one):
+        if _may_end(one):
             firsts.add(index + 1)
     bounds = [*sorted(first for first in firsts if first < len(code)), len(code)]
     numbers = {first: number for number, first in enumerate(bounds[:-1])}
     blocks = []
-    for number, (first, end) in enumerate(pairwise(bounds)):
-        last = code[end - 1]
-        successors = [numbers[function.index_of(target)] for target in last.targets]
-        if falls_through(last) and number + 2 < len(bounds):
-            successors.append(number + 1)
-        blocks.append(Block(first, end, tuple(dict.fromkeys(successors))))
+    for first, end in pairwise(bounds):
+        successors = dict.fromkeys(numbers[index] for index in followers(function, end - 1))
+        blocks.append(Block(first, end, tuple(successors)))
     return blocks
+
+
+def followers(function: MachineFunction, index: int) -> Iterator[int]:
+    """Yield the indices of the instructions that may follow an instruction."""
+    one = function.instructions[index]
+    yield from map(function.index_of, one.targets)
+    if _falls_through(one) and index + 1 < len(function.instructions):
+        yield index + 1
 
 
 def _may_end(one: Instruction) -> bool:
     return one.operation in _ENDS or one.is_branch
 
 
-def falls_through(one: Instruction) -> bool:
+def _falls_through(one: Instruction) -> bool:
     """Return whether the next instruction may follow: always, unless a branch or an end is unconditional."""
     if not _may_end(one) or one.predicate not in _ALWAYS:
         return True

@@ -20,7 +20,7 @@ from kprof_inject.errors import KprofError
 INSTRUCTION_BYTES = 16
 SCOREBOARDS = range(6)
 NEVER = "@!PT"
-"""Predicate of an instruction that is never executed, such as those that ptxas puts beside ``LDGSTS``."""
+"""Predicate of an instruction that is never executed, such as a load that ptxas adds to ``LDGSTS``."""
 _NO_SCOREBOARD = 7
 # Other operations with a label, such as BSSY and LEPC, do not branch to it.
 _BRANCHES = frozenset(("BRA", "BRX", "BRXU", "JMP", "JMX"))

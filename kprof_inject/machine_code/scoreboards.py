@@ -10,8 +10,8 @@ from kprof_inject.machine_code.control_flow import Block
 from kprof_inject.machine_code.instructions import NEVER, SCOREBOARDS, Instruction, MachineFunction
 
 _Pending = tuple[frozenset[int], ...]
-"""For each scoreboard the indices of the instructions that may still count in it, then of those of ``_IN_ORDER`` that
-count in none: the next one that does count stands for them, too.
+"""For each scoreboard the indices of the instructions that may still count in it; last, those of the loads of
+``_IN_ORDER`` that count in none, whose results are there when that of the next counted one is.
 """
 
 # Loads from shared memory have their results in order. ptxas was seen to let only the last of several count.

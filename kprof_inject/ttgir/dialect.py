@@ -6,10 +6,13 @@ under ``_PLAIN`` if they have none.
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from functools import cache
 
 from msgspec import Struct
+
+from kprof_inject.ttgir.strings import STRING
 
 FUNCTION = "tt.func"
 CALL = "tt.call"
@@ -18,6 +21,8 @@ PARTITIONS = "ttg.warp_specialize.partitions"
 """The operation inside ``ttg.warp_specialize`` that holds the partitions' regions in the generic form."""
 YIELD = "scf.yield"
 RECORD = "proton.record"
+RECORD_TAIL = re.compile(rf"\s*(?P<edge>start|end)\s+(?P<name>{STRING})")
+"""What follows the name of a ``RECORD``; ``name`` is quoted."""
 RECORDS = (RECORD, "proton.event", "proton.mark")
 """Operations that record: scopes, and the events (which need not nest) and instants of Proton's own language."""
 EVENT = "proton.allocate_event"

@@ -256,7 +256,7 @@ FILE = "recorded.ttgir"
 
 @pytest.mark.skipif(triton.__version__ != "3.6.0", reason="each version moves other instructions")
 def test_what_the_compiler_moved_across_records(kprof: CommandLine) -> None:
-    """Of both loads, LLVM moves the instruction to the loop where its result is used."""
+    """LLVM moves the instruction of both loads to the loop where the result is used."""
     kprof.write("rotary.ttgir", fixture("rotary"))
     selectors = [word for one in ("func", "loop", "op(tt.load)") for word in ("--at", one)]
     kprof("insert", "rotary.ttgir", *selectors, "-o", "recorded.ttgir")

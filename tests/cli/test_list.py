@@ -208,7 +208,7 @@ def test_a_terminal_without_the_letters_gets_their_numbers(kprof: CommandLine) -
 
 
 def own_fixture(name: str) -> str:
-    """Of the Triton that is installed: another one may not compile it."""
+    """Return a fixture of the installed Triton, because another one may not compile it."""
     import triton
 
     return read(FIXTURES / triton.__version__ / f"{name}.ttgir")

@@ -114,7 +114,7 @@ REGISTER = re.compile(r"\bR(\d+)")
 
 
 def reads(one: Instruction, register: int) -> bool:
-    """Whether an instruction of one result reads a register: all operands but the first."""
+    """Return whether an instruction with one result reads a register: its operands but for the first."""
     operands = one.operands.partition(",")[2]
     return register in map(int, REGISTER.findall(operands))
 

@@ -1,4 +1,4 @@
-"""What moved across records: out of a scope, and into it."""
+"""Instructions that moved across records, out of a scope and into it, are found and counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nvdisasm prints, read again."""
+"""Listings of nvdisasm are read as instructions."""
 
 from __future__ import annotations
 

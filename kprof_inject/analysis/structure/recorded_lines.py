@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 
 from kprof_inject.machine_code.between_records import RecordedLines
-from kprof_inject.ttgir.dialect import RECORD
+from kprof_inject.ttgir.dialect import RECORD, RECORD_TAIL
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.scalars import is_isolated
-from kprof_inject.ttgir.strings import STRING, unquote
-
-_RECORD = re.compile(rf"\s*(?P<edge>start|end)\s+(?P<name>{STRING})")
+from kprof_inject.ttgir.strings import unquote
 
 
 def recorded_lines(module: Module) -> list[RecordedLines]:
@@ -30,7 +27,7 @@ def _scopes_in(module: Module, body: Region) -> list[RecordedLines]:
     of_records: set[int] = set()
     for operation in _operations_in(body):
         line = module.position(operation.start).line
-        if operation.name == RECORD and (found := _RECORD.match(operation.tail)):
+        if operation.name == RECORD and (found := RECORD_TAIL.match(operation.tail)):
             records[unquote(found["name"])][found["edge"]].add(line)
             of_records.add(line)
         else:

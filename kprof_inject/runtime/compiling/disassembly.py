@@ -10,18 +10,24 @@ This module does not import Triton, which may not be installed; the child proces
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction, read_nvdisasm
-from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
+from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
 from kprof_inject.runtime.compiling.delayed_builds import with_tuples
-from kprof_inject.runtime.compiling.module_check import TIME_LIMIT_S, module_target, text_without_locations
+from kprof_inject.runtime.compiling.module_check import (
+    TIME_LIMIT_S,
+    lowered_in_child,
+    module_target,
+    printed_by,
+    text_without_locations,
+)
 from kprof_inject.runtime.packages import install_command, is_installed
 from kprof_inject.select.calls import lowerable
 from kprof_inject.ttgir.nodes import Module
@@ -68,19 +74,10 @@ class Disassemble:
     target: Target
     options: dict[str, Any]
 
-    def run(self, written: Any) -> str:
+    def run(self, written: Path) -> str:
         """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
-        import triton
-
-        from kprof_inject.runtime.compiling.instrumentation import lower_without_records, target_of
-
         options = {name: with_tuples(value) for name, value in self.options.items()}
-        try:
-            lowered = lower_without_records(self.text, target_of(self.target), options)
-        except KprofError as error:
-            errors = [message.text for message in errors_in(written.read_bytes())[:1]]
-            raise KprofError(": ".join([f"Triton {triton.__version__} does not lower it", *errors])) from error
-        return _printed(lowered.binary)
+        return _printed(lowered_in_child(self.text, self.target, options, written).binary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,7 @@ class DisassembleRecords:
     text: str
     target: Target
 
-    def run(self, written: Any) -> str:
+    def run(self, written: Path) -> str:
         """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
         from kprof_inject.runtime.compiling.instrumentation import lower, target_of
 
@@ -100,14 +97,10 @@ class DisassembleRecords:
 def _printed(cubin: bytes) -> str:
     from triton import knobs
 
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        try:
-            command = [knobs.nvidia.nvdisasm.path, "-g", "-c", "-hex", file.name]
-            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
-            raise KprofError(
-                f"nvdisasm did not print the machine code: {error}",
-                hint="Triton brings it along; TRITON_NVDISASM_PATH names another one",
-            ) from None
+    try:
+        return printed_by(knobs.nvidia.nvdisasm.path, "-g", "-c", "-hex", cubin=cubin)
+    except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
+        raise KprofError(
+            f"nvdisasm did not print the machine code: {error}",
+            hint="Triton brings it along; TRITON_NVDISASM_PATH names another one",
+        ) from None

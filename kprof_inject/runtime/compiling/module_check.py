@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import KernelResources
@@ -22,9 +22,21 @@ from kprof_inject.errors import KprofError, Position
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
 from kprof_inject.runtime.packages import is_installed
 from kprof_inject.select.calls import lowerable
-from kprof_inject.ttgir.dialect import EVENT, FUNCTION, MODULES, PARTITIONS, RECORD, RECORDS, WARP_SPECIALIZE, YIELD
+from kprof_inject.ttgir.dialect import (
+    EVENT,
+    FUNCTION,
+    MODULES,
+    PARTITIONS,
+    RECORD,
+    RECORD_TAIL,
+    RECORDS,
+    WARP_SPECIALIZE,
+    YIELD,
+)
 from kprof_inject.ttgir.nodes import Module, Operation, Region
-from kprof_inject.ttgir.strings import STRING
+
+if TYPE_CHECKING:  # it imports Triton
+    from kprof_inject.runtime.compiling.instrumentation import Lowered
 
 _TARGET = re.compile(r'\bttg\.target"?\s*=\s*"([^"]*)"')
 _WARP_SIZE = re.compile(r'\bttg\.threads-per-warp"?\s*=\s*(\d+)')
@@ -174,7 +186,6 @@ def _description(operation: NestedName | None) -> str:
     return f"{operation.name!r} (depth {operation.depth}, region {operation.region}, block {operation.block})"
 
 
-_RECORD_NAME = re.compile(rf"\s*(start|end)\s+({STRING})")
 _LOCATION = re.compile(r" loc\(#[\w$.-]+\)$")
 # Triton adds this command to an assembler's messages, but its files no longer exist.
 _REPRODUCER = re.compile(r"\s*^Repro command: .*", re.MULTILINE | re.DOTALL)
@@ -300,9 +311,9 @@ class Lower:
 def _require_partners(module: Module) -> None:
     """Raise ``KprofError`` for a record without a start or an end, which Triton compiles and we cannot decode."""
     records = [
-        (found[1], found[2], operation.start)
+        (found["edge"], found["name"], operation.start)
         for operation in module.walk()
-        if operation.name == RECORD and (found := _RECORD_NAME.match(operation.tail))
+        if operation.name == RECORD and (found := RECORD_TAIL.match(operation.tail))
     ]
     edges = {(edge, name) for edge, name, _ in records}
     for edge, name, offset in records:
@@ -380,20 +391,36 @@ class MeasureResources:
 
     def run(self, written: Path) -> KernelResources:
         """Compile the text. Raises ``KprofError`` if the compiler refuses."""
-        import triton
-
-        from kprof_inject.runtime.compiling.instrumentation import lower_without_records, target_of
-
-        try:
-            lowered = lower_without_records(self.text, target_of(self.target), {})
-        except KprofError as error:
-            errors = [message.text for message in errors_in(written.read_bytes())[:1]]
-            raise KprofError(": ".join([f"Triton {triton.__version__} does not lower it", *errors])) from error
+        lowered = lowered_in_child(self.text, self.target, {}, written)
         if self.target.backend == "cuda":
             registers, spills = _used_of_nvidia(lowered.binary, lowered.metadata["name"], lowered.assembly)
         else:
             registers, spills = _used_of_amd(lowered.assembly)
         return KernelResources(registers, spills, lowered.metadata["shared"])
+
+
+def lowered_in_child(text: str, target: Target, options: dict[str, Any], written: Path) -> Lowered:
+    """Compile a text without records, in a task whose output goes to ``written``.
+
+    Raises ``KprofError`` with the compiler's first error if it refuses.
+    """
+    import triton
+
+    from kprof_inject.runtime.compiling.instrumentation import lower_without_records, target_of
+
+    try:
+        return lower_without_records(text, target_of(target), options)
+    except KprofError as error:
+        errors = [message.text for message in errors_in(written.read_bytes())[:1]]
+        raise KprofError(": ".join([f"Triton {triton.__version__} does not lower it", *errors])) from error
+
+
+def printed_by(tool: str, *options: str, cubin: bytes) -> str:
+    """Return what a tool prints of a cubin. Raises ``OSError`` and ``CalledProcessError``."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        return subprocess.run([tool, *options, file.name], capture_output=True, text=True, check=True).stdout
 
 
 def _used_of_nvidia(cubin: bytes, kernel: str, ptx: str) -> tuple[int | None, int | None]:
@@ -402,14 +429,10 @@ def _used_of_nvidia(cubin: bytes, kernel: str, ptx: str) -> tuple[int | None, in
 
     from kprof_inject.runtime.devices.cuda_driver import spilled_words
 
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        try:
-            command = [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name]
-            printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        except (OSError, RuntimeError, subprocess.CalledProcessError):  # some builds of Triton lack the tool
-            return None, None
+    try:
+        printed = printed_by(knobs.nvidia.cuobjdump.path, "--dump-resource-usage", cubin=cubin)
+    except (OSError, RuntimeError, subprocess.CalledProcessError):  # some builds of Triton lack the tool
+        return None, None
     for name, registers, stack_bytes in _FUNCTION.findall(printed):
         if name == kernel:
             return int(registers), spilled_words(int(stack_bytes) // 4, ptx)

@@ -83,7 +83,7 @@ def as_in_program(
     """Return the contents with which a launch takes as long as in the program, or nearly."""
     if not program.times_ns:
         return "left"
-    known_empty = empty_ns is not None and program.empty_launch_ns is not None
-    ours_ns, theirs_ns = (empty_ns, program.empty_launch_ns) if known_empty else (0.0, 0.0)
-    expected_ns = median(program.times_ns) - (theirs_ns or 0.0)
-    return min(times_ns, key=lambda contents: abs(median(times_ns[contents]) - (ours_ns or 0.0) - expected_ns))
+    expected_ns = median(program.times_ns)
+    if empty_ns is not None and program.empty_launch_ns is not None:
+        expected_ns += empty_ns - program.empty_launch_ns
+    return min(times_ns, key=lambda contents: abs(median(times_ns[contents]) - expected_ns))
