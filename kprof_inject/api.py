@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
+from kprof_inject.capture.counters import parse_metrics
 from kprof_inject.capture.encoding import converted
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import is_capture, read_capture
-from kprof_inject.capture.schema import Count, ModeRecord
+from kprof_inject.capture.schema import Count, ModeRecord, Name
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
-from kprof_inject.pipeline.saved_launches import add_replays, drop_launches, launches_to_save
+from kprof_inject.pipeline.launch_measurements import measure_run, with_permitted_metrics
+from kprof_inject.pipeline.saved_launches import drop_launches, launches_to_save
 from kprof_inject.quantities import listed
 from kprof_inject.results import Results
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, LaunchChoice, ReplayChoice, parse_launches
@@ -46,6 +48,7 @@ class _Arguments(Struct, frozen=True):
     max_launches: Count
     max_bytes: Annotated[int, Meta(ge=1)]
     replay: Count | None
+    counters: Name
 
 
 _MAX_NAMES = 12
@@ -180,7 +183,7 @@ class Profile(Results):
         if self._choice.replays.in_program:
             return
         workspace, reports = Workspace(self._folder), read_reports(Path(self._session.reports))
-        add_replays(workspace, folder, reports, self._choice.replays, lambda message: None)
+        measure_run(workspace, folder, reports, with_permitted_metrics(self._choice, _nothing), _nothing)
         if not self._choice.keep_launches:
             drop_launches(workspace, folder)
 
@@ -213,6 +216,7 @@ def profile(
     max_launches: int = 0,
     max_bytes: int = 1 << 30,
     replay: int | None = None,
+    counters: str = "default",
     mode: Mode = Mode(),  # noqa: B008 (frozen)
     folder: str | Path | None = None,
 ) -> Profile:
@@ -220,21 +224,33 @@ def profile(
 
     The arguments have the meaning of the options of ``kprof-inject profile``; ``at`` is one selector or several.
     ``replay`` None replays every kernel to time it, because there is no run without records to compare with; 0 replays
-    none. ``folder`` keeps the dumped kernels and the raw buffers, and serves one block at a time; without it they are
-    in a temporary folder until the process ends. Raises ``KprofError`` for invalid arguments, and for a folder that is
-    in use.
+    none. ``counters`` are read only where that is permitted. ``folder`` keeps the dumped kernels and the raw buffers,
+    and serves one block at a time; without it they are in a temporary folder until the process ends. Raises
+    ``KprofError`` for invalid arguments, and for a folder that is in use.
 
         with kprof_inject.profile(at=["func", "loop"]) as prof:
             kernel[grid](x, y)
         prof.export("trace.json")
     """
     numbers = {"max_launches": max_launches, "max_bytes": max_bytes, "replay": replay}
-    given = {"kernel": kernel, "mode": asdict(mode) if isinstance(mode, Mode) else mode, **numbers}
+    given = {
+        "kernel": kernel,
+        "counters": counters,
+        "mode": asdict(mode) if isinstance(mode, Mode) else mode,
+        **numbers,
+    }
     converted(given, _Arguments, "profile", "help(kprof_inject.profile) says what it takes")
     return profile_as(
         parse_selectors((at,) if isinstance(at, str) else tuple(at)),
         Style.from_words(split, iter_records),
-        LaunchChoice(parse_launches(str(launches)), kernel, max_launches, max_bytes, ReplayChoice.of(replay)),
+        LaunchChoice(
+            parse_launches(str(launches)),
+            kernel,
+            max_launches,
+            max_bytes,
+            ReplayChoice.of(replay),
+            metrics=parse_metrics(counters),
+        ),
         mode,
         # The program may change its own folder before it enters the block.
         Path(folder).absolute() if folder is not None else _temporary_folder(),
@@ -268,6 +284,10 @@ def profile_as(selectors: Sequence[Selector], style: Style, choice: LaunchChoice
         mode=mode,
     )
     return Profile(session, choice, selectors, style.for_mode(mode), workspace.folder)
+
+
+def _nothing(message: str) -> None:
+    pass
 
 
 def _temporary_folder() -> Path:

@@ -10,13 +10,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kprof_inject.analysis.async_work.groups import InFlight, starts_async
+from kprof_inject.analysis.evidence.measured_limit import Measured, measured_limit
+from kprof_inject.analysis.evidence.stalls import Stalls, stalls_of
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.limits import Limit, limit_of
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, evaluating
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.model import Launch
+from kprof_inject.capture.reader import machine_code_of
+from kprof_inject.capture.source_text import lines_of, places_of, ttgir_of
 from kprof_inject.errors import KprofError
+from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge
 from kprof_inject.timeline.waves import launch_duration_ns
@@ -141,8 +146,37 @@ class LaunchAnalysis:
 
     @cached_property
     def limit(self) -> Limit:
-        """The unit or cause that limits the launch."""
+        """The unit or cause that limits the launch, by the strongest evidence."""
+        if self.measured is not None:
+            return measured_limit(self.measured)
+        return self.computed_limit
+
+    @cached_property
+    def computed_limit(self) -> Limit:
+        """The unit or cause that limits the launch, as far as its TTGIR shows."""
         return limit_of(self.summary, self.speed_of_light, self.launch.kernel.sm_count, self.verdict.overhead)
+
+    @cached_property
+    def measured(self) -> Measured | None:
+        """What the hardware counted while the kernel ran without records; None if it was not measured."""
+        record = self.launch.kernel.measurements
+        if record is None or record.counters is None:
+            return None
+        return Measured(self.summary, self.launch.kernel, record.counters, self.stalls, self.machine_code)
+
+    @cached_property
+    def machine_code(self) -> MachineFunction | None:
+        """The kernel's instructions without records; None if the capture does not have them."""
+        return machine_code_of(self.launch.kernel)
+
+    @cached_property
+    def stalls(self) -> Stalls | None:
+        """What the warps of the kernel wait for; None if they were not sampled."""
+        record, code = self.launch.kernel.measurements, self.machine_code
+        if record is None or record.samples is None or code is None:
+            return None
+        places = places_of(lines_of(ttgir_of(self.launch.kernel)))
+        return stalls_of(record.samples, code, self.launch.kernel.scopes, places)
 
     @cached_property
     def in_flight(self) -> InFlight | None:

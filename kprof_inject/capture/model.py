@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode
 from kprof_inject.capture.foreign.entries import Recorded
+from kprof_inject.capture.measurements import MeasurementsRecord
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import UNKNOWN_RESOURCES, KernelResources
@@ -147,6 +148,8 @@ class Kernel(Struct, frozen=True):
     """Number of launches by the process, captured or not; None if unknown. Replays of graphs do not count."""
     program_variant: str = ""
     """The dumped variant that this build was made from: builds with a smaller buffer share it. Empty if unknown."""
+    measurements: MeasurementsRecord | None = None
+    """What the hardware counted while the kernel ran without records; None if it was not measured."""
     cta_name: str = "CTA"
     """Name of the unit that another profiler recorded in place of a CTA."""
     warp_name: str = "warp"

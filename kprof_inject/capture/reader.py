@@ -24,6 +24,7 @@ from kprof_inject.capture.encoding import (
     require_seal,
     sealed,
 )
+from kprof_inject.capture.measurements import MACHINE_CODE_FILE, MEASUREMENTS_FILE, MeasurementsRecord
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of, read_costs
@@ -50,6 +51,7 @@ from kprof_inject.capture.schema import (
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.files import open_regular, write_bytes
+from kprof_inject.machine_code.instructions import MachineFunction
 
 
 class ProcessFiles(Struct, frozen=True):
@@ -281,9 +283,19 @@ def _kernel(
         capture_folder=files.capture_folder,
         not_replayed=(timing.not_replayed or "") if timing else "",
         launches=launches.get(variant),
+        measurements=files.read_if_there(f"{folder}/{MEASUREMENTS_FILE}", MeasurementsRecord),
         program_variant=record.program_variant or _program_variant(variant),
     )
     return kernel, record.cta_bytes
+
+
+def machine_code_of(kernel: Kernel) -> MachineFunction | None:
+    """Return the instructions of a kernel without records; None if the capture does not have them."""
+    if not (kernel.folder / MACHINE_CODE_FILE).is_file():
+        return None
+    return ProcessFiles.open(kernel.folder.parents[1]).read(
+        f"{KERNELS_FOLDER}/{kernel.folder.name}/{MACHINE_CODE_FILE}", MachineFunction
+    )
 
 
 def _program_variant(variant: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE
 from kprof_inject.errors import printable
+from kprof_inject.ttgir.strings import POINT, unquote
 
 
 def ttgir_of(kernel: Kernel) -> str:
@@ -60,3 +62,48 @@ def file_and_line(source: str) -> tuple[str, int] | None:
 def without_folders(source: str) -> str:
     """Return ``file:line`` with the name of the file alone: ``file.py:12``."""
     return PurePath(source).name if source else ""
+
+
+SourceLine = tuple[str, int]
+"""Source file and line number."""
+
+_ALIAS = re.compile(r"(#loc\w*) = loc\((.*)\)\s*")
+_POINT_OR_ALIAS = re.compile(rf"{POINT}|(#loc\w*)")
+_LOCATION = re.compile(r" loc\((.*)\)\s*")
+# No compiler nests locations deeper.
+_MAX_DEPTH = 200
+
+
+def places_of(lines: Sequence[str]) -> list[SourceLine | None]:
+    """Return the source line of each line of a TTGIR text: the first one in the location at the line's end.
+
+    The rest of the text is not parsed: a capture is read without the parser, and text that is not TTGIR does no harm.
+    https://mlir.llvm.org/docs/Dialects/Builtin/#location-attributes
+    """
+    found = [_ALIAS.fullmatch(line) if line.startswith("#loc") else None for line in lines]
+    aliases = {alias[1]: alias[2] for alias in found if alias}
+    known: dict[str, SourceLine | None] = {}
+    return [
+        None if alias else _place(_location_at_end(line), aliases, known)
+        for line, alias in zip(lines, found, strict=True)
+    ]
+
+
+def _location_at_end(line: str) -> str:
+    begin = line.rfind(" loc(")
+    found = _LOCATION.fullmatch(line, begin) if begin >= 0 else None
+    return found[1] if found else ""
+
+
+def _place(
+    location: str, aliases: dict[str, str], known: dict[str, SourceLine | None], depth: int = 0
+) -> SourceLine | None:
+    if location not in known:
+        # Ends the recursion of a location that refers to itself.
+        known[location] = None
+        for file, line, _, alias in _POINT_OR_ALIAS.findall(location) if depth < _MAX_DEPTH else ():
+            place = _place(aliases.get(alias, ""), aliases, known, depth + 1) if alias else (unquote(file), int(line))
+            if place:
+                known[location] = place
+                break
+    return known[location]

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import click
 
+from kprof_inject.capture.counters import parse_metrics
 from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.cli.options import (
     Function,
@@ -75,11 +76,18 @@ def capture_options(function: Function) -> Function:
         no_replay: bool,
         replay_in_program: bool,
         keep_launches: bool,
+        counters: str,
         **others: Any,
     ) -> Any:
         replays = ReplayChoice.of(0 if no_replay else replay or None, in_program=replay_in_program)
         choice = LaunchChoice(
-            parse_launches(launches), kernel, max_launches, max_bytes, replays, keep_launches=keep_launches
+            parse_launches(launches),
+            kernel,
+            max_launches,
+            max_bytes,
+            replays,
+            keep_launches=keep_launches,
+            metrics=parse_metrics(counters),
         )
         return function(*args, choice=choice, **others)
 
@@ -105,6 +113,15 @@ def capture_options(function: Function) -> Function:
             is_flag=True,
             help="Keep one launch of each kernel that takes at least 1 % of the time in WORKSPACE/launches, with its "
             "memory, to be run again and shared.",
+        ),
+        harmless_setting(
+            "--counters",
+            default="default",
+            show_default=True,
+            metavar="none|default|METRIC,...",
+            help="Hardware counters to read, and whether to sample why warps wait, when the program has ended: a saved "
+            "launch of each kernel that takes at least 1 % of the time is repeated without records. METRICs are "
+            "NVIDIA's names, as Nsight Compute has them, and are read in addition to the default ones.",
         ),
         harmless_setting("--no-replay", is_flag=True, help="Do not save and replay launches to time them."),
         harmless_setting(

@@ -24,9 +24,10 @@ NEVER = "@!PT"
 _NO_SCOREBOARD = 7
 # Other operations with a label, such as BSSY and LEPC, do not branch to it.
 _BRANCHES = frozenset(("BRA", "BRX", "BRXU", "JMP", "JMX"))
+_TARGET = re.compile(r"\.L_\w+")
 
 
-class Instruction(Struct, frozen=True):
+class Instruction(Struct, frozen=True, array_like=True):
     """An instruction of a function.
 
     ``address`` counts bytes from the function's begin. ``opcode`` has its modifiers: ``LDG.E.128``. ``predicate`` is as
@@ -56,8 +57,12 @@ class Instruction(Struct, frozen=True):
 
     @property
     def is_branch(self) -> bool:
-        """True if it may branch, to ``targets`` or elsewhere."""
-        return self.operation in _BRANCHES
+        """True if it may branch, to ``targets`` or elsewhere.
+
+        ptxas leaves some loops by a call of a label in the same function, which does not return. Calls of other
+        functions name them, or a register.
+        """
+        return self.operation in _BRANCHES or (self.operation == "CALL" and _TARGET.search(self.operands) is not None)
 
 
 class MachineFunction(Struct, frozen=True):
@@ -79,7 +84,6 @@ _INSTRUCTION = re.compile(
     r"\s*/\* 0x(?P<low>[0-9a-f]{16}) \*/\s*$"
 )
 _HIGH_WORD = re.compile(r"\s+/\* 0x(?P<high>[0-9a-f]{16}) \*/\s*$")
-_TARGET = re.compile(r"\.L_\w+")
 
 
 def read_nvdisasm(printed: str, file: str) -> list[MachineFunction]:

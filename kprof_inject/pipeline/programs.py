@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kprof_inject.calibration import add_record_costs
@@ -18,8 +19,8 @@ from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
+from kprof_inject.pipeline.launch_measurements import measure_run, with_permitted_metrics
 from kprof_inject.pipeline.saved_launches import (
-    add_replays,
     drop_builds,
     drop_launches,
     finish_launches,
@@ -87,6 +88,8 @@ def run(
     ``made_by`` is the command that captures for its own use, empty for ``run`` and ``profile``. Returns the capture's
     folder and the program's exit code. Raises ``KprofError`` if no launch was saved.
     """
+    choice = replace(choice, replays=choice.replays.among(_hard_to_time(workspace)))
+    choice = replace(choice, metrics=()) if made_by else with_permitted_metrics(choice, say)
     folder = workspace.new_capture_folder()
     try:
         exit_code, reports = capture(workspace, folder, choice, mode, program, program_input, made_by)
@@ -107,7 +110,7 @@ def run(
     say_what_went_wrong(reports, say)
     say(f"captured to {folder}")
     if exit_code not in STOPPED:
-        add_replays(workspace, folder, reports, choice.replays, say)
+        measure_run(workspace, folder, reports, choice, say)
         for message in add_record_costs(workspace, folder):
             say(message)
     if not choice.keep_launches:
@@ -174,11 +177,11 @@ def capture(
     """
     mode.require_possible_on({kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target})
     reports_folder = workspace.new_reports_folder("run")
-    replays = choice.replays.among(_hard_to_time(workspace))
+    replays = choice.replays
     wanted = replays.only
     if choice.keep_launches and made_by:
         wanted = None  # the command chooses the kernels itself
-    elif choice.keep_launches and wanted is not None:
+    elif (choice.keep_launches or choice.metrics) and wanted is not None:
         wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
     is_asked_for = choice.keep_launches or replays.times is not None
     saved = launches_to_save(workspace, folder, wanted, is_asked_for=is_asked_for)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
 
-from msgspec.structs import replace
-
 from kprof_inject.calibration import add_record_costs
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.reader import ProcessFiles
 from kprof_inject.capture.saved_launch import (
     SAVED_LAUNCH_ENDING,
     SAVED_LAUNCH_FILE,
@@ -25,37 +22,26 @@ from kprof_inject.capture.saved_launch import (
     names_saved_launch,
     read_saved_launch,
 )
-from kprof_inject.capture.schema import (
-    KERNEL_FILE,
-    KERNELS_FOLDER,
-    PROCESS_FILE,
-    TIMING_FILE,
-    KernelRecord,
-    TimingRecord,
-)
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
+from kprof_inject.pipeline.launch_measurements import measure_capture, with_permitted_metrics
 from kprof_inject.pipeline.own_processes import do_tasks
-from kprof_inject.quantities import counted, listed
+from kprof_inject.quantities import counted
 from kprof_inject.report.launch_contents import l2_in_words
 from kprof_inject.runtime.experiments.tasks import (
     MAX_TIMES,
     CaptureLaunch,
     RecompileLaunch,
-    TaskResult,
-    TimeRecords,
 )
 from kprof_inject.runtime.launch.launch_choice import (
-    KERNEL_SECONDS,
     LaunchChoice,
     LaunchFilter,
-    ReplayChoice,
     SavedLaunches,
     parse_launches,
 )
 from kprof_inject.runtime.packages import installed_version_of
-from kprof_inject.runtime.process_report import Reports, read_reports
+from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace
 
@@ -111,104 +97,6 @@ def finish_launches(workspace: Workspace, capture: Path, say: Say) -> None:
         compress(launch)
     if saved:
         say(f"saved {counted(len(saved), 'launch')}; look at one: kprof-inject launch info {saved[0]}")
-
-
-class _Replay:
-    """A kernel of a capture's process, to be timed by a saved launch."""
-
-    def __init__(self, files: ProcessFiles, variant: str, kernel: KernelRecord, launch: Path) -> None:
-        self.files = files
-        self.variant = variant
-        self.kernel = kernel
-        self.launch = launch
-
-    def save(self, result: TaskResult) -> None:
-        """Add the result to the kernel's times in the capture."""
-        timing = _timing_of(self.files, self.variant)
-        changed = replace(timing, replay=result.replay, not_replayed=result.refusal or None)
-        self.files.write(_timing_name(self.variant), changed)
-
-
-def add_replays(workspace: Workspace, capture: Path, reports: Reports, choice: ReplayChoice, say: Say) -> None:
-    """Repeat the launches that a run has saved, with and without records, and add their times to the capture.
-
-    Reports what goes wrong: the capture is useful without these times.
-    """
-    try:
-        _add_replays(workspace, capture, reports, choice, say)
-    except OSError as error:
-        say(f"cannot time saved launches: {error.strerror}")
-
-
-def _add_replays(workspace: Workspace, capture: Path, reports: Reports, choice: ReplayChoice, say: Say) -> None:
-    refusals = [note for note in reports.saved_launches if note.refusal]
-    for kernel, refusal in dict.fromkeys((note.kernel, note.refusal) for note in refusals):
-        say(f"no launch of {kernel} was saved, because {refusal}")
-    if choice.only != ():
-        for note in refusals:
-            _note_refusal(capture, note.variant, f"no launch of it was saved: {note.refusal}")
-    replays = list(_replays(workspace, capture)) if choice.only != () else []
-    if replays:
-        _time_again(replays, workspace, choice, say)
-
-
-def _time_again(replays: Sequence[_Replay], workspace: Workspace, choice: ReplayChoice, say: Say) -> None:
-    say(f"repeating {counted(len(replays), 'saved launch')} to time the records: {_names(replays)}")
-    tasks = [
-        TimeRecords(
-            launch=str(replay.launch.resolve()),
-            build=str((workspace.recorded_builds_folder / replay.variant).resolve()),
-            kernel=replay.kernel,
-            seconds=KERNEL_SECONDS,
-            times=choice.times,
-        )
-        for replay in replays
-    ]
-    executable = replays[0].files.process.executable
-    results = do_tasks(tasks, executable, workspace.cache_folder_of_rerun("launches"))
-    for replay, result in zip(replays, results, strict=True):
-        replay.save(result)
-        if result.refusal:
-            say(f"{replay.kernel.name} could not be timed again: {result.refusal}")
-
-
-def _names(replays: Sequence[_Replay]) -> str:
-    return listed(list(dict.fromkeys(replay.kernel.name for replay in replays)), _MAX_NAMES)
-
-
-def _replays(workspace: Workspace, capture: Path) -> Iterator[_Replay]:
-    """Yield the kernels of a capture of which a launch was saved."""
-    for files, variant, kernel in _kernels_in(capture):
-        name = f"{kernel.program_variant}-{files.process.pid}{SAVED_LAUNCH_ENDING}"
-        launch = workspace.launches_folder(capture) / name
-        if is_saved_launch(launch) and (workspace.recorded_builds_folder / variant).is_dir():
-            yield _Replay(files, variant, kernel, launch)
-
-
-def _kernels_in(capture: Path) -> Iterator[tuple[ProcessFiles, str, KernelRecord]]:
-    for path in sorted(capture.glob(f"*/{PROCESS_FILE}")):
-        try:
-            files = ProcessFiles.open(path.parent)
-            for folder in sorted((path.parent / KERNELS_FOLDER).glob("*")):
-                yield files, folder.name, files.read(f"{KERNELS_FOLDER}/{folder.name}/{KERNEL_FILE}", KernelRecord)
-        except KprofError:
-            continue
-
-
-def _note_refusal(capture: Path, program_variant: str, reason: str) -> None:
-    for files, variant, kernel in _kernels_in(capture):
-        if kernel.program_variant == program_variant:
-            timing = _timing_of(files, variant)
-            if timing.replay is None:
-                files.write(_timing_name(variant), replace(timing, not_replayed=reason))
-
-
-def _timing_of(files: ProcessFiles, variant: str) -> TimingRecord:
-    return files.read_if_there(_timing_name(variant), TimingRecord) or TimingRecord(())
-
-
-def _timing_name(variant: str) -> str:
-    return f"{KERNELS_FOLDER}/{variant}/{TIMING_FILE}"
 
 
 def saved_launches_of(workspace: Workspace, capture: Path) -> dict[str, Path]:
@@ -315,9 +203,7 @@ def capture_launch(
     if reason := result.refusal or (left_alone[0] if left_alone else ""):
         raise KprofError(f"{saved.record.name} was not recorded: {reason}")
     say(f"captured to {folder}" + (f", {l2}" if (l2 := l2_in_words(result.l2)) else ""))
-    if choice.replays.only != ():
-        for files, variant, kernel in _kernels_in(folder):
-            _time_again([_Replay(files, variant, kernel, saved.folder)], workspace, choice.replays, say)
+    measure_capture(workspace, folder, with_permitted_metrics(choice, say), say, saved.folder)
     for message in add_record_costs(workspace, folder):
         say(message)
     drop_launches(workspace, folder)

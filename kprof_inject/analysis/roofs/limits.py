@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.roofs.operation_work import Work
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.scopes import ScopeKind
@@ -21,7 +21,7 @@ DRAM = "DRAM"
 
 # Nsight Compute's threshold for a well-utilized unit; below it, latency dominates (Kernel Profiling Guide, "GPU Speed
 # of Light Throughput").
-_LIMITING = 0.6
+LIMITING = 0.6
 # Threshold for upper bounds.
 _POSSIBLE = 0.5
 # Overhead of records from which the verdict on a kernel does not trust durations.
@@ -29,9 +29,9 @@ _NOTABLE_COST_PERCENT = 5.0
 # Smaller exchanges cannot hide what limits a launch.
 _NOTABLE_EXCHANGES = 0.3
 # Combined utilization from which two alternating units limit a launch.
-_TAKEN_TOGETHER = 0.75
+MIN_TOGETHER = 0.75
 # Smaller parts are not reported.
-_NOTABLE = 0.1
+MIN_NOTABLE = 0.1
 # A smaller part would be rounded to 0 %.
 _MIN_SHOWN = 0.001
 # Units within this margin count as equally busy.
@@ -49,8 +49,10 @@ class Limit(Struct, frozen=True):
     """The units that limit the launch; empty if it waits, or if the limit is unknown."""
     text: str
     parts: Mapping[str, float]
-    """Lower bound of the part of the launch's time that each unit needs."""
+    """Part of the launch's time that each unit needs."""
     is_known: bool = True
+    evidence: Literal["computed", "measured"] = "computed"
+    """Whether ``parts`` are lower bounds from TTGIR, or what the hardware counted."""
 
     @property
     def answer(self) -> str:
@@ -78,8 +80,8 @@ def limit_of(
     whole = next((roof for roof in light.roofs if _kind_of(summary, roof) == ScopeKind.FUNCTION), None)
     if whole is None or (light.missing and light.has_unknown):
         why = str(light.missing) if light.missing else "the kernel's function was not recorded; add --at func"
-        if idle := _without_work(summary, device_sms):
-            return Limit(_IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
+        if idle := sms_without_work(summary, device_sms):
+            return Limit(IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
         return Limit(_NOT_KNOWN, (), why, {}, is_known=False)
     slowdown = _slowdown(overhead)
     if slowdown < 1:
@@ -160,22 +162,24 @@ def _kind_of(summary: LaunchSummary, roof: Roof) -> str:
     return summary.scopes[roof.index].kind
 
 
-_NAMES = {
+UNIT_NAMES = {
     TENSOR: "the tensor cores",
     SPECIAL: "the special function units",
     FP32: "the fp32 units",
+    FP64: "the fp64 units",
     ALU: "the ALU",
     ISSUE: "instruction issue",
     SHARED: "shared memory and L1",
     L2: "the L2",
+    L2_TO_SM: "the L2",
     DRAM: "DRAM",
 }
 
 
 def _at_roof(judged: _Judged) -> Limit | None:
-    if judged.parts[judged.busiest[0]] < _LIMITING:
+    if judged.parts[judged.busiest[0]] < LIMITING:
         return None
-    units = _as_busy(judged.parts)
+    units = as_busy(judged.parts)
     loop = _busiest_loop(judged, units[0])
     more = f", {percent(loop.part)} in {judged.name_of(loop)}" if loop and loop.part > judged.parts[units[0]] else ""
     text = _with_parts(units, judged.parts, judged.whole.work, more)
@@ -189,7 +193,7 @@ def _named(units: Sequence[str], parts: Mapping[str, float]) -> str:
     return f"{' and '.join(units)} {100 * parts[units[0]]:.0f} %"
 
 
-def _as_busy(parts: Mapping[str, float]) -> list[str]:
+def as_busy(parts: Mapping[str, float]) -> list[str]:
     """Return the busiest unit, and those that are nearly as busy."""
     most = max(parts.values())
     found = [unit for unit, part in parts.items() if part >= max(most - _NEAR, _POSSIBLE)]
@@ -209,7 +213,7 @@ def _with_parts(units: Sequence[str], parts: Mapping[str, float], work: Work, mo
 def _name(unit: str, work: Work) -> str:
     if unit == FP32 and work.integer_multiplications > max(work.multiplications, work.additions):
         return "integer multiplication in the fp32 units"
-    return _NAMES[unit]
+    return UNIT_NAMES[unit]
 
 
 def _memory(judged: _Judged) -> Limit | None:
@@ -226,14 +230,14 @@ def _memory(judged: _Judged) -> Limit | None:
     )
     least = judged.parts.get(DRAM, 0.0)
     other_parts = [part for unit, part in judged.parts.items() if unit != DRAM]
-    if most < _LIMITING or max(other_parts) > _POSSIBLE:
+    if most < LIMITING or max(other_parts) > _POSSIBLE:
         return None
     if dram.unknown and most > 1:
         return judged.not_known(
             f"DRAM would take {percent(most)} of the time for all that was requested, so some of it hit the L2; how "
             f"much is unknown, as addresses depend on loaded data; of what is known, {_nearest(judged)}"
         )
-    if dram.unknown and (elsewhere < _LIMITING or dram.fits_l2):
+    if dram.unknown and (elsewhere < LIMITING or dram.fits_l2):
         return judged.not_known(
             f"DRAM may be at {percent(least)} to {percent(most)} of peak: addresses depend on loaded data, so it is "
             f"unknown how much hit the L2; of what is known, {_nearest(judged)}"
@@ -257,13 +261,13 @@ def _few_sms(judged: _Judged) -> Limit | None:
 
 def _idle(judged: _Judged) -> Limit | None:
     """Judge SMs without work, unless the others keep DRAM busy, which serves all of them."""
-    idle = _without_work(judged.summary, judged.device_sms)
-    if idle is None or judged.parts.get(DRAM, 0.0) >= _LIMITING:
+    idle = sms_without_work(judged.summary, judged.device_sms)
+    if idle is None or judged.parts.get(DRAM, 0.0) >= LIMITING:
         return None
-    return judged.limit(_IDLE, f"{idle}; on those that have one, {_nearest(judged)}")
+    return judged.limit(IDLE, f"{idle}; on those that have one, {_nearest(judged)}")
 
 
-def _without_work(summary: LaunchSummary, device_sms: int | None) -> str | None:
+def sms_without_work(summary: LaunchSummary, device_sms: int | None) -> str | None:
     """Return how many SMs have a CTA on average, and what the others do; None if enough have one."""
     idle = summary.idle
     if idle is None:
@@ -278,20 +282,20 @@ def _without_work(summary: LaunchSummary, device_sms: int | None) -> str | None:
         "have none between two": used * idle.between_share,
         "are done": used * idle.after_share,
     }
-    reasons = [f"{what} ({percent(share)})" for what, share in others.items() if share >= _NOTABLE]
+    reasons = [f"{what} ({percent(share)})" for what, share in others.items() if share >= MIN_NOTABLE]
     average = idle.work_share * idle.sms
     return f"SMs without work: on average, {average:.1f} of {sms} SMs have a CTA; the others {' or '.join(reasons)}"
 
 
 def _at_roof_in_a_loop(judged: _Judged) -> Limit | None:
-    loops = [roof for roof in _loops(judged) if roof.part >= _LIMITING and roof.unit != DRAM]
+    loops = [roof for roof in _loops(judged) if roof.part >= LIMITING and roof.unit != DRAM]
     if not loops:
         return None
     loop = max(loops, key=lambda roof: roof.sm_cycles)
     share = loop.sm_cycles / judged.whole.sm_cycles
     if share < _POSSIBLE:
         return None
-    units = _as_busy(loop.parts)
+    units = as_busy(loop.parts)
     text = f"{_with_parts(units, loop.parts, loop.work)} in {judged.name_of(loop)}, {percent(share)} of the kernel's "
     text += f"time; {percent(judged.parts[loop.unit])} over the whole kernel"
     return judged.limit(_named(units, loop.parts), text, *units)
@@ -301,9 +305,9 @@ def _two_units(judged: _Judged) -> Limit | None:
     """Judge two units that alternate, as the instructions of one warp use them one after the other."""
     first, second = [unit for unit in judged.busiest if unit in (TENSOR, SPECIAL, FP32)][:2]
     together = judged.parts[first] + judged.parts[second]
-    if together < _TAKEN_TOGETHER or judged.parts[second] < _NOTABLE:
+    if together < MIN_TOGETHER or judged.parts[second] < MIN_NOTABLE:
         return None
-    text = f"{_NAMES[first]} and {_NAMES[second]} in turn ({percent(judged.parts[first])} and "
+    text = f"{UNIT_NAMES[first]} and {UNIT_NAMES[second]} in turn ({percent(judged.parts[first])} and "
     text += f"{percent(judged.parts[second])} of peak): without overlap they take {percent(together)} of the time"
     return judged.limit(f"{first} and {second} in turn", text, first, second)
 
@@ -322,7 +326,9 @@ def _left_out(limit: Limit, whole: Roof) -> Limit:
 
 
 def _would_be_busy(whole: Roof) -> str:
-    return " and ".join(f"{_NAMES[unit]} would be busy for {percent(part)}" for unit, part in whole.impossible.items())
+    return " and ".join(
+        f"{UNIT_NAMES[unit]} would be busy for {percent(part)}" for unit, part in whole.impossible.items()
+    )
 
 
 def _exchanges(judged: _Judged) -> Limit | None:
@@ -350,7 +356,7 @@ def _unknown_accesses(judged: _Judged) -> Limit | None:
 
 
 _NOT_KNOWN = "not known"
-_IDLE = "SMs without work"
+IDLE = "SMs without work"
 _LATENCY = "latency, or instructions that TTGIR does not show"
 _LATENCY_OF_ATOMICS = "latency (perhaps of its atomic operations), or instructions that TTGIR does not show"
 
@@ -366,11 +372,11 @@ def _waits(judged: _Judged) -> Limit:
 
 
 def _nearest(judged: _Judged) -> str:
-    notable = [unit for unit in judged.busiest if judged.parts[unit] >= _NOTABLE][:2]
+    notable = [unit for unit in judged.busiest if judged.parts[unit] >= MIN_NOTABLE][:2]
     if not notable:
         most = judged.parts[judged.busiest[0]]
         return f"no unit is busy for more than {percent(most)} of the time" if most >= _MIN_SHOWN else "no unit is busy"
-    names = " and ".join(f"{_NAMES[unit]} ({percent(judged.parts[unit])})" for unit in notable)
+    names = " and ".join(f"{UNIT_NAMES[unit]} ({percent(judged.parts[unit])})" for unit in notable)
     return f"the busiest {'units are' if len(notable) > 1 else 'unit is'} {names}"
 
 

@@ -23,10 +23,12 @@ from kprof_inject.analysis.roofs.operation_work import Work
 TENSOR = "tensor cores"
 SPECIAL = "special functions"
 FP32 = "fp32 units"
+FP64 = "fp64 units"
 ALU = "ALU"
 ISSUE = "instruction issue"
 SHARED = "shared memory and L1"
-L2 = "L2 to SM"
+L2 = "L2"
+L2_TO_SM = "L2 to SM"
 """The names of the units: ``Roof.parts`` and ``Limit.parts`` have them."""
 
 
@@ -78,7 +80,7 @@ class UnitRates(Struct, frozen=True):
             ALU: work.logic / self.integers,
             ISSUE: (floats / self.packed_floats + others) / self.issue,
             SHARED: work.shared_bytes / self.shared_bytes + work.conflict_cycles,
-            L2: work.l2_bytes / self.l2_bytes,
+            L2_TO_SM: work.l2_bytes / self.l2_bytes,
         }
 
 

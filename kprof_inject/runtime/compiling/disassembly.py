@@ -10,15 +10,17 @@ This module does not import Triton, which may not be installed; the child proces
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.schema import Target
+from kprof_inject.capture.saved_launch import SavedLaunch
+from kprof_inject.capture.schema import TTGIR_FILE, Target
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction, read_nvdisasm
+from kprof_inject.machine_code.matching import with_lines_of
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
 from kprof_inject.runtime.compiling.delayed_builds import with_tuples
 from kprof_inject.runtime.compiling.module_check import (
@@ -34,6 +36,7 @@ from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 
 _FILE = "kernel.ttgir"
+_BINARY = ".cubin"
 
 
 def machine_code_of(module: Module, options: Mapping[str, Any]) -> list[MachineFunction]:
@@ -59,6 +62,34 @@ def recorded_machine_code_of(module: Module, compiler: CompilerProcess, time_lim
     return read_nvdisasm(printed, _FILE)
 
 
+def programs_machine_code(saved: SavedLaunch, ttgir: str) -> MachineFunction:
+    """Return the machine code of a saved launch's kernel, with the lines of its TTGIR.
+
+    The lines are those of the kernel compiled again without locations; an instruction that this does not have has none.
+    Raises ``KprofError`` as ``machine_code_of`` does.
+    """
+    if not is_installed("triton"):
+        raise KprofError("machine code needs Triton, which is not installed", hint=install_command("triton"))
+    module = parse(ttgir, str(saved.folder / TTGIR_FILE))
+    binary = next(saved.build_folder.glob(f"*{_BINARY}"), None)
+    if binary is None:
+        raise KprofError("its machine code was not saved")
+    task = DisassembleBoth(
+        binary.read_bytes(), Disassemble(text_without_locations(module), _target_of(module), saved.kernel.options)
+    )
+    with CompilerProcess() as compiler:
+        printed, printed_with_lines = compiler.ask(task, TIME_LIMIT_S)
+    own, other = (_kernel_in(read_nvdisasm(text, _FILE), saved.record.name) for text in (printed, printed_with_lines))
+    return with_lines_of(own, other)
+
+
+def _kernel_in(functions: Sequence[MachineFunction], name: str) -> MachineFunction:
+    found = next((function for function in functions if function.name == name), None)
+    if found is None:
+        raise KprofError(f"the machine code has no {name}", hint="please report it")
+    return found
+
+
 def _target_of(module: Module) -> Target:
     target = module_target(module)
     if target.backend != "cuda":
@@ -78,6 +109,23 @@ class Disassemble:
         """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
         options = {name: with_tuples(value) for name, value in self.options.items()}
         return _printed(lowered_in_child(self.text, self.target, options, written).binary)
+
+
+@dataclass(frozen=True, slots=True)
+class DisassembleBoth:
+    """Task that returns what nvdisasm prints of machine code, and of a text that it compiles."""
+
+    binary: bytes
+    compiled: Disassemble
+
+    @property
+    def target(self) -> Target:
+        """Target of the text."""
+        return self.compiled.target
+
+    def run(self, written: Path) -> tuple[str, str]:
+        """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
+        return _printed(self.binary), self.compiled.run(written)
 
 
 @dataclass(frozen=True, slots=True)

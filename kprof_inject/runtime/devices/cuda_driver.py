@@ -93,6 +93,12 @@ def l2_bytes() -> int:
     return 0 if driver.cuDeviceGetAttribute(ctypes.byref(size), _L2_CACHE_SIZE, handle) else size.value
 
 
+def driver_version() -> int:
+    """Return the version of CUDA that the driver supports, as ``cuDriverGetVersion`` counts; 0 if unknown."""
+    driver, version = loaded_driver(), ctypes.c_int()
+    return 0 if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) else version.value
+
+
 class Driver:
     """The driver's functions, called by name, with errors as exceptions."""
 

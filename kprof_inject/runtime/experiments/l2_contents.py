@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from statistics import median
-from typing import Protocol
+from typing import Any, Protocol
 
+from kprof_inject.capture.measurements import L2Contents
 from kprof_inject.capture.schema import TimedResources
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes
 from kprof_inject.runtime.devices.device import Device, MemoryRange, NoDeviceMemory
-from kprof_inject.runtime.experiments.back_to_back import BackToBack
+from kprof_inject.runtime.experiments.back_to_back import BackToBack, empty_ns
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
-from kprof_inject.runtime.experiments.tasks import L2Contents
+from kprof_inject.runtime.launch.timing import EmptyKernel
 
 # Reading twice as much as fits leaves nothing else.
 _TIMES_L2 = 2
@@ -87,3 +88,16 @@ def as_in_program(
     if empty_ns is not None and program.empty_launch_ns is not None:
         expected_ns += empty_ns - program.empty_launch_ns
     return min(times_ns, key=lambda contents: abs(median(times_ns[contents]) - expected_ns))
+
+
+def contents_as_in_program(launch: LoadedLaunch, kernel: Any, device: Device, fills: Fills, times: int) -> L2Contents:
+    """Time a launch with each contents, and return those with which it takes as long as in the program."""
+    if len(fills) == 1:
+        return "left"
+    timed = BackToBack(device, launch.relaunch.stream, launch.memory)
+
+    def time_once() -> list[float]:
+        return timed.times_ns(timed.queued([partial(launch.relaunch.launch, kernel)]))
+
+    times_ns = times_with(fills, timed, time_once, times)
+    return as_in_program(times_ns, empty_ns(timed, EmptyKernel.like(kernel.metadata)), launch.saved.record.clean)

@@ -7,12 +7,12 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from triton.compiler.compiler import CompiledKernel
 
+from kprof_inject.capture.measurements import L2Contents
 from kprof_inject.capture.schema import TimedResources
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import BuildSource
@@ -20,10 +20,8 @@ from kprof_inject.runtime.compiling.delayed_builds import compile_text
 from kprof_inject.runtime.compiling.instrumented_kernel import Plan, PlannedKernel, RunStep
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.experiments.back_to_back import BackToBack, empty_ns
-from kprof_inject.runtime.experiments.l2_contents import Fills, ReadingDevice, as_in_program, l2_fills, times_with
+from kprof_inject.runtime.experiments.l2_contents import ReadingDevice, contents_as_in_program, l2_fills
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
-from kprof_inject.runtime.experiments.tasks import L2Contents
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture, NoReplays
 from kprof_inject.runtime.launch.launch_choice import NO_SAVED_LAUNCHES
@@ -75,7 +73,7 @@ def capture_launch(
         raise KprofError(f"{dumped.name} has no planned records", hint="insert some")
     sys.argv = [str(launch.saved.folder)]  # the capture says what was run
     with own_scratch(device), l2_fills(device, launch) as fills:
-        l2 = _l2_as_in_program(launch, clean, device, fills)
+        l2 = contents_as_in_program(launch, clean, device, fills, _CLEAN_LAUNCHES)
         clean_run = _clean_run(launch, clean, device, fills[l2])
         workspace.write_clean_run(dumped.variant, str(os.getpid()), clean_run)
         saver = LaunchSaver(NO_SAVED_LAUNCHES, session.launches, device, report)
@@ -91,16 +89,6 @@ def capture_launch(
         capture.finish()
         report.note_end()
     return l2
-
-
-def _l2_as_in_program(launch: LoadedLaunch, clean: Any, device: Device, fills: Fills) -> L2Contents:
-    timed = BackToBack(device, launch.relaunch.stream, launch.memory)
-
-    def time_once() -> list[float]:
-        return timed.times_ns(timed.queued([partial(launch.relaunch.launch, clean)]))
-
-    times_ns = times_with(fills, timed, time_once, _CLEAN_LAUNCHES)
-    return as_in_program(times_ns, empty_ns(timed, EmptyKernel.like(clean.metadata)), launch.saved.record.clean)
 
 
 def _clean_run(launch: LoadedLaunch, clean: Any, device: Device, fill: Callable[[], None]) -> TimedResources:

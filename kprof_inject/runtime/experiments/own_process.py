@@ -22,6 +22,9 @@ from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
 from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import BuildSource, load
+from kprof_inject.runtime.counters.cupti import Cupti
+from kprof_inject.runtime.counters.pc_sampler import PcSampler
+from kprof_inject.runtime.counters.range_profiler import RangeProfiler
 from kprof_inject.runtime.devices.fixed_memory import AddressTaken
 from kprof_inject.runtime.devices.own_process import OwnDevice, device_of_own_process
 from kprof_inject.runtime.experiments.back_to_back import BackToBack, empty_ns
@@ -32,9 +35,15 @@ from kprof_inject.runtime.experiments.delayed_kernel import (
     spins_of,
 )
 from kprof_inject.runtime.experiments.delays import time_delays
-from kprof_inject.runtime.experiments.l2_contents import as_in_program, l2_fills, times_with
+from kprof_inject.runtime.experiments.l2_contents import (
+    as_in_program,
+    contents_as_in_program,
+    l2_fills,
+    times_with,
+)
 from kprof_inject.runtime.experiments.launch_with_records import capture_launch
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, loaded_launch
+from kprof_inject.runtime.experiments.measured_launch import MeasuredLaunch
 from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
 from kprof_inject.runtime.experiments.recompiled_launch import recompile
 from kprof_inject.runtime.experiments.record_overhead import time_records
@@ -42,6 +51,7 @@ from kprof_inject.runtime.experiments.relaunch import NO_HOOKS, NotReplayable
 from kprof_inject.runtime.experiments.tasks import (
     ADDRESS_TAKEN,
     CaptureLaunch,
+    MeasureLaunch,
     RecompileLaunch,
     Task,
     TaskResult,
@@ -59,6 +69,9 @@ from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
 from kprof_inject.runtime.launch.timing import EmptyKernel
 from kprof_inject.workspace import DumpedKernel, write_experiment
 
+# Rounds of launches with each contents of the L2, to find those of the program.
+_MEASURED_ROUNDS = 10
+
 
 class OwnProcess:
     """This process: its device, once a task has named it, and its watchdog."""
@@ -67,12 +80,21 @@ class OwnProcess:
         """Begin without a device."""
         self._device: OwnDevice | None = None
         self.watchdog = Watchdog(lambda reason: None)
+        self._counters: tuple[RangeProfiler, PcSampler] | None = None
 
     def device_for(self, saved: SavedLaunch) -> OwnDevice:
         """Return the device for a launch, that of the first launch. Raises ``KprofError``."""
         if self._device is None:
             self._device = device_of_own_process(saved.record.device_name, saved.record.device_uuid)
         return self._device
+
+    def counters(self, device: OwnDevice) -> tuple[RangeProfiler, PcSampler]:
+        """Return what measures launches of the device. Raises ``KprofError`` where that is not possible."""
+        if self._counters is None:
+            cupti = Cupti()
+            profiler = RangeProfiler(cupti, device.current(), device.context_handle)
+            self._counters = profiler, PcSampler(cupti, device.context_handle)
+        return self._counters
 
 
 def main(folder: Path, first: int) -> int:
@@ -189,6 +211,17 @@ def _capture_launch(task: CaptureLaunch, process: OwnProcess) -> TaskResult:
     with loaded_launch(device, saved) as launch:
         l2 = capture_launch(launch, _clean_kernel(saved), device, Path(task.session), task.times)
     return TaskResult(l2=l2)
+
+
+@_done.register
+def _measure_launch(task: MeasureLaunch, process: OwnProcess) -> TaskResult:
+    saved = read_saved_launch(Path(task.launch))
+    device = process.device_for(saved)
+    with loaded_launch(device, saved) as launch, own_scratch(device), l2_fills(device, launch) as fills:
+        load_kernel = partial(_clean_kernel, saved)
+        l2 = contents_as_in_program(launch, load_kernel(), device, fills, _MEASURED_ROUNDS)
+        measured = MeasuredLaunch(*process.counters(device), device, launch, load_kernel, fills[l2])
+        return TaskResult(measurements=measured.measure(task.metrics, l2))
 
 
 def _paired(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from kprof_inject.capture.encoding import decode, encode, read_json
 from kprof_inject.capture.experiments import DelaysRecord
-from kprof_inject.capture.schema import MAX_TEXT_BYTES, DurationNs, KernelRecord, ReplayRecord, Text
+from kprof_inject.capture.measurements import L2Contents, MeasurementsRecord
+from kprof_inject.capture.schema import MAX_TEXT_BYTES, DurationNs, KernelRecord, Name, ReplayRecord, Text
 from kprof_inject.files import read_regular, write_bytes
 
 TASKS_FILE = "tasks.json"
@@ -58,6 +59,13 @@ class CaptureLaunch(Struct, frozen=True, tag="capture", kw_only=True):
     times: Annotated[int, Meta(ge=1, le=MAX_TIMES)] = 4
 
 
+class MeasureLaunch(Struct, frozen=True, tag="measure", kw_only=True):
+    """Count ``metrics`` of a saved launch without records, and sample its warps."""
+
+    launch: Text
+    metrics: tuple[Name, ...]
+
+
 class RecompileLaunch(Struct, frozen=True, tag="recompile", kw_only=True):
     """Write a saved launch to ``folder``, compiled by the Triton of the process. It needs no device."""
 
@@ -65,13 +73,7 @@ class RecompileLaunch(Struct, frozen=True, tag="recompile", kw_only=True):
     folder: Text
 
 
-Task = RecompileLaunch | TimeLaunch | TimeRecords | TimeDelays | CaptureLaunch
-
-
-L2Contents = Literal["left", "emptied", "inputs"]
-"""What the L2 holds when a launch begins. ``left``: what the launch before it left there. ``emptied``: nothing of its
-memory. ``inputs``: as much of the memory that it only reads as fits.
-"""
+Task = RecompileLaunch | TimeLaunch | TimeRecords | TimeDelays | CaptureLaunch | MeasureLaunch
 
 
 class TimedLaunch(Struct, frozen=True, kw_only=True):
@@ -103,6 +105,7 @@ class TaskResult(Struct, frozen=True, kw_only=True):
     timed: TimedLaunch | None = None
     l2: L2Contents = "left"
     replay: ReplayRecord | None = None
+    measurements: MeasurementsRecord | None = None
 
 
 def write_tasks(folder: Path, tasks: tuple[Task, ...]) -> None:

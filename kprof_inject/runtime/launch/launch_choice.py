@@ -100,7 +100,7 @@ class LaunchChoice:
     They are the launches in ``launches`` of kernels whose names match the glob ``kernel``, at most ``max_launches`` (0:
     no limit) and ``max_bytes`` of buffers in each process. ``replays`` chooses the kernels to time by replay. With
     ``torch_trace``, each process also traces itself with ``torch.profiler``. With ``keep_launches``, a launch of each
-    kernel is saved for the user.
+    kernel is saved for the user. ``metrics`` are counted by the hardware when a saved launch is repeated.
     """
 
     launches: LaunchFilter = LAST
@@ -110,6 +110,7 @@ class LaunchChoice:
     replays: ReplayChoice = REPLAYS
     torch_trace: bool = False
     keep_launches: bool = False
+    metrics: tuple[str, ...] = ()
 
 
 _WORDS = {"last": LAST, "first": LaunchFilter("first", stop=1), "all": LaunchFilter("all")}

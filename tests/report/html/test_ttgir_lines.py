@@ -13,8 +13,9 @@ from replacing import replace
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.capture.source_text import places_of
 from kprof_inject.pipeline.insertion import view_of
-from kprof_inject.report.html.code import places_of, ttgir_lines
+from kprof_inject.report.html.code import ttgir_lines
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import Timeline, decode_launch

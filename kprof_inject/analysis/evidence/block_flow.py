@@ -1,0 +1,270 @@
+"""The flow of warps through the blocks of a function, as linear equations that are solved exactly.
+
+The variables are the numbers of times that warps take each edge between two blocks. A warp that enters a block also
+leaves it. Branches on the lines of ``scf.if``, loops and the like are uniform: all threads of a warp take the same way.
+Other branches may depend on masks, so that a warp takes both ways. The blocks from such a branch to where its ways meet
+have no known count: they are unclear.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from fractions import Fraction
+
+from kprof_inject.machine_code.control_flow import Block, loops_of
+from kprof_inject.machine_code.instructions import Instruction, MachineFunction
+
+
+class Contradiction(Exception):
+    """The equations have no solution in natural numbers."""
+
+
+Terms = Mapping[int, Fraction]
+"""A sum of variables: the coefficient of each."""
+
+
+class Equations:
+    """Linear equations of natural numbers, each solved for one of its variables (Gauss-Jordan elimination)."""
+
+    def __init__(self) -> None:
+        """Start without equations."""
+        self._rows: dict[int, tuple[dict[int, Fraction], Fraction]] = {}
+
+    def add(self, terms: Terms, value: int) -> None:
+        """Add an equation. Raises ``Contradiction`` if the others exclude it."""
+        self._insert(terms, value)
+        # If a sum is 0, so is each of its terms, as none is negative.
+        while zeros := self._zeros():
+            for name in zeros:
+                self._insert({name: Fraction(1)}, 0)
+
+    def _insert(self, terms: Terms, value: int) -> None:
+        rest, known = self._reduced(terms)
+        constant = value - known
+        if not rest:
+            if constant:
+                raise Contradiction
+            return
+        # Later edges are expressed by earlier ones, which more equations have in common.
+        pivot = max(rest)
+        scale = rest.pop(pivot)
+        solved = {name: -factor / scale for name, factor in rest.items()}
+        constant /= scale
+        for name, (others, known) in list(self._rows.items()):
+            if factor := others.pop(pivot, None):
+                self._rows[name] = added(others, solved, factor), known + factor * constant
+        self._rows[pivot] = solved, constant
+
+    def _zeros(self) -> list[int]:
+        """Return variables that must be 0 because a sum of them is."""
+        for others, known in self._rows.values():
+            if not known and others and all(factor < 0 for factor in others.values()):
+                return list(others)
+        return []
+
+    def value_of(self, terms: Terms) -> int | None:
+        """Return the value of a sum, or None if it is not determined. Raises ``Contradiction``."""
+        rest, known = self._reduced(terms)
+        if rest:
+            return None
+        if known < 0 or known.denominator != 1:
+            raise Contradiction
+        return int(known)
+
+    def _reduced(self, terms: Terms) -> tuple[dict[int, Fraction], Fraction]:
+        """Return a sum in the variables that no equation is solved for, and its constant."""
+        rest: dict[int, Fraction] = {}
+        constant = Fraction(0)
+        for name, factor in terms.items():
+            others, known = self._rows.get(name, ({name: Fraction(1)}, Fraction(0)))
+            rest = added(rest, others, factor)
+            constant += factor * known
+        return rest, constant
+
+
+def added(one: Terms, other: Terms, factor: Fraction) -> dict[int, Fraction]:
+    """Return ``one + factor * other``."""
+    total = dict(one)
+    for name, value in other.items():
+        total[name] = total.get(name, Fraction(0)) + factor * value
+        if not total[name]:
+            del total[name]
+    return total
+
+
+def _sum_of(names: Iterable[int]) -> dict[int, Fraction]:
+    return dict.fromkeys(names, Fraction(1))
+
+
+_LEAVES = frozenset(("EXIT", "RET"))
+_OUTSIDE = -1
+"""Number of the block before the entry and after all exits."""
+_Targets = Sequence[Sequence[int]]
+
+
+class BlockFlow:
+    """The edges that warps take between the blocks of a function.
+
+    Adjacent ``unclear`` blocks share a node of the graph, and the edges within it are left out.
+    """
+
+    def __init__(self, function: MachineFunction, blocks: Sequence[Block], uniform: Collection[int]) -> None:
+        """Build the graph; branches on the lines ``uniform`` are uniform."""
+        self._function = function
+        self._blocks = blocks
+        # Inner loops come first.
+        self._loops = loops_of(blocks)[::-1]
+        self._targets = [self._targets_of(block) for block in blocks]
+        self._later = _postdominators(self._targets)
+        self._reached = _reached(self._targets, 0, _OUTSIDE)
+        self._branches = {
+            number
+            for number in self._reached
+            if len(self._targets[number]) > 1 and self._last(number).line not in uniform
+        }
+        self.unclear = self._unclear()
+        nodes = self._nodes()
+        self._edges = [
+            (source, target)
+            for source in (_OUTSIDE, *sorted(self._reached))
+            for target in ((0,) if source == _OUTSIDE else self._targets[source])
+            if source not in self.unclear or nodes[source] != nodes.get(target)
+        ]
+        self._into: defaultdict[int, list[int]] = defaultdict(list)
+        self._out_of: defaultdict[int, list[int]] = defaultdict(list)
+        for number, (source, target) in enumerate(self._edges):
+            self._out_of[nodes.get(source, source)].append(number)
+            self._into[nodes.get(target, target)].append(number)
+        self._numbered_nodes = sorted(set(nodes.values()))
+
+    def _last(self, number: int) -> Instruction:
+        return self._function.instructions[self._blocks[number].end - 1]
+
+    def _targets_of(self, block: Block) -> tuple[int, ...]:
+        last = self._function.instructions[block.end - 1]
+        leaves = last.operation in _LEAVES or not block.successors
+        return (*block.successors, _OUTSIDE) if leaves else block.successors
+
+    def _unclear(self) -> set[int]:
+        found: set[int] = set()
+        for number in self._branches:
+            meeting = self._meeting_point(number)
+            for target in self._targets[number]:
+                if target not in (meeting, _OUTSIDE):
+                    found |= _reached(self._targets, target, meeting)
+        return found
+
+    def _meeting_point(self, branch: int) -> int:
+        """Return the first block on all ways from a branch to the exit."""
+        common = self._later[branch]
+        candidates = [other for other in range(len(self._targets)) if common >> other & 1 and other != branch]
+        # The first one has all others after it.
+        return max(candidates, key=lambda other: self._later[other].bit_count(), default=_OUTSIDE)
+
+    def _nodes(self) -> dict[int, int]:
+        """Return the node of each reached block: the smallest number of the blocks that share it."""
+        nodes = {number: number for number in self._reached}
+        for number in sorted(self.unclear):
+            for target in self._targets[number]:
+                if target in self.unclear and nodes[number] != nodes[target]:
+                    new, old = sorted((nodes[number], nodes[target]))
+                    nodes.update({block: new for block, node in nodes.items() if node == old})
+        return nodes
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all ways are known: from each block one leads to the exit, and no call is a branch.
+
+        For sm_80, ptxas may leave a loop by ``CALL.REL.NOINC`` to a label of the same function, which does not return.
+        """
+        code = self._function.instructions
+        has_jumps = any(one.operation == "CALL" and ".L_" in one.operands and not one.is_branch for one in code)
+        everything = (1 << len(self._targets)) - 1
+        return not has_jumps and all(self._later[number] != everything for number in self._reached)
+
+    def conservation(self, entries: int) -> Equations:
+        """Return the equations of a launch in which warps enter the function ``entries`` times."""
+        flows = Equations()
+        flows.add(_sum_of(self._out_of[_OUTSIDE]), entries)
+        for node in self._numbered_nodes:
+            flows.add(added(_sum_of(self._into[node]), _sum_of(self._out_of[node]), Fraction(-1)), 0)
+        return flows
+
+    def executions(self, flows: Equations) -> list[int | None]:
+        """Return the executions of each block; None if they are not determined. Raises ``Contradiction``."""
+        calls = any(one.operation == "CALL" for one in self._function.instructions)
+        found: list[int | None] = []
+        for number, block in enumerate(self._blocks):
+            if number not in self._reached:
+                found.append(None if calls and not self._is_padding(block) else 0)
+            elif number in self.unclear:
+                found.append(None)
+            else:
+                found.append(flows.value_of(self.entering(number)))
+        return found
+
+    def _is_padding(self, block: Block) -> bool:
+        """Return whether a block only separates the function from what follows it in memory."""
+        code = self._function.instructions[block.first : block.end]
+        return all(one.operation == "NOP" or one.targets == (one.address,) for one in code)
+
+    def entering(self, block: int) -> Terms:
+        """Return the executions of a block that is clear."""
+        return _sum_of(self._into[block])
+
+    def entering_loop_of(self, block: int) -> Terms:
+        """Return how often the innermost loop around a block is entered. There must be one."""
+        loop = next(loop for loop in self._loops if block in loop.blocks)
+        return _sum_of(
+            number
+            for number, (source, target) in enumerate(self._edges)
+            if target in loop.blocks and source not in loop.blocks
+        )
+
+    def depth(self, block: int) -> int:
+        """Return the number of loops around a block."""
+        return sum(block in loop.blocks for loop in self._loops)
+
+    def home_of(self, block: int, line: int) -> int | None:
+        """Return the clear block that is executed as often as an operation on ``line`` with instructions in ``block``.
+
+        That is the block itself if it is clear. If not, it is the block whose branch leads there, if that branch is of
+        the same operation: it skips instructions that no thread of the warp needs. None if no such block is found.
+        """
+        if block not in self.unclear:
+            return block
+        sources = [number for number in self._reached if block in self._targets[number]]
+        if len(sources) == 1 and sources[0] in self._branches - self.unclear and self._last(sources[0]).line == line:
+            return sources[0]
+        return None
+
+
+def _reached(targets: _Targets, start: int, without: int) -> set[int]:
+    """Return the blocks that are reached from one, which is included, without entering another."""
+    found, waiting = {start}, [start]
+    while waiting:
+        for target in targets[waiting.pop()]:
+            if target not in (_OUTSIDE, without) and target not in found:
+                found.add(target)
+                waiting.append(target)
+    return found
+
+
+def _postdominators(targets: _Targets) -> list[int]:
+    """Return for each block those on all ways from it to the exit, as the bits of an integer.
+
+    A block from which no way leads to the exit has the bits of all blocks.
+    """
+    everything = (1 << len(targets)) - 1
+    later = [everything] * len(targets)
+    changed = True
+    while changed:
+        changed = False
+        for number in reversed(range(len(targets))):
+            common = everything
+            for target in targets[number]:
+                common &= 0 if target == _OUTSIDE else later[target] | 1 << target
+            if common != later[number]:
+                later[number], changed = common, True
+    return later

@@ -1,0 +1,318 @@
+"""Compute how often a launch executes each basic block of its machine code, without a GPU.
+
+The interpreter counts the executions of TTGIR operations. Three facts relate them to blocks.
+
+* Flow (``block_flow``): a warp that enters a block also leaves it.
+* Anchors: instructions that the compiler neither removes nor merges, such as barriers and stores. If a block has ``c``
+  copies of an operation's anchor, each execution of the block executes the operation ``c`` times.
+* Unrolled loops: the copies in the machine loop and in the blocks for remaining iterations together execute the
+  iterations of the TTGIR loop. ``_UnrolledLoop`` says when their number tells how often each block is executed.
+
+What these equations do not determine is unknown, and everything is if they contradict each other. Loops that are fully
+unrolled or predicated are no loops of the machine code, and need no rule.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations
+from math import gcd, prod
+
+import numpy as np
+from msgspec import Struct
+
+from kprof_inject.analysis.evidence.block_flow import BlockFlow, Contradiction, Equations, added
+from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, loop_axis
+from kprof_inject.analysis.interpreter.executed_operation import Executed
+from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
+from kprof_inject.analysis.structure.tensor_layouts import blocked_of, layout_of
+from kprof_inject.machine_code.control_flow import Block, blocks_of
+from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
+from kprof_inject.machine_code.units import Pipeline, pipeline_of
+from kprof_inject.ttgir.dialect import WARP_SPECIALIZE, Traits
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.types import bits_of, types_of
+
+
+def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int) -> list[int | None]:
+    """Return how often the warps of a launch execute each block of ``blocks_of(function)``; None if unknown.
+
+    ``function`` is the kernel's machine code by the lines of ``ran.module``, ``warps`` the number of warps of a CTA.
+    Each result is a sum over all warps of all CTAs. Functions that are called without inlining are unknown. So is
+    everything in a kernel with ``ttg.warp_specialize``, where the warps of each partition execute only their own code.
+    """
+    blocks = blocks_of(function)
+    ctas = next((one.executed.sizes[CTA] for one in ran.operations if CTA in one.executed.sizes), None)
+    if ctas is None or any(one.name == WARP_SPECIALIZE for one in ran.module.walk()):
+        return [None] * len(blocks)
+    flow = BlockFlow(function, blocks, _uniform_lines(ran.module))
+    if not flow.is_complete:
+        return [None] * len(blocks)
+    all_warps = warps * int(ran.module.attribute("ttg.num-ctas") or 1)
+    equations = flow.conservation(ctas * all_warps)
+    try:
+        for anchor in _anchors(function, blocks, flow, ran, warps):
+            anchor.add_to(equations, flow, all_warps)
+        return flow.executions(equations)
+    except Contradiction:
+        return [None] * len(blocks)
+
+
+def _uniform_lines(module: Module) -> set[int]:
+    """Return the lines of operations whose condition is a scalar."""
+    found = [
+        one.start
+        for one in module.walk()
+        if one.traits.is_loop or one.traits.regions == "branch" or one.traits.is_branch or one.traits.is_terminator
+    ]
+    return set(module.line_numbers(found))
+
+
+class _Anchor(Struct, frozen=True):
+    """An operation, the number of times that all CTAs execute it, and the number of its copies in each block."""
+
+    counted: CountedOperation
+    times: int
+    copies: Mapping[int, int]
+
+    def add_to(self, equations: Equations, flow: BlockFlow, warps: int) -> None:
+        """Add the equations that follow. Raises ``Contradiction``."""
+        loop, trips = _UnrolledLoop.of(self.copies, flow.depth), _trips(self.counted, self.times)
+        solutions = loop.solutions(trips) if loop and trips else None
+        if solutions == []:
+            # There are other copies, which have no such instruction.
+            return
+        total: dict[int, Fraction] = {}
+        for block, count in self.copies.items():
+            total = added(total, flow.entering(block), Fraction(count))
+        equations.add(total, self.times * warps)
+        if loop is None or solutions is None or len(solutions) > 1:
+            return
+        (executed,) = solutions
+        for block, executions in executed.blocks.items():
+            equations.add(flow.entering(block), executions * warps)
+        equations.add(flow.entering_loop_of(loop.main), executed.entries * warps)
+
+
+def _trips(counted: CountedOperation, times: int) -> dict[int, int] | None:
+    """Return how often all CTAs enter the loop around an operation, by the number of its iterations.
+
+    None if the operation is not directly in a loop, or if the iterations are unknown.
+    """
+    loop = next(counted.operation.owners(), None)
+    executed = counted.executed
+    if loop is None or not loop.traits.is_loop or executed.when is None or executed.when.is_lower_bound:
+        return None
+    axis = loop_axis(loop.start)
+    if axis not in executed.sizes:
+        return None
+    try:
+        joint = executed.when.joint()
+    except TooLarge:
+        return None
+    places = {name: place for place, name in enumerate(joint.axes) if joint.values.shape[place] > 1}
+    trips = joint.values.astype(np.int64)
+    trips = trips.sum(axis=places[axis]) if axis in places else trips * executed.sizes[axis]
+    each = prod(size for name, size in executed.sizes.items() if name not in places and name != axis)
+    found = {int(trip): int(count) * each for trip, count in zip(*np.unique(trips, return_counts=True), strict=True)}
+    found.pop(0, None)
+    # Recorded iterations may be others.
+    return found if sum(trip * count for trip, count in found.items()) == times else None
+
+
+class _LoopExecutions(Struct, frozen=True):
+    """Executions of an unrolled loop's blocks, and the number of times that its machine loop is entered."""
+
+    blocks: Mapping[int, int]
+    entries: int
+
+    def plus(self, blocks: Mapping[int, int], entries: int) -> _LoopExecutions:
+        """Add other executions of the same loop."""
+        total = {block: self.blocks.get(block, 0) + count for block, count in blocks.items()}
+        return _LoopExecutions(total, self.entries + entries)
+
+
+class _UnrolledLoop(Struct, frozen=True):
+    """The copies of a TTGIR loop's body: ``unrolled`` of them in the block ``main`` of a machine loop.
+
+    The others are outside of the machine loop, so that each is executed at most once when the TTGIR loop is. If they
+    are fewer than ``unrolled``, the number of iterations determines that of the machine loop: ptxas has, say, a loop of
+    four iterations, then a block for two, and one for a last one. A loop that is not unrolled has one copy.
+    """
+
+    main: int
+    unrolled: int
+    others: Mapping[int, int]
+
+    @classmethod
+    def of(cls, copies: Mapping[int, int], depth: Callable[[int], int]) -> _UnrolledLoop | None:
+        """Return the loop; None if the copies are not in one machine loop and in blocks outside of it."""
+        main = max(copies, key=depth)
+        others = {block: count for block, count in copies.items() if block != main}
+        is_outside = all(depth(block) == depth(main) - 1 for block in others)
+        if depth(main) and is_outside and sum(others.values()) < copies[main]:
+            return cls(main, copies[main], others)
+        return None
+
+    def solutions(self, trips: Mapping[int, int]) -> list[_LoopExecutions]:
+        """Return how often the blocks may be executed: no solution, one, or two or more.
+
+        ``trips`` has the executions of the TTGIR loop by their number of iterations.
+        """
+        found = [_LoopExecutions({}, 0)]
+        for iterations, times in trips.items():
+            rounds, rest = divmod(iterations, self.unrolled)
+            entries = times if rounds else 0
+            each = [
+                {self.main: rounds * times, **{block: times * (block in some) for block in self.others}}
+                for some in self._subsets()
+                if sum(self.others[block] for block in some) == rest
+            ]
+            # Two are enough to show that there is more than one.
+            found = [one.plus(blocks, entries) for one in found for blocks in each][:2]
+        return found
+
+    def _subsets(self) -> Iterator[tuple[int, ...]]:
+        for size in range(len(self.others) + 1):
+            yield from combinations(self.others, size)
+
+
+# Instructions that mark an execution of an operation. Each table has the operations that an instruction may be of, as
+# ptxas gives some instructions the line of another operation. Those of the second table may leave a loop in which all
+# iterations would execute the same.
+_FIXED: Mapping[str, Callable[[Traits], bool]] = {
+    **dict.fromkeys(("STG", "ST", "ATOMG", "ATOM", "REDG", "RED"), lambda traits: traits.writes_global),
+    **dict.fromkeys(("LDGSTS", "LDGDEPBAR", "UTMALDG", "UTMASTG"), lambda traits: traits.starts_async),
+    **dict.fromkeys(("BAR", "STS", "STSM"), lambda _: True),
+}
+_MOVABLE: Mapping[str, Callable[[Traits], bool]] = {
+    **dict.fromkeys(("LDG", "LD"), lambda traits: traits.reads_global),
+    **dict.fromkeys(("LDS", "LDSM", "SHFL", "MUFU"), lambda _: True),
+}
+_Instructions = Mapping[int, list[Instruction]]
+"""Instructions of one line and name, by block."""
+
+
+def _anchors(
+    function: MachineFunction, blocks: Sequence[Block], flow: BlockFlow, ran: ExecutedKernel, warps: int
+) -> Iterator[_Anchor]:
+    counted_at = _operations_by_line(ran)
+    for (line, name), where in _instructions(function, blocks).items():
+        counted = counted_at.get(line)
+        if counted is None or counted.times is None or counted.executed.is_predicated:
+            continue
+        if not _marks(name, where, counted.operation.traits):
+            continue
+        placed = _placed(where, flow, line)
+        copies = placed and _copies(placed, _bytes_of_thread(counted.operation, name, ran.module, warps), flow)
+        if copies and not _has_moved(name, copies, counted.operation, flow):
+            yield _Anchor(counted, counted.times, copies)
+
+
+def _operations_by_line(ran: ExecutedKernel) -> dict[int, CountedOperation]:
+    """Return the operations that have a line of their own."""
+    counted = [*ran.operations, *_skipped(ran)]
+    lines = Counter(one.line for one in counted)
+    return {one.line: one for one in counted if lines[one.line] == 1}
+
+
+def _skipped(ran: ExecutedKernel) -> Iterator[CountedOperation]:
+    """Yield the operations of loops that no CTA enters: the interpreter does not return them."""
+    found = {one.operation for one in ran.operations}
+    for loop in (one for one in ran.module.walk() if one.traits.is_loop):
+        inside = [one for one in loop.walk() if not (one.regions or one.traits.is_terminator)]
+        if found.isdisjoint(inside):
+            found.update(inside)
+            for line, one in zip(ran.module.line_numbers([one.start for one in inside]), inside, strict=True):
+                yield CountedOperation(line, Executed(one, (), {}, Mask.of_bit(False)), None, 0)
+
+
+def _instructions(function: MachineFunction, blocks: Sequence[Block]) -> dict[tuple[int, str], _Instructions]:
+    """Return the instructions by line and name, without those that are never executed."""
+    found: defaultdict[tuple[int, str], defaultdict[int, list[Instruction]]] = defaultdict(lambda: defaultdict(list))
+    for number, block in enumerate(blocks):
+        for one in function.instructions[block.first : block.end]:
+            if one.predicate != NEVER:
+                found[one.line, one.operation][number].append(one)
+    return dict(found)
+
+
+def _marks(name: str, where: _Instructions, traits: Traits) -> bool:
+    """Return whether instructions of a name mark executions of an operation."""
+    one = next(iter(where.values()))[0]
+    if pipeline_of(one) is Pipeline.TENSOR:
+        return traits.is_dot
+    is_of = _FIXED.get(name) or _MOVABLE.get(name)
+    return is_of is not None and is_of(traits)
+
+
+def _placed(where: _Instructions, flow: BlockFlow, line: int) -> _Instructions | None:
+    """Return the instructions by clear block; None if some belong to none."""
+    placed: defaultdict[int, list[Instruction]] = defaultdict(list)
+    for block, found in where.items():
+        home = flow.home_of(block, line)
+        if home is None:
+            return None
+        placed[home] += found
+    return dict(placed)
+
+
+def _copies(where: _Instructions, bytes_of_thread: int | None, flow: BlockFlow) -> dict[int, int] | None:
+    """Return the number of an operation's copies in each block that has any; None if it is ambiguous.
+
+    Accesses of known size are counted by bytes. Otherwise, the numbers of instructions must have no common divisor, so
+    that a copy has one. A copy of several may be in several blocks, but not inside of a loop and outside.
+    """
+    if bytes_of_thread:
+        sizes = {block: sum(map(_access_bytes, found)) for block, found in where.items()}
+        is_whole = all(size % bytes_of_thread == 0 for size in sizes.values())
+        return {block: size // bytes_of_thread for block, size in sizes.items()} if is_whole else None
+    counts = {block: len(found) for block, found in where.items()}
+    is_apart = len(set(map(flow.depth, counts))) == len(counts)
+    return counts if is_apart and gcd(*counts.values()) == 1 else None
+
+
+# The other accesses of a thread have 32 bits.
+_ACCESS_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+_DEFAULT_ACCESS_BYTES = 4
+
+
+def _access_bytes(one: Instruction) -> int:
+    """Return how many bytes a thread loads or stores."""
+    modifiers = one.opcode.split(".")[1:]
+    return next((_ACCESS_BYTES[name] for name in modifiers if name in _ACCESS_BYTES), _DEFAULT_ACCESS_BYTES)
+
+
+# Instructions that access the bytes of an operation.
+_SIZED = {"tt.load": "LDG", "tt.store": "STG", "ttg.async_copy_global_to_local": "LDGSTS"}
+
+
+def _bytes_of_thread(operation: Operation, name: str, module: Module, warps: int) -> int | None:
+    """Return how many bytes each thread accesses with instructions of a name in an execution; None if unknown.
+
+    It is known for a scalar, and for a tensor of which no two threads have the same elements.
+    """
+    pointers = next((printed for printed in types_of(operation) if printed.is_pointer), None)
+    if pointers is None or _SIZED.get(operation.name) != name:
+        return None
+    element_bytes = bits_of(pointers.pointee) // 8
+    if not pointers.shape:
+        return element_bytes
+    layout = blocked_of(layout_of(pointers, module.aliases))
+    if layout is None or layout.rank != len(pointers.shape) or prod(layout.warps) != warps:
+        return None
+    tiles = map(prod, zip(layout.elements, layout.lanes, layout.warps, strict=True))
+    if any(size % tile for size, tile in zip(pointers.shape, tiles, strict=True)):
+        return None
+    return element_bytes * pointers.elements // (prod(layout.lanes) * warps)
+
+
+def _has_moved(name: str, copies: Mapping[int, int], operation: Operation, flow: BlockFlow) -> bool:
+    """Return whether the instructions of an operation may have moved into a loop, or out of one."""
+    machine_loops = max(map(flow.depth, copies))
+    loops = sum(owner.traits.is_loop for owner in operation.owners())
+    # Several copies are those of an unrolled loop.
+    is_single = set(copies.values()) == {1}
+    return machine_loops > loops or (machine_loops < loops and name in _MOVABLE and is_single)

@@ -1,0 +1,105 @@
+"""Warp instructions that a launch and its scopes execute in each pipeline, and the utilization that follows.
+
+An instruction belongs to all scopes that cover its line of the TTGIR. Instructions whose number of executions is
+unknown are not included, so work and utilization are lower bounds; ``unknown_share`` says how many are missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from kprof_inject.analysis.roofs.pipeline_rates import PipelineRates
+from kprof_inject.analysis.scope_map import ScopeMap
+from kprof_inject.machine_code.control_flow import blocks_of
+from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
+from kprof_inject.machine_code.units import Pipeline, pipeline_of
+
+
+class InstructionWork(Struct, frozen=True):
+    """Executions of instructions by the warps of all CTAs.
+
+    ``instructions`` is the number of instructions in the machine code, without those that no warp reaches. Of these,
+    ``unknown`` have an unknown number of executions. An instruction is issued even if its predicate disables all
+    threads. It counts in ``pipelines``, too, unless its predicate is always false.
+    """
+
+    issued: int
+    pipelines: Mapping[Pipeline, int]
+    instructions: int
+    unknown: int
+
+    @property
+    def unknown_share(self) -> float:
+        """Share of the machine code's instructions whose executions are not included."""
+        return self.unknown / self.instructions if self.instructions else 0.0
+
+    def utilization(self, sm_cycles: int, rates: PipelineRates) -> Utilization:
+        """Return the utilization in ``sm_cycles``, the cycles in which any warp ran the scope, summed over the SMs."""
+        if not sm_cycles:
+            return Utilization(0.0, {})
+        pipelines = {
+            pipeline: count / rates.pipelines[pipeline] / sm_cycles
+            for pipeline, count in self.pipelines.items()
+            if pipeline in rates.pipelines
+        }
+        return Utilization(self.issued / rates.issue / sm_cycles, pipelines)
+
+
+class Utilization(Struct, frozen=True):
+    """Lower bounds of the share of an SM's peak rates that a scope uses: of instruction issue, and of pipelines.
+
+    A share above 1 shows that work and cycles are not those of the same scope. Pipelines without a known rate are left
+    out.
+    """
+
+    issue: float
+    pipelines: Mapping[Pipeline, float]
+
+
+_Executed = tuple[Instruction, int | None]
+
+
+def launch_work(function: MachineFunction, executions: Sequence[int | None]) -> InstructionWork:
+    """Return the work of a launch; ``executions`` are those of the function's blocks."""
+    return _work(_executed(function, executions))
+
+
+def scope_work(
+    function: MachineFunction, executions: Sequence[int | None], scope_map: ScopeMap
+) -> dict[int, InstructionWork]:
+    """Return the work of each scope that has instructions, by the scope's index.
+
+    ``executions`` are those of the function's blocks.
+    """
+    scopes: dict[int, list[int]] = {}
+    found: dict[int, list[_Executed]] = {}
+    for one, count in _executed(function, executions):
+        if one.line not in scopes:
+            scopes[one.line] = scope_map.covering((one.line, one.line))
+        for index in scopes[one.line]:
+            found.setdefault(index, []).append((one, count))
+    return {index: _work(found[index]) for index in sorted(found)}
+
+
+def _executed(function: MachineFunction, executions: Sequence[int | None]) -> Iterator[_Executed]:
+    """Yield the instructions that are not known to be never executed, with their executions."""
+    for block, count in zip(blocks_of(function), executions, strict=True):
+        if count != 0:
+            yield from ((one, count) for one in function.instructions[block.first : block.end])
+
+
+def _work(executed: Iterable[_Executed]) -> InstructionWork:
+    pipelines: Counter[Pipeline] = Counter()
+    issued = instructions = unknown = 0
+    for one, count in executed:
+        instructions += 1
+        if count is None:
+            unknown += 1
+            continue
+        issued += count
+        if one.predicate != NEVER:
+            pipelines[pipeline_of(one)] += count
+    return InstructionWork(issued, dict(pipelines), instructions, unknown)

@@ -1,0 +1,210 @@
+"""The limit of a launch by what the hardware counted, and by what its warps were sampled to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from kprof_inject.analysis.evidence.measured_units import Access, accesses, measured_shares
+from kprof_inject.analysis.evidence.stalls import REASONS, Stalls, TopStall
+from kprof_inject.analysis.roofs.limits import (
+    DRAM,
+    IDLE,
+    LIMITING,
+    MIN_NOTABLE,
+    MIN_TOGETHER,
+    UNIT_NAMES,
+    Limit,
+    as_busy,
+    sms_without_work,
+)
+from kprof_inject.analysis.roofs.unit_rates import FP32, L2, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture import counters
+from kprof_inject.capture.measurements import CountersRecord
+from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.source_text import SourceLine
+from kprof_inject.machine_code.accesses import global_access
+from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.quantities import counted, percent, size_text
+
+# With fewer warps, a scheduler of the four has at most two to choose from.
+_FEW_WARPS = 8
+# Where more CTAs wait than fit four times, an SM that holds fewer than this part of them gets them too slowly.
+_MIN_HELD = 0.6
+_MANY_WAVES = 4
+# A request touches at least this many times the sectors that it would touch if its addresses were adjacent.
+_UNCOALESCED = 2.0
+_SECTOR_BYTES, _LANES = 32, 32
+_MAX_ACCESS_BYTES = 16
+_ATOMIC_OPERATIONS = frozenset(("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDUX"))
+_MEMORY = (SHARED, L2, DRAM)
+
+
+class Measured(Struct, frozen=True):
+    """A launch, and what was measured of its kernel without records."""
+
+    summary: LaunchSummary
+    kernel: Kernel
+    counted: CountersRecord
+    stalls: Stalls | None
+    code: MachineFunction | None
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """Utilization of each unit."""
+        return measured_shares(self.counted)
+
+    def metric(self, name: str) -> float:
+        """Return the value of a metric; 0 if it was not counted."""
+        return self.counted.metrics.get(name, 0.0)
+
+    def limit(self, name: str, text: str, *units: str) -> Limit:
+        """Return a limit with the measured shares."""
+        return Limit(name, units, text, self.shares, evidence="measured")
+
+
+def measured_limit(measured: Measured) -> Limit:
+    """Determine what limits a launch."""
+    judges: tuple[Callable[[Measured], Limit | None], ...] = (
+        _at_roof,
+        _few_sms,
+        _slow_starts,
+        _idle,
+        _two_units,
+        _atomics,
+    )
+    return next((limit for judge in judges if (limit := judge(measured))), None) or _latency(measured)
+
+
+def _at_roof(measured: Measured) -> Limit | None:
+    shares = measured.shares
+    units = as_busy(shares)
+    if not units or shares[units[0]] < LIMITING:
+        return None
+    busy = " and ".join(f"{UNIT_NAMES[unit]} ({percent(shares[unit])} of peak)" for unit in units)
+    access = _uncoalesced(measured)
+    if access is not None and units[0] in _MEMORY:
+        return measured.limit(
+            "uncoalesced access", f"{busy}, by uncoalesced access: {_access_text(measured, access)}", *units
+        )
+    name = f"{' and '.join(units)} {100 * shares[units[0]]:.0f} %"
+    if units[0] == DRAM:
+        read, written = measured.metric(counters.DRAM_READ_BYTES), measured.metric(counters.DRAM_WRITE_BYTES)
+        busy += f": {size_text(int(read))} read and {size_text(int(written))} written"
+    return measured.limit(name, busy, *units)
+
+
+def _few_sms(measured: Measured) -> Limit | None:
+    waves, device_sms = measured.summary.waves, measured.kernel.sm_count
+    if waves is None or not device_sms or waves.ctas >= device_sms or waves.sms >= LIMITING * device_sms:
+        return None
+    text = f"the grid: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; on these, {_waiting(measured)}"
+    return measured.limit("grid", text)
+
+
+def _slow_starts(measured: Measured) -> Limit | None:
+    waves, slots = measured.summary.waves, measured.kernel.clean.ctas_per_sm
+    if waves is None or not slots or waves.ctas < _MANY_WAVES * slots * waves.sms:
+        return None
+    held = measured.metric(counters.WARPS_ACTIVE) / measured.kernel.num_warps
+    if not 0 < held < _MIN_HELD * slots:
+        return None
+    text = (
+        f"how fast CTAs start: an SM has room for {slots}, and holds {held:.1f} on average, though {waves.ctas} are to "
+        f"run; {_nearest(measured)}"
+    )
+    return measured.limit("CTAs start too slowly", text)
+
+
+def _idle(measured: Measured) -> Limit | None:
+    idle = sms_without_work(measured.summary, measured.kernel.sm_count)
+    return measured.limit(IDLE, f"{idle}; on those that have one, {_waiting(measured)}") if idle else None
+
+
+def _two_units(measured: Measured) -> Limit | None:
+    shares = measured.shares
+    found = sorted((unit for unit in (TENSOR, SPECIAL, FP32) if unit in shares), key=lambda unit: -shares[unit])[:2]
+    if len(found) < 2 or sum(shares[unit] for unit in found) < MIN_TOGETHER or shares[found[1]] < MIN_NOTABLE:
+        return None
+    first, second = found
+    text = f"{UNIT_NAMES[first]} and {UNIT_NAMES[second]} in turn ({percent(shares[first])} and "
+    text += f"{percent(shares[second])} of peak); {_waiting(measured)}"
+    return measured.limit(f"{first} and {second} in turn", text, first, second)
+
+
+def _atomics(measured: Measured) -> Limit | None:
+    top = measured.stalls.top if measured.stalls else None
+    if top is None or top.operation not in _ATOMIC_OPERATIONS:
+        return None
+    return measured.limit("atomics", f"atomic operations: {_waiting(measured)}")
+
+
+def _latency(measured: Measured) -> Limit:
+    warps = measured.metric(counters.WARPS_ACTIVE)
+    access = _uncoalesced(measured)
+    more = f"; {_access_text(measured, access)}" if access else ""
+    if 0 < warps < _FEW_WARPS:
+        text = f"too few warps in flight: an SM has {warps:.1f} on average; {_waiting(measured)}{more}"
+        return measured.limit("too few warps in flight", text)
+    return measured.limit("latency", f"latency: {_waiting(measured)}{more}")
+
+
+def _waiting(measured: Measured) -> str:
+    """Return what warps wait for and where, and which unit is busiest."""
+    top = measured.stalls.top if measured.stalls else None
+    if measured.stalls is None or top is None:
+        return _nearest(measured)
+    return f"{stall_text(measured.stalls, top)}; {_nearest(measured)}"
+
+
+def stall_text(stalls: Stalls, top: TopStall) -> str:
+    """Return a sentence such as *warps wait 36.1 % of their time for data from global memory (at matmul.py:49)*."""
+    place, needed = _place(stalls.source_of(top.line)), _place(stalls.source_of(top.awaited))
+    where = f", most for {needed}" if needed else f", most at {place}" if place else ""
+    what = REASONS.get(top.reason, top.reason)
+    return f"warps wait {percent(top.share.value)} of their time for {what} ({top.reason}){where}"
+
+
+def _place(source: SourceLine | None) -> str:
+    return f"{source[0].rpartition('/')[2]}:{source[1]}" if source else ""
+
+
+def _nearest(measured: Measured) -> str:
+    unit = max(measured.shares, key=lambda name: measured.shares[name])
+    return f"the busiest unit is {UNIT_NAMES[unit]} ({percent(measured.shares[unit])} of peak)"
+
+
+def _uncoalesced(measured: Measured) -> Access | None:
+    """Return the accesses that touch many more sectors than adjacent ones would; None if none do."""
+    widest = _widest_access(measured.code)
+    found = [
+        access
+        for access in accesses(measured.counted)
+        if access.sectors_per_request >= _UNCOALESCED * _adjacent_sectors(widest, access.kind)
+    ]
+    return max(found, key=lambda access: access.sectors, default=None)
+
+
+def _adjacent_sectors(widest: Mapping[str, int], kind: str) -> float:
+    """Return how many sectors a request of a warp touches if its addresses are adjacent."""
+    return widest.get(kind, _MAX_ACCESS_BYTES) * _LANES / _SECTOR_BYTES
+
+
+def _widest_access(code: MachineFunction | None) -> dict[str, int]:
+    """Return the bytes that a thread loads or stores at most with one instruction."""
+    found: dict[str, int] = {}
+    for one in code.instructions if code else ():
+        if access := global_access(one):
+            kind, size_bytes = access
+            found[kind] = max(found.get(kind, 0), size_bytes)
+    return found
+
+
+def _access_text(measured: Measured, access: Access) -> str:
+    needed = _adjacent_sectors(_widest_access(measured.code), access.kind)
+    return (
+        f"each {access.kind} of a warp touches {access.sectors_per_request:.1f} sectors of {_SECTOR_BYTES} bytes, "
+        f"where {needed:.0f} would do"
+    )

@@ -1,0 +1,221 @@
+"""What the warps of a kernel wait for, by scope and by line of its TTGIR, from samples of its machine code.
+
+A sample shows one warp at one instruction, which was issued in that cycle or waits for a reason. So shares of samples
+are shares of the warps' time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from kprof_inject.capture.encoding import json_values
+from kprof_inject.capture.measurements import SamplesRecord
+from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.capture.source_text import SourceLine
+from kprof_inject.machine_code.control_flow import blocks_of
+from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, MachineFunction
+from kprof_inject.machine_code.scoreboards import waits_in
+
+# Nsight Compute, Kernel Profiling Guide, "Warp Stall Reasons".
+REASONS: Mapping[str, str] = {
+    "barrier": "a barrier of the CTA",
+    "branch_resolving": "a branch to be resolved",
+    "dispatch_stall": "the dispatcher",
+    "drain": "their stores to be written before they end",
+    "gmma": "the tensor cores (wgmma)",
+    "imc_miss": "a constant that is not in the cache",
+    "lg_throttle": "the full queue of accesses to global memory",
+    "long_scoreboard": "data from global memory",
+    "math_pipe_throttle": "a busy arithmetic pipe",
+    "membar": "a memory barrier",
+    "mio_throttle": "the full queue of shared memory, special functions and the like",
+    "misc": "another reason",
+    "no_instructions": "instructions to be fetched",
+    "short_scoreboard": "results from shared memory, special functions and the like",
+    "sleeping": "the end of their sleep",
+    "tex_throttle": "the full queue of the texture unit",
+    "wait": "the fixed latency of their last instructions",
+    "warpgroup_arrive": "the other warps of their warpgroup",
+}
+"""What a warp waits for, by the name of the reason."""
+_ISSUED = "selected"
+# Ready warps of which another one was issued: nothing is missing to them.
+_READY = "not_selected"
+_SUBSET = "_not_issued"
+_QUANTILE = 1.96
+
+
+class Share(Struct, frozen=True):
+    """A share of samples, with half of its 95 % interval."""
+
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, part: int, whole: int) -> Share:
+        """Return ``part`` of ``whole`` samples."""
+        value = part / whole if whole else 0.0
+        return cls(value, _QUANTILE * math.sqrt(value * (1 - value) / whole) if whole else 1.0)
+
+
+class LineStalls(Struct, frozen=True):
+    """Samples of the instructions of one line of the TTGIR.
+
+    ``source`` is the line of the source that it comes from. ``awaited`` has, by reason, the lines whose results the
+    warps waited for, with the samples; a sample may count for several.
+    """
+
+    line: int
+    source: SourceLine | None
+    reasons: Mapping[str, int]
+    awaited: Mapping[str, Mapping[int, int]]
+
+    @property
+    def samples(self) -> int:
+        """All samples of the line."""
+        return sum(self.reasons.values())
+
+
+class TopStall(Struct, frozen=True):
+    """The reason for which warps wait longest, other than for other warps to be issued.
+
+    ``line`` is the line of the TTGIR where most of these warps wait, ``awaited`` that whose result they need; 0 if
+    unknown. ``operation`` is the machine operation that is awaited, such as ``LDG``; empty if unknown.
+    """
+
+    reason: str
+    share: Share
+    line: int
+    awaited: int
+    operation: str
+
+
+class Stalls(Struct, frozen=True):
+    """What the warps of a launch wait for."""
+
+    samples: int
+    reasons: Mapping[str, int]
+    scopes: Mapping[int, Mapping[str, int]]
+    """By the scope's index in the scope table."""
+    lines: tuple[LineStalls, ...]
+    """Those with most samples first."""
+    unknown: int
+    """Samples of instructions without a line."""
+    operations: Mapping[int, str]
+    """The machine operation that most samples of other lines wait for, by the line of its TTGIR."""
+
+    def share(self, reason: str) -> Share:
+        """Return the share of a reason in the warps' time."""
+        return Share.of(self.reasons.get(reason, 0), self.samples)
+
+    def waiting_in(self, index: int) -> list[tuple[str, Share]]:
+        """Return what warps wait for in a scope, as shares of their time in it, the longest first."""
+        reasons = self.scopes.get(index, {})
+        whole = sum(reasons.values())
+        return [(reason, Share.of(count, whole)) for reason, count in _ranked(reasons)]
+
+    @property
+    def top(self) -> TopStall | None:
+        """What warps wait for longest; None if they never wait."""
+        ranked = _ranked(self.reasons)
+        if not ranked:
+            return None
+        reason, count = ranked[0]
+        here = max(self.lines, key=lambda line: line.reasons.get(reason, 0), default=None)
+        found: Counter[int] = Counter()
+        for line in self.lines:
+            found.update(line.awaited.get(reason, {}))
+        awaited = found.most_common(1)[0][0] if found else 0
+        return TopStall(
+            reason, Share.of(count, self.samples), here.line if here else 0, awaited, self.operations.get(awaited, "")
+        )
+
+    def source_of(self, line: int) -> SourceLine | None:
+        """Return the source line of a line of the TTGIR that was sampled or awaited."""
+        return next((one.source for one in self.lines if one.line == line), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the samples as JSON values."""
+        return json_values(self)
+
+
+def _ranked(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
+    waiting = [(reason, count) for reason, count in reasons.items() if reason not in (_ISSUED, _READY) and count]
+    return sorted(waiting, key=lambda entry: -entry[1])
+
+
+def stalls_of(
+    record: SamplesRecord, code: MachineFunction, table: ScopeTable, places: Sequence[SourceLine | None]
+) -> Stalls:
+    """Relate the samples of a kernel to the scopes of its table and to the lines of its TTGIR.
+
+    ``places`` has the source line of each line of the TTGIR.
+    """
+    awaited = _awaited_instructions(code)
+    by_line: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    awaited_by_line: defaultdict[int, defaultdict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
+    operations: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for index, samples in _samples(record, code):
+        line = code.instructions[index].line
+        by_line[line].update(samples)
+        for reason in ("long_scoreboard", "short_scoreboard"):
+            if count := samples.get(reason, 0):
+                for other in awaited.get(index, ()):
+                    awaited_by_line[line][reason][code.instructions[other].line] += count
+                    operations[code.instructions[other].line][code.instructions[other].operation] += count
+    reasons: Counter[str] = Counter()
+    for counts in by_line.values():
+        reasons.update(counts)
+    lines = [
+        LineStalls(
+            line,
+            places[line - 1] if 0 < line <= len(places) else None,
+            dict(counts),
+            {reason: dict(found) for reason, found in awaited_by_line[line].items()},
+        )
+        for line, counts in by_line.items()
+        if line
+    ]
+    for line in set(operations) - set(by_line):
+        lines.append(LineStalls(line, places[line - 1] if 0 < line <= len(places) else None, {}, {}))
+    return Stalls(
+        samples=sum(reasons.values()),
+        reasons=dict(reasons),
+        scopes=_by_scope(table, by_line),
+        lines=tuple(sorted(lines, key=lambda line: (-line.samples, line.line))),
+        unknown=sum(by_line.get(0, {}).values()),
+        operations={line: counts.most_common(1)[0][0] for line, counts in operations.items()},
+    )
+
+
+def _samples(record: SamplesRecord, code: MachineFunction) -> Iterator[tuple[int, dict[str, int]]]:
+    """Yield the index of each sampled instruction with its samples by reason."""
+    for sampled in record.instructions:
+        index = sampled.address // INSTRUCTION_BYTES
+        if index < len(code.instructions):
+            yield index, {name: count for name, count in sampled.samples.items() if not name.endswith(_SUBSET)}
+
+
+def _awaited_instructions(code: MachineFunction) -> dict[int, list[int]]:
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for wait in waits_in(code, blocks_of(code)):
+        found[wait.waiting].append(wait.awaited)
+    return found
+
+
+def _by_scope(table: ScopeTable, by_line: Mapping[int, Mapping[str, int]]) -> dict[int, dict[str, int]]:
+    scopes: dict[int, dict[str, int]] = {}
+    for index, scope in enumerate(table.scopes):
+        if scope.lines is not None:
+            first, last = scope.lines
+            counts: Counter[str] = Counter()
+            for line, samples in by_line.items():
+                if first <= line <= last:
+                    counts.update(samples)
+            scopes[index] = dict(counts)
+    return scopes

@@ -1,0 +1,1 @@
+"""Measure launches with CUPTI, in a process of ours: hardware counters and sampled program counters."""

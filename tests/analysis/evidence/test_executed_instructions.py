@@ -1,0 +1,275 @@
+"""How often blocks of machine code are executed: of compiled fixtures, read by hand, and of made functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import pytest
+from golden import FIXTURES
+
+from kprof_inject.analysis.evidence.block_flow import Contradiction, Equations
+from kprof_inject.analysis.evidence.executed_instructions import block_executions
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated
+from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.machine_code.control_flow import blocks_of
+from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
+from kprof_inject.runtime.compiling.disassembly import machine_code_of
+from kprof_inject.ttgir.parser import parse
+
+triton = pytest.importorskip("triton")
+VERSION = "3.6.0"
+# What another version compiles has other blocks.
+compiled = pytest.mark.skipif(triton.__version__ != VERSION, reason=f"the blocks are those of Triton {VERSION}")
+ADDRESS = 1 << 20
+
+
+def text_of(name: str) -> str:
+    return (FIXTURES / VERSION / "cuda-90" / f"{name}.ttgir").read_text()
+
+
+@cache
+def code_of(name: str) -> MachineFunction:
+    (function,) = machine_code_of(parse(text_of(name), name), {})
+    return function
+
+
+def executions(name: str, grid: tuple[int, int, int], arguments: Sequence[int | None], warps: int) -> list[int | None]:
+    ran = evaluated(text_of(name), name, grid, tuple(arguments), ScopeTable(()))
+    return block_executions(code_of(name), ran, warps)
+
+
+@compiled
+@pytest.mark.triton
+@pytest.mark.parametrize("iterations", [1, 2, 63])
+def test_a_pipelined_loop(iterations: int) -> None:
+    """``matmul``: 0 and 1 are before the loop, 2 is the loop. 3 ends with a conditional exit before the last of the 16
+    stores, which is in 4: a mask decides whether a warp gets there. 5 and 6 are padding."""
+    sizes = (2048, 1024, 64 * iterations)
+    found = executions("matmul", (128, 1, 1), (*[ADDRESS] * 3, *sizes, 64 * iterations, 1024, 1024), 4)
+    warps = 128 * 4
+    assert found == [warps, warps, iterations * warps, warps, None, 0, 0]
+
+
+# By the row's elements: iterations of the loop of four, and executions of the blocks of two and of one. ptxas loops
+# while more than 3 * 1024 elements are left, then does two iterations if more than 1024 are, and one if any are.
+UNROLLED = [(900, 0, 0, 1), (2048, 0, 1, 0), (3072, 0, 1, 1), (4096, 1, 0, 0), (5000, 1, 0, 1), (11264, 2, 1, 1)]
+
+
+@compiled
+@pytest.mark.triton
+@pytest.mark.parametrize(("columns", "four", "two", "one"), UNROLLED)
+def test_an_unrolled_loop(columns: int, four: int, two: int, one: int) -> None:
+    """``layer_norm``: two loops that are unrolled, and a third one, 23, that is not. 8 and 19 load what a mask lets
+    them; 7 and 18 branch there, and 9 and 20 follow."""
+    warps = 24 * 8
+    found = executions("layer_norm", (24, 1, 1), (*[ADDRESS] * 6, columns, columns, None), 8)
+    entered = warps if four else 0
+    expected: dict[int, int | None] = {number: warps for number in (0, 1, 4, 6, 11, 12, 15, 17, 21, 22, 24)}
+    expected |= dict.fromkeys((2, 13), entered) | dict.fromkeys((3, 14), four * warps)
+    expected |= dict.fromkeys((5, 16), two * warps) | dict.fromkeys((7, 9, 18, 20), one * warps)
+    expected |= dict.fromkeys((8, 19)) | {23: -(-columns // 1024) * warps, 25: 0, 26: 0}
+    expected |= {10: warps}
+    assert dict(enumerate(found)) == expected
+
+
+@compiled
+@pytest.mark.triton
+def test_loops_with_other_iterations_in_each_cta() -> None:
+    """``attention``: CTA x masks nothing in its first 2 * x blocks of keys (2), and then in two (5). The first CTA of
+    each head jumps over 1 and 2."""
+    found = executions("attention", (16, 3, 1), (*[ADDRESS] * 4, 64, 2048, None), 4)
+    heads_warps = 3 * 4
+    warps = 16 * heads_warps
+    first = sum(2 * x for x in range(16)) * heads_warps
+    assert found == [warps, 15 * heads_warps, first, warps, warps, 2 * warps, warps, 0, 0]
+
+
+def made(*parts: str) -> MachineFunction:
+    """A function of labels (``a:``) and of instructions after their line, ``5 @!P0 BRA a``."""
+    labels: dict[str, int] = {}
+    lines: list[str] = []
+    for part in parts:
+        if part.endswith(":"):
+            labels[part[:-1]] = len(lines) * INSTRUCTION_BYTES
+        else:
+            lines.append(part)
+    return MachineFunction("k", tuple(instruction(number, line, labels) for number, line in enumerate(lines)))
+
+
+def instruction(number: int, text: str, labels: dict[str, int]) -> Instruction:
+    line, *words = text.split()
+    predicate = words.pop(0) if words[0].startswith("@") else ""
+    opcode, *operands = words
+    targets = (labels[operands[0]],) if opcode == "BRA" else ()
+    return Instruction(number * INSTRUCTION_BYTES, opcode, " ".join(operands), predicate, int(line), targets=targets)
+
+
+BODY = """\
+#blocked = #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [2], order = [0]}>
+module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 2 : i32} {
+  tt.func public @k(%p: !tt.ptr<f32>, %n: i32) {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %x = tt.get_program_id x : i32
+    %v = tt.load %p : !tt.ptr<f32>
+    ttg.local_barrier
+    scf.for %i = %c0 to %n step %c1  : i32 {
+      %q = tt.addptr %p, %i : !tt.ptr<f32>, i32
+      %w = tt.load %q : !tt.ptr<f32>
+      ttg.local_barrier
+      tt.store %q, %w : !tt.ptr<f32>
+    }
+    %many = tt.splat %p : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>, #blocked>
+    %z = tt.load %many : tensor<128x!tt.ptr<f32>, #blocked>
+    ttg.local_barrier
+    %first = arith.cmpi slt, %x, %c1 : i32
+    scf.if %first {
+      tt.store %p, %v : !tt.ptr<f32>
+    }
+    tt.return
+  }
+}
+"""
+LOOP, LOAD, BARRIER, STORE, IF, IN_IF, RETURN = 9, 11, 12, 13, 19, 20, 22
+CTAS, WARPS = 4, 2
+ALL = CTAS * WARPS
+
+
+def ran(iterations: int | None, text: str = BODY) -> ExecutedKernel:
+    assert text.splitlines()[LOAD - 1].lstrip().startswith("%w = tt.load")
+    assert text.splitlines()[IF - 1].lstrip().startswith("scf.if")
+    return evaluated(text, "k", (CTAS, 1, 1), (ADDRESS, iterations), ScopeTable(()))
+
+
+def found_in(function: MachineFunction, iterations: int | None = 10, text: str = BODY) -> list[int | None]:
+    found = block_executions(function, ran(iterations, text), WARPS)
+    assert len(found) == len(blocks_of(function))
+    return found
+
+
+def loop_of(*body: str) -> MachineFunction:
+    return made(f"{LOOP} @!P0 EXIT", f"{LOOP} NOP", "a:", *body, f"{LOOP} @P0 BRA a", f"{RETURN} EXIT")
+
+
+@pytest.mark.parametrize("body", [f"{BARRIER} BAR.SYNC", f"{LOAD} LDG.E", f"{STORE} @!P1 STG.E"])
+@pytest.mark.parametrize(("iterations", "entered"), [(10, ALL), (1, ALL), (0, 0)])
+def test_one_copy_of_an_operation_counts_iterations(body: str, iterations: int, entered: int) -> None:
+    """And how often the loop is entered, and the code behind it."""
+    assert found_in(loop_of(body), iterations) == [ALL, entered, iterations * ALL, entered]
+
+
+def test_without_the_number_of_iterations_nothing_behind_a_guard_is_known() -> None:
+    assert found_in(loop_of(f"{BARRIER} BAR.SYNC"), None) == [ALL, None, None, None]
+
+
+@pytest.mark.parametrize("body", [(f"{BARRIER} BAR.SYNC",) * 2, ("10 IADD3",), (f"{LOOP} HGMMA",), (f"{LOAD} STG.E",)])
+def test_ambiguous_copies_and_other_instructions_show_nothing(body: tuple[str, ...]) -> None:
+    assert found_in(loop_of(*body)) == [ALL, None, None, None]
+
+
+def test_loads_of_known_size_show_how_far_a_loop_is_unrolled() -> None:
+    """Each thread loads four bytes. Without a remainder, a loop of two copies needs an even number of iterations."""
+    assert found_in(loop_of(*[f"{LOAD} LDG.E"] * 2), 10) == [ALL, ALL, 5 * ALL, ALL]
+    assert found_in(loop_of(f"{LOAD} LDG.E.64"), 10) == [ALL, ALL, 5 * ALL, ALL]
+    assert found_in(loop_of(*[f"{LOAD} LDG.E"] * 2), 5) == [ALL, None, None, None]
+
+
+def remainder(*copies: int) -> MachineFunction:
+    """A loop of the first number of copies, and blocks that a branch jumps over."""
+    behind = [
+        part
+        for number, count in enumerate(copies[1:])
+        for part in (f"{LOOP} @P0 BRA r{number}", *[f"{LOAD} LDG.E"] * count, f"r{number}:")
+    ]
+    return made("a:", *[f"{LOAD} LDG.E"] * copies[0], f"{LOOP} @P0 BRA a", *behind, f"{RETURN} EXIT")
+
+
+def test_remaining_iterations_determine_those_of_the_unrolled_loop() -> None:
+    assert found_in(remainder(4, 2, 1), 11) == [2 * ALL, ALL, ALL, ALL, ALL, ALL]
+    assert found_in(remainder(4, 2, 1), 6) == [ALL, ALL, ALL, ALL, 0, ALL]
+
+
+@pytest.mark.parametrize("copies", [(2, 1, 1), (4, 3, 1, 2), (2, 2)])
+def test_remainders_that_have_several_solutions_are_unknown(copies: tuple[int, ...]) -> None:
+    """Copies that are as many as the loop's, or of which several have the same sum."""
+    found = found_in(remainder(*copies), 7)
+    assert None in found[:3]
+
+
+def test_what_moved_out_of_a_loop_shows_nothing() -> None:
+    moved = made(f"{LOOP} @!P0 EXIT", f"{LOAD} LDG.E", "a:", f"{LOOP} @P0 BRA a", f"{RETURN} EXIT")
+    assert found_in(moved) == [ALL, None, None, None]
+
+
+def test_branches_that_may_diverge_hide_what_is_between_them() -> None:
+    """But not what follows where their ways meet."""
+    found = found_in(made("16 @P0 BRA a", "16 LDG.E", "a:", "17 BAR.SYNC", "17 @P0 EXIT", f"{RETURN} EXIT"))
+    assert found == [ALL, None, ALL, None]
+
+
+def test_a_masked_operation_is_executed_where_it_branches() -> None:
+    body = (f"{STORE} @P0 BRA b", f"{STORE} STG.E", "b:")
+    assert found_in(loop_of(*body)) == [ALL, ALL, 10 * ALL, None, 10 * ALL, ALL]
+    other = (f"{LOAD} @P0 BRA b", f"{STORE} STG.E", "b:")
+    assert found_in(loop_of(*other)) == [ALL, None, None, None, None, None]
+
+
+def test_a_uniform_branch_by_the_ctas_that_take_it() -> None:
+    found = found_in(made(f"{IF} @P0 BRA a", f"{IN_IF} STG.E", "a:", f"{RETURN} EXIT"))
+    assert found == [ALL, WARPS, ALL]
+    without = found_in(made(f"{IF} @P0 BRA a", f"{IN_IF} NOP", "a:", f"{RETURN} EXIT"))
+    assert without == [ALL, None, ALL]
+
+
+def test_fully_unrolled_loops_are_executed_once() -> None:
+    assert found_in(made(*[f"{LOAD} LDG.E"] * 10, f"{RETURN} EXIT")) == [ALL]
+
+
+def test_called_functions_are_unknown_and_padding_is_not_executed() -> None:
+    padding = ("p:", f"{RETURN} BRA p", f"{RETURN} NOP")
+    assert found_in(made("7 NOP", f"{RETURN} EXIT", *padding)) == [ALL, 0, 0]
+    called = made("7 CALL f", f"{RETURN} EXIT", "7 FADD", "7 RET", *padding)
+    assert found_in(called) == [ALL, None, 0, 0]
+
+
+def test_nothing_is_known_if_a_loop_has_no_known_way_out() -> None:
+    code = made("a:", f"{BARRIER} BAR.SYNC", f"{LOOP} NOP", f"{LOOP} BRA a", f"{RETURN} EXIT")
+    assert found_in(code) == [None, None]
+
+
+def test_nothing_is_known_if_operations_contradict_each_other() -> None:
+    """A barrier that is executed ten times cannot be in code that is executed once."""
+    assert found_in(made(f"{BARRIER} BAR.SYNC", f"{RETURN} EXIT")) == [None]
+
+
+def test_ctas_of_a_cluster_all_count() -> None:
+    clusters = BODY.replace('"ttg.num-ctas" = 1', '"ttg.num-ctas" = 2')
+    assert found_in(loop_of(f"{BARRIER} BAR.SYNC"), text=clusters) == [2 * ALL, 2 * ALL, 20 * ALL, 2 * ALL]
+
+
+def test_nothing_is_known_with_partitions() -> None:
+    specialised = BODY.replace(
+        "    tt.return\n",
+        "    ttg.warp_specialize()\n    default {\n      ttg.warp_yield\n    }\n"
+        "    partition0() num_warps(4) {\n      ttg.warp_return\n    } : () -> ()\n    tt.return\n",
+    )
+    assert found_in(loop_of(f"{BARRIER} BAR.SYNC"), text=specialised) == [None] * 4
+
+
+def test_equations_of_natural_numbers() -> None:
+    equations = Equations()
+    equations.add({0: 1, 1: -1, 2: -1}, 0)
+    assert equations.value_of({1: 1}) is None
+    equations.add({0: 1, 2: -1}, 0)
+    assert equations.value_of({1: 1}) == 0
+    equations.add({0: 2}, 6)
+    assert equations.value_of({0: 1, 2: 1}) == 6
+    with pytest.raises(Contradiction):
+        equations.add({2: 1}, 4)
+    equations.add({3: 2}, 3)
+    with pytest.raises(Contradiction):
+        equations.value_of({3: 1})
+    equations.add({3: 1, 4: 1}, 1)
+    with pytest.raises(Contradiction):
+        equations.value_of({4: 1})
