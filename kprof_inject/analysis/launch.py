@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kprof_inject.analysis.async_work.groups import InFlight, starts_async
 from kprof_inject.analysis.evidence.measured_limit import Measured, measured_limit
 from kprof_inject.analysis.evidence.stalls import Stalls, stalls_of
+from kprof_inject.analysis.evidence.units import UnitEvidence, disagreements, unit_evidence
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.roofs.limits import Limit, limit_of
+from kprof_inject.analysis.roofs.limits import Limit, dram_part, limit_of, whole_roof
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, evaluating
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import machine_code_of
@@ -154,7 +156,34 @@ class LaunchAnalysis:
     @cached_property
     def computed_limit(self) -> Limit:
         """The unit or cause that limits the launch, as far as its TTGIR shows."""
-        return limit_of(self.summary, self.speed_of_light, self.launch.kernel.sm_count, self.verdict.overhead)
+        return limit_of(
+            self.summary, self.speed_of_light, self.launch.kernel.sm_count, self.verdict.overhead, self.code_shares
+        )
+
+    @cached_property
+    def code_shares(self) -> dict[str, float]:
+        """Lower bounds of the units' utilization by the machine code; empty if they are unknown."""
+        code, whole = self.machine_code, whole_roof(self.summary, self.speed_of_light)
+        if code is None or whole is None or isinstance(self.executed, Unjudged):
+            return {}
+        from kprof_inject.analysis.evidence.code_units import code_shares
+
+        try:
+            with evaluating():
+                return code_shares(self.launch.kernel, code, self.executed, whole.sm_cycles)
+        except Unevaluated:
+            return {}
+
+    @cached_property
+    def units(self) -> tuple[UnitEvidence, ...]:
+        """Utilization of each unit by each kind of evidence."""
+        whole, measured = whole_roof(self.summary, self.speed_of_light), self.measured
+        parts = whole.parts if whole else {}
+        if measured is None:
+            dram = dram_part(self.summary, self.speed_of_light)
+            return unit_evidence({**parts, **dram}, self.code_shares, {}, 1.0)
+        scale = whole.sm_cycles / measured.sm_cycles if whole and measured.sm_cycles else 1.0
+        return unit_evidence(parts, self.code_shares, measured.shares, scale)
 
     @cached_property
     def measured(self) -> Measured | None:
@@ -224,6 +253,7 @@ class LaunchAnalysis:
         return tuple(self._doubts())
 
     def _doubts(self) -> Iterator[str]:
+        yield from disagreements(self.units)
         for why, rules in self.unjudged.items():
             yield f"could not judge {', '.join(rules)}: {why}"
         if self.verdict.level is Level.UNRELIABLE:
@@ -249,6 +279,9 @@ class LaunchAnalysis:
             "doubts": list(self.doubts),
             "trust": self.verdict.to_json(),
             "limit": self.limit.to_json(),
+            "units": [json_values(unit) for unit in self.units],
+            "counters": json_values(self.measured.counted) if self.measured else None,
+            "stalls": self.stalls.to_json() if self.stalls else None,
             "speed_of_light": self.speed_of_light.to_json(),
             "in_flight": self.flights.to_json() if self.flights else None,
             "causal": self.slopes.to_json() if self.slopes else None,

@@ -29,7 +29,6 @@ LSU = "sm__inst_executed_pipe_lsu" + _ELAPSED
 UNIFORM = "sm__inst_executed_pipe_uniform" + _ELAPSED
 L1 = "l1tex__throughput" + _ELAPSED
 L2 = "lts__throughput" + _ELAPSED
-L2_TO_SM = "l1tex__m_xbar2l1tex_read_bytes" + _ELAPSED
 DRAM = "dram__throughput" + _ELAPSED
 
 DRAM_READ_BYTES = "dram__bytes_read.sum"

@@ -56,6 +56,11 @@ class Measured(Struct, frozen=True):
         """Utilization of each unit."""
         return measured_shares(self.counted)
 
+    @property
+    def sm_cycles(self) -> float:
+        """Cycles of the launch, summed over all SMs; 0 if they are unknown."""
+        return self.metric(counters.SM_CYCLES) * (self.kernel.sm_count or 0)
+
     def metric(self, name: str) -> float:
         """Return the value of a metric; 0 if it was not counted."""
         return self.counted.metrics.get(name, 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from kprof_inject.analysis.roofs.limits import DRAM
-from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, L2, SHARED, SPECIAL, TENSOR
 from kprof_inject.capture import counters
 from kprof_inject.capture.measurements import CountersRecord
 
@@ -20,7 +20,6 @@ _METRICS: Mapping[str, tuple[str, ...]] = {
     FP64: (counters.FP64,),
     SPECIAL: (counters.SPECIAL,),
     SHARED: (counters.L1,),
-    L2_TO_SM: (counters.L2_TO_SM,),
     L2: (counters.L2,),
     DRAM: (counters.DRAM,),
 }

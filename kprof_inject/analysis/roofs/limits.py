@@ -70,14 +70,19 @@ class Limit(Struct, frozen=True):
 
 
 def limit_of(
-    summary: LaunchSummary, light: SpeedOfLight, device_sms: int | None, overhead: Overhead | None = None
+    summary: LaunchSummary,
+    light: SpeedOfLight,
+    device_sms: int | None,
+    overhead: Overhead | None = None,
+    code: Mapping[str, float] | None = None,
 ) -> Limit:
     """Determine what limits a launch.
 
     ``device_sms`` is the number of the device's SMs. ``overhead`` is the measured cost of the records, if any: where it
-    is certain, the launch is judged by its time without them.
+    is certain, the launch is judged by its time without them. ``code`` has lower bounds of the units' parts from the
+    machine code, in the same cycles as those of ``light``.
     """
-    whole = next((roof for roof in light.roofs if _kind_of(summary, roof) == ScopeKind.FUNCTION), None)
+    whole = whole_roof(summary, light)
     if whole is None or (light.missing and light.has_unknown):
         why = str(light.missing) if light.missing else "the kernel's function was not recorded; add --at func"
         if idle := sms_without_work(summary, device_sms):
@@ -89,9 +94,15 @@ def limit_of(
     if slowdown != 1 and light.resident_cycles > whole.sm_cycles:
         # The overhead is relative to the time in which CTAs are on the SMs, which includes writing out their records.
         whole = whole.without_slowdown(whole.sm_cycles / light.resident_cycles)
-    parts = {unit: min(slowdown * part, 1.0) for unit, part in {**whole.parts, **_dram_part(summary, light)}.items()}
+    bounds = {unit: max(part, (code or {}).get(unit, 0.0)) for unit, part in {**(code or {}), **whole.parts}.items()}
+    parts = {unit: min(slowdown * part, 1.0) for unit, part in {**bounds, **dram_part(summary, light)}.items()}
     judged = _Judged(summary, light, whole, parts, device_sms, slowdown)
     return judged.without_records(_limit(judged))
+
+
+def whole_roof(summary: LaunchSummary, light: SpeedOfLight) -> Roof | None:
+    """Return the roof of the kernel's function; None if it was not recorded."""
+    return next((roof for roof in light.roofs if _kind_of(summary, roof) == ScopeKind.FUNCTION), None)
 
 
 def _limit(judged: _Judged) -> Limit:
@@ -152,7 +163,7 @@ def _slowdown(overhead: Overhead | None) -> float:
     return max(1 + overhead.low_percent / 100, 0.0) if is_faster or is_slower else 1.0
 
 
-def _dram_part(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
+def dram_part(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
     """Return DRAM's part; empty if it exceeds all of the time, as then an unknown part of the bytes hit the L2."""
     part = light.dram.min_part(summary.duration_ns) if light.dram else 0.0
     return {DRAM: min(part, 1.0)} if 0 < part <= MAX_POSSIBLE else {}
