@@ -253,7 +253,6 @@ class LaunchAnalysis:
         return tuple(self._doubts())
 
     def _doubts(self) -> Iterator[str]:
-        yield from disagreements(self.units)
         for why, rules in self.unjudged.items():
             yield f"could not judge {', '.join(rules)}: {why}"
         if self.verdict.level is Level.UNRELIABLE:
@@ -280,6 +279,7 @@ class LaunchAnalysis:
             "trust": self.verdict.to_json(),
             "limit": self.limit.to_json(),
             "units": [json_values(unit) for unit in self.units],
+            "disagreements": disagreements(self.units),
             "counters": json_values(self.measured.counted) if self.measured else None,
             "stalls": self.stalls.to_json() if self.stalls else None,
             "speed_of_light": self.speed_of_light.to_json(),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from statistics import median
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,25 +34,33 @@ from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted, listed
-from kprof_inject.runtime.compiling.disassembly import programs_machine_code
+from kprof_inject.runtime.compiling.disassembly import machine_code_of, programs_machine_code
 from kprof_inject.runtime.counters.permission import has_nvidia_module, is_permitted
 from kprof_inject.runtime.experiments.tasks import MeasureLaunch, Task, TaskResult, TimeRecords
 from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, LaunchChoice
 from kprof_inject.runtime.process_report import Reports
+from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
 
 _MAX_NAMES = 5
+# Kernels that take less of the time of all kernels are not worth a file.
+_MIN_SHARE = 0.01
 # Compilers of one target take some 200 MB each.
 _MAX_COMPILERS = 8
 
 
-class SavedKernel(Struct, frozen=True):
-    """A kernel of a capture's process, of which a launch was saved."""
+class CapturedKernel(Struct, frozen=True):
+    """A kernel of a capture's process.
+
+    ``launch`` is the launch of it that was saved, None if there is none. ``options`` are Triton's, with which the
+    program compiled it.
+    """
 
     files: ProcessFiles
     variant: str
     record: KernelRecord
-    launch: Path
+    launch: Path | None
+    options: Mapping[str, Any]
 
     def name_of(self, file: str) -> str:
         """Return the name of one of its files."""
@@ -62,8 +71,12 @@ class _Job(Protocol):
     """Something to measure of a kernel, by one task."""
 
     @property
-    def kernel(self) -> SavedKernel:
+    def kernel(self) -> CapturedKernel:
         """The kernel."""
+
+    @property
+    def launch(self) -> Path:
+        """The saved launch to repeat."""
 
     def task(self) -> Task:
         """Return the task."""
@@ -75,13 +88,14 @@ class _Job(Protocol):
 class _TimeRecords(Struct, frozen=True):
     """Time the kernel without records and with them."""
 
-    kernel: SavedKernel
+    kernel: CapturedKernel
+    launch: Path
     build: Path
     times: int | None
 
     def task(self) -> TimeRecords:
         return TimeRecords(
-            launch=str(self.kernel.launch.resolve()),
+            launch=str(self.launch.resolve()),
             build=str(self.build.resolve()),
             kernel=self.kernel.record,
             seconds=KERNEL_SECONDS,
@@ -98,11 +112,12 @@ class _TimeRecords(Struct, frozen=True):
 class _Measure(Struct, frozen=True):
     """Count metrics of the kernel, and sample its warps."""
 
-    kernel: SavedKernel
+    kernel: CapturedKernel
+    launch: Path
     metrics: tuple[str, ...]
 
     def task(self) -> MeasureLaunch:
-        return MeasureLaunch(launch=str(self.kernel.launch.resolve()), metrics=self.metrics)
+        return MeasureLaunch(launch=str(self.launch.resolve()), metrics=self.metrics)
 
     def save(self, result: TaskResult) -> str:
         refused = MeasurementsRecord(not_counted=result.refusal, not_sampled=result.refusal)
@@ -110,6 +125,14 @@ class _Measure(Struct, frozen=True):
         self.kernel.files.write(self.kernel.name_of(MEASUREMENTS_FILE), measured)
         reason = measured.not_counted or measured.not_sampled
         return reason and f"{self.kernel.record.name} could not be measured: {reason}"
+
+
+def main_kernels(workspace: Workspace) -> tuple[str, ...]:
+    """Return the variants that take at least 1 % of the kernels' time, as far as the dump knows it."""
+    runs = {kernel.variant: workspace.clean_run(kernel.variant) for kernel in workspace.kernels()}
+    ns = {variant: median(run.times_ns or (0.0,)) * (run.launches or 0) for variant, run in runs.items()}
+    total_ns = sum(ns.values())
+    return tuple(variant for variant, run in runs.items() if not run.times_ns or ns[variant] >= _MIN_SHARE * total_ns)
 
 
 def with_permitted_metrics(choice: LaunchChoice, say: Say) -> LaunchChoice:
@@ -131,23 +154,27 @@ def measure_run(workspace: Workspace, capture: Path, reports: Reports, choice: L
         if choice.replays.only != ():
             for note in refusals:
                 _note_refusal(capture, note.variant, f"no launch of it was saved: {note.refusal}")
-        _measure(workspace, list(_saved_kernels(workspace, capture)), choice, say)
+        _measure(workspace, list(_captured_kernels(workspace, capture)), choice, say)
     except OSError as error:
         say(f"cannot measure saved launches: {error.strerror}")
 
 
 def measure_capture(workspace: Workspace, capture: Path, choice: LaunchChoice, say: Say, launch: Path) -> None:
     """Measure the kernels of a capture of a saved launch."""
-    kernels = [SavedKernel(files, variant, record, launch) for files, variant, record in _kernels_in(capture)]
+    options = _options_in(workspace)
+    kernels = [
+        CapturedKernel(files, variant, record, launch, options.get(record.program_variant or "", {}))
+        for files, variant, record in _kernels_in(capture)
+    ]
     _measure(workspace, kernels, choice, say)
 
 
-def _measure(workspace: Workspace, kernels: Sequence[SavedKernel], choice: LaunchChoice, say: Say) -> None:
+def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], choice: LaunchChoice, say: Say) -> None:
     jobs: list[_Job] = [*_record_jobs(workspace, kernels, choice), *_measure_jobs(kernels, choice)]
-    if not jobs:
-        return
-    say(f"repeating {counted(len({job.kernel.launch for job in jobs}), 'saved launch')} of {_names(jobs)}")
-    with _machine_code_saved([job.kernel for job in jobs if isinstance(job, _Measure)]):
+    with _machine_code_saved(kernels):
+        if not jobs:
+            return
+        say(f"repeating {counted(len({job.launch for job in jobs}), 'saved launch')} of {_names(jobs)}")
         executable = jobs[0].kernel.files.process.executable
         tasks = [job.task() for job in jobs]
         results = do_tasks(tasks, executable, workspace.cache_folder_of_rerun("launches"))
@@ -156,53 +183,78 @@ def _measure(workspace: Workspace, kernels: Sequence[SavedKernel], choice: Launc
         say(trouble)
 
 
-def _record_jobs(workspace: Workspace, kernels: Sequence[SavedKernel], choice: LaunchChoice) -> Iterator[_TimeRecords]:
+def _record_jobs(
+    workspace: Workspace, kernels: Sequence[CapturedKernel], choice: LaunchChoice
+) -> Iterator[_TimeRecords]:
     wanted = choice.replays.only
     for kernel in kernels if wanted != () else ():
         build = workspace.recorded_builds_folder / kernel.variant
-        if build.is_dir() and (wanted is None or kernel.record.program_variant in wanted):
-            yield _TimeRecords(kernel, build, choice.replays.times)
+        is_wanted = wanted is None or kernel.record.program_variant in wanted
+        if kernel.launch is not None and build.is_dir() and is_wanted:
+            yield _TimeRecords(kernel, kernel.launch, build, choice.replays.times)
 
 
-def _measure_jobs(kernels: Sequence[SavedKernel], choice: LaunchChoice) -> Iterator[_Measure]:
+def _measure_jobs(kernels: Sequence[CapturedKernel], choice: LaunchChoice) -> Iterator[_Measure]:
     """Yield a job for each saved launch: builds of a kernel with different records share one."""
     if choice.metrics:
         launches = {kernel.launch: kernel for kernel in kernels}
-        for kernel in launches.values():
-            yield _Measure(kernel, choice.metrics)
+        for launch, kernel in launches.items():
+            if launch is not None:
+                yield _Measure(kernel, launch, choice.metrics)
 
 
 @contextmanager
-def _machine_code_saved(kernels: Sequence[SavedKernel]) -> Iterator[None]:
+def _machine_code_saved(kernels: Sequence[CapturedKernel]) -> Iterator[None]:
     """Compile and disassemble the kernels meanwhile, and save their machine code at the end of the context."""
-    with ThreadPoolExecutor(max(min(len(kernels), os.cpu_count() or 1, _MAX_COMPILERS), 1)) as pool:
-        codes: list[tuple[SavedKernel, Future[MachineFunction]]] = [
-            (kernel, pool.submit(_machine_code, kernel)) for kernel in kernels
+    of_nvidia = [kernel for kernel in kernels if _backend_of(kernel.record) == "cuda"]
+    with ThreadPoolExecutor(max(min(len(of_nvidia), os.cpu_count() or 1, _MAX_COMPILERS), 1)) as pool:
+        codes: list[tuple[CapturedKernel, Future[MachineFunction]]] = [
+            (kernel, pool.submit(_machine_code, kernel)) for kernel in of_nvidia
         ]
         yield
         for kernel, code in codes:
             try:
                 kernel.files.write(kernel.name_of(MACHINE_CODE_FILE), code.result())
             except KprofError:
-                continue  # the report says what is missing
+                continue  # without it, the report has less evidence
 
 
-def _machine_code(kernel: SavedKernel) -> MachineFunction:
-    ttgir = kernel.files.folder / kernel.name_of(TTGIR_FILE)
-    return programs_machine_code(read_saved_launch(kernel.launch), ttgir.read_text())
+def _machine_code(kernel: CapturedKernel) -> MachineFunction:
+    """Return the machine code of the program's kernel; of the same kernel compiled again if no launch was saved."""
+    ttgir = (kernel.files.folder / kernel.name_of(TTGIR_FILE)).read_text()
+    if kernel.launch is not None:
+        return programs_machine_code(read_saved_launch(kernel.launch), ttgir)
+    functions = machine_code_of(parse(ttgir), kernel.options)
+    found = next((function for function in functions if function.name == kernel.record.name), None)
+    if found is None:
+        raise KprofError(f"the machine code has no {kernel.record.name}")
+    return found
+
+
+def _backend_of(kernel: KernelRecord) -> str:
+    target = kernel.metadata.get("target")
+    return str(target.get("backend", "")) if isinstance(target, dict) else ""
+
+
+def _options_in(workspace: Workspace) -> dict[str, Mapping[str, Any]]:
+    """Return the options of each variant that was dumped."""
+    return {kernel.variant: kernel.info.options for kernel in workspace.kernels()}
 
 
 def _names(jobs: Sequence[_Job]) -> str:
     return listed(list(dict.fromkeys(job.kernel.record.name for job in jobs)), _MAX_NAMES)
 
 
-def _saved_kernels(workspace: Workspace, capture: Path) -> Iterator[SavedKernel]:
-    """Yield the kernels of a capture of which a launch was saved."""
+def _captured_kernels(workspace: Workspace, capture: Path) -> Iterator[CapturedKernel]:
+    """Yield the kernels of a capture that take at least 1 % of the time, or of which a launch was saved."""
+    main, options = main_kernels(workspace), _options_in(workspace)
     for files, variant, kernel in _kernels_in(capture):
         name = f"{kernel.program_variant}-{files.process.pid}{SAVED_LAUNCH_ENDING}"
         launch = workspace.launches_folder(capture) / name
-        if is_saved_launch(launch):
-            yield SavedKernel(files, variant, kernel, launch)
+        is_saved = is_saved_launch(launch)
+        if is_saved or kernel.program_variant in main:
+            of_variant = options.get(kernel.program_variant or "", {})
+            yield CapturedKernel(files, variant, kernel, launch if is_saved else None, of_variant)
 
 
 def _kernels_in(capture: Path) -> Iterator[tuple[ProcessFiles, str, KernelRecord]]:

@@ -19,13 +19,12 @@ from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.launch_measurements import measure_run, with_permitted_metrics
+from kprof_inject.pipeline.launch_measurements import main_kernels, measure_run, with_permitted_metrics
 from kprof_inject.pipeline.saved_launches import (
     drop_builds,
     drop_launches,
     finish_launches,
     launches_to_save,
-    main_kernels,
 )
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from statistics import median
 
 from kprof_inject.calibration import add_record_costs
 from kprof_inject.capture.mode import Mode
@@ -63,18 +62,6 @@ def launches_to_save(
         str(workspace.kernels_folder.resolve()),
         is_asked_for=is_asked_for,
     )
-
-
-# Kernels that take less of the time of all kernels are not worth a file.
-_MIN_SHARE = 0.01
-
-
-def main_kernels(workspace: Workspace) -> tuple[str, ...]:
-    """Return the variants that take at least 1 % of the kernels' time, as far as the dump knows it."""
-    runs = {kernel.variant: workspace.clean_run(kernel.variant) for kernel in workspace.kernels()}
-    ns = {variant: median(run.times_ns or (0.0,)) * (run.launches or 0) for variant, run in runs.items()}
-    total_ns = sum(ns.values())
-    return tuple(variant for variant, run in runs.items() if not run.times_ns or ns[variant] >= _MIN_SHARE * total_ns)
 
 
 def drop_launches(workspace: Workspace, capture: Path) -> None:

@@ -35,7 +35,9 @@ from kprof_inject.report.explanation_schema import (
     RecordsFact,
     RoofPart,
     ScopeTime,
+    StallFact,
     SubjectFact,
+    UnitFact,
     VerdictFact,
     Wait,
     figure,
@@ -50,6 +52,8 @@ from kprof_inject.timeline.trust import Level
 
 # A finding on many places has a figure for each.
 _MAX_FIGURES = 8
+# Other reasons of a scope take less of its time.
+_MAX_STALLS = 2
 
 
 def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Explanation:
@@ -76,6 +80,8 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         places=tuple(_places(report)),
         scopes=tuple(_scopes(report.summary)),
         roofs=tuple(_roofs(report)),
+        units=tuple(_units(report)),
+        stalls=tuple(_stalls(report)),
         overlap=tuple(_overlap(report)),
         not_judged=tuple(_not_judged(report)),
         other_kernels=tuple(map(_other_kernel, other_kernels)),
@@ -132,6 +138,7 @@ def _limit(report: LaunchAnalysis) -> LimitFact:
         is_known=limit.is_known,
         text=short_text(limit.text),
         least_shares={unit: figure(part) for unit, part in limit.parts.items() if part >= MIN_ROOF_SHARE},
+        evidence=limit.evidence,
     )
 
 
@@ -216,6 +223,31 @@ def _roofs(report: LaunchAnalysis) -> Iterator[RoofPart]:
     for roof in sorted(notable, key=lambda roof: -roof.sm_cycles):
         name = short_name(report.summary.scopes[roof.index].distinct_name)
         yield RoofPart(scope=name, unit=roof.unit, least_share=figure(roof.part))
+
+
+def _units(report: LaunchAnalysis) -> Iterator[UnitFact]:
+    """Yield the units of which more than TTGIR is known, the busiest first: ``roofs`` has the others."""
+    notable = [one for one in report.units if one.best >= MIN_ROOF_SHARE and (one.code, one.measured) != (None, None)]
+    for one in sorted(notable, key=lambda one: -one.best):
+        yield UnitFact(one.unit, known_figure(one.computed), known_figure(one.code), known_figure(one.measured))
+
+
+def _stalls(report: LaunchAnalysis) -> Iterator[StallFact]:
+    """Yield the first reason of each scope, of the scope with most samples first."""
+    stalls = report.stalls
+    if stalls is None:
+        return
+    for index in sorted(stalls.scopes, key=lambda index: -sum(stalls.scopes[index].values())):
+        for reason, share in stalls.waiting_in(index)[:_MAX_STALLS]:
+            place, awaited = stalls.places_of(reason)
+            yield StallFact(
+                scope=short_name(report.summary.scopes[index].distinct_name),
+                reason=reason,
+                share=figure(share.value),
+                error=figure(share.error),
+                source=short_name(place),
+                awaited_source=short_name(awaited),
+            )
 
 
 def _overlap(report: LaunchAnalysis) -> Iterator[Overlap]:

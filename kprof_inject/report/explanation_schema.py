@@ -52,8 +52,8 @@ class SubjectFact(Struct, frozen=True):
 class LimitFact(Struct, frozen=True):
     """Limit of the launch.
 
-    Without units it waits; if is_known is false, text says why the limit is unknown. least_shares are the minimum
-    shares of the launch's time that each unit needs.
+    Without units it waits; if is_known is false, text says why the limit is unknown. least_shares are the shares of the
+    launch's time that each unit needs: lower bounds if evidence is computed, else what the hardware counted.
     """
 
     name: str
@@ -61,6 +61,7 @@ class LimitFact(Struct, frozen=True):
     is_known: bool
     text: str
     least_shares: dict[str, Share]
+    evidence: Literal["computed", "measured"]
 
 
 class VerdictFact(Struct, frozen=True):
@@ -159,6 +160,33 @@ class RoofPart(Struct, frozen=True):
     least_share: Share
 
 
+class UnitFact(Struct, frozen=True):
+    """Utilization of a unit in the launch.
+
+    computed (from TTGIR) and code (from the machine code) are lower bounds, measured was counted by the hardware; null
+    is unknown.
+    """
+
+    unit: str
+    computed: Share | None
+    code: Share | None
+    measured: Share | None
+
+
+class StallFact(Struct, frozen=True):
+    """What the warps wait for in a scope, in NVIDIA's terms: share is the part of their time there.
+
+    source is the line where most of them wait for it in the whole launch, awaited_source that whose result they need.
+    """
+
+    scope: str
+    reason: str
+    share: Share
+    error: Share
+    source: str
+    awaited_source: str
+
+
 class Overlap(Struct, frozen=True):
     """Asynchronous work that runs while warps do.
 
@@ -211,6 +239,8 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     places: tuple[PlaceFact, ...]
     scopes: tuple[ScopeTime, ...]
     roofs: tuple[RoofPart, ...]
+    units: tuple[UnitFact, ...]
+    stalls: tuple[StallFact, ...]
     overlap: tuple[Overlap, ...]
     not_judged: tuple[NotJudged, ...]
     other_kernels: tuple[OtherKernel, ...]
@@ -237,7 +267,7 @@ DEFAULT_BUDGET = 2000
 _CHARACTERS_IN_TOKEN = 4
 
 # Lists by importance, the most important first. The first item of each list comes before the second of any.
-_LISTS = ("waits", "places", "not_judged", "roofs", "scopes", "overlap", "other_kernels")
+_LISTS = ("units", "stalls", "waits", "places", "not_judged", "roofs", "scopes", "overlap", "other_kernels")
 # Findings come before the items of all other lists, and the first finding is never left out.
 _FINDINGS = "findings"
 

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from kprof_inject.analysis.async_work.flight_metrics import Flights
 from kprof_inject.analysis.causal.response import Interval
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
+from kprof_inject.analysis.evidence.units import disagreements
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSummary
+from kprof_inject.capture.measurements import L2Contents
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, ratio, short_time, size_text
+from kprof_inject.report.launch_contents import l2_in_words
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import GroupSpread, IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
@@ -133,10 +136,39 @@ def all_notes(report: LaunchAnalysis) -> Iterator[str]:
     """Yield all notes below a launch's table."""
     yield from launch_notes(report.summary)
     yield from roof_notes(report.speed_of_light, report.summary.scopes)
+    yield from measurement_notes(report)
     if report.flights:
         yield from flight_notes(report.flights, report.summary.scopes)
     if report.slopes:
         yield from slope_notes(report.slopes)
+
+
+def measurement_notes(report: LaunchAnalysis) -> Iterator[str]:
+    """Yield how the hardware's counters and the samples were taken, and where our evidence contradicts itself."""
+    record = report.launch.kernel.measurements
+    if record is None:
+        return
+    if record.counters is not None:
+        yield (
+            f"measured without records: {counted(len(record.counters.metrics), 'metric')} in "
+            f"{counted(record.counters.passes, 'pass')} over the launch{_l2_note(record.l2)}"
+        )
+    for what, reason in (("counters", record.not_counted), ("stall reasons", record.not_sampled)):
+        if reason:
+            yield f"no {what}, because {reason}"
+    if record.samples is not None:
+        stalls = report.stalls
+        unknown = f", {percent(stalls.unknown / stalls.samples)} at unknown lines" if stalls and stalls.samples else ""
+        yield (
+            f"sampled every {record.samples.period_cycles} cycles in {counted(record.samples.launches, 'launch')}: "
+            f"{stalls.samples if stalls else 0} samples, {record.samples.dropped} dropped{unknown}"
+        )
+    yield from disagreements(report.units)
+
+
+def _l2_note(contents: L2Contents) -> str:
+    words = l2_in_words(contents)
+    return f", {words}" if words else ""
 
 
 def launch_notes(summary: LaunchSummary) -> Iterator[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime import packages
+from kprof_inject.runtime.counters import cupti, permission
 from kprof_inject.runtime.packages import CheckResult, Status
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import program_environment
@@ -81,6 +82,22 @@ def driver() -> Iterator[CheckResult]:
     release = f"{_DRIVER_VERSION.read_text().strip()}, " if _DRIVER_VERSION.exists() else ""
     fact = f"NVIDIA {release}for CUDA up to {newest.value // 1000}.{newest.value % 1000 // 10}"
     yield CheckResult("GPU driver", Status.OK, fact)
+
+
+def counters() -> Iterator[CheckResult]:
+    """Check whether the hardware's counters can be read, where there is a GPU that has some."""
+    if not permission.has_nvidia_module():
+        return
+    if not permission.is_permitted():
+        fact = "this user may not read them; profile works without, from TTGIR and machine code"
+        yield CheckResult("counters", Status.WARNING, fact, permission.HOW_TO_GET_IT)
+        return
+    try:
+        library = cupti.library()
+    except KprofError as error:
+        yield CheckResult("counters", Status.WARNING, error.what, error.hint)
+        return
+    yield CheckResult("counters", Status.OK, f"may be read, with {library}")
 
 
 def compiler() -> Iterator[CheckResult]:
@@ -228,6 +245,7 @@ _CHECKS: tuple[tuple[str, Check], ...] = (
     ("torch", packages.torch),
     ("GPU", gpus),
     ("GPU driver", driver),
+    ("counters", counters),
     ("compiler", compiler),
     ("start-up hook", hook),
     ("environment", environment),

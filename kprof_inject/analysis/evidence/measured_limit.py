@@ -24,7 +24,6 @@ from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
 from kprof_inject.capture.measurements import CountersRecord
 from kprof_inject.capture.model import Kernel
-from kprof_inject.capture.source_text import SourceLine
 from kprof_inject.machine_code.accesses import global_access
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.quantities import counted, percent, size_text
@@ -166,14 +165,10 @@ def _waiting(measured: Measured) -> str:
 
 def stall_text(stalls: Stalls, top: TopStall) -> str:
     """Return a sentence such as *warps wait 36.1 % of their time for data from global memory (at matmul.py:49)*."""
-    place, needed = _place(stalls.source_of(top.line)), _place(stalls.source_of(top.awaited))
+    place, needed = stalls.places_of(top.reason)
     where = f", most for {needed}" if needed else f", most at {place}" if place else ""
     what = REASONS.get(top.reason, top.reason)
     return f"warps wait {percent(top.share.value)} of their time for {what} ({top.reason}){where}"
-
-
-def _place(source: SourceLine | None) -> str:
-    return f"{source[0].rpartition('/')[2]}:{source[1]}" if source else ""
 
 
 def _nearest(measured: Measured) -> str:

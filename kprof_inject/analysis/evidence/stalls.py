@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from msgspec import Struct
@@ -117,23 +118,34 @@ class Stalls(Struct, frozen=True):
         """Return what warps wait for in a scope, as shares of their time in it, the longest first."""
         reasons = self.scopes.get(index, {})
         whole = sum(reasons.values())
-        return [(reason, Share.of(count, whole)) for reason, count in _ranked(reasons)]
+        return [(reason, Share.of(count, whole)) for reason, count in waiting(reasons)]
 
     @property
     def top(self) -> TopStall | None:
         """What warps wait for longest; None if they never wait."""
-        ranked = _ranked(self.reasons)
+        ranked = waiting(self.reasons)
         if not ranked:
             return None
         reason, count = ranked[0]
-        here = max(self.lines, key=lambda line: line.reasons.get(reason, 0), default=None)
+        awaited = self._awaited_for(reason)
+        operation = self.operations.get(awaited, "")
+        return TopStall(reason, Share.of(count, self.samples), self._line_of(reason), awaited, operation)
+
+    def places_of(self, reason: str) -> tuple[str, str]:
+        """Return where most warps wait for a reason, and whose result they need, as ``file:line``; empty if unknown."""
+        lines = self._line_of(reason), self._awaited_for(reason)
+        first, second = (place_text(self.source_of(line)) for line in lines)
+        return first, second
+
+    def _line_of(self, reason: str) -> int:
+        line = max(self.lines, key=lambda line: line.reasons.get(reason, 0), default=None)
+        return line.line if line and line.reasons.get(reason) else 0
+
+    def _awaited_for(self, reason: str) -> int:
         found: Counter[int] = Counter()
         for line in self.lines:
             found.update(line.awaited.get(reason, {}))
-        awaited = found.most_common(1)[0][0] if found else 0
-        return TopStall(
-            reason, Share.of(count, self.samples), here.line if here else 0, awaited, self.operations.get(awaited, "")
-        )
+        return found.most_common(1)[0][0] if found else 0
 
     def source_of(self, line: int) -> SourceLine | None:
         """Return the source line of a line of the TTGIR that was sampled or awaited."""
@@ -144,9 +156,15 @@ class Stalls(Struct, frozen=True):
         return json_values(self)
 
 
-def _ranked(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
-    waiting = [(reason, count) for reason, count in reasons.items() if reason not in (_ISSUED, _READY) and count]
-    return sorted(waiting, key=lambda entry: -entry[1])
+def place_text(source: SourceLine | None) -> str:
+    """Return ``file:line`` without the file's folders; empty for None."""
+    return f"{PurePath(source[0]).name}:{source[1]}" if source else ""
+
+
+def waiting(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return the samples of warps that wait, by reason, most first: not of those issued or ready to be."""
+    found = [(reason, count) for reason, count in reasons.items() if reason not in (_ISSUED, _READY) and count]
+    return sorted(found, key=lambda entry: -entry[1])
 
 
 def stalls_of(

@@ -15,9 +15,11 @@ from rich.console import Console
 from rich.text import Text
 
 from kprof_inject.analysis.advice import Advice, advice_on, trust_in
+from kprof_inject.analysis.evidence.stalls import Stalls
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.quantities import counted, percent, ratio, resolved_time, short_time
+from kprof_inject.report.terminal.evidence_tables import stalled_on, units_text
 from kprof_inject.report.terminal.tables import (
     LEVEL_COLOURS,
     Bars,
@@ -52,7 +54,7 @@ def print_first_screen(
     ``place_name`` is the process or GPU on which the launch ran; empty if there is only one.
     """
     room = room or Room()
-    rows, layouts = list(_rows(report.summary)), partial(_layouts, bars=bars_for(console))
+    rows, layouts = list(_rows(report.summary, report.stalls)), partial(_layouts, bars=bars_for(console))
     bar = _cta_bar(report.summary, console)
     table_lines = lines_of_plain(layouts(rows), console) if rows and room.lines is not None else 0
     answer = partial(answer_lines, report, kernel_name, place_name, console)
@@ -87,11 +89,13 @@ def answer_lines(
     title = _joined_lines(list(_title(report, kernel_name, place_name)), console.width)
     limit = [shown(report.limit.answer, console, limit_colour(report.limit, known="bold"))]
     advice = list(_advice_texts(advice_on(report), console, with_reasons=with_reasons))
+    units = units_text(report)
     trust = trust_in(report)
     colour = LEVEL_COLOURS.get(trust.level, "yellow")
     return [
         *(shown(line, console) for line in title),
         *_labelled("LIMIT", limit, console),
+        *(_labelled("UNITS", [shown(units, console)], console) if units else ()),
         *_labelled("TRY", advice, console),
         *_labelled("TRUST", [shown(f"{trust.level.value}: {trust.text}", console, colour)], console),
     ]
@@ -226,30 +230,34 @@ class _Row(Struct, frozen=True):
     own_share: float = 0.0
     p50: str = ""
     p99: str = ""
+    stalled_on: str = ""
     style: str = ""
 
 
-def _rows(summary: LaunchSummary) -> Iterator[_Row]:
+def _rows(summary: LaunchSummary, stalls: Stalls | None) -> Iterator[_Row]:
     """Yield the scopes that ran, below each loop its time between iterations, and partitions above their scopes."""
     for partition, indices in summary.trees():
         if partition:
             yield _Row(partition.title, share=1.0 if partition.whole_ns else None, style="bold")
         for index in indices:
-            yield from _scope_rows(summary.scopes[index], summary, "  " if partition else "")
+            stalled = stalled_on(stalls, index) if stalls else ""
+            yield from _scope_rows(summary.scopes[index], summary, "  " if partition else "", stalled)
 
 
-def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> Iterator[_Row]:
+def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str, stalled: str) -> Iterator[_Row]:
     if not scope.count:
         return
     indent += "  " * scope.depth
     runs = _warps_in_ctas(scope, summary)
     resolution_ns = summary.resolution_ns
-    times = (
-        [""] * 2 if scope.p50_ns is None else [resolved_time(ns, resolution_ns) for ns in (scope.p50_ns, scope.p99_ns)]
+    p50, p99 = (
+        ("", "")
+        if scope.p50_ns is None
+        else (resolved_time(scope.p50_ns, resolution_ns), resolved_time(scope.p99_ns, resolution_ns))
     )
     source = PurePath(scope.source).name if scope.source else ""
     per_cta = _per_cta(scope, scope.count / runs, resolution_ns)
-    yield _Row(indent + scope.title, source, per_cta, scope.share, scope.self_share, *times)
+    yield _Row(indent + scope.title, source, per_cta, scope.share, scope.self_share, p50, p99, stalled)
     if scope.between_iterations_ns is not None and scope.share is not None and scope.total_ns:
         per_cta = short_time(scope.between_iterations_ns / runs)
         yield _Row(f"{indent}  between iterations", "", per_cta, scope.self_share, scope.self_share)
@@ -300,6 +308,15 @@ def _layouts(rows: Sequence[_Row], bars: Bars) -> list[list[Column]]:
         for width in (bars, bars.narrow())
     ]
     scope, _ = names
+    stalls = Column("stalled on", [row.stalled_on for row in rows], left=True)
+    if any(stalls.cells):
+        return [
+            *([*names, *shares, drawing, *times, stalls] for drawing in drawn),
+            [*names, *shares, *times, stalls],
+            [*names, *shares, stalls],
+            [scope, *shares, stalls],
+            [scope, *shares],
+        ]
     return [
         *([*names, *shares, drawing, *times] for drawing in drawn),
         [*names, *shares, *times],

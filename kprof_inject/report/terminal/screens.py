@@ -20,6 +20,7 @@ from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import all_notes
+from kprof_inject.report.terminal.evidence_tables import print_stalls, print_units
 from kprof_inject.report.terminal.first_screen import answer_lines, print_first_screen, print_lines, print_more_tags
 from kprof_inject.report.terminal.tables import (
     LEVEL_COLOURS,
@@ -286,6 +287,9 @@ def print_details(report: LaunchAnalysis, console: Console) -> None:
     for line in build_lines(report.launch.kernel):
         say(line, console)
     console.print(findings_shown(report, console))
+    print_units(report, console)
+    if report.stalls:
+        print_stalls(report.stalls, console)
     print_fitted(_layouts(report.summary, console), console)
     print_more_tags(report.summary, console)
     for note in all_notes(report):

@@ -204,7 +204,7 @@ def end_of(kind: Any, field: str) -> int:
     return int(found.offset + found.size)
 
 
-def _library() -> Path:
+def library() -> Path:
     """Return the library of the newest CUDA that is not newer than the driver's, or else the oldest one.
 
     One that is older than the driver may not see its launches (12.8 saw none with driver 580, of CUDA 13.0), and one
@@ -232,7 +232,7 @@ class Cupti:
 
     def __init__(self) -> None:
         """Load the library that fits the driver. Raises ``KprofError`` if there is none."""
-        path = _library()
+        path = library()
         try:
             for name in _NEEDED:
                 ctypes.CDLL(str(path.parent / name), mode=ctypes.RTLD_GLOBAL)
