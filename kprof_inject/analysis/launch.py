@@ -191,7 +191,8 @@ class LaunchAnalysis:
         record = self.launch.kernel.measurements
         if record is None or record.counters is None:
             return None
-        return Measured(self.summary, self.launch.kernel, record.counters, self.stalls, self.machine_code)
+        light, kernel = self.speed_of_light, self.launch.kernel
+        return Measured(self.summary, light, kernel, record.counters, self.stalls, self.machine_code)
 
     @cached_property
     def machine_code(self) -> MachineFunction | None:

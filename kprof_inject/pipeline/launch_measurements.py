@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -68,7 +68,9 @@ class CapturedKernel(Struct, frozen=True):
 
 
 class _Job(Protocol):
-    """Something to measure of a kernel, by one task."""
+    """Something to measure of a kernel, by one task; ``purpose`` follows *repeating a launch to*."""
+
+    purpose: ClassVar[str]
 
     @property
     def kernel(self) -> CapturedKernel:
@@ -88,6 +90,7 @@ class _Job(Protocol):
 class _TimeRecords(Struct, frozen=True):
     """Time the kernel without records and with them."""
 
+    purpose: ClassVar[str] = "time the records"
     kernel: CapturedKernel
     launch: Path
     build: Path
@@ -112,6 +115,7 @@ class _TimeRecords(Struct, frozen=True):
 class _Measure(Struct, frozen=True):
     """Count metrics of the kernel, and sample its warps."""
 
+    purpose: ClassVar[str] = "read the counters"
     kernel: CapturedKernel
     launch: Path
     metrics: tuple[str, ...]
@@ -174,7 +178,9 @@ def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], choice: La
     with _machine_code_saved(kernels):
         if not jobs:
             return
-        say(f"repeating {counted(len({job.launch for job in jobs}), 'saved launch')} of {_names(jobs)}")
+        purposes = " and to ".join(dict.fromkeys(job.purpose for job in jobs))
+        launches = counted(len({job.launch for job in jobs}), "saved launch")
+        say(f"repeating {launches} to {purposes}: {_names(jobs)}")
         executable = jobs[0].kernel.files.process.executable
         tasks = [job.task() for job in jobs]
         results = do_tasks(tasks, executable, workspace.cache_folder_of_rerun("launches"))

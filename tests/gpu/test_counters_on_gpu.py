@@ -1,4 +1,4 @@
-"""Hardware counters and stall reasons of real launches: plausible, at the right scopes, and invisible to the program."""
+"""Hardware counters and stall reasons of real launches: plausible, at the right scopes, and unseen by the program."""
 
 from __future__ import annotations
 

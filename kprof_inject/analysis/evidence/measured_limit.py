@@ -17,8 +17,10 @@ from kprof_inject.analysis.roofs.limits import (
     UNIT_NAMES,
     Limit,
     as_busy,
+    busy_loop,
     sms_without_work,
 )
+from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import FP32, L2, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
@@ -30,6 +32,8 @@ from kprof_inject.quantities import counted, percent, size_text
 
 # With fewer warps, a scheduler of the four has at most two to choose from.
 _FEW_WARPS = 8
+# With a unit this busy, more warps would not help much.
+_BUSY = 0.5
 # Where more CTAs wait than fit four times, an SM that holds fewer than this part of them gets them too slowly.
 _MIN_HELD = 0.6
 _MANY_WAVES = 4
@@ -45,6 +49,7 @@ class Measured(Struct, frozen=True):
     """A launch, and what was measured of its kernel without records."""
 
     summary: LaunchSummary
+    light: SpeedOfLight
     kernel: Kernel
     counted: CountersRecord
     stalls: Stalls | None
@@ -76,6 +81,7 @@ def measured_limit(measured: Measured) -> Limit:
         _few_sms,
         _slow_starts,
         _idle,
+        _at_roof_in_a_loop,
         _two_units,
         _atomics,
     )
@@ -127,6 +133,25 @@ def _idle(measured: Measured) -> Limit | None:
     return measured.limit(IDLE, f"{idle}; on those that have one, {_waiting(measured)}") if idle else None
 
 
+def _at_roof_in_a_loop(measured: Measured) -> Limit | None:
+    """Judge a unit that a loop keeps busy by the work in TTGIR, and that is the busiest of the whole launch, too.
+
+    The hardware counts for the whole launch, with its beginning and end.
+    """
+    found = busy_loop(measured.summary, measured.light)
+    if found is None:
+        return None
+    loop, share = found
+    measured_share = measured.shares.get(loop.unit, 0.0)
+    if measured_share < max(measured.shares.values()) - MIN_NOTABLE:
+        return None
+    text = (
+        f"{UNIT_NAMES[loop.unit]} ({percent(measured_share)} of peak; by its work at least {percent(loop.part)} in "
+        f"{measured.summary.scopes[loop.index].distinct_name}, {percent(share)} of the kernel's time)"
+    )
+    return measured.limit(f"{loop.unit} {100 * measured_share:.0f} %", text, loop.unit)
+
+
 def _two_units(measured: Measured) -> Limit | None:
     shares = measured.shares
     found = sorted((unit for unit in (TENSOR, SPECIAL, FP32) if unit in shares), key=lambda unit: -shares[unit])[:2]
@@ -149,7 +174,7 @@ def _latency(measured: Measured) -> Limit:
     warps = measured.metric(counters.WARPS_ACTIVE)
     access = _uncoalesced(measured)
     more = f"; {_access_text(measured, access)}" if access else ""
-    if 0 < warps < _FEW_WARPS:
+    if 0 < warps < _FEW_WARPS and max(measured.shares.values()) < _BUSY:
         text = f"too few warps in flight: an SM has {warps:.1f} on average; {_waiting(measured)}{more}"
         return measured.limit("too few warps in flight", text)
     return measured.limit("latency", f"latency: {_waiting(measured)}{more}")

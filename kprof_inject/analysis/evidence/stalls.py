@@ -14,7 +14,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.measurements import SamplesRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import SourceLine
@@ -44,9 +43,9 @@ REASONS: Mapping[str, str] = {
     "warpgroup_arrive": "the other warps of their warpgroup",
 }
 """What a warp waits for, by the name of the reason."""
-_ISSUED = "selected"
-# Ready warps of which another one was issued: nothing is missing to them.
-_READY = "not_selected"
+ISSUED = "selected"
+READY = "not_selected"
+"""Reason of warps that could be issued, while another one was."""
 _SUBSET = "_not_issued"
 _QUANTILE = 1.96
 
@@ -153,7 +152,25 @@ class Stalls(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the samples as JSON values."""
-        return json_values(self)
+        return {
+            "samples": self.samples,
+            "unknown": self.unknown,
+            "reasons": dict(self.reasons),
+            "scopes": [{"index": index, "reasons": dict(reasons)} for index, reasons in self.scopes.items()],
+            "lines": [
+                {
+                    "line": line.line,
+                    "source": place_text(line.source),
+                    "reasons": dict(line.reasons),
+                    "awaited": [
+                        {"reason": reason, "line": other, "operation": self.operations.get(other, ""), "samples": count}
+                        for reason, found in line.awaited.items()
+                        for other, count in found.items()
+                    ],
+                }
+                for line in self.lines
+            ],
+        }
 
 
 def place_text(source: SourceLine | None) -> str:
@@ -163,7 +180,7 @@ def place_text(source: SourceLine | None) -> str:
 
 def waiting(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the samples of warps that wait, by reason, most first: not of those issued or ready to be."""
-    found = [(reason, count) for reason, count in reasons.items() if reason not in (_ISSUED, _READY) and count]
+    found = [(reason, count) for reason, count in reasons.items() if reason not in (ISSUED, READY) and count]
     return sorted(found, key=lambda entry: -entry[1])
 
 
@@ -174,7 +191,7 @@ def stalls_of(
 
     ``places`` has the source line of each line of the TTGIR.
     """
-    awaited = _awaited_instructions(code)
+    awaited = _awaited_operations(code)
     by_line: defaultdict[int, Counter[str]] = defaultdict(Counter)
     awaited_by_line: defaultdict[int, defaultdict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     operations: defaultdict[int, Counter[str]] = defaultdict(Counter)
@@ -183,9 +200,9 @@ def stalls_of(
         by_line[line].update(samples)
         for reason in ("long_scoreboard", "short_scoreboard"):
             if count := samples.get(reason, 0):
-                for other in awaited.get(index, ()):
-                    awaited_by_line[line][reason][code.instructions[other].line] += count
-                    operations[code.instructions[other].line][code.instructions[other].operation] += count
+                for other_line, operation in awaited.get(index, {}).items():
+                    awaited_by_line[line][reason][other_line] += count
+                    operations[other_line][operation] += count
     reasons: Counter[str] = Counter()
     for counts in by_line.values():
         reasons.update(counts)
@@ -219,10 +236,12 @@ def _samples(record: SamplesRecord, code: MachineFunction) -> Iterator[tuple[int
             yield index, {name: count for name, count in sampled.samples.items() if not name.endswith(_SUBSET)}
 
 
-def _awaited_instructions(code: MachineFunction) -> dict[int, list[int]]:
-    found: defaultdict[int, list[int]] = defaultdict(list)
+def _awaited_operations(code: MachineFunction) -> dict[int, dict[int, str]]:
+    """Return the lines whose results each instruction may wait for, by its index, with a machine operation of each."""
+    found: defaultdict[int, dict[int, str]] = defaultdict(dict)
     for wait in waits_in(code, blocks_of(code)):
-        found[wait.waiting].append(wait.awaited)
+        other = code.instructions[wait.awaited]
+        found[wait.waiting][other.line] = other.operation
     return found
 
 

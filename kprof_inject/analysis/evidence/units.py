@@ -49,7 +49,7 @@ def unit_evidence(
     ``computed`` and ``code`` are parts of the cycles in which an SM runs the recorded kernel. They are multiplied by
     ``scale``, the ratio of these cycles to those of ``measured``.
     """
-    computed, code = ({unit: scale * part for unit, part in parts.items()} for parts in (computed, code))
+    computed, code = ({unit: scale * part for unit, part in parts.items() if part} for parts in (computed, code))
     found = (UnitEvidence(unit, computed.get(unit), code.get(unit), measured.get(unit)) for unit in SHOWN_UNITS)
     return tuple(one for one in found if (one.computed, one.code, one.measured) != (None, None, None))
 

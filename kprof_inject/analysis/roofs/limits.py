@@ -299,17 +299,32 @@ def sms_without_work(summary: LaunchSummary, device_sms: int | None) -> str | No
 
 
 def _at_roof_in_a_loop(judged: _Judged) -> Limit | None:
-    loops = [roof for roof in _loops(judged) if roof.part >= LIMITING and roof.unit != DRAM]
-    if not loops:
+    found = busy_loop(judged.summary, judged.light)
+    if found is None:
         return None
-    loop = max(loops, key=lambda roof: roof.sm_cycles)
-    share = loop.sm_cycles / judged.whole.sm_cycles
-    if share < _POSSIBLE:
-        return None
+    loop, share = found
     units = as_busy(loop.parts)
     text = f"{_with_parts(units, loop.parts, loop.work)} in {judged.name_of(loop)}, {percent(share)} of the kernel's "
     text += f"time; {percent(judged.parts[loop.unit])} over the whole kernel"
     return judged.limit(_named(units, loop.parts), text, *units)
+
+
+def busy_loop(summary: LaunchSummary, light: SpeedOfLight) -> tuple[Roof, float] | None:
+    """Return the longest loop that keeps a unit of the SM busy, with its share of the kernel's time.
+
+    None if there is no such loop, or if it takes less than half of the time.
+    """
+    whole = whole_roof(summary, light)
+    loops = [
+        roof
+        for roof in light.roofs
+        if _kind_of(summary, roof) == ScopeKind.LOOP and roof.part >= LIMITING and roof.unit != DRAM
+    ]
+    if whole is None or not loops:
+        return None
+    loop = max(loops, key=lambda roof: roof.sm_cycles)
+    share = loop.sm_cycles / whole.sm_cycles
+    return (loop, share) if share >= _POSSIBLE else None
 
 
 def _two_units(judged: _Judged) -> Limit | None:

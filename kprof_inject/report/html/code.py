@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
+from kprof_inject.analysis.evidence.stalls import Stalls
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.capture.source_text import (
@@ -21,15 +22,18 @@ from kprof_inject.capture.source_text import (
 from kprof_inject.errors import printable
 from kprof_inject.report.html.page_schema import LineSlope, SourceFile, TimedLine, TtgirText
 from kprof_inject.report.html.pictures import packed
+from kprof_inject.report.html.stalls import stalled_source_lines, stalled_ttgir_lines
 from kprof_inject.report.launch_notes import slack_text, slope_text
 from kprof_inject.timeline.timeline import Timeline
 
-# Of longer files, the page has only the lines around the scopes.
+# Of longer files, the page has only the lines around the scopes and those where warps wait.
 _MAX_SOURCE_LINES = 4000
 _AROUND = 200
 
 
-def source_lines(timeline: Timeline, summary: LaunchSummary, slopes: KernelSlopes | None = None) -> list[SourceFile]:
+def source_lines(
+    timeline: Timeline, summary: LaunchSummary, slopes: KernelSlopes | None = None, stalls: Stalls | None = None
+) -> list[SourceFile]:
     """Return the files of the kernel's source, largest time first."""
     places = [file_and_line(scope.source) for scope in summary.scopes]
     texts = sources_of(timeline.launch.kernel)
@@ -39,12 +43,14 @@ def source_lines(timeline: Timeline, summary: LaunchSummary, slopes: KernelSlope
             scopes_of.setdefault(place[0], {}).setdefault(place[1], []).append(index)
     parents = [scope.parent for scope in timeline.table.scopes]
     slopes_of = _slopes_by_file(slopes) if slopes else {}
+    stalls_of = stalled_source_lines(stalls) if stalls else {}
     files = [
         SourceFile(
             path=printable(path),
-            pieces=_pieces(texts.get(path, ""), sorted(by_line)),
+            pieces=_pieces(texts.get(path, ""), sorted({*by_line, *(line.line for line in stalls_of.get(path, ()))})),
             timed=[_timed(number, by_line[number], summary, parents) for number in sorted(by_line)],
             slopes=slopes_of.get(path, []),
+            stalls=stalls_of.get(path, []),
         )
         for path, by_line in scopes_of.items()
     ]
@@ -123,7 +129,7 @@ def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:
 _MAX_TTGIR_LINES = 200_000
 
 
-def ttgir_lines(timeline: Timeline) -> TtgirText | None:
+def ttgir_lines(timeline: Timeline, stalls: Stalls | None = None) -> TtgirText | None:
     """Return the kernel's TTGIR with the lines of each scope; None if the capture has no module."""
     text = ttgir_of(timeline.launch.kernel)
     if not text:
@@ -138,6 +144,7 @@ def ttgir_lines(timeline: Timeline) -> TtgirText | None:
         places=[(printable(file), line) for file, line in numbers],
         place_of=packed(np.array(place_of, dtype=np.int64), "i4"),
         sites=[_ranges(scope, len(lines)) for scope in timeline.table.scopes],
+        stalls=stalled_ttgir_lines(stalls) if stalls else [],
     )
 
 

@@ -24,6 +24,7 @@ from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview
 from kprof_inject.report.html.page_schema import LaunchMeta, LaunchSections, PageData, PartitionMeta, ScopeMeta
 from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
 from kprof_inject.report.html.scope_columns import Shown, flight_bytes, scope_bytes, shares, shown_of
+from kprof_inject.report.html.stalls import launch_stalls
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.timeline.partitions import by_warp
 from kprof_inject.version import __version__
@@ -83,13 +84,14 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
 
 def all_sections(report: LaunchAnalysis, pictures: ScopePictures) -> LaunchSections:
     """Return each view's data of a launch; ``pictures`` must have seen all blocks of the timeline."""
-    timeline, summary = report.timeline, report.summary
+    timeline, summary, stalls = report.timeline, report.summary, report.stalls
     return LaunchSections(
         overview=launch_overview(report),
         heat_map=sm_heat_map(timeline, summary),
         scopes=pictures.drawn(),
-        source=source_lines(timeline, summary, report.slopes),
-        ttgir=ttgir_lines(timeline),
+        source=source_lines(timeline, summary, report.slopes, stalls),
+        ttgir=ttgir_lines(timeline, stalls),
+        stalls=launch_stalls(stalls, sources_of(report.launch.kernel)) if stalls else None,
     )
 
 

@@ -12,9 +12,11 @@ from msgspec import structs
 
 from kprof_inject.analysis.advice import Advice, advice_on, trust_in
 from kprof_inject.analysis.causal.slopes import PlaceSlope
+from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import overview
+from kprof_inject.analysis.roofs.limits import LIMITING, Limit
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
@@ -30,6 +32,7 @@ from kprof_inject.report.html.page_schema import (
     Overview,
     ScopeRoof,
     SlopeRow,
+    UnitBar,
     VerdictText,
 )
 from kprof_inject.report.launch_notes import MIN_ROOF_SHARE, SLOPE_MEANING, all_notes, slack_text, slope_text
@@ -155,6 +158,9 @@ def launch_overview(report: LaunchAnalysis) -> Overview:
         builds=tuple(_build_rows(report.launch.kernel)),
         verdict=VerdictText(trust.level.value, printable(trust.text)),
         limit=printable(report.limit.answer),
+        limit_evidence=_evidence_of(report.limit),
+        units=tuple(map(_unit, report.units)),
+        well_utilized=LIMITING,
         advice=tuple(map(_advice, advice_on(report))),
         roofs=tuple(
             ScopeRoof(roof.index, roof.unit, roof.part)
@@ -167,6 +173,26 @@ def launch_overview(report: LaunchAnalysis) -> Overview:
         slopes_say=SLOPE_MEANING,
         notes=tuple(map(printable, all_notes(report))),
         warp_time_ns=report.summary.warp_time_ns,
+    )
+
+
+def _evidence_of(limit: Limit) -> str:
+    return limit.evidence if limit.is_known else ""
+
+
+def _unit(unit: UnitEvidence) -> UnitBar:
+    known = {
+        "at least {}, computed from TTGIR": unit.computed,
+        "at least {}, from the machine code": unit.code,
+        "{}, measured by hardware counters": unit.measured,
+    }
+    figures = [text.format(percent(share)) for text, share in known.items() if share is not None]
+    has_bound = unit.computed is not None or unit.code is not None
+    return UnitBar(
+        unit=unit.unit,
+        lower_bound=unit.lower_bound if has_bound else None,
+        measured=unit.measured,
+        text="\n".join([unit.unit, *figures]),
     )
 
 
@@ -229,6 +255,7 @@ def _row(report: LaunchAnalysis, index_of: dict[int, int]) -> LaunchRow:
         number=report.summary.launch,
         time_ns=report.summary.duration_ns,
         limit=printable(report.limit.name),
+        limit_evidence=_evidence_of(report.limit),
         level=trust_in(report).level.value,
         findings=tuple(finding.rule for finding in report.findings),
     )

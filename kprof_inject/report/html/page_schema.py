@@ -134,17 +134,31 @@ class SlopeRow(Struct, frozen=True):
     path: float | None
 
 
+class UnitBar(Struct, frozen=True):
+    """Utilization of a unit of the SM: the larger lower bound, what was measured, and a text with all figures."""
+
+    unit: str
+    lower_bound: float | None
+    measured: float | None
+    text: str
+
+
 class Overview(Struct, frozen=True):
     """Launch at a glance: its facts, its limit, what to try, and how far to trust that.
 
-    ``builds`` are the rows of a table of the kernel's build: label, without records, with records. ``doubts`` say what
-    could not be judged, and why. The most critical of ``slopes`` comes first; ``slopes_say`` says what a slope is.
+    ``limit_evidence`` is "computed" or "measured"; empty if the limit is unknown. A unit may be the limit if its
+    utilization is at least ``well_utilized``. ``builds`` are the rows of a table of the kernel's build: label, without
+    records, with records. ``doubts`` say what could not be judged, and why. The most critical of ``slopes`` comes
+    first; ``slopes_say`` says what a slope is.
     """
 
     facts: tuple[FactGroup, ...]
     builds: tuple[tuple[str, str, str], ...]
     verdict: VerdictText
     limit: str
+    limit_evidence: str
+    units: tuple[UnitBar, ...]
+    well_utilized: float
     advice: tuple[AdviceText, ...]
     roofs: tuple[ScopeRoof, ...]
     findings: tuple[FindingText, ...]
@@ -156,12 +170,13 @@ class Overview(Struct, frozen=True):
 
 
 class LaunchRow(Struct, frozen=True):
-    """Launch in a list: its index on the page, its number in the program, and its limit."""
+    """Launch in a list: its index on the page, its number in the program, and its limit with the evidence for it."""
 
     launch: int
     number: int
     time_ns: float
     limit: str
+    limit_evidence: str
     level: str
     findings: tuple[str, ...]
 
@@ -295,6 +310,67 @@ class ScopePicture(Struct, frozen=True):
     tags: tuple[TagTable, ...]
 
 
+class StallReason(Struct, frozen=True):
+    """Reason by NVIDIA's name; ``text`` says what the warps wait for, empty if unknown."""
+
+    name: str
+    text: str
+
+
+class ReasonShare(Struct, frozen=True):
+    """Share of samples with a stall reason, with half of its 95 % interval."""
+
+    reason: str
+    share: float
+    error: float
+
+
+class AwaitedLine(Struct, frozen=True):
+    """Line of the TTGIR, numbered from 1, whose result warps wait for at another line.
+
+    ``source`` is the line of the source that it comes from, ``operation`` the machine operation, such as ``LDG``; empty
+    if unknown. ``share`` are the samples that wait for it; one sample may wait for several lines.
+    """
+
+    reason: str
+    line: int
+    source: tuple[str, int] | None
+    operation: str
+    share: float
+
+
+class StalledLine(Struct, frozen=True):
+    """Line of a text, numbered from 1, with its share of all samples, by reason in the order of all bars."""
+
+    line: int
+    share: float
+    error: float
+    shares: list[ReasonShare]
+    awaited: list[AwaitedLine]
+
+
+class StalledScope(Struct, frozen=True):
+    """Scope with its share of all samples, the shares of the reasons in it, and the ``longest`` of its waits."""
+
+    scope: int
+    share: float
+    shares: list[ReasonShare]
+    longest: list[ReasonShare]
+
+
+class LaunchStalls(Struct, frozen=True):
+    """Stall reasons of a launch in the order of all bars, and their shares of its samples.
+
+    ``elsewhere`` is the share of the samples that are at no line of the page's source files.
+    """
+
+    samples: int
+    reasons: list[StallReason]
+    shares: list[ReasonShare]
+    scopes: list[StalledScope]
+    elsewhere: float
+
+
 class TimedLine(Struct, frozen=True):
     """Line of the source on which scopes begin.
 
@@ -318,7 +394,7 @@ class LineSlope(Struct, frozen=True):
 
 
 class SourceFile(Struct, frozen=True):
-    """Source file of the kernel, with the times and slopes of its lines.
+    """Source file of the kernel, with the times, slopes and stall reasons of its lines.
 
     ``pieces`` are ``[number of the first line, lines]``, ascending, with gaps between them; empty if the capture does
     not have the file's text.
@@ -328,10 +404,11 @@ class SourceFile(Struct, frozen=True):
     pieces: list[tuple[int, list[str]]]
     timed: list[TimedLine]
     slopes: list[LineSlope]
+    stalls: list[StalledLine]
 
 
 class TtgirText(Struct, frozen=True):
-    """TTGIR of the kernel without records, with the lines of each scope.
+    """TTGIR of the kernel without records, with the lines of each scope and the stall reasons of lines.
 
     ``places`` are source lines as ``[file, line]``; ``place_of`` has for each line the index of the place that it comes
     from, -1 if unknown. ``sites`` has for each scope its ranges of lines from 0, as the first and the last; none if the
@@ -343,6 +420,7 @@ class TtgirText(Struct, frozen=True):
     places: list[tuple[str, int]]
     place_of: PackedColumn
     sites: list[list[tuple[int, int]]]
+    stalls: list[StalledLine]
 
 
 class LaunchSections(Struct, frozen=True):
@@ -353,6 +431,7 @@ class LaunchSections(Struct, frozen=True):
     scopes: list[ScopePicture]
     source: list[SourceFile]
     ttgir: TtgirText | None
+    stalls: LaunchStalls | None
 
 
 class PageData(Struct, frozen=True):

@@ -18,10 +18,9 @@ def stalls_kernel(table, out, rounds, BLOCK: tl.constexpr):
     factor = value + 1.0
     for _ in range(rounds):
         value = value * factor + 0.5
-    total = value
     for _ in range(rounds):
-        total = total * 0.5 + tl.sum(total, axis=0) * 1e-3
-    tl.store(out + tl.program_id(0) * BLOCK + lane, total)
+        tl.debug_barrier()
+    tl.store(out + tl.program_id(0) * BLOCK + lane, value)
 
 
 def main() -> None:

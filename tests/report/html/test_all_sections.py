@@ -9,8 +9,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from altered import altered
 from buffers import Cta, Scope, end, save_launch, start
 
+from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
+from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.proton_buffer import read_proton_buffer
@@ -23,7 +26,7 @@ from kprof_inject.timeline.timeline import decode_launch
 ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "tests" / "captures" / "matmul"
 PROTON_BUFFER = ROOT / "tests" / "capture" / "recorded_by_proton" / "kernel.bin"
-NAMES = {"overview", "heat_map", "scopes", "source", "ttgir"}
+NAMES = {"overview", "heat_map", "scopes", "source", "ttgir", "stalls"}
 
 
 def json_of(report: LaunchAnalysis) -> str:
@@ -57,6 +60,21 @@ def test_the_demo_s_matmul() -> None:
     assert [line["line"] for line in made["source"][0]["timed"]] == [15, 56]
     assert [len(ranges) for ranges in made["ttgir"]["sites"]] == [1, 1, 1]
     assert (len(made["heat_map"]["sms"]), sum(made["heat_map"]["counts"])) == (132, 256)
+
+
+def test_a_launch_whose_warps_were_sampled() -> None:
+    [launch] = read_capture(DEMO).launches
+    reasons = {"barrier": 60, "selected": 40}
+    plain = LaunchAnalysis.of(decode_launch(launch))
+    [path] = [path for path in launch.kernel.sources() if path.endswith(".py")]
+    line = LineStalls(50, (path, 56), reasons, {})
+    stalls = Stalls(100, reasons, {0: reasons, 1: reasons, 2: {}}, (line,), 0, {})
+    made = json.loads(json_of(altered(plain, stalls=stalls, units=(UnitEvidence("ALU", 0.1, None, 0.2),))))
+    msgspec.convert(made, LaunchSections)
+    assert [scope["scope"] for scope in made["stalls"]["scopes"]] == [0, 1]
+    assert [line["line"] for line in made["ttgir"]["stalls"]] == [50]
+    assert [line["line"] for line in made["source"][0]["stalls"]] == [56]
+    assert [unit["unit"] for unit in made["overview"]["units"]] == ["ALU"]
 
 
 def test_a_launch_without_ctas(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from replacing import replace
 from snapshots import check
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
+from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -21,7 +22,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import ProcessRecord
-from kprof_inject.report.html.overview_tab import launch_overview
+from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [Scope("func"), Scope("loop[0]", "loop", 0)]
@@ -116,3 +117,32 @@ def test_what_limits_a_launch_and_its_roofs_are_told() -> None:
         (1, "tensor cores", 0.858),
         (2, "tensor cores", 0.893),
     ]
+
+
+def test_the_evidence_of_a_limit_is_named(tmp_path: Path) -> None:
+    (launch,) = read_capture(REPO / "tests" / "captures" / "matmul").launches
+    report = LaunchAnalysis.of(decode_launch(launch))
+    measured = altered(report, limit=replace(report.limit, evidence="measured"))
+    assert [launch_overview(one).limit_evidence for one in (report, measured)] == ["computed", "measured"]
+    assert [row.limit_evidence for row in kernel_rows([measured])] == ["measured"]
+    unknown = LaunchAnalysis.of(launch_of(tmp_path))
+    assert not unknown.limit.is_known
+    assert launch_overview(unknown).limit_evidence == ""
+
+
+def test_a_unit_has_the_larger_lower_bound_and_all_figures_in_words(tmp_path: Path) -> None:
+    units = (
+        UnitEvidence("ALU", 0.06, 0.25, 0.26),
+        UnitEvidence("L2", None, None, 0.13),
+        UnitEvidence("DRAM", 0.1, None, None),
+    )
+    made = launch_overview(altered(LaunchAnalysis.of(launch_of(tmp_path)), units=units))
+    assert [(unit.lower_bound, unit.measured) for unit in made.units] == [(0.25, 0.26), (None, 0.13), (0.1, None)]
+    first, *figures = made.units[0].text.splitlines()
+    assert (first, figures_in(" ".join(figures))) == ("ALU", ["6.0", "25.0", "26.0"])
+    assert [len(unit.text.splitlines()) for unit in made.units] == [4, 2, 2]
+    assert made.well_utilized == 0.6
+
+
+def test_without_evidence_there_are_no_units(tmp_path: Path) -> None:
+    assert told(launch_of(tmp_path))["units"] == ()

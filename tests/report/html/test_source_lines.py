@@ -11,6 +11,7 @@ import msgspec
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
+from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.report.html.code import source_lines
 from kprof_inject.timeline.timeline import Timeline
@@ -83,6 +84,14 @@ def test_of_a_long_file_only_what_is_near_scopes_is_kept(tmp_path: Path) -> None
     [file] = lines_of(launch_of(tmp_path, scopes, [Ran(0, 10)], {PATH: text}))
     assert [(first, len(lines)) for first, lines in file["pieces"]] == [(1, 500), (9790, 211)]
     assert file["pieces"][1][1][0] == "line 9790"
+
+
+def test_of_a_long_file_what_is_near_sampled_lines_is_kept(tmp_path: Path) -> None:
+    timeline = launch_of(tmp_path, [Scope("a", "func", -1, (PATH, 1))], [Ran(0, 10)], {PATH: "line\n" * 10_000})
+    stalls = Stalls(9, {"wait": 9}, {}, (LineStalls(3, (PATH, 5000), {"wait": 9}, {}),), 0, {})
+    [file] = source_lines(timeline, summarise(timeline), None, stalls)
+    assert [(first, len(lines)) for first, lines in file.pieces] == [(1, 201), (4800, 401)]
+    assert [line.line for line in file.stalls] == [5000]
 
 
 def test_a_scope_beyond_the_files_end_is_kept(tmp_path: Path) -> None:

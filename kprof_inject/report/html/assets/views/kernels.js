@@ -1,6 +1,7 @@
 /** The kernels of a capture side by side, and their launches. Each row is a `KernelRow` of page_schema.py. */
 
 import { element } from "#dom";
+import { evidenceTag } from "#evidence";
 import { counted, formatNs, formatShare } from "#format";
 
 export const title = "Kernels";
@@ -117,9 +118,9 @@ function shareCell(share) {
   ]);
 }
 
-function judged({ limit, level, findings }) {
+function judged({ limit, limit_evidence, level, findings }) {
   return [
-    element("td", { text: limit }),
+    element("td", {}, [limit, ...evidenceTag(limit_evidence)]),
     element("td", { class: "level", data: { level }, text: level }),
     element("td", { class: "view-hint findings", text: findings.join(", ") }),
   ];

@@ -1,21 +1,26 @@
 /** A launch at a glance: trust, findings, where the time goes, and the conditions of the measurement. */
 
 import { element } from "#dom";
+import { evidenceTag } from "#evidence";
 import { formatShare } from "#format";
 import { rankedOf, targetOf } from "#views/examples";
 import { openView } from "#views/navigation";
 import { scopeTable } from "#views/scope_table";
 import { slopeSection } from "#views/slope_table";
+import { stallSection } from "#views/stall_section";
+import { unitSection } from "#views/unit_bars";
 
 export const title = "Overview";
 
 /** `launch.sections.overview` is an `Overview` of page_schema.py. */
 export function show(place, launch, context) {
-  const { facts, builds, verdict, limit, roofs, findings, doubts, slopes, slopes_say, notes } = launch.sections.overview;
+  const { facts, builds, verdict, limit, limit_evidence, units, well_utilized, roofs, findings, doubts, slopes, slopes_say, notes } = launch.sections.overview;
   place.append(
     element("div", { class: "overview" }, [
-      element("section", {}, [element("h2", { text: "Limit" }), element("p", { class: "limit", text: sentence(limit) }), ...roofCards(roofs, launch)]),
+      element("section", {}, [element("h2", { text: "Limit" }), element("p", { class: "limit" }, [sentence(limit), ...evidenceTag(limit_evidence)]), ...roofCards(roofs, launch)]),
+      ...unitSection(units, well_utilized),
       element("section", {}, [element("h2", { text: "Findings" }), ...findingCards(findings, launch, context), ...doubtCards(findings, doubts)]),
+      ...stallSection(launch),
       ...slopeSection(slopes, slopes_say, launch),
       element("section", {}, [element("h2", { text: "Scopes" }), scopeTable(launch, context)]),
       element("section", {}, [element("h2", { text: "How far to trust it" }), trust(verdict)]),

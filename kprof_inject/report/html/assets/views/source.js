@@ -9,8 +9,11 @@ import { openView, receive } from "#views/navigation";
 import { unpacked } from "#views/packed";
 import { lineDetails } from "#views/source_details";
 import { sourceRows, ttgirLinesBySource } from "#views/source_rows";
+import { mostStalled, sourceName, stallCell } from "#views/stall_bars";
 
 export const title = "Source";
+
+const MIN_ELSEWHERE = 0.005;
 
 /** `launch.sections.source` has a `SourceFile` of page_schema.py for each file. */
 export function show(place, launch, context) {
@@ -19,16 +22,16 @@ export function show(place, launch, context) {
     place.append(element("p", { class: "view-empty", text: "The capture has no source of this kernel, and no scope has a source line." }));
     return;
   }
-  const { ttgir, overview } = launch.sections;
-  const state = { file: files[0], rows: [], timed: new Map(), slopes: new Map() };
+  const { ttgir, overview, stalls } = launch.sections;
+  const state = { file: files[0], rows: [], timed: new Map(), slopes: new Map(), stalled: new Map() };
   const ttgirLines = ttgirLinesBySource(ttgir, ttgir ? unpacked(ttgir.place_of) : []);
-  const hasSlopes = files.some((file) => file.slopes.length);
+  const columns = { slopes: files.some((file) => file.slopes.length), stalls: stalls && { reasons: stalls.reasons, most: mostStalled(files.flatMap((file) => file.stalls)) } };
   const details = element("aside", { class: "line-details" });
-  const list = new LineList((index) => rowOf(state, index, overview.warp_time_ns, ttgirLines, hasSlopes, choose), "Source");
+  const list = new LineList((index) => rowOf(state, index, overview.warp_time_ns, ttgirLines, columns, choose), "Source");
   const choose = (index) => {
     list.goTo(index);
     const { number } = state.rows[index];
-    details.replaceChildren(...lineDetails(state.timed.get(number), number, state.file, launch, context, ttgirLines));
+    details.replaceChildren(...lineDetails({ timed: state.timed.get(number), stalled: state.stalled.get(number) }, number, state.file, launch, context, ttgirLines));
   };
   list.element.addEventListener("keydown", (event) => {
     const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
@@ -43,7 +46,7 @@ export function show(place, launch, context) {
     files.map((file, index) => element("option", { value: index, text: file.path })),
   );
   const open = (file) => {
-    Object.assign(state, { file, rows: sourceRows(file, pythonParts), timed: new Map(file.timed.map((timed) => [timed.line, timed])), slopes: new Map(file.slopes.map((slope) => [slope.line, slope])) });
+    Object.assign(state, { file, rows: sourceRows(file, pythonParts), timed: byLine(file.timed), slopes: byLine(file.slopes), stalled: byLine(file.stalls) });
     list.setRows(state.rows.length, Math.max(...state.rows.map((row) => row.text?.length ?? 0), 1));
     const hottest = file.timed.reduce((best, timed) => (best && (best.self_ns ?? -1) >= (timed.self_ns ?? -1) ? best : timed), null);
     if (hottest) choose(rowOfNumber(state.rows, hottest.line));
@@ -51,9 +54,9 @@ export function show(place, launch, context) {
   };
   const find = findBox(() => state.rows.map((row) => row.text ?? ""), choose);
   place.append(
-    element("div", { class: hasSlopes ? "code-view with-slopes" : "code-view" }, [
-      element("div", { class: "view-toolbar" }, [chooser, find, element("span", { class: "view-hint", text: "shares are of the time of all warps" })]),
-      element("div", { class: "side-by-side" }, [element("div", { class: "code-room" }, [heads(hasSlopes), list.element]), details]),
+    element("div", { class: `code-view${columns.slopes ? " with-slopes" : ""}${stalls ? " with-stalls" : ""}` }, [
+      element("div", { class: "view-toolbar" }, [chooser, find, element("span", { class: "view-hint", text: `shares are of the time of all warps${elsewhere(stalls)}` })]),
+      element("div", { class: "side-by-side" }, [element("div", { class: "code-room" }, [heads(columns), list.element]), details]),
     ]),
   );
   receive("source", (target) => goTo(target));
@@ -68,6 +71,16 @@ export function show(place, launch, context) {
   open(files[0]);
 }
 
+/** Entries of a file by their line. */
+function byLine(entries) {
+  return new Map(entries.map((entry) => [entry.line, entry]));
+}
+
+/** Samples that no line here shows, as those in functions of Triton's library. */
+function elsewhere(stalls) {
+  return stalls && stalls.elsewhere >= MIN_ELSEWHERE ? `; ${formatShare(stalls.elsewhere)} of the samples are not at these lines: see the TTGIR` : "";
+}
+
 /** Lines that the page does not have are passed over; -1 at an end. */
 function nextLine(rows, from, step) {
   let at = from + step;
@@ -80,7 +93,7 @@ function rowOfNumber(rows, number) {
   return Math.max(found, 0);
 }
 
-function heads(hasSlopes) {
+function heads(columns) {
   const titles = [
     ["line", ""],
     ["time", "of the scopes that begin on the line; self is the full colour"],
@@ -89,13 +102,14 @@ function heads(hasSlopes) {
     ["ran", "how often, in all warps"],
     ["ops", "lines of the TTGIR that come from here"],
     ["slope", "cycles that the kernel loses per cycle of delay here"],
+    ["stalls", "samples of warps at the line, by what they wait for; relative to the line with most samples"],
     ["source", ""],
   ];
-  const shown = titles.filter(([text]) => hasSlopes || text !== "slope");
+  const shown = titles.filter(([text]) => (columns.slopes || text !== "slope") && (columns.stalls || text !== "stalls"));
   return element("div", { class: "source-row source-head" }, shown.map(([text, says]) => element("span", { text, title: says || null })));
 }
 
-function rowOf(state, index, warpTimeNs, ttgirLines, hasSlopes, choose) {
+function rowOf(state, index, warpTimeNs, ttgirLines, columns, choose) {
   const row = state.rows[index];
   if (row.gap) return element("div", { class: "source-row gap", text: `… ${counted(row.gap, "line")} …` });
   const timed = state.timed.get(row.number);
@@ -114,7 +128,8 @@ function rowOf(state, index, warpTimeNs, ttgirLines, hasSlopes, choose) {
     element("span", { class: "line-number", text: row.number }),
     ...cells,
     link,
-    ...(hasSlopes ? [slopeCell(state.slopes.get(row.number))] : []),
+    ...(columns.slopes ? [slopeCell(state.slopes.get(row.number))] : []),
+    ...(columns.stalls ? [stallCell(state.stalled.get(row.number), columns.stalls.most, columns.stalls.reasons, sourceName)] : []),
     element("code", {}, codeNodes(row.parts)),
   ]);
 }

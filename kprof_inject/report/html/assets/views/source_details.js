@@ -1,12 +1,13 @@
-/** The panel next to the source: the scopes of the chosen line. */
+/** The panel next to the source: the scopes of the chosen line, and what warps wait for there. */
 
 import { element } from "#dom";
 import { counted, formatCount, formatShare, resolvedNs, shortNs } from "#format";
 import { exampleOf, targetOf } from "#views/examples";
 import { openView } from "#views/navigation";
+import { reasonText, shareWithError, sourceName, stallName } from "#views/stall_bars";
 
-/** @param {{scopes: number[]} | undefined} timed the line's scopes, if it has any */
-export function lineDetails(timed, number, file, launch, context, ttgirLines) {
+/** @param {{timed?: Object, stalled?: Object}} line its `TimedLine` and `StalledLine` of page_schema.py, if it has any */
+export function lineDetails({ timed, stalled }, number, file, launch, context, ttgirLines) {
   const lines = ttgirLines.get(`${file.path}:${number}`);
   const shown = [element("h3", { text: `Line ${number}` })];
   if (lines) {
@@ -16,8 +17,30 @@ export function lineDetails(timed, number, file, launch, context, ttgirLines) {
       ]),
     );
   }
-  if (!timed) return [...shown, element("p", { class: "view-hint", text: "No scope begins here." })];
-  return [...shown, element("div", { class: "line-cards" }, timed.scopes.map((index) => scopeCard(index, launch, context)))];
+  if (!timed) shown.push(element("p", { class: "view-hint", text: "No scope begins here." }));
+  const cards = (timed?.scopes ?? []).map((index) => scopeCard(index, launch, context));
+  if (stalled) cards.push(stallCard(stalled, launch.sections.stalls.reasons));
+  return cards.length ? [...shown, element("div", { class: "line-cards" }, cards)] : shown;
+}
+
+function stallCard({ share, error, shares, awaited }, reasons) {
+  const ranked = [...shares].sort((one, other) => other.share - one.share);
+  const rows = ranked.map((one) =>
+    element("div", { class: "stall-item", title: reasonText(one, reasons) }, [
+      stallName(one.reason),
+      element("span", { class: "unit-figure", text: shareWithError(one.share, one.error) }),
+    ]),
+  );
+  return element("section", { class: "card" }, [
+    element("h4", { text: `Samples: ${shareWithError(share, error)} of all` }),
+    ...rows,
+    ...awaited.map(awaitedText),
+  ]);
+}
+
+function awaitedText(awaited) {
+  const link = element("button", { type: "button", class: "link", text: sourceName(awaited), title: "show in the TTGIR", on: { click: () => openView("ttgir", { line: awaited.line - 1 }) } });
+  return element("p", { class: "awaited" }, [`${awaited.reason}: ${formatShare(awaited.share)} wait for the result of `, link]);
 }
 
 function scopeCard(index, launch, context) {

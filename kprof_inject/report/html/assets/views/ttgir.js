@@ -8,6 +8,7 @@ import { LineList } from "#views/line_list";
 import { openView, receive } from "#views/navigation";
 import { unpacked } from "#views/packed";
 import { scopeList } from "#views/scope_list";
+import { mostStalled, stallCell, ttgirName } from "#views/stall_bars";
 import { isLocation, lanesOf, rowOfLine, rowsOf, withoutLocations } from "#views/ttgir_text";
 
 export const title = "TTGIR";
@@ -16,7 +17,7 @@ const MAX_LABELS = 2;
 
 /** `launch.sections.ttgir` is a `TtgirText` of page_schema.py; null if the capture has no module. */
 export function show(place, launch, context) {
-  const { ttgir, scopes } = launch.sections;
+  const { ttgir, scopes, stalls } = launch.sections;
   if (!ttgir) {
     place.append(element("p", { class: "view-empty", text: "The capture has no TTGIR of this kernel." }));
     return;
@@ -29,6 +30,7 @@ export function show(place, launch, context) {
     rows: rowsOf(ttgir.lines, true),
     placeOf: unpacked(ttgir.place_of),
     sources: new Set(launch.sections.source.map((file) => file.path)),
+    stalls: stalls && { reasons: stalls.reasons, most: mostStalled(ttgir.stalls), ofLine: new Map(ttgir.stalls.map((line) => [line.line - 1, line])) },
     ...lanesOf(ttgir.sites, ttgir.lines.length),
   };
   const list = new LineList((row) => rowElement(state, row, toggle), "TTGIR");
@@ -49,11 +51,11 @@ export function show(place, launch, context) {
   };
   const cut = ttgir.left_out ? ` ${counted(ttgir.left_out, "more line")} hidden.` : "";
   place.append(
-    element("div", { class: "code-view" }, [
+    element("div", { class: stalls ? "code-view with-stalls" : "code-view" }, [
       element("div", { class: "view-toolbar" }, [
         findBox(() => ttgir.lines, goToLine),
         element("label", {}, [checkbox, " locations"]),
-        element("span", { class: "view-hint", text: `${counted(ttgir.lines.length, "line")}, without records; the bars show the lines of each scope.${cut}` }),
+        element("span", { class: "view-hint", text: `${counted(ttgir.lines.length, "line")}, without records; the bars show the lines of each scope${stalls ? ", and what warps wait for" : ""}.${cut}` }),
       ]),
       element("div", { class: "side-by-side" }, [side.element, element("div", { class: "code-room" }, [list.element])]),
     ]),
@@ -98,6 +100,7 @@ function rowElement(state, index, toggle) {
   const code = codeOf(state, state.ttgir.lines[row]);
   return element("div", { class: "ttgir-row" }, [
     element("span", { class: "line-number", text: row + 1 }),
+    ...(state.stalls ? [stallCell(state.stalls.ofLine.get(row), state.stalls.most, state.stalls.reasons, ttgirName)] : []),
     element("span", { class: "lanes" }, state.lanes.map((lane) => laneMark(lane[row], state))),
     element("span", { class: "labels" }, labelsOf(row, state)),
     element("code", {}, [...codeNodes(partsOf(code, TTGIR)), ...sourceLink(row, state)]),
