@@ -280,6 +280,7 @@ class LaunchAnalysis:
             "trust": self.verdict.to_json(),
             "limit": self.limit.to_json(),
             "units": [json_values(unit) for unit in self.units],
+            "moves": {name: json_values(moved) for name, moved in self.launch.kernel.moves.items()},
             "disagreements": disagreements(self.units),
             "counters": json_values(self.measured.counted) if self.measured else None,
             "stalls": self.stalls.to_json() if self.stalls else None,

@@ -11,10 +11,13 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from kprof_inject.capture.schema import Bytes, Count, Name, Text
+from kprof_inject.machine_code.between_records import Moved
 
 MEASUREMENTS_FILE = "measurements.json"
 MACHINE_CODE_FILE = "machine_code.json"
 """Name of the file with the kernel's instructions, a ``MachineFunction``."""
+
+MOVES_FILE = "moves.json"
 
 L2Contents = Literal["left", "emptied", "inputs"]
 """What the L2 holds when a launch begins. ``left``: what the launch before it left there. ``emptied``: nothing of its
@@ -69,3 +72,13 @@ class MeasurementsRecord(Struct, frozen=True, kw_only=True):
     not_sampled: Text = ""
     l2: L2Contents = "left"
     seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
+
+
+class MovesRecord(Struct, frozen=True, kw_only=True):
+    """Content of ``moves.json``: what the compiler moved out of each scope and into it.
+
+    By the name of the scope's record; None if no clock read of the scope was found. Lines are those of the TTGIR
+    without records.
+    """
+
+    scopes: Mapping[Name, tuple[Moved, ...] | None]

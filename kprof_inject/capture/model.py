@@ -30,6 +30,7 @@ from kprof_inject.capture.schema import MAX_TEXT_BYTES, SOURCES_FILE, TTGIR_FILE
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, open_regular, read_regular
+from kprof_inject.machine_code.between_records import Moved
 
 
 class Place(Struct, frozen=True):
@@ -150,6 +151,9 @@ class Kernel(Struct, frozen=True):
     """The dumped variant that this build was made from: builds with a smaller buffer share it. Empty if unknown."""
     measurements: MeasurementsRecord | None = None
     """What the hardware counted while the kernel ran without records; None if it was not measured."""
+    moves: Mapping[str, tuple[Moved, ...] | None] = {}
+    """Instructions that the compiler moved across the records of each scope, by the name of its record; None if that is
+    unknown."""
     cta_name: str = "CTA"
     """Name of the unit that another profiler recorded in place of a CTA."""
     warp_name: str = "warp"

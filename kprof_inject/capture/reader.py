@@ -24,7 +24,13 @@ from kprof_inject.capture.encoding import (
     require_seal,
     sealed,
 )
-from kprof_inject.capture.measurements import MACHINE_CODE_FILE, MEASUREMENTS_FILE, MeasurementsRecord
+from kprof_inject.capture.measurements import (
+    MACHINE_CODE_FILE,
+    MEASUREMENTS_FILE,
+    MOVES_FILE,
+    MeasurementsRecord,
+    MovesRecord,
+)
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of, read_costs
@@ -260,6 +266,7 @@ def _kernel(
     record = files.read(f"{folder}/{KERNEL_FILE}", KernelRecord)
     _require_same_recording(record, files.process, str(files.folder / folder / KERNEL_FILE))
     timing = files.read_if_there(f"{folder}/{TIMING_FILE}", TimingRecord)
+    moves = files.read_if_there(f"{folder}/{MOVES_FILE}", MovesRecord)
     known, mode = record.known_metadata, Mode(*msgspec.structs.astuple(record.mode))
     kernel = Kernel(
         variant=variant,
@@ -284,6 +291,7 @@ def _kernel(
         not_replayed=(timing.not_replayed or "") if timing else "",
         launches=launches.get(variant),
         measurements=files.read_if_there(f"{folder}/{MEASUREMENTS_FILE}", MeasurementsRecord),
+        moves=moves.scopes if moves else {},
         program_variant=record.program_variant or _program_variant(variant),
     )
     return kernel, record.cta_bytes

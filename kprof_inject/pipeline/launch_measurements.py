@@ -17,7 +17,14 @@ from typing import Any, ClassVar, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.capture.measurements import MACHINE_CODE_FILE, MEASUREMENTS_FILE, MeasurementsRecord
+from kprof_inject.analysis.structure.recorded_lines import moves_in, original_lines
+from kprof_inject.capture.measurements import (
+    MACHINE_CODE_FILE,
+    MEASUREMENTS_FILE,
+    MOVES_FILE,
+    MeasurementsRecord,
+    MovesRecord,
+)
 from kprof_inject.capture.reader import ProcessFiles
 from kprof_inject.capture.saved_launch import SAVED_LAUNCH_ENDING, is_saved_launch, read_saved_launch
 from kprof_inject.capture.schema import (
@@ -34,8 +41,15 @@ from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted, listed
-from kprof_inject.runtime.compiling.disassembly import machine_code_of, programs_machine_code
+from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+from kprof_inject.runtime.compiling.disassembly import (
+    machine_code_of,
+    programs_machine_code,
+    recorded_machine_code_of,
+)
+from kprof_inject.runtime.compiling.module_check import TIME_LIMIT_S
 from kprof_inject.runtime.counters.permission import has_nvidia_module, is_permitted
+from kprof_inject.runtime.devices.cuda_driver import loaded_driver
 from kprof_inject.runtime.experiments.tasks import MeasureLaunch, Task, TaskResult, TimeRecords
 from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, LaunchChoice
 from kprof_inject.runtime.process_report import Reports
@@ -175,7 +189,7 @@ def measure_capture(workspace: Workspace, capture: Path, choice: LaunchChoice, s
 
 def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], choice: LaunchChoice, say: Say) -> None:
     jobs: list[_Job] = [*_record_jobs(workspace, kernels, choice), *_measure_jobs(kernels, choice)]
-    with _machine_code_saved(kernels):
+    with _machine_code_saved(workspace, kernels):
         if not jobs:
             return
         purposes = " and to ".join(dict.fromkeys(job.purpose for job in jobs))
@@ -210,19 +224,41 @@ def _measure_jobs(kernels: Sequence[CapturedKernel], choice: LaunchChoice) -> It
 
 
 @contextmanager
-def _machine_code_saved(kernels: Sequence[CapturedKernel]) -> Iterator[None]:
-    """Compile and disassemble the kernels meanwhile, and save their machine code at the end of the context."""
-    of_nvidia = [kernel for kernel in kernels if _backend_of(kernel.record) == "cuda"]
-    with ThreadPoolExecutor(max(min(len(of_nvidia), os.cpu_count() or 1, _MAX_COMPILERS), 1)) as pool:
-        codes: list[tuple[CapturedKernel, Future[MachineFunction]]] = [
-            (kernel, pool.submit(_machine_code, kernel)) for kernel in of_nvidia
-        ]
+def _machine_code_saved(workspace: Workspace, kernels: Sequence[CapturedKernel]) -> Iterator[None]:
+    """Compile and disassemble the kernels meanwhile, and save what is known of them at the end of the context.
+
+    Not without NVIDIA's driver: no kernel of this machine was really launched then.
+    """
+    is_nvidia = loaded_driver() is not None
+    of_nvidia = [kernel for kernel in kernels if is_nvidia and _backend_of(kernel.record) == "cuda"]
+    with ThreadPoolExecutor(max(min(2 * len(of_nvidia), os.cpu_count() or 1, _MAX_COMPILERS), 1)) as pool:
+        made: list[tuple[CapturedKernel, str, Future[Any]]] = []
+        for kernel in of_nvidia:
+            made.append((kernel, MACHINE_CODE_FILE, pool.submit(_machine_code, kernel)))
+            made.append((kernel, MOVES_FILE, pool.submit(_moves, workspace, kernel)))
         yield
-        for kernel, code in codes:
+        for kernel, file, result in made:
             try:
-                kernel.files.write(kernel.name_of(MACHINE_CODE_FILE), code.result())
-            except KprofError:
+                kernel.files.write(kernel.name_of(file), result.result())
+            except (KprofError, OSError):
                 continue  # without it, the report has less evidence
+
+
+def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:
+    """Return what the compiler moved across the kernel's records."""
+    original = (kernel.files.folder / kernel.name_of(TTGIR_FILE)).read_text()
+    path = workspace.override_path(workspace.kernel(kernel.record.program_variant or kernel.variant))
+    text = path.read_text()
+    module = parse(text, str(path))
+    with CompilerProcess() as compiler:
+        functions = recorded_machine_code_of(module, compiler, TIME_LIMIT_S)
+    lines = original_lines(text, original)
+    return MovesRecord(
+        scopes={
+            name: moved and tuple(replace(one, line=lines[one.line - 1]) for one in moved)
+            for name, moved in moves_in(module, functions).items()
+        }
+    )
 
 
 def _machine_code(kernel: CapturedKernel) -> MachineFunction:

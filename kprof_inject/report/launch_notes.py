@@ -15,6 +15,7 @@ from kprof_inject.capture.measurements import L2Contents
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, ratio, short_time, size_text
 from kprof_inject.report.launch_contents import l2_in_words
+from kprof_inject.report.machine_code import moved_sentence
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import GroupSpread, IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
@@ -137,6 +138,7 @@ def all_notes(report: LaunchAnalysis) -> Iterator[str]:
     yield from launch_notes(report.summary)
     yield from roof_notes(report.speed_of_light, report.summary.scopes)
     yield from measurement_notes(report)
+    yield from moved_notes(report)
     if report.flights:
         yield from flight_notes(report.flights, report.summary.scopes)
     if report.slopes:
@@ -164,6 +166,26 @@ def measurement_notes(report: LaunchAnalysis) -> Iterator[str]:
             f"{stalls.samples if stalls else 0} samples, {record.samples.dropped} dropped{unknown}"
         )
     yield from disagreements(report.units)
+
+
+_MAX_MOVED = 12
+
+
+def moved_notes(report: LaunchAnalysis) -> Iterator[str]:
+    """Yield what the compiler moved out of each scope and into it: the scope's duration leaves it out, or has it."""
+    names = {
+        scope.record: summary.distinct_name
+        for scope, summary in zip(report.timeline.table.scopes, report.summary.scopes, strict=True)
+    }
+    moves = report.launch.kernel.moves
+    sentences = [
+        f"moved across a record: {moved_sentence(name, moved)} of the TTGIR"
+        for record, name in names.items()
+        for moved in moves.get(record) or ()
+    ]
+    yield from sentences[:_MAX_MOVED]
+    if len(sentences) > _MAX_MOVED:
+        yield f"moved across a record: {len(sentences) - _MAX_MOVED} more; see --json"
 
 
 def _l2_note(contents: L2Contents) -> str:

@@ -1,11 +1,12 @@
-"""Find the lines of each scope of a module with records: those of its records, and of the operations between them."""
+"""Find the lines of each scope of a module with records, and what the compiler moved across these."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from kprof_inject.machine_code.between_records import RecordedLines
+from kprof_inject.machine_code.between_records import Moved, RecordedLines, moved_in
+from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.ttgir.dialect import RECORD, RECORD_TAIL
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.scalars import is_isolated
@@ -19,6 +20,29 @@ def recorded_lines(module: Module) -> list[RecordedLines]:
     """
     own = [region for operation in module.walk() for region in operation.regions if is_isolated(region)]
     return [scope for region in own for scope in _scopes_in(module, region)]
+
+
+def moves_in(module: Module, functions: Sequence[MachineFunction]) -> dict[str, tuple[Moved, ...] | None]:
+    """Return what the compiler moved out of each scope and into it, by the name of its record.
+
+    ``functions`` are the machine code of the module with records. None if no clock read of the scope was found.
+    """
+    found: dict[str, tuple[Moved, ...] | None] = {}
+    for scope in recorded_lines(module):
+        of_functions = [moved for function in functions if (moved := moved_in(function, scope)) is not None]
+        found[scope.name] = tuple(of_functions[0]) if of_functions else None
+    return found
+
+
+def original_lines(with_records: str, original: str) -> list[int]:
+    """Return the line of the original text for each line of the text with records; 0 for inserted lines."""
+    lines = original.splitlines()
+    found, reached = [], 0
+    for line in with_records.splitlines():
+        is_original = reached < len(lines) and lines[reached] == line
+        reached += is_original
+        found.append(reached if is_original else 0)
+    return found
 
 
 def _scopes_in(module: Module, body: Region) -> list[RecordedLines]:

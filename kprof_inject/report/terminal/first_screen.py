@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import PurePath
 
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
 from kprof_inject.analysis.advice import Advice, advice_on, trust_in
-from kprof_inject.analysis.evidence.stalls import Stalls
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.quantities import counted, percent, ratio, resolved_time, short_time
@@ -44,6 +44,8 @@ _MAX_ROWS, _MIN_ROWS = 20, 4
 _MAX_BAR_WIDTH = 100
 # A smaller part of a CTA's time gets no segment: it would need more room than it deserves.
 _MIN_SEGMENT = 0.005
+# Mark of scopes whose duration leaves out some of their instructions, or has others.
+_MOVED = "!"
 
 
 def print_first_screen(
@@ -54,7 +56,7 @@ def print_first_screen(
     ``place_name`` is the process or GPU on which the launch ran; empty if there is only one.
     """
     room = room or Room()
-    rows, layouts = list(_rows(report.summary, report.stalls)), partial(_layouts, bars=bars_for(console))
+    rows, layouts = list(_rows(report)), partial(_layouts, bars=bars_for(console))
     bar = _cta_bar(report.summary, console)
     table_lines = lines_of_plain(layouts(rows), console) if rows and room.lines is not None else 0
     answer = partial(answer_lines, report, kernel_name, place_name, console)
@@ -68,6 +70,9 @@ def print_first_screen(
     if rows:
         reserved = _min_tag_lines(report.summary)
         room = _print_scopes(rows, layouts, console, room.below(reserved)).below(-reserved)
+        if any(row.is_moved for row in rows):
+            say(f"{_MOVED} the compiler moved instructions across its records; see {room.rest}", console)
+            room = room.below(1)
     return print_tags(report.summary, console, room)
 
 
@@ -231,17 +236,21 @@ class _Row(Struct, frozen=True):
     p50: str = ""
     p99: str = ""
     stalled_on: str = ""
+    is_moved: bool = False
     style: str = ""
 
 
-def _rows(summary: LaunchSummary, stalls: Stalls | None) -> Iterator[_Row]:
+def _rows(report: LaunchAnalysis) -> Iterator[_Row]:
     """Yield the scopes that ran, below each loop its time between iterations, and partitions above their scopes."""
+    summary, table, moves = report.summary, report.timeline.table, report.launch.kernel.moves
     for partition, indices in summary.trees():
         if partition:
             yield _Row(partition.title, share=1.0 if partition.whole_ns else None, style="bold")
         for index in indices:
-            stalled = stalled_on(stalls, index) if stalls else ""
-            yield from _scope_rows(summary.scopes[index], summary, "  " if partition else "", stalled)
+            stalled = stalled_on(report.stalls, index) if report.stalls else ""
+            is_moved = bool(moves.get(table.scopes[index].record))
+            for row in _scope_rows(summary.scopes[index], summary, "  " if partition else "", stalled):
+                yield replace(row, name=f"{row.name} {_MOVED}", is_moved=True) if is_moved else row
 
 
 def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str, stalled: str) -> Iterator[_Row]:
