@@ -88,7 +88,8 @@ def test_what_is_no_instruction_is_an_error_with_its_line(damaged: str) -> None:
         ("UTMALDG.2D", Pipeline.TMA),
         ("UIADD3", Pipeline.UNIFORM),
         ("BAR.SYNC.DEFER_BLOCKING", Pipeline.CONTROL),
-        ("CS2R", Pipeline.OTHER),
+        ("CS2R", Pipeline.ALU),
+        ("VIADD", Pipeline.FMA),
         ("NEVERSEEN.X", Pipeline.OTHER),
     ],
 )

@@ -1,0 +1,85 @@
+"""Samples by scope and line, and what warps wait for."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprof_inject.analysis.evidence.stalls import Share, stalls_of
+from kprof_inject.capture.measurements import SampledInstruction, SamplesRecord
+from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
+
+SOURCE = "/home/user/kernel.py"
+
+
+def scope(kind: str, lines: tuple[int, int], parent: int) -> ScopeInfo:
+    return ScopeInfo(kind, kind, kind, "", (), parent, lines=lines)
+
+
+TABLE = ScopeTable((scope("func", (1, 9), -1), scope("loop", (4, 6), 0)))
+PLACES = [None, (SOURCE, 10), (SOURCE, 11), (SOURCE, 12), (SOURCE, 13), (SOURCE, 14), None, None, None]
+# A load of line 2 is awaited by an addition of line 5, in the loop; line 8 stores.
+CODE = MachineFunction(
+    "kernel",
+    (
+        Instruction(0, "LDG.E", "R2, [R4]", line=2, result_scoreboard=1),
+        Instruction(INSTRUCTION_BYTES, "FADD", "R3, R2, R2", line=5, awaited=(1,)),
+        Instruction(2 * INSTRUCTION_BYTES, "STG.E", "[R4], R3", line=8),
+        Instruction(3 * INSTRUCTION_BYTES, "EXIT", "", line=0),
+    ),
+)
+
+
+def samples(*rows: tuple[int, dict[str, int]]) -> SamplesRecord:
+    instructions = tuple(SampledInstruction(index * INSTRUCTION_BYTES, found) for index, found in rows)
+    return SamplesRecord(period_cycles=256, launches=1, total=1000, dropped=0, instructions=instructions)
+
+
+RECORD = samples(
+    (0, {"selected": 10, "wait": 5}),
+    (1, {"long_scoreboard": 60, "long_scoreboard_not_issued": 50, "selected": 10}),
+    (2, {"drain": 10, "not_selected": 3}),
+    (3, {"wait": 2}),
+    (99, {"wait": 1000}),
+)
+
+
+def test_samples_are_related_to_scopes_lines_and_the_awaited_line() -> None:
+    stalls = stalls_of(RECORD, CODE, TABLE, PLACES)
+    assert stalls.samples == 100
+    assert stalls.unknown == 2
+    assert stalls.scopes[0]["selected"] == 20
+    assert stalls.scopes[1] == {"long_scoreboard": 60, "selected": 10}
+    assert [line.line for line in stalls.lines] == [5, 2, 8]
+    assert stalls.lines[0].awaited == {"long_scoreboard": {2: 60}}
+    assert stalls.places_of("long_scoreboard") == ("kernel.py:13", "kernel.py:10")
+
+
+def test_the_top_reason_is_one_that_something_is_missing_for() -> None:
+    top = stalls_of(RECORD, CODE, TABLE, PLACES).top
+    assert top is not None
+    assert (top.reason, top.line, top.awaited, top.operation) == ("long_scoreboard", 5, 2, "LDG")
+    assert top.share.value == 0.6
+    ready = stalls_of(samples((0, {"selected": 10, "not_selected": 30})), CODE, TABLE, PLACES)
+    assert ready.top is None
+
+
+def test_waits_of_a_scope_are_shares_of_its_own_samples() -> None:
+    stalls = stalls_of(RECORD, CODE, TABLE, PLACES)
+    ((reason, share),) = stalls.waiting_in(1)
+    assert reason == "long_scoreboard"
+    assert share.value == pytest.approx(60 / 70)
+    assert stalls.waiting_in(7) == []
+
+
+def test_the_error_of_a_share_is_half_of_its_interval() -> None:
+    share = Share.of(100, 10_000)
+    assert share.value == 0.01
+    assert share.error == pytest.approx(1.96 * (0.01 * 0.99 / 10_000) ** 0.5)
+    assert Share.of(0, 0) == Share(0.0, 1.0)
+
+
+def test_json_has_all_of_it() -> None:
+    found = stalls_of(RECORD, CODE, TABLE, PLACES).to_json()
+    assert found["scopes"][1] == {"index": 1, "reasons": {"long_scoreboard": 60, "selected": 10}}
+    assert found["lines"][0]["awaited"] == [{"reason": "long_scoreboard", "line": 2, "operation": "LDG", "samples": 60}]
