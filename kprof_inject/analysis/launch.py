@@ -14,7 +14,7 @@ from kprof_inject.analysis.evidence.measured_limit import Measured, measured_lim
 from kprof_inject.analysis.evidence.stalls import Stalls, stalls_of
 from kprof_inject.analysis.evidence.units import UnitEvidence, disagreements, unit_evidence
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.roofs.limits import Limit, dram_part, limit_of, whole_roof
+from kprof_inject.analysis.roofs.limits import CodeBounds, Limit, dram_part, limit_of, whole_roof
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, evaluating
 from kprof_inject.capture.encoding import json_values
@@ -31,6 +31,7 @@ from kprof_inject.timeline.waves import launch_duration_ns
 if TYPE_CHECKING:
     from kprof_inject.analysis.async_work.flight_metrics import Flights
     from kprof_inject.analysis.causal.slopes import KernelSlopes
+    from kprof_inject.analysis.evidence.code_units import CodeEvidence
     from kprof_inject.analysis.findings.rules import Judgement
     from kprof_inject.analysis.interpreter.executions import ExecutedKernel
     from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
@@ -157,33 +158,40 @@ class LaunchAnalysis:
     def computed_limit(self) -> Limit:
         """The unit or cause that limits the launch, as far as its TTGIR shows."""
         return limit_of(
-            self.summary, self.speed_of_light, self.launch.kernel.sm_count, self.verdict.overhead, self.code_shares
+            self.summary, self.speed_of_light, self.launch.kernel.sm_count, self.verdict.overhead, self.code_bounds
         )
 
     @cached_property
-    def code_shares(self) -> dict[str, float]:
-        """Lower bounds of the units' utilization by the machine code; empty if they are unknown."""
+    def code_evidence(self) -> CodeEvidence | None:
+        """Lower bounds of the units' utilization by the machine code; None if nothing is known."""
         code, whole = self.machine_code, whole_roof(self.summary, self.speed_of_light)
         if code is None or whole is None or isinstance(self.executed, Unjudged):
-            return {}
-        from kprof_inject.analysis.evidence.code_units import code_shares
+            return None
+        from kprof_inject.analysis.evidence.code_units import code_evidence
 
+        cycles = {scope.index: scope.sm_cycles for scope in self.summary.scopes if scope.sm_cycles}
         try:
             with evaluating():
-                return code_shares(self.launch.kernel, code, self.executed, whole.sm_cycles)
+                return code_evidence(self.launch.kernel, code, self.executed, whole.sm_cycles, cycles)
         except Unevaluated:
-            return {}
+            return None
+
+    @property
+    def code_bounds(self) -> CodeBounds | None:
+        """Those of the whole launch."""
+        return self.code_evidence.launch if self.code_evidence else None
 
     @cached_property
     def units(self) -> tuple[UnitEvidence, ...]:
         """Utilization of each unit by each kind of evidence."""
         whole, measured = whole_roof(self.summary, self.speed_of_light), self.measured
         parts = whole.parts if whole else {}
+        code = self.code_bounds.parts if self.code_bounds else {}
         if measured is None:
             dram = dram_part(self.summary, self.speed_of_light)
-            return unit_evidence({**parts, **dram}, self.code_shares, {}, 1.0)
+            return unit_evidence({**parts, **dram}, code, {}, 1.0)
         scale = whole.sm_cycles / measured.sm_cycles if whole and measured.sm_cycles else 1.0
-        return unit_evidence(parts, self.code_shares, measured.shares, scale)
+        return unit_evidence(parts, code, measured.shares, scale)
 
     @cached_property
     def measured(self) -> Measured | None:
@@ -280,6 +288,7 @@ class LaunchAnalysis:
             "trust": self.verdict.to_json(),
             "limit": self.limit.to_json(),
             "units": [json_values(unit) for unit in self.units],
+            "machine_code": _scopes_json(self.code_evidence) if self.code_evidence else None,
             "moves": {name: json_values(moved) for name, moved in self.launch.kernel.moves.items()},
             "disagreements": disagreements(self.units),
             "counters": json_values(self.measured.counted) if self.measured else None,
@@ -288,6 +297,10 @@ class LaunchAnalysis:
             "in_flight": self.flights.to_json() if self.flights else None,
             "causal": self.slopes.to_json() if self.slopes else None,
         }
+
+
+def _scopes_json(evidence: CodeEvidence) -> list[dict[str, Any]]:
+    return [{"index": index, **json_values(bounds)} for index, bounds in evidence.scopes.items()]
 
 
 def _known(executed: ExecutedKernel | Unjudged) -> ExecutedKernel | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kprof_inject.machine_code.accesses import global_access
+from kprof_inject.machine_code.accesses import global_access, least_wavefronts
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
 from kprof_inject.machine_code.matching import with_lines_of
 
@@ -41,6 +41,20 @@ def test_widths_of_accesses() -> None:
         "ATOMG.E.ADD": None,
     }
     assert {opcode: global_access(Instruction(0, opcode, "")) for opcode in widths} == widths
+
+
+def test_cycles_of_the_l1() -> None:
+    wavefronts = {
+        "SHFL.BFLY": 1,
+        "STS.U16": 1,
+        "STS.128": 4,
+        "LDG.E.64": 2,
+        "LDSM.16.M88": 1,
+        "LDSM.16.M88.4": 4,
+        "STSM.16.MT88.2": 2,
+        "FADD": 0,
+    }
+    assert {opcode: least_wavefronts(Instruction(0, opcode, "")) for opcode in wavefronts} == wavefronts
 
 
 def test_a_load_that_is_never_executed_accesses_nothing() -> None:

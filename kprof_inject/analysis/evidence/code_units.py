@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
-from kprof_inject.analysis.evidence.instruction_work import Utilization, launch_work
+from kprof_inject.analysis.evidence.instruction_work import InstructionWork, Utilization, launch_work, scope_work
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
-from kprof_inject.analysis.roofs.pipeline_rates import pipeline_rates_of
+from kprof_inject.analysis.roofs.limits import CodeBounds
+from kprof_inject.analysis.roofs.pipeline_rates import PipelineRates, pipeline_rates_of
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE
-from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, SPECIAL
+from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL
 from kprof_inject.capture.model import Kernel
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.units import Pipeline
@@ -19,22 +22,49 @@ _PIPELINES: Mapping[str, Pipeline] = {ALU: Pipeline.ALU, FP64: Pipeline.FP64, SP
 _WITH_FP16_PIPELINE = frozenset(("cuda:80",))
 
 
-def code_shares(kernel: Kernel, code: MachineFunction, ran: ExecutedKernel, sm_cycles: int) -> dict[str, float]:
-    """Return the utilization of each unit whose instructions are known, by its name.
+class CodeEvidence(Struct, frozen=True):
+    """What the machine code shows of a launch, and of each scope by its index in the scope table."""
 
-    ``sm_cycles`` are the cycles in which any warp ran the kernel, summed over the SMs. Units that would need more than
-    all of them are left out, as the work or the cycles are not the kernel's.
+    launch: CodeBounds
+    scopes: Mapping[int, CodeBounds]
+
+
+def code_evidence(
+    kernel: Kernel, code: MachineFunction, ran: ExecutedKernel, sm_cycles: int, scope_cycles: Mapping[int, int]
+) -> CodeEvidence | None:
+    """Return the utilization of the units by the machine code; None if the rates of the target are not known.
+
+    ``sm_cycles`` are the cycles in which any warp ran the kernel, summed over the SMs, and ``scope_cycles`` those of
+    each scope.
     """
     rates = pipeline_rates_of(kernel.target)
-    if rates is None or not sm_cycles:
-        return {}
+    if rates is None:
+        return None
+    has_fp16 = kernel.target in _WITH_FP16_PIPELINE
     warps = int(kernel.metadata.get("num_warps", kernel.num_warps))
-    work = launch_work(code, block_executions(code, ran, warps))
-    found = _by_unit(work.utilization(sm_cycles, rates), has_fp16=kernel.target in _WITH_FP16_PIPELINE)
-    return {unit: min(share, 1.0) for unit, share in found.items() if 0 < share <= MAX_POSSIBLE}
+    executions = block_executions(code, ran, warps)
+    works = scope_work(code, executions, ran.scope_map)
+    return CodeEvidence(
+        launch=_bounds(launch_work(code, executions), sm_cycles, rates, has_fp16=has_fp16),
+        scopes={
+            index: _bounds(work, scope_cycles[index], rates, has_fp16=has_fp16)
+            for index, work in works.items()
+            if index in scope_cycles
+        },
+    )
+
+
+def _bounds(work: InstructionWork, sm_cycles: int, rates: PipelineRates, *, has_fp16: bool) -> CodeBounds:
+    """Return the bounds in these cycles.
+
+    Units that would need more than all of them are left out, as the work or the cycles are not the scope's.
+    """
+    found = _by_unit(work.utilization(sm_cycles, rates), has_fp16=has_fp16)
+    parts = {unit: min(share, 1.0) for unit, share in found.items() if 0 < share <= MAX_POSSIBLE}
+    return CodeBounds(parts, work.unknown_share)
 
 
 def _by_unit(used: Utilization, *, has_fp16: bool) -> dict[str, float]:
     found = {unit: used.pipelines.get(pipeline, 0.0) for unit, pipeline in _PIPELINES.items()}
     fma, fp16 = used.pipelines.get(Pipeline.FMA, 0.0), used.pipelines.get(Pipeline.FP16, 0.0)
-    return {**found, ISSUE: used.issue, FP32: fma if has_fp16 else fma + fp16}
+    return {**found, ISSUE: used.issue, SHARED: used.l1, FP32: fma if has_fp16 else fma + fp16}

@@ -28,6 +28,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, l
 from kprof_inject.analysis.interpreter.executed_operation import Executed
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.structure.tensor_layouts import blocked_of, layout_of
+from kprof_inject.machine_code.accesses import bytes_of_thread as accessed_bytes
 from kprof_inject.machine_code.control_flow import Block, blocks_of
 from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
@@ -266,23 +267,12 @@ def _copies(where: _Instructions, bytes_of_thread: int | None, flow: BlockFlow) 
     that a copy has one. A copy of several may be in several blocks, but not inside of a loop and outside.
     """
     if bytes_of_thread:
-        sizes = {block: sum(map(_access_bytes, found)) for block, found in where.items()}
+        sizes = {block: sum(map(accessed_bytes, found)) for block, found in where.items()}
         is_whole = all(size % bytes_of_thread == 0 for size in sizes.values())
         return {block: size // bytes_of_thread for block, size in sizes.items()} if is_whole else None
     counts = {block: len(found) for block, found in where.items()}
     is_apart = len(set(map(flow.depth, counts))) == len(counts)
     return counts if is_apart and gcd(*counts.values()) == 1 else None
-
-
-# The other accesses of a thread have 32 bits.
-_ACCESS_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
-_DEFAULT_ACCESS_BYTES = 4
-
-
-def _access_bytes(one: Instruction) -> int:
-    """Return how many bytes a thread loads or stores."""
-    modifiers = one.opcode.split(".")[1:]
-    return next((_ACCESS_BYTES[name] for name in modifiers if name in _ACCESS_BYTES), _DEFAULT_ACCESS_BYTES)
 
 
 # Instructions that access the bytes of an operation.

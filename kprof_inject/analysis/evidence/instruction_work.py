@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from kprof_inject.analysis.roofs.pipeline_rates import PipelineRates
 from kprof_inject.analysis.scope_map import ScopeMap
+from kprof_inject.machine_code.accesses import least_wavefronts
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
@@ -23,11 +24,13 @@ class InstructionWork(Struct, frozen=True):
 
     ``instructions`` is the number of instructions in the machine code, without those that no warp reaches. Of these,
     ``unknown`` have an unknown number of executions. An instruction is issued even if its predicate disables all
-    threads. It counts in ``pipelines``, too, unless its predicate is always false.
+    threads. It counts in ``pipelines``, too, unless its predicate is always false. ``wavefronts`` are the cycles of the
+    L1's data path without conflicts.
     """
 
     issued: int
     pipelines: Mapping[Pipeline, int]
+    wavefronts: int
     instructions: int
     unknown: int
 
@@ -39,23 +42,24 @@ class InstructionWork(Struct, frozen=True):
     def utilization(self, sm_cycles: int, rates: PipelineRates) -> Utilization:
         """Return the utilization in ``sm_cycles``, the cycles in which any warp ran the scope, summed over the SMs."""
         if not sm_cycles:
-            return Utilization(0.0, {})
+            return Utilization(0.0, 0.0, {})
         pipelines = {
             pipeline: count / rates.pipelines[pipeline] / sm_cycles
             for pipeline, count in self.pipelines.items()
             if pipeline in rates.pipelines
         }
-        return Utilization(self.issued / rates.issue / sm_cycles, pipelines)
+        return Utilization(self.issued / rates.issue / sm_cycles, self.wavefronts / sm_cycles, pipelines)
 
 
 class Utilization(Struct, frozen=True):
-    """Lower bounds of the share of an SM's peak rates that a scope uses: of instruction issue, and of pipelines.
+    """Lower bounds of the share of an SM's peak rates that a scope uses.
 
-    A share above 1 shows that work and cycles are not those of the same scope. Pipelines without a known rate are left
-    out.
+    They are those of instruction issue, of the L1's data path, and of pipelines. A share above 1 shows that work and
+    cycles are not those of the same scope. Pipelines without a known rate are left out.
     """
 
     issue: float
+    l1: float
     pipelines: Mapping[Pipeline, float]
 
 
@@ -93,13 +97,14 @@ def _executed(function: MachineFunction, executions: Sequence[int | None]) -> It
 
 def _work(executed: Iterable[_Executed]) -> InstructionWork:
     pipelines: Counter[Pipeline] = Counter()
-    issued = instructions = unknown = 0
+    issued = instructions = unknown = wavefronts = 0
     for one, count in executed:
         instructions += 1
         if count is None:
             unknown += 1
             continue
         issued += count
+        wavefronts += count * least_wavefronts(one)
         if one.predicate != NEVER:
             pipelines[pipeline_of(one)] += count
-    return InstructionWork(issued, dict(pipelines), instructions, unknown)
+    return InstructionWork(issued, dict(pipelines), wavefronts, instructions, unknown)

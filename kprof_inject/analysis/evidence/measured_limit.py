@@ -100,10 +100,19 @@ def _at_roof(measured: Measured) -> Limit | None:
             "uncoalesced access", f"{busy}, by uncoalesced access: {_access_text(measured, access)}", *units
         )
     name = f"{' and '.join(units)} {100 * shares[units[0]]:.0f} %"
+    if units[0] == SHARED:
+        busy += _conflicts_text(measured)
     if units[0] == DRAM:
         read, written = measured.metric(counters.DRAM_READ_BYTES), measured.metric(counters.DRAM_WRITE_BYTES)
         busy += f": {size_text(int(read))} read and {size_text(int(written))} written"
     return measured.limit(name, busy, *units)
+
+
+def _conflicts_text(measured: Measured) -> str:
+    """Return which part of the L1's wavefronts bank conflicts cause; empty if it is small."""
+    wavefronts = measured.metric(counters.WAVEFRONTS)
+    share = measured.metric(counters.SHARED_CONFLICTS) / wavefronts if wavefronts else 0.0
+    return f": {percent(share)} of the wavefronts are bank conflicts" if share >= MIN_NOTABLE else ""
 
 
 def _few_sms(measured: Measured) -> Limit | None:

@@ -40,6 +40,16 @@ _NEAR = 0.1
 _MIN_SMS = 0.6
 
 
+class CodeBounds(Struct, frozen=True):
+    """Lower bounds of the units' parts by the machine code.
+
+    ``unknown_share`` is the share of the instructions whose number of executions is unknown.
+    """
+
+    parts: Mapping[str, float]
+    unknown_share: float
+
+
 class Limit(Struct, frozen=True):
     """The limit of a launch."""
 
@@ -74,17 +84,17 @@ def limit_of(
     light: SpeedOfLight,
     device_sms: int | None,
     overhead: Overhead | None = None,
-    code: Mapping[str, float] | None = None,
+    code: CodeBounds | None = None,
 ) -> Limit:
     """Determine what limits a launch.
 
     ``device_sms`` is the number of the device's SMs. ``overhead`` is the measured cost of the records, if any: where it
-    is certain, the launch is judged by its time without them. ``code`` has lower bounds of the units' parts from the
-    machine code, in the same cycles as those of ``light``.
+    is certain, the launch is judged by its time without them. ``code`` is what the machine code
+    shows, in the same cycles as ``light``; None if it is unknown.
     """
     whole = whole_roof(summary, light)
     if whole is None or (light.missing and light.has_unknown):
-        why = str(light.missing) if light.missing else "the kernel's function was not recorded; add --at func"
+        why = str(light.missing) if light.missing else _why_no_roof(summary)
         if idle := sms_without_work(summary, device_sms):
             return Limit(IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
         return Limit(_NOT_KNOWN, (), why, {}, is_known=False)
@@ -94,10 +104,20 @@ def limit_of(
     if slowdown != 1 and light.resident_cycles > whole.sm_cycles:
         # The overhead is relative to the time in which CTAs are on the SMs, which includes writing out their records.
         whole = whole.without_slowdown(whole.sm_cycles / light.resident_cycles)
-    bounds = {unit: max(part, (code or {}).get(unit, 0.0)) for unit, part in {**(code or {}), **whole.parts}.items()}
+    of_code = code.parts if code else {}
+    bounds = {
+        unit: max(whole.parts.get(unit, 0.0), of_code.get(unit, 0.0))
+        for unit in dict.fromkeys([*whole.parts, *of_code])
+    }
     parts = {unit: min(slowdown * part, 1.0) for unit, part in {**bounds, **dram_part(summary, light)}.items()}
-    judged = _Judged(summary, light, whole, parts, device_sms, slowdown)
+    judged = _Judged(summary, light, whole, parts, device_sms, slowdown, code)
     return judged.without_records(_limit(judged))
+
+
+def _why_no_roof(summary: LaunchSummary) -> str:
+    if any(scope.kind == ScopeKind.FUNCTION and scope.sm_cycles for scope in summary.scopes):
+        return "how often its operations are executed is unknown, as that depends on loaded data"
+    return "the kernel's function was not recorded; add --at func"
 
 
 def whole_roof(summary: LaunchSummary, light: SpeedOfLight) -> Roof | None:
@@ -125,6 +145,8 @@ class _Judged(Struct, frozen=True):
     slowdown: float
     """Lower bound of the ratio of the durations with and without records; 1 if the difference is small or unknown. Less
     than 1 if records make the launch faster, as they may where they change the order in which CTAs reach the L2."""
+    code: CodeBounds | None
+    """What the machine code shows; None if it is unknown."""
 
     @property
     def busiest(self) -> list[str]:
@@ -358,7 +380,12 @@ def _would_be_busy(whole: Roof) -> str:
 
 
 def _exchanges(judged: _Judged) -> Limit | None:
-    """Judge exchanges between threads: types do not show how many of their bytes go through shared memory."""
+    """Judge exchanges between threads: types do not show how many of their bytes go through shared memory.
+
+    The machine code shows it.
+    """
+    if judged.code is not None and judged.code.unknown_share <= MIN_NOTABLE:
+        return None
     possible = judged.light.exchanges
     if possible < _NOTABLE_EXCHANGES or possible < max(judged.parts.values()):
         return None
@@ -383,13 +410,19 @@ def _unknown_accesses(judged: _Judged) -> Limit | None:
 
 _NOT_KNOWN = "not known"
 IDLE = "SMs without work"
-_LATENCY = "latency, or instructions that TTGIR does not show"
-_LATENCY_OF_ATOMICS = "latency (perhaps of its atomic operations), or instructions that TTGIR does not show"
+_HIDDEN_IN_TTGIR = "or instructions that TTGIR does not show"
+_HIDDEN_IN_CODE = "or conflicts of memory accesses, which only counters show"
 
 
 def _waits(judged: _Judged) -> Limit:
-    """Return latency as the limit, or instructions that TTGIR does not show."""
-    cause = _LATENCY_OF_ATOMICS if judged.light.atomics else _LATENCY
+    """Return latency as the limit, or what the evidence does not show."""
+    if judged.code is not None and judged.code.unknown_share > MIN_NOTABLE:
+        return judged.not_known(
+            f"how often {percent(judged.code.unknown_share)} of its instructions are executed is unknown; of what is "
+            f"known, {_nearest(judged)}"
+        )
+    hidden = _HIDDEN_IN_TTGIR if judged.code is None else _HIDDEN_IN_CODE
+    cause = f"latency (perhaps of its atomic operations), {hidden}" if judged.light.atomics else f"latency, {hidden}"
     text = f"{cause}: {_nearest(judged)}"
     dram = judged.light.dram
     if dram and not dram.fits_l2:

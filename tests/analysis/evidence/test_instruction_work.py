@@ -49,7 +49,7 @@ def test_executions_of_a_launch_by_pipeline() -> None:
     """What is unknown or never executed does not count; an instruction that is always disabled is only issued."""
     pipelines = {Pipeline.FMA: 8, Pipeline.XU: 8, Pipeline.ALU: 8, Pipeline.LSU: 2, Pipeline.CONTROL: 8 + 2}
     found = launch_work(MADE, EXECUTIONS)
-    assert found == InstructionWork(issued=5 * 8 + 2 * 2, pipelines=pipelines, instructions=9, unknown=2)
+    assert found == InstructionWork(5 * 8 + 2 * 2, pipelines, wavefronts=2, instructions=9, unknown=2)
     assert found.unknown_share == pytest.approx(2 / 9)
     assert launch_work(code(), []).unknown_share == 0
 
@@ -62,16 +62,17 @@ def test_executions_of_scopes_by_their_lines() -> None:
     found = scope_work(MADE, EXECUTIONS, ScopeMap(parse(MATMUL.read_text()), table))
     assert sorted(found) == [0, 1]
     pipelines = {Pipeline.FMA: 8, Pipeline.XU: 8, Pipeline.LSU: 2, Pipeline.CONTROL: 8 + 2}
-    assert found[0] == InstructionWork(4 * 8 + 2 * 2, pipelines, instructions=8, unknown=2)
-    assert found[1] == InstructionWork(3 * 8 + 2, {Pipeline.XU: 8, Pipeline.LSU: 2, Pipeline.CONTROL: 8}, 4, 0)
+    assert found[0] == InstructionWork(4 * 8 + 2 * 2, pipelines, wavefronts=2, instructions=8, unknown=2)
+    assert found[1] == InstructionWork(3 * 8 + 2, {Pipeline.XU: 8, Pipeline.LSU: 2, Pipeline.CONTROL: 8}, 2, 4, 0)
 
 
 def test_utilization_is_by_the_rate_of_each_pipeline() -> None:
     rates = pipeline_rates_of("cuda:90")
     assert rates is not None
-    work = InstructionWork(400, {Pipeline.FMA: 80, Pipeline.XU: 30, Pipeline.TENSOR: 7}, 9, 0)
+    work = InstructionWork(400, {Pipeline.FMA: 80, Pipeline.XU: 30, Pipeline.TENSOR: 7}, 50, 9, 0)
     found = work.utilization(200, rates)
     assert found.issue == 400 / 4 / 200
+    assert found.l1 == 50 / 200
     assert found.pipelines == {Pipeline.FMA: 80 / 4 / 200, Pipeline.XU: 30 / 0.5 / 200}
     assert work.utilization(0, rates).issue == 0
 
