@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
 from kprof_inject.analysis.evidence.measured_units import Access, accesses, measured_shares
-from kprof_inject.analysis.evidence.stalls import REASONS, Stalls, TopStall
+from kprof_inject.analysis.evidence.stalls import REASONS, Stalls, TopStall, place_text
 from kprof_inject.analysis.roofs.limits import (
     DRAM,
     IDLE,
@@ -42,6 +43,7 @@ _UNCOALESCED = 2.0
 _SECTOR_BYTES, _LANES = 32, 32
 _MAX_ACCESS_BYTES = 16
 _ATOMIC_OPERATIONS = frozenset(("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDUX"))
+_LOADS = frozenset(("LDG", "LDGSTS"))
 _MEMORY = (SHARED, L2, DRAM)
 
 
@@ -238,7 +240,21 @@ def _widest_access(code: MachineFunction | None) -> dict[str, int]:
 
 def _access_text(measured: Measured, access: Access) -> str:
     needed = _adjacent_sectors(_widest_access(measured.code), access.kind)
+    place = _slowest_load(measured.stalls) if access.kind == "load" else ""
+    where = f"; warps wait longest for the load of {place}" if place else ""
     return (
         f"each {access.kind} of a warp touches {access.sectors_per_request:.1f} sectors of {_SECTOR_BYTES} bytes, "
-        f"where {needed:.0f} would do"
+        f"where {needed:.0f} would do{where}"
     )
+
+
+def _slowest_load(stalls: Stalls | None) -> str:
+    """Return the source line of the load that warps wait for longest; empty if it is unknown."""
+    if stalls is None:
+        return ""
+    awaited: Counter[int] = Counter()
+    for line in stalls.lines:
+        for other, count in line.awaited.get("long_scoreboard", {}).items():
+            if stalls.operations.get(other, "") in _LOADS:
+                awaited[other] += count
+    return place_text(stalls.source_of(awaited.most_common(1)[0][0])) if awaited else ""

@@ -20,8 +20,8 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.counters.cupti import CuptiError
 from kprof_inject.runtime.counters.pc_sampler import PERIOD_CYCLES, PcSampler, PcSamples
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
-from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
+from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
 
 # A share of 10 % then has an error of 0.3 points (95 %), and of 3.4 points in a scope with 1 % of the samples.
 _WANTED_SAMPLES = 30_000
@@ -35,12 +35,12 @@ _MAX_SAMPLED_NS = 300e6
 class MeasuredLaunch:
     """A launch to be measured on a device whose context is current.
 
-    ``fill`` queues what the L2 is to hold when the launch begins.
+    ``launches`` have warmed up. ``fill`` queues what the L2 is to hold when the launch begins.
     """
 
     profiler: RangeProfiler
     sampler: PcSampler
-    device: Device
+    launches: PairedLaunches
     launch: LoadedLaunch
     load: Callable[[], Any]
     """Loads the kernel's machine code."""
@@ -63,17 +63,22 @@ class MeasuredLaunch:
         self.fill()
         self._wait()
 
+    def _launch(self, kernel: Any) -> None:
+        self.launch.relaunch.launch(kernel)
+        self.launches.watch_stream()
+
     def _wait(self) -> None:
-        self.device.synchronise(self.device.current())
+        device = self.launches.device
+        device.synchronise(device.current())
 
     def _counted(self, metrics: Sequence[str]) -> CountersRecord:
         kernel = self.load()
         self._begin()
-        self.launch.relaunch.launch(kernel)  # loads the code
+        self._launch(kernel)  # loads the code
         self._wait()
 
         def launch() -> None:
-            self.launch.relaunch.launch(kernel)
+            self._launch(kernel)
             self._wait()
 
         values, passes = self.profiler.measure(metrics, self._begin, launch)
@@ -85,7 +90,7 @@ class MeasuredLaunch:
         with self.sampler.enabled():
             kernel = self.load()  # CUPTI reads the machine code of what is loaded from now on
             self._begin()
-            self.launch.relaunch.launch(kernel)
+            self._launch(kernel)
             self._wait()
             samples = PcSamples()
             self._sample(kernel, samples, 1)
@@ -111,12 +116,11 @@ class MeasuredLaunch:
         with self.sampler.sampling(self.launch.saved.record.name, samples):
             for _ in range(launches):
                 self._begin()
-                self.launch.relaunch.launch(kernel)
+                self._launch(kernel)
             self._wait()
 
     def _more_launches(self, samples: PcSamples) -> int:
         """Return how many more launches it takes for as many samples as wanted, after the first launch."""
         of_one = max(sum(sum(counts.values()) for counts in samples.by_address.values()), 1)
-        times_ns = self.launch.saved.record.clean.times_ns
-        by_time = int(_MAX_SAMPLED_NS / max(*times_ns, 1.0)) if times_ns else 1
+        by_time = int(_MAX_SAMPLED_NS / max(self.launches.clean_ns, 1.0))
         return max(min(math.ceil(_WANTED_SAMPLES / of_one), _MAX_SAMPLED_LAUNCHES, by_time), 1)

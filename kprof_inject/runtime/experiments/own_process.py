@@ -219,8 +219,11 @@ def _measure_launch(task: MeasureLaunch, process: OwnProcess) -> TaskResult:
     device = process.device_for(saved)
     with loaded_launch(device, saved) as launch, own_scratch(device), l2_fills(device, launch) as fills:
         load_kernel = partial(_clean_kernel, saved)
-        l2 = contents_as_in_program(launch, load_kernel(), device, fills, _MEASURED_ROUNDS)
-        measured = MeasuredLaunch(*process.counters(device), device, launch, load_kernel, fills[l2])
+        kernel = load_kernel()
+        launches = _paired(launch, kernel, [], device, process)
+        launches.warm_up(BackToBack(device, launch.relaunch.stream, launch.memory))
+        l2 = contents_as_in_program(launch, kernel, device, fills, _MEASURED_ROUNDS)
+        measured = MeasuredLaunch(*process.counters(device), launches, launch, load_kernel, fills[l2])
         return TaskResult(measurements=measured.measure(task.metrics, l2))
 
 

@@ -228,6 +228,11 @@ class PairedLaunches:
             timed.follow_each_other(self.clean_ns)
         return refusals, is_repeatable
 
+    def watch_stream(self) -> None:
+        """Have the watchdog expect a launch, or several, that were queued just now, to end."""
+        mark = self.device.mark(self.relaunch.stream)
+        self.watchdog.watch(mark, MIN_WATCH_S + WATCH_MARGIN * 1e-9 * self.clean_ns, self.name)
+
     def times_alone(self, timed: BackToBack) -> list[float]:
         """Time a launch of the unchanged kernel."""
         marks = timed.queued([partial(self.relaunch.launch, self.clean)])

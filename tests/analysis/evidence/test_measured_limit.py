@@ -71,6 +71,8 @@ def test_uncoalesced_access_if_memory_is_busy(measured: Measured) -> None:
     assert limit.name == "uncoalesced access"
     assert "each load of a warp touches 32.0 sectors of 32 bytes, where 8 would do" in limit.text
     assert limit_of(replace(measured, code=code), ALU=81.0, **access).name == "ALU 81 %"
+    waiting = limit_of(replace(measured, code=code), stalled({"long_scoreboard": 60}), L2=81.0, **access)
+    assert waiting.text.endswith("; warps wait longest for the load of kernel.py:7")
     adjacent = {"LOAD_REQUESTS": 1e3, "LOAD_SECTORS": 8e3}
     assert limit_of(replace(measured, code=code), L2=81.0, **adjacent).name == "L2 81 %"
 
