@@ -43,8 +43,7 @@ _MAX_TIME_LIMIT_S = 86_400
 @click.option(
     "--machine-code",
     is_flag=True,
-    help="Also say which memory accesses, tensor operations and special functions the compiler moved across records "
-    "(NVIDIA).",
+    help="Also say which memory accesses, tensor operations and special functions the compiler moved across records.",
 )
 @json_option
 @click.pass_context

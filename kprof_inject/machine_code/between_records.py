@@ -13,15 +13,18 @@ from enum import Enum
 
 from msgspec import Struct
 
+from kprof_inject.machine_code.amd_assembly import SPILL
 from kprof_inject.machine_code.control_flow import followers
-from kprof_inject.machine_code.instructions import NEVER, MachineFunction
+from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
 
-_CLOCK_READ = re.compile(r"\bSR_CLOCKLO\b")
+# Sources: CUDA Binary Utilities, "Instruction Set Reference"; for AMD, Proton's lowering, which reads the cycle counter
+# by ``llvm.amdgcn.s.memtime`` or, for gfx1250, by ``llvm.readcyclecounter``.
+_CLOCK_READ = re.compile(r".*\bSR_CLOCKLO\b|s_memtime\b|s_get_shader_cycles_u64\b")
 # Other instructions, such as those that compute addresses, take little time wherever they are.
 _OF_INTEREST = frozenset((Pipeline.TENSOR, Pipeline.XU, Pipeline.LSU, Pipeline.TMA))
-# Spilled values, and the index of the next record, which is in local memory: of no operation.
-_LOCAL = frozenset(("LDL", "STL"))
+# Spilled values, and the index of the next record, which is in local memory: of no operation. AMD calls that scratch.
+_LOCAL = re.compile(rf"LDL\b|STL\b|scratch_|.*\b{SPILL}\b")
 
 
 class RecordedLines(Struct, frozen=True):
@@ -61,7 +64,7 @@ def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | N
     Only memory accesses, tensor operations and special functions count.
     """
     code = function.instructions
-    reads = [index for index, one in enumerate(code) if _CLOCK_READ.search(one.operands)]
+    reads = [index for index, one in enumerate(code) if _CLOCK_READ.match(_text(one))]
     starts = [index for index in reads if code[index].line in scope.starts]
     ends = {index for index in reads if code[index].line in scope.ends}
     if not starts or not ends:
@@ -70,7 +73,7 @@ def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | N
     totals: Counter[tuple[int, str]] = Counter()
     moved: Counter[tuple[int, str, Side]] = Counter()
     for index, one in enumerate(code):
-        if pipeline_of(one) not in _OF_INTEREST or one.operation in _LOCAL or one.predicate == NEVER:
+        if pipeline_of(one) not in _OF_INTEREST or _LOCAL.match(_text(one)) or one.predicate == NEVER:
             continue
         totals[one.line, one.operation] += 1
         if one.line in scope.operations and index not in inside:
@@ -80,6 +83,10 @@ def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | N
     return [
         Moved(line, operation, count, totals[line, operation], side) for (line, operation, side), count in moved.items()
     ]
+
+
+def _text(one: Instruction) -> str:
+    return f"{one.opcode} {one.operands}"
 
 
 def _between(function: MachineFunction, starts: Sequence[int], ends: set[int]) -> set[int]:

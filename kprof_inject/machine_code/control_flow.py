@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 from msgspec import Struct
 
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 
-_ENDS = frozenset(("EXIT", "RET"))
+_T = TypeVar("_T")
+
+# s_setpc_b64 returns; LLVM also uses it for branches of more than 128 KiB, whose targets are then unknown.
+_ENDS = frozenset(("EXIT", "RET", "s_endpgm", "s_endpgm_saved", "s_setpc_b64"))
+_CONDITIONAL = "s_cbranch_"
 _ALWAYS = ("", "@PT", "@UPT")
 
 
@@ -65,7 +70,31 @@ def _falls_through(one: Instruction) -> bool:
     if not _may_end(one) or one.predicate not in _ALWAYS:
         return True
     # A uniform predicate is an operand: BRA.U !UP0, `(.L_x_0). So is the condition of BRA.DIV.
-    return one.operation == "BRA" and "," in one.operands
+    return (one.operation == "BRA" and "," in one.operands) or one.operation.startswith(_CONDITIONAL)
+
+
+def follow_paths(
+    blocks: Sequence[Block],
+    nothing: tuple[frozenset[_T], ...],
+    step: Callable[[int, tuple[frozenset[_T], ...]], tuple[frozenset[_T], ...]],
+) -> None:
+    """Call ``step`` for each instruction with what may hold before it, until no path adds anything.
+
+    ``step`` gets the index of an instruction and sets of facts, and returns the sets after the instruction. It must
+    return more for more. Where paths meet, the sets are united; ``nothing`` is the state at the entry.
+    """
+    before = [nothing] * len(blocks)
+    waiting = list(range(len(blocks)))
+    while waiting:
+        number = waiting.pop()
+        state = before[number]
+        for index in range(blocks[number].first, blocks[number].end):
+            state = step(index, state)
+        for successor in blocks[number].successors:
+            merged = tuple(a | b for a, b in zip(before[successor], state, strict=True))
+            if merged != before[successor]:
+                before[successor] = merged
+                waiting.append(successor)
 
 
 def loops_of(blocks: Sequence[Block]) -> list[MachineLoop]:

@@ -1,4 +1,4 @@
-"""Read the instructions of NVIDIA's machine code, as nvdisasm prints them.
+"""Instructions of machine code, and how nvdisasm's output is read as such; AMD's is in ``amd_assembly``.
 
 ``nvdisasm -g -c -hex`` prints each instruction with its address and its encoding, after the source line that it was
 compiled from (CUDA Binary Utilities, "nvdisasm"). From sm_70 on, an encoding has 128 bits, with what the compiler tells
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import PurePath
 
 from msgspec import Struct
@@ -24,19 +25,48 @@ NEVER = "@!PT"
 _NO_SCOREBOARD = 7
 # Other operations with a label, such as BSSY and LEPC, do not branch to it.
 _BRANCHES = frozenset(("BRA", "BRX", "BRXU", "JMP", "JMX"))
+# AMD's names are in lower case, so that a name has one meaning.
+_AMD_BRANCHES = frozenset(
+    ("s_branch", *(f"s_cbranch_{condition}" for condition in ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz")))
+)
 _TARGET = re.compile(r"\.L_\w+")
+
+
+class InstructionSet(Enum):
+    """Instruction sets that count addresses or wait for results in different ways.
+
+    AMD's have LLVM's names of the first processors that have them: ``GFX10`` is also that of gfx11.
+    """
+
+    NVIDIA = "nvidia"
+    GFX9 = "gfx9"
+    GFX10 = "gfx10"
+    GFX12 = "gfx12"
+
+    @property
+    def address_step(self) -> int:
+        """Difference between the addresses of two successive instructions.
+
+        It is in bytes for NVIDIA. AMD's instructions differ in size, and its assembly has no addresses: there, an
+        address is the number of instructions before it.
+        """
+        return _ADDRESS_STEPS.get(self, 1)
+
+
+_ADDRESS_STEPS = {InstructionSet.NVIDIA: INSTRUCTION_BYTES}
 
 
 class Instruction(Struct, frozen=True, array_like=True):
     """An instruction of a function.
 
-    ``address`` counts bytes from the function's begin. ``opcode`` has its modifiers: ``LDG.E.128``. ``predicate`` is as
-    printed, such as ``@!P0``, or empty. ``line`` is the line of the file that was compiled, 0 if it is unknown. A warp
-    issues the next instruction ``stall_cycles`` later at the earliest.
+    ``address`` counts from the function's begin, in the unit of ``InstructionSet.address_step``. ``opcode`` has its
+    modifiers: ``LDG.E.128``. ``predicate`` is as printed, such as ``@!P0``, or empty. ``line`` is the line of the file
+    that was compiled, 0 if it is unknown. A warp issues the next instruction ``stall_cycles`` later at the earliest.
 
     An instruction whose duration is not known counts in a scoreboard until its result is there
     (``result_scoreboard``), and until its operands are read (``operand_scoreboard``). Before it is issued, the
-    scoreboards in ``awaited`` must be empty. ``targets`` are the addresses to which it may branch.
+    scoreboards in ``awaited`` must be empty. AMD's have no scoreboards: see ``wait_counters``. ``targets`` are the
+    addresses to which it may branch.
     """
 
     address: int
@@ -62,18 +92,24 @@ class Instruction(Struct, frozen=True, array_like=True):
         ptxas leaves some loops by a call of a label in the same function, which does not return. Calls of other
         functions name them, or a register.
         """
-        return self.operation in _BRANCHES or (self.operation == "CALL" and _TARGET.search(self.operands) is not None)
+        if self.operation in _BRANCHES or self.operation in _AMD_BRANCHES:
+            return True
+        return self.operation == "CALL" and _TARGET.search(self.operands) is not None
 
 
-class MachineFunction(Struct, frozen=True):
-    """A function's instructions by address; functions that it calls without inlining are part of it."""
+class MachineFunction(Struct, frozen=True, omit_defaults=True):
+    """A function's instructions by address.
+
+    For NVIDIA, functions that it calls without inlining are part of it.
+    """
 
     name: str
     instructions: tuple[Instruction, ...]
+    instruction_set: InstructionSet = InstructionSet.NVIDIA
 
     def index_of(self, address: int) -> int:
         """Return the index of the instruction at an address."""
-        return address // INSTRUCTION_BYTES
+        return address // self.instruction_set.address_step
 
 
 _SECTION = re.compile(r"\s*\.section\s+\.text\.(?P<name>[^,\s]+),")

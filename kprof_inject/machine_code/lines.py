@@ -7,10 +7,18 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from kprof_inject.machine_code import scoreboards, wait_counters
 from kprof_inject.machine_code.control_flow import Block, MachineLoop, blocks_of, loops_of
-from kprof_inject.machine_code.instructions import MachineFunction
-from kprof_inject.machine_code.scoreboards import Wait, waits_in
+from kprof_inject.machine_code.instructions import InstructionSet, MachineFunction
+from kprof_inject.machine_code.scoreboards import Wait
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
+
+_WAITS_IN = {
+    InstructionSet.NVIDIA: scoreboards.waits_in,
+    InstructionSet.GFX9: wait_counters.waits_in,
+    InstructionSet.GFX10: wait_counters.waits_in,
+    InstructionSet.GFX12: wait_counters.waits_in,
+}
 
 
 class Awaited(Struct, frozen=True, order=True):
@@ -77,5 +85,6 @@ class CodeSummary(Struct, frozen=True):
 def summary_of(function: MachineFunction) -> CodeSummary:
     """Summarise a function's machine code."""
     blocks = blocks_of(function)
-    lines = lines_of(function, waits_in(function, blocks))
+    waits = _WAITS_IN[function.instruction_set](function, blocks)
+    lines = lines_of(function, waits)
     return CodeSummary(function, tuple(lines), tuple(loop_codes(function, blocks, loops_of(blocks))))

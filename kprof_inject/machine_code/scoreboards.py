@@ -1,4 +1,7 @@
-"""Find which instruction a scoreboard is awaited for: the load, say, whose result is needed."""
+"""Find which instruction a scoreboard is awaited for: the load, say, whose result is needed.
+
+Scoreboards are NVIDIA's; for AMD see ``wait_counters``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from kprof_inject.machine_code.control_flow import Block
+from kprof_inject.machine_code.control_flow import Block, follow_paths
 from kprof_inject.machine_code.instructions import NEVER, SCOREBOARDS, Instruction, MachineFunction
 
 _Pending = tuple[frozenset[int], ...]
@@ -33,20 +36,13 @@ def waits_in(function: MachineFunction, blocks: Sequence[Block]) -> list[Wait]:
     Where several instructions may be awaited, depending on the way to the waiting one, there is a wait for each.
     """
     code = function.instructions
-    before: list[_Pending] = [_NOTHING] * len(blocks)
     found: set[Wait] = set()
-    waiting = list(range(len(blocks)))
-    while waiting:
-        number = waiting.pop()
-        pending = before[number]
-        for index in range(blocks[number].first, blocks[number].end):
-            found.update(Wait(index, awaited) for board in code[index].awaited for awaited in pending[board])
-            pending = _after(code[index], index, pending)
-        for successor in blocks[number].successors:
-            merged = tuple(a | b for a, b in zip(before[successor], pending, strict=True))
-            if merged != before[successor]:
-                before[successor] = merged
-                waiting.append(successor)
+
+    def step(index: int, pending: _Pending) -> _Pending:
+        found.update(Wait(index, awaited) for board in code[index].awaited for awaited in pending[board])
+        return _after(code[index], index, pending)
+
+    follow_paths(blocks, _NOTHING, step)
     return sorted(found)
 
 

@@ -1,19 +1,30 @@
-"""Assign instructions to the SM's pipelines that execute them.
+"""Assign instructions to the pipelines that execute them, in NVIDIA's SM and in AMD's compute unit.
 
-Source: Nsight Compute, "Kernel Profiling Guide", "Pipelines"; CUDA Binary Utilities, "Instruction Set Reference", which
-says what an opcode does. What neither lists is ``OTHER``. On an H100, the instructions of kernels whose executions are
-known add up to what the hardware counted for a pipeline only if VIADD is one of FMA's, and CS2R and VHMNMX are ALU's.
+Source for NVIDIA: Nsight Compute, "Kernel Profiling Guide", "Pipelines"; CUDA Binary Utilities, "Instruction Set
+Reference", which says what an opcode does. What neither lists is ``OTHER``. On an H100, the instructions of kernels
+whose executions are known add up to what the hardware counted for a pipeline only if VIADD is one of FMA's, and CS2R
+and VHMNMX are ALU's.
+
+AMD's vector ALU executes integer and floating-point instructions of all widths, so they are all ``ALU``. Apart are what
+the matrix units execute (``TENSOR``) and the transcendental functions (``XU``), which take several times as long, in
+the same unit on CDNA. The scalar unit, which also reads scalar memory, is ``UNIFORM``. Sources: AMD, "ROCm Compute
+Profiler", "Pipeline descriptions"; "AMD Instinct MI300 Instruction Set Architecture Reference Guide", table 12, "Trans
+Ops". Writing back and invalidating caches counts as ``CONTROL``, as NVIDIA's fences do.
 """
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 from kprof_inject.machine_code.instructions import Instruction
 
 
 class Pipeline(Enum):
-    """A pipeline, with its name in tables. ``CONTROL`` are those of branches, barriers and fences (ADU and CBU)."""
+    """A pipeline, with its name in tables. ``CONTROL`` are those of branches, barriers and fences (ADU and CBU).
+
+    It also has AMD's instructions that wait, and those for the scheduler alone.
+    """
 
     TENSOR = "tensor"
     FMA = "FMA"
@@ -54,11 +65,29 @@ _OPERATIONS = {
 }
 _PIPELINE_OF = {operation: pipeline for pipeline, words in _OPERATIONS.items() for operation in words.split()}
 
+# AMD's, by how their names begin; the first pattern counts.
+_AMD = re.compile(
+    r"""(?P<TENSOR> v_(?:mfma|smfmac|wmma|swmmac)_ )
+    | (?P<XU> v_(?:s_)?(?:exp|log|rcp|rsq|sqrt|sin|cos|tanh)_ )
+    | (?P<ALU> v_ )
+    | (?P<CONTROL>
+        (?:buffer|global)_(?:inv|wb|gl[01]_inv)
+        | s_(?:wait|barrier|branch|cbranch|call|swappc|setpc|rfe|endpgm|nop|sleep|delay_alu|clause|setprio|sendmsg|trap
+            |sethalt|wakeup|set_inst_prefetch|inst_prefetch|set_vgpr_msb|icache|dcache) )
+    | (?P<LSU> (?:buffer|tbuffer|global|flat|scratch|image|ds|cluster)_ )
+    | (?P<TMA> tensor_ )
+    | (?P<UNIFORM> s_ )""",
+    re.VERBOSE,
+)
+
 
 def pipeline_of(one: Instruction) -> Pipeline:
     """Return the pipeline that executes an instruction."""
     known = _PIPELINE_OF.get(one.operation)
     if known is not None:
         return known
+    amd = _AMD.match(one.operation)
+    if amd is not None and amd.lastgroup is not None:
+        return Pipeline[amd.lastgroup]
     # The uniform datapath has the operations of the others with U before them: UIADD3, ULOP3, USHF.
     return Pipeline.UNIFORM if one.operation.startswith("U") or one.operation == "R2UR" else Pipeline.OTHER

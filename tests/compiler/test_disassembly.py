@@ -13,6 +13,7 @@ import pytest
 from golden import fixture_id, read
 from triton_oracle import GPUTarget, installed_fixtures, triton
 
+from kprof_inject.machine_code import wait_counters
 from kprof_inject.machine_code.control_flow import blocks_of, loops_of
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 from kprof_inject.machine_code.lines import LoopCode, loop_codes
@@ -137,6 +138,52 @@ def require_waits(function: MachineFunction) -> None:
     waits = set(waits_in(function, blocks_of(function)))
     for load, user in loads_and_users(function):
         assert any(Wait(waiting, load) in waits for waiting in range(load + 1, user + 1))
+
+
+VECTOR_REGISTER = re.compile(r"\bv(?:(\d+)\b|\[(\d+):(\d+)\])")
+AMD_LOAD = re.compile(r"(?:global|buffer)_load_|ds_read")
+
+
+def vector_registers(operands: str) -> set[int]:
+    found: set[int] = set()
+    for one, first, last in VECTOR_REGISTER.findall(operands):
+        found |= set(range(int(first), int(last) + 1)) if first else {int(one)}
+    return found
+
+
+def amd_loads_and_users(function: MachineFunction) -> Iterator[tuple[int, int]]:
+    """Loads into vector registers, each with the first instruction in its block that has one of these."""
+    code = function.instructions
+    for block in blocks_of(function):
+        for index in range(block.first, block.end):
+            if AMD_LOAD.match(code[index].opcode):
+                result = vector_registers(code[index].operands.partition(",")[0])
+                later = range(index + 1, block.end)
+                user = next((one for one in later if vector_registers(code[one].operands) & result), None)
+                if user is not None:
+                    yield index, user
+
+
+def test_amds_machine_code() -> None:
+    """Each instruction's line is one of the module, and no result of a load is used before it was waited for."""
+    module = module_of("hip-gfx942/matmul")
+    (function,) = machine_code_of(module, {})
+    code = function.instructions
+    operations = {module.position(one.start).line for one in module.walk()}
+    assert {one.line for one in code} <= operations | {0}
+    assert sum(one.line > 0 for one in code) > 0.9 * len(code) > 500
+    assert not any(pipeline_of(one) is Pipeline.OTHER for one in code)
+    (written,) = [one for one in module.walk() if one.name == "scf.for"]
+    (loop,) = loops_in(function)
+    assert loop.line in range(module.position(written.start).line, module.position(written.end - 1).line + 1)
+    dots = {module.position(one.start).line for one in module.walk() if one.name == "tt.dot"}
+    assert dots == {one.line for one in code if pipeline_of(one) is Pipeline.TENSOR}
+
+    waits = set(wait_counters.waits_in(function, blocks_of(function)))
+    pairs = list(amd_loads_and_users(function))
+    assert len(pairs) > 16
+    for load, user in pairs:
+        assert any(Wait(waiting, load) in waits for waiting in range(load + 1, user))
 
 
 def test_some_loads_have_users() -> None:

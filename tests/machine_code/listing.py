@@ -1,9 +1,10 @@
-"""Listings as nvdisasm prints them, made of short descriptions."""
+"""Listings as nvdisasm and LLVM print them, made of short descriptions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kprof_inject.machine_code.amd_assembly import read_assembly
 from kprof_inject.machine_code.instructions import MachineFunction, read_nvdisasm
 
 FILE = "kernel.ttgir"
@@ -38,4 +39,33 @@ def listing(*parts: str | tuple[str, int], name: str = "kernel") -> str:
 
 def function(*parts: str | tuple[str, int]) -> MachineFunction:
     (found,) = read_nvdisasm(listing(*parts), FILE)
+    return found
+
+
+def assembly(*parts: str, name: str = "kernel", processor: str = "gfx942") -> str:
+    """AMD's assembly, whose parts are labels (``.LBB0_1:``), lines (``#12``), and instructions."""
+    lines = [
+        f'\t.amdgcn_target "amdgcn-amd-amdhsa--{processor}"',
+        f"\t.type\t{name},@function",
+        f"{name}:                          ; @{name}",
+        "; %bb.0:",
+        f'\t.file\t1 "/tmp/x" "{FILE}"',
+    ]
+    for part in parts:
+        if part.endswith(":"):
+            lines.append(f"{part}      ; =>This Inner Loop Header: Depth=1")
+        elif part.startswith("#"):
+            lines.append(f"\t.loc\t1 {part[1:]} 5 is_stmt 0          ; {FILE}:{part[1:]}:5")
+        else:
+            lines.append(f"\t{part}")
+    lines += [
+        '\t.section\t.rodata,"a",@progbits', f"\t.amdhsa_kernel {name}", "\t.text",
+        ".Lfunc_end0:", f"\t.size\t{name}, .Lfunc_end0-{name}", f"\t.set {name}.num_vgpr, 4",
+        "---", "amdhsa.kernels:", "  - .agpr_count:     0",
+    ]  # fmt: skip
+    return "\n".join([*lines, ""])
+
+
+def amd_function(*parts: str, processor: str = "gfx942") -> MachineFunction:
+    (found,) = read_assembly(assembly(*parts, processor=processor), FILE)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from listing import function
+from listing import amd_function, function
 
 from kprof_inject.analysis.structure.recorded_lines import recorded_lines
 from kprof_inject.machine_code.between_records import Moved, RecordedLines, Side, moved_in
@@ -66,6 +66,16 @@ def test_the_other_iterations_of_a_loop_around_a_scope_are_outside_of_it() -> No
 )
 def test_without_both_clock_reads_it_is_unknown(parts: tuple[str, ...]) -> None:
     assert moved_in(function(*parts), SCOPE) is None
+
+
+@pytest.mark.parametrize("clock", ["s_memtime s[2:3]", "s_get_shader_cycles_u64 s[2:3]"])
+def test_amds_scopes_are_between_its_clock_reads(clock: str) -> None:
+    code = amd_function(
+        "#2", clock, "ds_write_b32 v1, v2", "#3", "v_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], a[0:15]",
+        "#4", "s_load_dword s4, s[0:1], 0x0", "#5", clock, "#3", "scratch_load_dword v1, off, s6",
+        "buffer_store_dword v7, off, s[0:3], 0 offset:4 ; 4-byte Folded Spill", "v_exp_f32_e32 v1, v1", "s_endpgm",
+    )  # fmt: skip
+    assert moved_in(code, SCOPE) == [Moved(3, "v_exp_f32", 1, 1, Side.AFTER)]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""Compile a module without its locations, and have nvdisasm print the machine code with the module's own lines.
+"""Compile a module without its locations, and read the machine code with the module's own lines.
 
 MLIR gives an operation without a location that of its text. The machine code is that of the module with its locations,
 or nearly: of the 96 fixtures of Triton 3.6 for NVIDIA's GPUs, 85 had the same, 9 the same instructions in another order
-and with other registers, and 2 had two others.
+and with other registers, and 2 had two others. NVIDIA's is printed by nvdisasm; AMD's is the assembly that Triton
+gives to its assembler.
 
 This module does not import Triton, which may not be installed; the child process that compiles does.
 """
@@ -10,15 +11,16 @@ This module does not import Triton, which may not be installed; the child proces
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.saved_launch import SavedLaunch
 from kprof_inject.capture.schema import TTGIR_FILE, Target
 from kprof_inject.errors import KprofError
+from kprof_inject.machine_code.amd_assembly import read_assembly
 from kprof_inject.machine_code.instructions import MachineFunction, read_nvdisasm
 from kprof_inject.machine_code.matching import with_lines_of
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
@@ -35,6 +37,9 @@ from kprof_inject.select.calls import lowerable
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 
+if TYPE_CHECKING:  # it imports Triton
+    from kprof_inject.runtime.compiling.instrumentation import Lowered
+
 _FILE = "kernel.ttgir"
 _BINARY = ".cubin"
 
@@ -42,31 +47,32 @@ _BINARY = ".cubin"
 def machine_code_of(module: Module, options: Mapping[str, Any]) -> list[MachineFunction]:
     """Return the machine code of a module, compiled with Triton's ``options``; its lines are those of the module.
 
-    Raises ``KprofError`` without Triton, if that refuses the module, or if the target is not NVIDIA's.
+    Raises ``KprofError`` without Triton, or if that refuses the module.
     """
     if not is_installed("triton"):
         raise KprofError("machine code needs Triton, which is not installed", hint=install_command("triton"))
-    task = Disassemble(text_without_locations(module), _target_of(module), dict(options))
+    target = module_target(module)
+    task = Disassemble(text_without_locations(module), target, dict(options))
     with CompilerProcess() as compiler:
         printed: str = compiler.ask(task, TIME_LIMIT_S)
-    return read_nvdisasm(printed, _FILE)
+    return _PRINTINGS[target.backend].read(printed, _FILE)
 
 
 def recorded_machine_code_of(module: Module, compiler: CompilerProcess, time_limit_s: float) -> list[MachineFunction]:
     """Return the machine code of a module with records, lowered as ``check`` does.
 
-    Raises ``KprofError`` if Triton refuses it, or if the target is not NVIDIA's.
+    Raises ``KprofError`` if Triton refuses it.
     """
-    text = text_without_locations(parse(lowerable(module), module.file))
-    printed: str = compiler.ask(DisassembleRecords(text, _target_of(module)), time_limit_s)
-    return read_nvdisasm(printed, _FILE)
+    text, target = text_without_locations(parse(lowerable(module), module.file)), module_target(module)
+    printed: str = compiler.ask(DisassembleRecords(text, target), time_limit_s)
+    return _PRINTINGS[target.backend].read(printed, _FILE)
 
 
 def programs_machine_code(saved: SavedLaunch, ttgir: str) -> MachineFunction:
     """Return the machine code of a saved launch's kernel, with the lines of its TTGIR.
 
     The lines are those of the kernel compiled again without locations; an instruction that this does not have has none.
-    Raises ``KprofError`` as ``machine_code_of`` does.
+    Raises ``KprofError`` as ``machine_code_of`` does, and for a target that is not NVIDIA's.
     """
     if not is_installed("triton"):
         raise KprofError("machine code needs Triton, which is not installed", hint=install_command("triton"))
@@ -75,7 +81,7 @@ def programs_machine_code(saved: SavedLaunch, ttgir: str) -> MachineFunction:
     if binary is None:
         raise KprofError("its machine code was not saved")
     task = DisassembleBoth(
-        binary.read_bytes(), Disassemble(text_without_locations(module), _target_of(module), saved.kernel.options)
+        binary.read_bytes(), Disassemble(text_without_locations(module), _nvidia_target(module), saved.kernel.options)
     )
     with CompilerProcess() as compiler:
         printed, printed_with_lines = compiler.ask(task, TIME_LIMIT_S)
@@ -90,16 +96,16 @@ def _kernel_in(functions: Sequence[MachineFunction], name: str) -> MachineFuncti
     return found
 
 
-def _target_of(module: Module) -> Target:
+def _nvidia_target(module: Module) -> Target:
     target = module_target(module)
     if target.backend != "cuda":
-        raise KprofError(f"the machine code of {target} is not read", hint="only that of NVIDIA's GPUs is")
+        raise KprofError(f"the machine code of a launch for {target} is not read", hint="only that for NVIDIA is")
     return target
 
 
 @dataclass(frozen=True, slots=True)
 class Disassemble:
-    """Task that compiles a text, and returns what nvdisasm prints of it."""
+    """Task that compiles a text, and returns its machine code as text."""
 
     text: str
     target: Target
@@ -108,7 +114,7 @@ class Disassemble:
     def run(self, written: Path) -> str:
         """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
         options = {name: with_tuples(value) for name, value in self.options.items()}
-        return _printed(lowered_in_child(self.text, self.target, options, written).binary)
+        return _PRINTINGS[self.target.backend].printed(lowered_in_child(self.text, self.target, options, written))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,7 @@ class DisassembleBoth:
 
 @dataclass(frozen=True, slots=True)
 class DisassembleRecords:
-    """Task that compiles a text with records, and returns what nvdisasm prints of it."""
+    """Task that compiles a text with records, and returns its machine code as text."""
 
     text: str
     target: Target
@@ -139,7 +145,7 @@ class DisassembleRecords:
         """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
         from kprof_inject.runtime.compiling.instrumentation import lower, target_of
 
-        return _printed(lower(self.text, target_of(self.target), {}, Mode()).binary)
+        return _PRINTINGS[self.target.backend].printed(lower(self.text, target_of(self.target), {}, Mode()))
 
 
 def _printed(cubin: bytes) -> str:
@@ -152,3 +158,17 @@ def _printed(cubin: bytes) -> str:
             f"nvdisasm did not print the machine code: {error}",
             hint="Triton brings it along; TRITON_NVDISASM_PATH names another one",
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Printing:
+    """How a backend's machine code becomes text, in the process that compiles, and functions, in ours."""
+
+    printed: Callable[[Lowered], str]
+    read: Callable[[str, str], list[MachineFunction]]
+
+
+_PRINTINGS = {
+    "cuda": _Printing(lambda lowered: _printed(lowered.binary), read_nvdisasm),
+    "hip": _Printing(lambda lowered: lowered.assembly, read_assembly),
+}
