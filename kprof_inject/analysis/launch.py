@@ -21,7 +21,7 @@ from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import machine_code_of
-from kprof_inject.capture.source_text import lines_of, places_of, ttgir_of
+from kprof_inject.capture.source_text import lines_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.timeline.timeline import Timeline
@@ -213,8 +213,8 @@ class LaunchAnalysis:
         record, code = self.launch.kernel.measurements, self.machine_code
         if record is None or record.samples is None or code is None:
             return None
-        places = places_of(lines_of(ttgir_of(self.launch.kernel)))
-        return stalls_of(record.samples, code, self.launch.kernel.scopes, places)
+        ttgir = lines_of(ttgir_of(self.launch.kernel))
+        return stalls_of(record.samples, code, self.launch.kernel.scopes, ttgir)
 
     @cached_property
     def in_flight(self) -> InFlight | None:

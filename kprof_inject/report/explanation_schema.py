@@ -176,7 +176,7 @@ class UnitFact(Struct, frozen=True):
 class StallFact(Struct, frozen=True):
     """What the warps wait for in a scope, in NVIDIA's terms: share is the part of their time there.
 
-    source is the line where most of them wait for it in the whole launch, awaited_source that whose result they need.
+    source is the line where most of them wait for it, awaited_source that whose result they need.
     """
 
     scope: str

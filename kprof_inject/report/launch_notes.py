@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from kprof_inject.analysis.async_work.flight_metrics import Flights
 from kprof_inject.analysis.causal.response import Interval
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
+from kprof_inject.analysis.evidence.stalls import Share, Stalls
 from kprof_inject.analysis.evidence.units import disagreements
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
@@ -138,6 +139,8 @@ def all_notes(report: LaunchAnalysis) -> Iterator[str]:
     yield from launch_notes(report.summary)
     yield from roof_notes(report.speed_of_light, report.summary.scopes)
     yield from measurement_notes(report)
+    if report.stalls:
+        yield from stall_notes(report.stalls, report.summary.scopes)
     yield from moved_notes(report)
     if report.flights:
         yield from flight_notes(report.flights, report.summary.scopes)
@@ -166,6 +169,28 @@ def measurement_notes(report: LaunchAnalysis) -> Iterator[str]:
             f"{stalls.samples if stalls else 0} samples, {record.samples.dropped} dropped{unknown}"
         )
     yield from disagreements(report.units)
+
+
+# Scopes with fewer of the samples are not described.
+_MIN_SAMPLED = 0.05
+_MAX_REASONS = 3
+
+
+def stall_notes(stalls: Stalls, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
+    """Yield what the warps wait for in each scope with a notable part of the samples, and where."""
+    for scope in scopes:
+        samples, found = sum(stalls.scopes.get(scope.index, {}).values()), stalls.waiting_in(scope.index)
+        if not found or samples < _MIN_SAMPLED * stalls.samples:
+            continue
+        whole = sum(share.value for _, share in found)
+        reasons = ", ".join(_one_reason(stalls, reason, share, scope.index) for reason, share in found[:_MAX_REASONS])
+        yield f"{scope.distinct_name}: warps wait {percent(whole)} of their time: {reasons}"
+
+
+def _one_reason(stalls: Stalls, reason: str, share: Share, index: int) -> str:
+    place, awaited = stalls.places_of(reason, index)
+    where = f" for {awaited}" if awaited else f" at {place}" if place else ""
+    return f"{percent(share.value)} {reason}{where}"
 
 
 _MAX_MOVED = 12

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from kprof_inject.analysis.evidence.measured_units import Access, accesses, measured_shares
-from kprof_inject.analysis.evidence.stalls import REASONS, Stalls, TopStall, place_text
+from kprof_inject.analysis.evidence.stalls import REASONS, Stalls, TopStall
 from kprof_inject.analysis.roofs.limits import (
     DRAM,
     IDLE,
@@ -257,4 +257,4 @@ def _slowest_load(stalls: Stalls | None) -> str:
         for other, count in line.awaited.get("long_scoreboard", {}).items():
             if stalls.operations.get(other, "") in _LOADS:
                 awaited[other] += count
-    return place_text(stalls.source_of(awaited.most_common(1)[0][0])) if awaited else ""
+    return stalls.place_of(awaited.most_common(1)[0][0]) if awaited else ""

@@ -7,6 +7,7 @@ are shares of the warps' time.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from kprof_inject.capture.measurements import SamplesRecord
 from kprof_inject.capture.scopes import ScopeTable
-from kprof_inject.capture.source_text import SourceLine
+from kprof_inject.capture.source_text import SourceLine, places_of
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, MachineFunction
 from kprof_inject.machine_code.scoreboards import waits_in
@@ -66,7 +67,8 @@ class Share(Struct, frozen=True):
 class LineStalls(Struct, frozen=True):
     """Samples of the instructions of one line of the TTGIR.
 
-    ``source`` is the line of the source that it comes from. ``awaited`` has, by reason, the lines whose results the
+    ``source`` is the line of the source that it comes from, ``value`` the name of its result, such as ``acc``; empty if
+    it has none. ``awaited`` has, by reason, the lines whose results the
     warps waited for, with the samples; a sample may count for several.
     """
 
@@ -74,11 +76,18 @@ class LineStalls(Struct, frozen=True):
     source: SourceLine | None
     reasons: Mapping[str, int]
     awaited: Mapping[str, Mapping[int, int]]
+    value: str = ""
 
     @property
     def samples(self) -> int:
         """All samples of the line."""
         return sum(self.reasons.values())
+
+    @property
+    def place(self) -> str:
+        """``file:line`` of the source, after the name of the value, if there is one; empty if unknown."""
+        place = place_text(self.source)
+        return f"{self.value!r} at {place}" if self.value and place else place
 
 
 class TopStall(Struct, frozen=True):
@@ -108,6 +117,8 @@ class Stalls(Struct, frozen=True):
     """Samples of instructions without a line."""
     operations: Mapping[int, str]
     """The machine operation that most samples of other lines wait for, by the line of its TTGIR."""
+    ranges: Mapping[int, tuple[int, int]] = {}
+    """First and last line of each scope, by its index in the scope table."""
 
     def share(self, reason: str) -> Share:
         """Return the share of a reason in the warps' time."""
@@ -130,25 +141,39 @@ class Stalls(Struct, frozen=True):
         operation = self.operations.get(awaited, "")
         return TopStall(reason, Share.of(count, self.samples), self._line_of(reason), awaited, operation)
 
-    def places_of(self, reason: str) -> tuple[str, str]:
-        """Return where most warps wait for a reason, and whose result they need, as ``file:line``; empty if unknown."""
-        lines = self._line_of(reason), self._awaited_for(reason)
-        first, second = (place_text(self.source_of(line)) for line in lines)
-        return first, second
+    def places_of(self, reason: str, index: int | None = None) -> tuple[str, str]:
+        """Return where most warps wait for a reason, and for which line's result; empty if unknown.
 
-    def _line_of(self, reason: str) -> int:
-        line = max(self.lines, key=lambda line: line.reasons.get(reason, 0), default=None)
+        ``index`` is the scope to look in; None for the whole launch.
+        """
+        return self.place_of(self._line_of(reason, index)), self.result_of(self._awaited_for(reason, index))
+
+    def _lines_in(self, index: int | None) -> list[LineStalls]:
+        if index is None:
+            return list(self.lines)
+        first, last = self.ranges.get(index, (0, -1))
+        return [line for line in self.lines if first <= line.line <= last]
+
+    def _line_of(self, reason: str, index: int | None = None) -> int:
+        line = max(self._lines_in(index), key=lambda line: line.reasons.get(reason, 0), default=None)
         return line.line if line and line.reasons.get(reason) else 0
 
-    def _awaited_for(self, reason: str) -> int:
+    def _awaited_for(self, reason: str, index: int | None = None) -> int:
         found: Counter[int] = Counter()
-        for line in self.lines:
+        for line in self._lines_in(index):
             found.update(line.awaited.get(reason, {}))
         return found.most_common(1)[0][0] if found else 0
 
-    def source_of(self, line: int) -> SourceLine | None:
-        """Return the source line of a line of the TTGIR that was sampled or awaited."""
-        return next((one.source for one in self.lines if one.line == line), None)
+    def place_of(self, line: int) -> str:
+        """Return the place of a line of the TTGIR that was sampled or awaited; empty if unknown."""
+        return next((one.place for one in self.lines if one.line == line), "")
+
+    def result_of(self, line: int) -> str:
+        """Return what is awaited of a line of the TTGIR, such as *LDG of 'k' at attention.py:49*; empty if unknown."""
+        found, operation = next((one for one in self.lines if one.line == line), None), self.operations.get(line, "")
+        if found is None or not found.place or not operation:
+            return ""
+        return f"{operation} {'of' if found.value else 'at'} {found.place}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the samples as JSON values."""
@@ -161,6 +186,7 @@ class Stalls(Struct, frozen=True):
                 {
                     "line": line.line,
                     "source": place_text(line.source),
+                    "value": line.value,
                     "reasons": dict(line.reasons),
                     "awaited": [
                         {"reason": reason, "line": other, "operation": self.operations.get(other, ""), "samples": count}
@@ -184,13 +210,8 @@ def waiting(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(found, key=lambda entry: -entry[1])
 
 
-def stalls_of(
-    record: SamplesRecord, code: MachineFunction, table: ScopeTable, places: Sequence[SourceLine | None]
-) -> Stalls:
-    """Relate the samples of a kernel to the scopes of its table and to the lines of its TTGIR.
-
-    ``places`` has the source line of each line of the TTGIR.
-    """
+def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, ttgir: Sequence[str]) -> Stalls:
+    """Relate the samples of a kernel to the scopes of its table and to the lines of its TTGIR, which is given."""
     awaited = _awaited_operations(code)
     by_line: defaultdict[int, Counter[str]] = defaultdict(Counter)
     awaited_by_line: defaultdict[int, defaultdict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
@@ -206,18 +227,18 @@ def stalls_of(
     reasons: Counter[str] = Counter()
     for counts in by_line.values():
         reasons.update(counts)
+    places = places_of(ttgir)
     lines = [
         LineStalls(
-            line,
-            places[line - 1] if 0 < line <= len(places) else None,
-            dict(counts),
-            {reason: dict(found) for reason, found in awaited_by_line[line].items()},
+            line=line,
+            source=places[line - 1],
+            value=_value_of(ttgir[line - 1]),
+            reasons=dict(by_line.get(line, {})),
+            awaited={reason: dict(found) for reason, found in awaited_by_line.get(line, {}).items()},
         )
-        for line, counts in by_line.items()
-        if line
+        for line in set(by_line) | set(operations)
+        if 0 < line <= len(ttgir)
     ]
-    for line in set(operations) - set(by_line):
-        lines.append(LineStalls(line, places[line - 1] if 0 < line <= len(places) else None, {}, {}))
     return Stalls(
         samples=sum(reasons.values()),
         reasons=dict(reasons),
@@ -225,7 +246,18 @@ def stalls_of(
         lines=tuple(sorted(lines, key=lambda line: (-line.samples, line.line))),
         unknown=sum(by_line.get(0, {}).values()),
         operations={line: counts.most_common(1)[0][0] for line, counts in operations.items()},
+        ranges={index: scope.lines for index, scope in enumerate(table.scopes) if scope.lines is not None},
     )
+
+
+# MLIR gives values the names of Triton's variables, with a number where a name occurs again.
+_RESULT = re.compile(r"\s*%(?P<name>[A-Za-z]\w*?)(?:_\d+)?(?::\d+)? = ")
+
+
+def _value_of(line: str) -> str:
+    """Return the name of the value that a line of the TTGIR computes; empty for one that has only a number."""
+    found = _RESULT.match(line)
+    return found["name"] if found else ""
 
 
 def _samples(record: SamplesRecord, code: MachineFunction) -> Iterator[tuple[int, dict[str, int]]]:

@@ -20,7 +20,7 @@ from kprof_inject.capture.source_text import (
     ttgir_of,
 )
 from kprof_inject.errors import printable
-from kprof_inject.report.html.page_schema import LineSlope, SourceFile, TimedLine, TtgirText
+from kprof_inject.report.html.page_schema import LineSlope, MachineCode, SourceFile, TimedLine, TtgirText
 from kprof_inject.report.html.pictures import packed
 from kprof_inject.report.html.stalls import stalled_source_lines, stalled_ttgir_lines
 from kprof_inject.report.launch_notes import slack_text, slope_text
@@ -129,7 +129,9 @@ def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:
 _MAX_TTGIR_LINES = 200_000
 
 
-def ttgir_lines(timeline: Timeline, stalls: Stalls | None = None) -> TtgirText | None:
+def ttgir_lines(
+    timeline: Timeline, stalls: Stalls | None = None, machine_code: MachineCode | None = None
+) -> TtgirText | None:
     """Return the kernel's TTGIR with the lines of each scope; None if the capture has no module."""
     text = ttgir_of(timeline.launch.kernel)
     if not text:
@@ -145,6 +147,7 @@ def ttgir_lines(timeline: Timeline, stalls: Stalls | None = None) -> TtgirText |
         place_of=packed(np.array(place_of, dtype=np.int64), "i4"),
         sites=[_ranges(scope, len(lines)) for scope in timeline.table.scopes],
         stalls=stalled_ttgir_lines(stalls) if stalls else [],
+        machine_code=machine_code,
     )
 
 

@@ -20,6 +20,7 @@ from kprof_inject.errors import printable
 from kprof_inject.files import write_chunks
 from kprof_inject.quantities import listed
 from kprof_inject.report.html.code import source_lines, ttgir_lines
+from kprof_inject.report.html.machine_code import launch_machine_code
 from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview
 from kprof_inject.report.html.page_schema import LaunchMeta, LaunchSections, PageData, PartitionMeta, ScopeMeta
 from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
@@ -90,7 +91,7 @@ def all_sections(report: LaunchAnalysis, pictures: ScopePictures) -> LaunchSecti
         heat_map=sm_heat_map(timeline, summary),
         scopes=pictures.drawn(),
         source=source_lines(timeline, summary, report.slopes, stalls),
-        ttgir=ttgir_lines(timeline, stalls),
+        ttgir=ttgir_lines(timeline, stalls, launch_machine_code(report)),
         stalls=launch_stalls(stalls, sources_of(report.launch.kernel)) if stalls else None,
     )
 

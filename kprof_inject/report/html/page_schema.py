@@ -407,8 +407,55 @@ class SourceFile(Struct, frozen=True):
     stalls: list[StalledLine]
 
 
+class AwaitedResult(Struct, frozen=True):
+    """Instructions that others wait for: their line of the TTGIR, 0 if unknown, operation, and number."""
+
+    line: int
+    operation: str
+    instructions: int
+
+
+class CompiledLine(Struct, frozen=True):
+    """Machine code of a line of the TTGIR, numbered from 1; 0 for instructions of no known line.
+
+    ``pipelines`` are ``[pipeline, number of instructions]``, most first. ``executed`` is the number of instructions
+    that all warps execute, without those whose executions are unknown; their number is ``unknown``.
+    """
+
+    line: int
+    pipelines: list[tuple[str, int]]
+    awaited: list[AwaitedResult]
+    executed: int | None
+    unknown: int
+
+
+class Listing(Struct, frozen=True):
+    """Instructions by address, and the line of the TTGIR of each, 0 if unknown.
+
+    The address of the instruction with index ``i`` is ``i * address_step``. ``blocks`` are the basic blocks, as the
+    index of the first instruction and the number of times that all warps execute the block.
+    """
+
+    texts: list[str]
+    line_of: PackedColumn
+    address_step: int
+    blocks: list[tuple[int, int | None]]
+
+
+class MachineCode(Struct, frozen=True):
+    """Machine code of a kernel without records, by the lines of its TTGIR.
+
+    ``warps`` is the number of warps that enter it, of all CTAs; null if unknown. A large kernel has no ``listing``.
+    """
+
+    instructions: int
+    warps: int | None
+    lines: list[CompiledLine]
+    listing: Listing | None
+
+
 class TtgirText(Struct, frozen=True):
-    """TTGIR of the kernel without records, with the lines of each scope and the stall reasons of lines.
+    """TTGIR of the kernel without records, with the lines of each scope, stall reasons and machine code of lines.
 
     ``places`` are source lines as ``[file, line]``; ``place_of`` has for each line the index of the place that it comes
     from, -1 if unknown. ``sites`` has for each scope its ranges of lines from 0, as the first and the last; none if the
@@ -421,6 +468,7 @@ class TtgirText(Struct, frozen=True):
     place_of: PackedColumn
     sites: list[list[tuple[int, int]]]
     stalls: list[StalledLine]
+    machine_code: MachineCode | None
 
 
 class LaunchSections(Struct, frozen=True):

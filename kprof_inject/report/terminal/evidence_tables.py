@@ -89,6 +89,6 @@ def _reasons(line: LineStalls, stalls: Stalls) -> Iterator[str]:
     """Yield the line's first reasons with their shares of all samples, and what they wait for."""
     for reason, count in waiting(line.reasons)[:_MAX_REASONS]:
         awaited = line.awaited.get(reason)
-        needed = place_text(stalls.source_of(max(awaited, key=lambda other: awaited[other]))) if awaited else ""
+        needed = stalls.result_of(max(awaited, key=lambda other: awaited[other])) if awaited else ""
         what = f" (for {needed})" if needed else ""
         yield f"{reason} {percent(count / stalls.samples)}{what}"

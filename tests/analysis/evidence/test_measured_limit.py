@@ -39,8 +39,8 @@ def counted(**metrics: float) -> CountersRecord:
 
 
 def stalled(reasons: Mapping[str, int], operation: str = "LDG") -> Stalls:
-    line = LineStalls(3, SOURCE, reasons, {"long_scoreboard": {3: 1}})
-    return Stalls(sum(reasons.values()), reasons, {}, (line,), 0, {3: operation})
+    line = LineStalls(3, SOURCE, reasons, {"long_scoreboard": {3: 1}}, "x")
+    return Stalls(sum(reasons.values()), reasons, {}, (line,), 0, {3: operation}, {})
 
 
 def limit_of(measured: Measured, stalls: Stalls | None = None, **metrics: float) -> Any:
@@ -72,7 +72,7 @@ def test_uncoalesced_access_if_memory_is_busy(measured: Measured) -> None:
     assert "each load of a warp touches 32.0 sectors of 32 bytes, where 8 would do" in limit.text
     assert limit_of(replace(measured, code=code), ALU=81.0, **access).name == "ALU 81 %"
     waiting = limit_of(replace(measured, code=code), stalled({"long_scoreboard": 60}), L2=81.0, **access)
-    assert waiting.text.endswith("; warps wait longest for the load of kernel.py:7")
+    assert waiting.text.endswith("; warps wait longest for the load of 'x' at kernel.py:7")
     adjacent = {"LOAD_REQUESTS": 1e3, "LOAD_SECTORS": 8e3}
     assert limit_of(replace(measured, code=code), L2=81.0, **adjacent).name == "L2 81 %"
 
@@ -105,8 +105,8 @@ def test_latency_with_its_reason_and_place(measured: Measured) -> None:
     limit = limit_of(measured, stalled({"long_scoreboard": 60, "selected": 40}), ALU=30.0)
     assert limit.name == "latency"
     assert limit.text == (
-        "latency: warps wait 60.0 % of their time for data from global memory (long_scoreboard), most for kernel.py:7; "
-        "the busiest unit is the ALU (30.0 % of peak)"
+        "latency: warps wait 60.0 % of their time for data from global memory (long_scoreboard), most for LDG of "
+        "'x' at kernel.py:7; the busiest unit is the ALU (30.0 % of peak)"
     )
 
 

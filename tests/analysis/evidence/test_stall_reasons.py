@@ -17,7 +17,14 @@ def scope(kind: str, lines: tuple[int, int], parent: int) -> ScopeInfo:
 
 
 TABLE = ScopeTable((scope("func", (1, 9), -1), scope("loop", (4, 6), 0)))
-PLACES = [None, (SOURCE, 10), (SOURCE, 11), (SOURCE, 12), (SOURCE, 13), (SOURCE, 14), None, None, None]
+TTGIR = [
+    "tt.func @kernel() {",
+    f'  %x_1 = tt.load %0 loc("{SOURCE}":10:0)',
+    *[f'  %{line} = arith.constant 0 : i32 loc("{SOURCE}":{8 + line}:0)' for line in (3, 4, 5, 6)],
+    "  tt.return",
+    "  tt.store %0, %5",
+    "}",
+]
 # A load of line 2 is awaited by an addition of line 5, in the loop; line 8 stores.
 CODE = MachineFunction(
     "kernel",
@@ -45,27 +52,33 @@ RECORD = samples(
 
 
 def test_samples_are_related_to_scopes_lines_and_the_awaited_line() -> None:
-    stalls = stalls_of(RECORD, CODE, TABLE, PLACES)
+    stalls = stalls_of(RECORD, CODE, TABLE, TTGIR)
     assert stalls.samples == 100
     assert stalls.unknown == 2
     assert stalls.scopes[0]["selected"] == 20
     assert stalls.scopes[1] == {"long_scoreboard": 60, "selected": 10}
     assert [line.line for line in stalls.lines] == [5, 2, 8]
     assert stalls.lines[0].awaited == {"long_scoreboard": {2: 60}}
-    assert stalls.places_of("long_scoreboard") == ("kernel.py:13", "kernel.py:10")
+    assert stalls.places_of("long_scoreboard") == ("kernel.py:13", "LDG of 'x' at kernel.py:10")
 
 
 def test_the_top_reason_is_one_that_something_is_missing_for() -> None:
-    top = stalls_of(RECORD, CODE, TABLE, PLACES).top
+    top = stalls_of(RECORD, CODE, TABLE, TTGIR).top
     assert top is not None
     assert (top.reason, top.line, top.awaited, top.operation) == ("long_scoreboard", 5, 2, "LDG")
     assert top.share.value == 0.6
-    ready = stalls_of(samples((0, {"selected": 10, "not_selected": 30})), CODE, TABLE, PLACES)
+    ready = stalls_of(samples((0, {"selected": 10, "not_selected": 30})), CODE, TABLE, TTGIR)
     assert ready.top is None
 
 
+def test_the_place_is_looked_for_in_the_scope() -> None:
+    stalls = stalls_of(samples((1, {"wait": 5}), (2, {"wait": 50})), CODE, TABLE, TTGIR)
+    assert stalls.places_of("wait") == ("", "")  # line 8 has no location
+    assert stalls.places_of("wait", 1) == ("kernel.py:13", "")
+
+
 def test_waits_of_a_scope_are_shares_of_its_own_samples() -> None:
-    stalls = stalls_of(RECORD, CODE, TABLE, PLACES)
+    stalls = stalls_of(RECORD, CODE, TABLE, TTGIR)
     ((reason, share),) = stalls.waiting_in(1)
     assert reason == "long_scoreboard"
     assert share.value == pytest.approx(60 / 70)
@@ -80,6 +93,6 @@ def test_the_error_of_a_share_is_half_of_its_interval() -> None:
 
 
 def test_json_has_all_of_it() -> None:
-    found = stalls_of(RECORD, CODE, TABLE, PLACES).to_json()
+    found = stalls_of(RECORD, CODE, TABLE, TTGIR).to_json()
     assert found["scopes"][1] == {"index": 1, "reasons": {"long_scoreboard": 60, "selected": 10}}
     assert found["lines"][0]["awaited"] == [{"reason": "long_scoreboard", "line": 2, "operation": "LDG", "samples": 60}]

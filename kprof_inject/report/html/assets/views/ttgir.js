@@ -5,6 +5,8 @@ import { counted, formatShare } from "#format";
 import { findBox } from "#views/find_box";
 import { codeNodes, partsOf, TTGIR } from "#views/highlight";
 import { LineList } from "#views/line_list";
+import { codeCells, instructionCount, machineCodeOf } from "#views/machine_code";
+import { codePanel } from "#views/machine_code_panel";
 import { openView, receive } from "#views/navigation";
 import { unpacked } from "#views/packed";
 import { scopeList } from "#views/scope_list";
@@ -31,9 +33,10 @@ export function show(place, launch, context) {
     placeOf: unpacked(ttgir.place_of),
     sources: new Set(launch.sections.source.map((file) => file.path)),
     stalls: stalls && { reasons: stalls.reasons, most: mostStalled(ttgir.stalls), ofLine: new Map(ttgir.stalls.map((line) => [line.line - 1, line])) },
+    code: machineCodeOf(ttgir.machine_code),
     ...lanesOf(ttgir.sites, ttgir.lines.length),
   };
-  const list = new LineList((row) => rowElement(state, row, toggle), "TTGIR");
+  const list = new LineList((row) => rowElement(state, row, toggle, showCode), "TTGIR");
   const goToLine = (line) => list.goTo(rowOfLine(state.rows, line));
   const toggle = () => {
     state.isFolded = !state.isFolded;
@@ -49,23 +52,56 @@ export function show(place, launch, context) {
     side.select(scope);
     goToLine(range[0]);
   };
+  const panel = state.code && codePanel(state.code, (line) => goToLine(line - 1));
+  const showCode = (line) => {
+    panel.show(line);
+    if (line) goToLine(line - 1);
+  };
+  const room = element("div", { class: "code-room" }, [...(stalls || state.code ? [heads(state)] : []), list.element]);
   const cut = ttgir.left_out ? ` ${counted(ttgir.left_out, "more line")} hidden.` : "";
   place.append(
-    element("div", { class: stalls ? "code-view with-stalls" : "code-view" }, [
+    element("div", { class: `code-view${stalls ? " with-stalls" : ""}${state.code ? " with-machine-code" : ""}` }, [
       element("div", { class: "view-toolbar" }, [
         findBox(() => ttgir.lines, goToLine),
         element("label", {}, [checkbox, " locations"]),
-        element("span", { class: "view-hint", text: `${counted(ttgir.lines.length, "line")}, without records; the bars show the lines of each scope${stalls ? ", and what warps wait for" : ""}.${cut}` }),
+        element("span", { class: "view-hint", text: `${counted(ttgir.lines.length, "line")}, without records; the bars show the lines of each scope.${cut}` }),
+        ...unknownLine(state.code, showCode),
       ]),
-      element("div", { class: "side-by-side" }, [side.element, element("div", { class: "code-room" }, [list.element])]),
+      element("div", { class: "side-by-side" }, [side.element, room, ...(panel ? [panel.element] : [])]),
     ]),
   );
-  list.element.style.setProperty("--lanes", String(state.lanes.length));
-  list.element.style.setProperty("--longest-label", String(longestLabels(state)));
+  room.style.setProperty("--lanes", String(state.lanes.length));
+  room.style.setProperty("--longest-label", String(longestLabels(state)));
   list.setRows(state.rows.length, widthOf(state));
   receive("ttgir", ({ scope, line }) => (scope === undefined ? goToLine(line) : goToScope(scope)));
   const first = ttgir.sites.findIndex((site) => site.length);
   if (first >= 0) goToScope(first);
+}
+
+/** Of the columns that a row of the TTGIR has. */
+function heads({ stalls, code }) {
+  const titles = [
+    ["line", null],
+    ...(stalls ? [["stalls", "samples of warps at the line, by what they wait for; relative to the line with most samples"]] : []),
+    ...(code
+      ? [
+          ["machine code", "instructions that come from the line, by the pipeline that executes them; click to list them"],
+          ["executed", code.warps ? "instructions of the line that a warp executes, on average" : "instructions of the line that all warps together execute"],
+        ]
+      : []),
+    ["", null],
+    ["scopes", null],
+    ["TTGIR", null],
+  ];
+  return element("div", { class: "ttgir-row ttgir-head" }, titles.map(([text, title]) => element("span", { text, title })));
+}
+
+/** Instructions that no row has. */
+function unknownLine(code, showCode) {
+  const line = code?.ofLine.get(0);
+  if (!line) return [];
+  const text = `${counted(instructionCount(line), "instruction")} of no known line`;
+  return [element("button", { type: "button", class: "link", text, on: { click: () => showCode(0) } })];
 }
 
 function codeOf({ isFolded }, line) {
@@ -91,7 +127,7 @@ function chunks(lines, size = 10_000) {
   return Array.from({ length: Math.ceil(lines.length / size) }, (_, index) => lines.slice(index * size, (index + 1) * size));
 }
 
-function rowElement(state, index, toggle) {
+function rowElement(state, index, toggle, showCode) {
   const row = state.rows[index];
   if (Array.isArray(row)) {
     const text = `… ${counted(row[1] - row[0] + 1, "location")} …`;
@@ -101,6 +137,7 @@ function rowElement(state, index, toggle) {
   return element("div", { class: "ttgir-row" }, [
     element("span", { class: "line-number", text: row + 1 }),
     ...(state.stalls ? [stallCell(state.stalls.ofLine.get(row), state.stalls.most, state.stalls.reasons, ttgirName)] : []),
+    ...(state.code ? codeCells(state.code.ofLine.get(row + 1), state.code.warps, showCode) : []),
     element("span", { class: "lanes" }, state.lanes.map((lane) => laneMark(lane[row], state))),
     element("span", { class: "labels" }, labelsOf(row, state)),
     element("code", {}, [...codeNodes(partsOf(code, TTGIR)), ...sourceLink(row, state)]),

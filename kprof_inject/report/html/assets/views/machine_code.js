@@ -1,0 +1,101 @@
+/** Machine code by the lines of the TTGIR: how many instructions a line has, which, and how often they are executed. */
+
+import { element } from "#dom";
+import { counted, formatCount } from "#format";
+import { unpacked } from "#views/packed";
+
+const MAX_AWAITED = 3;
+const ROUNDED_FROM = 10;
+
+/**
+ * @param {Object | null} code a `MachineCode` of page_schema.py
+ * @returns {{ofLine: Map<number, Object>, warps: number | null, listing: Object | null, lineOf: Int32Array} | null} its
+ *     `CompiledLine`s by their line from 1, and for each listed instruction its line
+ */
+export function machineCodeOf(code) {
+  if (!code) return null;
+  const { lines, warps, listing, instructions } = code;
+  return { ofLine: new Map(lines.map((line) => [line.line, line])), warps, listing, instructions, lineOf: listing ? unpacked(listing.line_of) : new Int32Array() };
+}
+
+/** The number of instructions of a `CompiledLine`. */
+export function instructionCount({ pipelines }) {
+  return pipelines.reduce((sum, [, count]) => sum + count, 0);
+}
+
+/** `12 ALU, 4 LSU` */
+export function pipelineText({ pipelines }) {
+  return pipelines.map(([pipeline, count]) => `${formatCount(count)} ${pipeline}`).join(", ");
+}
+
+/** The executions of an average warp, or of all warps if their number is unknown. */
+function average(executions, warps) {
+  const each = executions / (warps ?? 1);
+  return each > 0 && each < ROUNDED_FROM && !Number.isInteger(each) ? each.toFixed(1) : formatCount(each);
+}
+
+/** Returns whether something is known of how often the instructions of a line are executed. */
+function isExecutedKnown({ executed, unknown }) {
+  return executed !== null && (executed > 0 || unknown === 0);
+}
+
+/** How many instructions of the line a warp executes, on average; `≥` if that is unknown for some; "" for all. */
+export function executedText(line, warps) {
+  return isExecutedKnown(line) ? `${line.unknown ? "≥ " : ""}${average(line.executed, warps)}` : "";
+}
+
+/** A sentence on that. */
+export function executedSentence(line, warps) {
+  if (!isExecutedKnown(line)) return "how often they are executed is unknown";
+  const least = line.unknown ? "at least " : "";
+  const each = warps ? `, ${average(line.executed, warps)} by a warp on average` : "";
+  const unknown = line.unknown ? `; unknown for ${formatCount(line.unknown)} of them` : "";
+  return `all warps together execute ${least}${counted(line.executed, "instruction")}${each}${unknown}`;
+}
+
+/** `8 LDGSTS of line 95` */
+export function awaitedText({ line, operation, instructions }) {
+  return `${formatCount(instructions)} ${operation}${line ? ` of line ${line}` : ""}`;
+}
+
+/** The lines of a tooltip. */
+export function codeLines(line, warps) {
+  const awaited = line.awaited.slice(0, MAX_AWAITED).map(awaitedText);
+  if (line.awaited.length > MAX_AWAITED) awaited.push("…");
+  return [
+    `${counted(instructionCount(line), "machine instruction")}: ${pipelineText(line)}`,
+    executedSentence(line, warps),
+    ...(awaited.length ? [`waits for ${awaited.join(", ")}`] : []),
+  ];
+}
+
+/** Two cells: the instructions of a line by pipeline, which lead to the instructions, and how many a warp executes. */
+export function codeCells(line, warps, choose) {
+  if (!line) return [element("span"), element("span")];
+  const title = codeLines(line, warps).join("\n");
+  return [
+    element("button", { type: "button", class: "link code-cell", text: pipelineText(line), title, on: { click: () => choose(line.line) } }),
+    element("span", { class: "figure", text: executedText(line, warps), title }),
+  ];
+}
+
+/**
+ * The listed instructions of a line, by address. `executed` is how often a warp executes each on average.
+ * @returns {{address: string, executed: string, text: string}[]}
+ */
+export function instructionsOf({ listing, lineOf, warps }, line) {
+  const found = [];
+  let block = 0;
+  lineOf.forEach((of, index) => {
+    while (block + 1 < listing.blocks.length && listing.blocks[block + 1][0] <= index) block++;
+    if (of !== line) return;
+    const executions = listing.blocks[block][1];
+    found.push({ address: addressOf(index, listing.address_step), executed: executions === null ? "?" : average(executions, warps), text: listing.texts[index] });
+  });
+  return found;
+}
+
+/** NVIDIA's addresses are in bytes, and are usually printed as here. */
+function addressOf(index, step) {
+  return step === 1 ? String(index) : (index * step).toString(16).padStart(4, "0");
+}

@@ -1,0 +1,115 @@
+"""Machine code of each line of the TTGIR: its instructions, how often they are executed, and what they wait for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kprof_inject.analysis.evidence.executed_instructions import block_executions
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.unjudged import Unevaluated, Unjudged, evaluating
+from kprof_inject.errors import printable
+from kprof_inject.machine_code.control_flow import Block, blocks_of
+from kprof_inject.machine_code.instructions import Instruction, MachineFunction
+from kprof_inject.machine_code.lines import LineCode, summary_of
+from kprof_inject.report.html.page_schema import AwaitedResult, CompiledLine, Listing, MachineCode
+from kprof_inject.report.html.pictures import packed
+
+MAX_LISTED = 20_000
+"""Maximum number of instructions that the page lists for a launch, which take about 220 kB."""
+
+
+def launch_machine_code(report: LaunchAnalysis, max_listed: int = MAX_LISTED) -> MachineCode | None:
+    """Return the machine code of a launch's kernel; None if the capture does not have it, or if it is damaged.
+
+    There is no listing of more than ``max_listed`` instructions.
+    """
+    function = report.machine_code
+    if function is None or not function.instructions:
+        return None
+    try:
+        with evaluating():
+            return _machine_code(report, function, max_listed)
+    except Unevaluated:
+        return None
+
+
+def _machine_code(report: LaunchAnalysis, function: MachineFunction, max_listed: int) -> MachineCode:
+    blocks = blocks_of(function)
+    executions = _executions(report, function, len(blocks))
+    executed, unknown = _by_line(function, blocks, executions)
+    return MachineCode(
+        instructions=len(function.instructions),
+        warps=_warps(blocks, executions),
+        lines=[_line(code, executed.get(code.line), unknown[code.line]) for code in summary_of(function).lines],
+        listing=_listing(function, blocks, executions) if len(function.instructions) <= max_listed else None,
+    )
+
+
+def _executions(report: LaunchAnalysis, function: MachineFunction, block_count: int) -> Sequence[int | None]:
+    """Return how often all warps execute each block; None if unknown."""
+    if not isinstance(report.executed, Unjudged):
+        kernel = report.launch.kernel
+        # Those of the kernel without records, which may have fewer: code_units.py
+        warps = int(kernel.metadata.get("num_warps", kernel.num_warps))
+        try:
+            with evaluating():
+                return block_executions(function, report.executed, warps)
+        except Unevaluated:
+            pass
+    return [None] * block_count
+
+
+def _warps(blocks: Sequence[Block], executions: Sequence[int | None]) -> int | None:
+    """Return the number of warps that enter the function; None if it is unknown.
+
+    Each warp executes the first block once, unless that is in a loop.
+    """
+    is_repeated = any(0 in block.successors for block in blocks)
+    return None if is_repeated else executions[0] or None
+
+
+def _by_line(
+    function: MachineFunction, blocks: Sequence[Block], executions: Sequence[int | None]
+) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    """Return the executed instructions of each line, and its number of instructions with unknown executions.
+
+    Lines of which nothing is known are only in the second.
+    """
+    executed: Counter[int] = Counter()
+    unknown: Counter[int] = Counter()
+    for block, count in zip(blocks, executions, strict=True):
+        for one in function.instructions[block.first : block.end]:
+            if count is None:
+                unknown[one.line] += 1
+            else:
+                executed[one.line] += count
+    return executed, unknown
+
+
+def _line(code: LineCode, executed: int | None, unknown: int) -> CompiledLine:
+    pipelines = sorted(code.pipelines.items(), key=lambda entry: -entry[1])
+    awaited = sorted(code.awaited.items(), key=lambda entry: -entry[1])
+    return CompiledLine(
+        line=code.line,
+        pipelines=[(pipeline.value, count) for pipeline, count in pipelines],
+        awaited=[AwaitedResult(one.line, printable(one.operation), count) for one, count in awaited],
+        executed=executed,
+        unknown=unknown,
+    )
+
+
+def _listing(function: MachineFunction, blocks: Sequence[Block], executions: Sequence[int | None]) -> Listing:
+    code = function.instructions
+    return Listing(
+        texts=[printable(_text(one)) for one in code],
+        line_of=packed(np.array([one.line for one in code], dtype=np.int64), "i4"),
+        address_step=function.instruction_set.address_step,
+        blocks=[(block.first, count) for block, count in zip(blocks, executions, strict=True)],
+    )
+
+
+def _text(one: Instruction) -> str:
+    return " ".join(filter(None, (one.predicate, one.opcode, one.operands)))
