@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -127,12 +128,17 @@ class _TimeRecords(Struct, frozen=True):
 
 
 class _Measure(Struct, frozen=True):
-    """Count metrics of the kernel, and sample its warps."""
+    """Count metrics of a kernel, and sample its warps: ``kernels`` are its builds with different records."""
 
     purpose: ClassVar[str] = "read the counters"
-    kernel: CapturedKernel
+    kernels: tuple[CapturedKernel, ...]
     launch: Path
     metrics: tuple[str, ...]
+
+    @property
+    def kernel(self) -> CapturedKernel:
+        """The first of them."""
+        return self.kernels[0]
 
     def task(self) -> MeasureLaunch:
         return MeasureLaunch(launch=str(self.launch.resolve()), metrics=self.metrics)
@@ -140,7 +146,8 @@ class _Measure(Struct, frozen=True):
     def save(self, result: TaskResult) -> str:
         refused = MeasurementsRecord(not_counted=result.refusal, not_sampled=result.refusal)
         measured = replace(result.measurements or refused, seconds=result.seconds)
-        self.kernel.files.write(self.kernel.name_of(MEASUREMENTS_FILE), measured)
+        for kernel in self.kernels:
+            kernel.files.write(kernel.name_of(MEASUREMENTS_FILE), measured)
         reason = measured.not_counted or measured.not_sampled
         return reason and f"{self.kernel.record.name} could not be measured: {reason}"
 
@@ -216,11 +223,12 @@ def _record_jobs(
 
 def _measure_jobs(kernels: Sequence[CapturedKernel], choice: LaunchChoice) -> Iterator[_Measure]:
     """Yield a job for each saved launch: builds of a kernel with different records share one."""
-    if choice.metrics:
-        launches = {kernel.launch: kernel for kernel in kernels}
-        for launch, kernel in launches.items():
-            if launch is not None:
-                yield _Measure(kernel, launch, choice.metrics)
+    of_launch: defaultdict[Path, list[CapturedKernel]] = defaultdict(list)
+    for kernel in kernels if choice.metrics else ():
+        if kernel.launch is not None:
+            of_launch[kernel.launch].append(kernel)
+    for launch, sharing in of_launch.items():
+        yield _Measure(tuple(sharing), launch, choice.metrics)
 
 
 @contextmanager
