@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from kprof_inject.analysis.structure.recorded_lines import recorded_lines
+from kprof_inject.analysis.structure.recorded_lines import moves_in
 from kprof_inject.cli.console import print_error, read_input, table_console
 from kprof_inject.cli.options import harmless_setting, json_option, path_type
 from kprof_inject.errors import KprofError
-from kprof_inject.machine_code.between_records import Moved, moved_in
+from kprof_inject.machine_code.between_records import Moved
 from kprof_inject.report.machine_code import moved_json, moved_sentence
 from kprof_inject.report.terminal.tables import Column, print_fitted
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
@@ -66,7 +66,7 @@ def command(
             found: _Moves = {}
             if machine_code and module is not None and check.records and check.error is None:
                 try:
-                    found = _moves_in(module, compiler, time_limit_s)
+                    found = moves_in(module, recorded_machine_code_of(module, compiler, time_limit_s))
                 except KprofError as error:
                     check = replace(check, error=error)
             if check.error is not None:
@@ -106,17 +106,8 @@ def _check(file: Path, compiler: CompilerProcess, time_limit_s: float) -> tuple[
     return check_module(module, compiler, time_limit_s), module
 
 
-_Moves = dict[str, list[Moved] | None]
+_Moves = Mapping[str, Sequence[Moved] | None]
 """What the compiler moved out of each scope and into it, by its name; None if that is unknown."""
-
-
-def _moves_in(module: Module, compiler: CompilerProcess, time_limit_s: float) -> _Moves:
-    functions = recorded_machine_code_of(module, compiler, time_limit_s)
-    found: _Moves = {}
-    for scope in recorded_lines(module):
-        of_functions = [moved for function in functions if (moved := moved_in(function, scope)) is not None]
-        found[scope.name] = of_functions[0] if of_functions else None
-    return found
 
 
 def _sentences(found: _Moves) -> Iterator[str]:
@@ -125,7 +116,7 @@ def _sentences(found: _Moves) -> Iterator[str]:
             yield f"{scope}: unknown, because no clock read of its start or of its end was found"
         else:
             yield from (moved_sentence(scope, one) for one in moved)
-    if found and all(moved == [] for moved in found.values()):
+    if found and all(moved is not None and not moved for moved in found.values()):
         yield "no memory access, tensor operation or special function was moved across a record"
 
 

@@ -1,0 +1,107 @@
+"""Compile the kernels of a capture for their machine code, and save it with what the compiler moved across records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kprof_inject.analysis.structure.recorded_lines import moves_in, original_lines
+from kprof_inject.capture.measurements import MACHINE_CODE_FILE, MOVES_FILE, MovesRecord
+from kprof_inject.capture.reader import ProcessFiles
+from kprof_inject.capture.saved_launch import read_saved_launch
+from kprof_inject.capture.schema import KERNELS_FOLDER, TTGIR_FILE, KernelRecord
+from kprof_inject.errors import KprofError
+from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+from kprof_inject.runtime.compiling.disassembly import (
+    machine_code_of,
+    programs_machine_code,
+    recorded_machine_code_of,
+)
+from kprof_inject.runtime.compiling.module_check import TIME_LIMIT_S
+from kprof_inject.runtime.devices.cuda_driver import loaded_driver
+from kprof_inject.ttgir.parser import parse
+from kprof_inject.workspace import Workspace
+
+# Compilers of one target take some 200 MB each.
+_MAX_COMPILERS = 8
+
+
+class CapturedKernel(Struct, frozen=True):
+    """A kernel of a capture's process.
+
+    ``launch`` is the launch of it that was saved, None if there is none. ``options`` are Triton's, with which the
+    program compiled it.
+    """
+
+    files: ProcessFiles
+    variant: str
+    record: KernelRecord
+    launch: Path | None
+    options: Mapping[str, Any]
+
+    def name_of(self, file: str) -> str:
+        """Return the name of one of its files."""
+        return f"{KERNELS_FOLDER}/{self.variant}/{file}"
+
+
+@contextmanager
+def machine_code_saved(workspace: Workspace, kernels: Sequence[CapturedKernel]) -> Iterator[None]:
+    """Compile and disassemble the kernels meanwhile, and save what is known of them at the end of the context.
+
+    Not without NVIDIA's driver: no kernel of this machine was really launched then.
+    """
+    is_nvidia = loaded_driver() is not None
+    of_nvidia = [kernel for kernel in kernels if is_nvidia and _backend_of(kernel.record) == "cuda"]
+    with ThreadPoolExecutor(max(min(2 * len(of_nvidia), os.cpu_count() or 1, _MAX_COMPILERS), 1)) as pool:
+        made: list[tuple[CapturedKernel, str, Future[Any]]] = []
+        for kernel in of_nvidia:
+            made.append((kernel, MACHINE_CODE_FILE, pool.submit(_machine_code, kernel)))
+            made.append((kernel, MOVES_FILE, pool.submit(_moves, workspace, kernel)))
+        yield
+        for kernel, file, result in made:
+            try:
+                kernel.files.write(kernel.name_of(file), result.result())
+            except (KprofError, OSError):
+                continue  # without it, the report has less evidence
+
+
+def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:
+    """Return what the compiler moved across the kernel's records."""
+    original = (kernel.files.folder / kernel.name_of(TTGIR_FILE)).read_text()
+    path = workspace.override_path(workspace.kernel(kernel.record.program_variant or kernel.variant))
+    text = path.read_text()
+    module = parse(text, str(path))
+    with CompilerProcess() as compiler:
+        functions = recorded_machine_code_of(module, compiler, TIME_LIMIT_S)
+    lines = original_lines(text, original)
+    return MovesRecord(
+        scopes={
+            name: moved and tuple(replace(one, line=lines[one.line - 1]) for one in moved)
+            for name, moved in moves_in(module, functions).items()
+        }
+    )
+
+
+def _machine_code(kernel: CapturedKernel) -> MachineFunction:
+    """Return the machine code of the program's kernel; of the same kernel compiled again if no launch was saved."""
+    ttgir = (kernel.files.folder / kernel.name_of(TTGIR_FILE)).read_text()
+    if kernel.launch is not None:
+        return programs_machine_code(read_saved_launch(kernel.launch), ttgir)
+    functions = machine_code_of(parse(ttgir), kernel.options)
+    found = next((function for function in functions if function.name == kernel.record.name), None)
+    if found is None:
+        raise KprofError(f"the machine code has no {kernel.record.name}")
+    return found
+
+
+def _backend_of(kernel: KernelRecord) -> str:
+    target = kernel.metadata.get("target")
+    return str(target.get("backend", "")) if isinstance(target, dict) else ""
