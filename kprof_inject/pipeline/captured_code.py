@@ -81,10 +81,10 @@ def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:
     module = parse(text, str(path))
     with CompilerProcess() as compiler:
         functions = recorded_machine_code_of(module, compiler, TIME_LIMIT_S)
-    lines = original_lines(text, original)
+    lines = dict(enumerate(original_lines(text, original), 1))
     return MovesRecord(
         scopes={
-            name: moved and tuple(replace(one, line=lines[one.line - 1]) for one in moved)
+            name: moved and tuple(replace(one, line=lines.get(one.line, 0)) for one in moved)
             for name, moved in moves_in(module, functions).items()
         }
     )
