@@ -43,10 +43,10 @@ def test_the_recorded_captures_are_replayed_and_compared(replay: tuple[Path, End
 
     # Limit, what to try, faster.
     first, second, changed = ended.stdout.split("\n\n")
-    assert "\nLIMIT  shared memory and L1 (" in first and "79.8 % in loop[0]" in first
+    assert "\nLIMIT  shared memory and L1 (68.9 % of peak)" in first and "(measured)" in first
     assert "\nTRY    " in first and "num_stages to 3" in first
-    assert "\nLIMIT  the tensor cores (" in second and "85.6 % in loop[0]" in second
-    assert "\nB is 1.56 × faster (" in changed
+    assert "\nLIMIT  the tensor cores (57.2 % of peak; " in second and "87.1 % in loop[0]" in second
+    assert "\nB is 1.55 × faster (" in changed
     # In it, the loop has waits of the same name as one outside of it.
     check("cli/demo", ended.stdout)
 
@@ -156,4 +156,4 @@ def test_diff_shows_both_sources_with_what_changed_at_each_line(replayed: Comman
     page = replayed.read("diff.html")
     row = page[page.index('<td class="number">59</td>') :]
     assert f"↑{changes[0].partition('^')[2]}</td></tr>" in row
-    assert "\n  loop[0]: -9.40 µs per CTA\n" in page[page.index('<pre class="code">code:\n') :]
+    assert "\n  loop[0]: -9.42 µs per CTA\n" in page[page.index('<pre class="code">code:\n') :]

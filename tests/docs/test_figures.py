@@ -29,7 +29,7 @@ QUOTED = {
     "roof of the demo's loop": {
         "docs/speed-of-light.md": r"loop needs at least ([\d.]+) %",
         "docs/tutorial.md": r"would need ([\d.]+) %",
-        "demo": r"LIMIT .*tensor.*, ([\d.]+) % in loop\[0\]",
+        "demo": r"LIMIT .*tensor.* at least ([\d.]+) % in loop\[0\]",
     },
     "times around the demo's loop": {
         "docs/findings.md": r"([\d.]+) % of the CTA's time before[^.]*? ([\d.]+) % after",

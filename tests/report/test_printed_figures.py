@@ -35,7 +35,8 @@ CAPTURES = {
     "H200": REPO / "tests/captures/matmul",
 }
 FIGURE = re.compile(r"(?<![\w.])[+-]?\d+(?:\.\d+)? (?:%|ns|µs|ms|MHz|×|[kM]B)(?!\w)")
-LABELS = ("LIMIT", "TRY", "TRUST", "CTA", "scope")
+LABELS = ("LIMIT", "UNITS", "TRY", "TRUST", "CTA", "scope")
+NOT_WAITING = ("selected", "not_selected")
 
 
 @cache
@@ -118,7 +119,9 @@ def of_launch(lines: Sequence[str], launch: Json) -> list[set[str]]:
                 expected.append(scope_figures(last, launch))
         else:
             expected.append(
-                {"": title, "LIMIT": limit, "TRY": advice, "TRUST": trust, "CTA": strip}.get(label, none)(launch)
+                {"": title, "LIMIT": limit, "UNITS": units, "TRY": advice, "TRUST": trust, "CTA": strip}.get(
+                    label, none
+                )(launch)
             )
     assert next(rows, None) is None
     return expected
@@ -138,8 +141,20 @@ def title(launch: Json) -> set[str]:
 
 def limit(launch: Json) -> set[str]:
     parts = dict(launch["limit"]["parts"])
-    roofs = [part for scope in launch["speed_of_light"].get("scopes", []) for part in numbers_in(scope)]
-    return {percent(part) for part in (*parts.values(), *roofs, *numbers_in(launch["speed_of_light"]))}
+    scopes = launch["speed_of_light"].get("scopes", [])
+    roofs = [part for scope in scopes for part in numbers_in(scope)]
+    cycles = {scope["scope"]: scope["sm_cycles"] for scope in scopes}
+    of_kernel = [cycles["loop[0]"] / cycles["func"]] if launch["limit"]["evidence"] == "measured" else []
+    return {percent(part) for part in (*parts.values(), *roofs, *of_kernel, *numbers_in(launch["speed_of_light"]))}
+
+
+def units(launch: Json) -> set[str]:
+    """Whole percents of the six busiest: as measured, else as the larger lower bound."""
+    best = [
+        max(unit["computed"] or 0, unit["code"] or 0) if unit["measured"] is None else unit["measured"]
+        for unit in launch["units"]
+    ]
+    return {f"{100 * share:.0f} %" for share in sorted(best)[-6:]}
 
 
 def numbers_in(value: Any) -> Iterator[float]:
@@ -200,7 +215,15 @@ def scope_figures(scope: Json, launch: Json) -> set[str]:
     times_ns = (mean_ns, scope["p50_ns"], scope["p99_ns"])
     shown = {short_time(time_ns) for time_ns in times_ns if time_ns >= resolution_ns}
     bound = {short_time(resolution_ns)} if any(time_ns < resolution_ns for time_ns in times_ns) else set()
-    return shown | bound | {percent(scope["share"])}
+    return shown | bound | {percent(scope["share"])} | stalled_figures(scope, launch)
+
+
+def stalled_figures(scope: Json, launch: Json) -> set[str]:
+    """The share of the reason for which most samples of the scope wait."""
+    sampled = launch["stalls"]["scopes"] if launch["stalls"] else []
+    reasons = next((one["reasons"] for one in sampled if one["index"] == scope["index"]), {})
+    waiting = [count for reason, count in reasons.items() if reason not in NOT_WAITING]
+    return {percent(max(waiting) / sum(reasons.values()))} if waiting else set()
 
 
 def between_figures(loop: Json, launch: Json) -> set[str]:
