@@ -77,16 +77,28 @@ _MAX_DEPTH = 200
 def places_of(lines: Sequence[str]) -> list[SourceLine | None]:
     """Return the source line of each line of a TTGIR text: the first one in the location at the line's end.
 
-    The rest of the text is not parsed: a capture is read without the parser, and text that is not TTGIR does no harm.
+    The location of an operation with regions is at the end of its last line, and is that of its first line, too. The
+    rest of the text is not parsed: a capture is read without the parser, and text that is not TTGIR does no harm.
     https://mlir.llvm.org/docs/Dialects/Builtin/#location-attributes
     """
     found = [_ALIAS.fullmatch(line) if line.startswith("#loc") else None for line in lines]
     aliases = {alias[1]: alias[2] for alias in found if alias}
     known: dict[str, SourceLine | None] = {}
-    return [
+    places = [
         None if alias else _place(_location_at_end(line), aliases, known)
         for line, alias in zip(lines, found, strict=True)
     ]
+    openings: list[int] = []
+    for number, line in enumerate(lines):
+        begins, ends = line.rstrip().endswith("{"), line.lstrip().startswith("}")
+        if ends and begins:
+            continue  # between two regions of one operation
+        if begins:
+            openings.append(number)
+        elif ends and openings:
+            opening = openings.pop()
+            places[opening] = places[opening] or places[number]
+    return places
 
 
 def _location_at_end(line: str) -> str:

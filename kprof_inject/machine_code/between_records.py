@@ -7,7 +7,7 @@ then leaves it out, and the scope that it went to has it.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from enum import Enum
 
@@ -30,7 +30,8 @@ _LOCAL = re.compile(rf"LDL\b|STL\b|scratch_|.*\b{SPILL}\b")
 class RecordedLines(Struct, frozen=True):
     """A scope in the lines of a module: those of its records, and those of the operations between them.
 
-    ``function`` are all lines of the function, without those of records.
+    ``function`` are all lines of the function, without those of records. ``copies`` are those of operations that only
+    copy, to or from memory: a special function with such a line is another operation's.
     """
 
     name: str
@@ -38,6 +39,7 @@ class RecordedLines(Struct, frozen=True):
     ends: frozenset[int]
     operations: frozenset[int]
     function: frozenset[int]
+    copies: frozenset[int] = frozenset()
 
 
 class Side(Enum):
@@ -70,14 +72,20 @@ def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | N
     if not starts or not ends:
         return None
     inside, foreign = _between(function, starts, ends), scope.function - scope.operations
+    # What is in neither is code of other warps, such as that of another partition.
+    after, before = _between(function, starts, set()), _leading_to(function, set(starts))
     totals: Counter[tuple[int, str]] = Counter()
     moved: Counter[tuple[int, str, Side]] = Counter()
     for index, one in enumerate(code):
         if pipeline_of(one) not in _OF_INTEREST or _LOCAL.match(_text(one)) or one.predicate == NEVER:
             continue
+        if one.line in scope.copies and pipeline_of(one) is Pipeline.XU:
+            continue
         totals[one.line, one.operation] += 1
         if one.line in scope.operations and index not in inside:
-            moved[one.line, one.operation, Side.BEFORE if index < starts[0] else Side.AFTER] += 1
+            if index in before or index in after:
+                is_before = index not in after or (index in before and index < starts[0])
+                moved[one.line, one.operation, Side.BEFORE if is_before else Side.AFTER] += 1
         elif one.line in foreign and index in inside:
             moved[one.line, one.operation, Side.INSIDE] += 1
     return [
@@ -98,4 +106,20 @@ def _between(function: MachineFunction, starts: Sequence[int], ends: set[int]) -
         if index not in found and index not in ends:
             found.add(index)
             waiting.extend(followers(function, index))
+    return found
+
+
+def _leading_to(function: MachineFunction, starts: set[int]) -> set[int]:
+    """Return the instructions after which one of ``starts`` may follow."""
+    leading: defaultdict[int, list[int]] = defaultdict(list)
+    for index in range(len(function.instructions)):
+        for follower in followers(function, index):
+            leading[follower].append(index)
+    found: set[int] = set()
+    waiting = [index for start in starts for index in leading[start]]
+    while waiting:
+        index = waiting.pop()
+        if index not in found:
+            found.add(index)
+            waiting.extend(leading[index])
     return found

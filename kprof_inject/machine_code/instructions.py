@@ -9,7 +9,7 @@ the scheduler in bits 105 to 125 (Jia et al., "Dissecting the NVIDIA Volta GPU A
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import PurePath
 
@@ -29,6 +29,8 @@ _BRANCHES = frozenset(("BRA", "BRX", "BRXU", "JMP", "JMX"))
 _AMD_BRANCHES = frozenset(
     ("s_branch", *(f"s_cbranch_{condition}" for condition in ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz")))
 )
+_DOT_BEGINS = "WARPGROUP.ARRIVE"
+_DOTS = frozenset(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))
 _TARGET = re.compile(r"\.L_\w+")
 
 
@@ -144,7 +146,23 @@ def read_nvdisasm(printed: str, file: str) -> list[MachineFunction]:
         elif text.lstrip().startswith("/*"):
             _, high = next(lines, (0, ""))
             sections[-1][1].append(_instruction(text, high, line, number, len(sections[-1][1]) * INSTRUCTION_BYTES))
-    return [MachineFunction(name, tuple(_with_targets(found, labels))) for name, found, labels in sections if found]
+    return [
+        MachineFunction(name, tuple(_with_lines_of_dots(_with_targets(found, labels))))
+        for name, found, labels in sections
+        if found
+    ]
+
+
+def _with_lines_of_dots(instructions: Iterable[Instruction]) -> Iterator[Instruction]:
+    """Give each instruction of wgmma the line of the WARPGROUP.ARRIVE before it, with which its dot begins.
+
+    ptxas was seen to give half of them a line of other operations.
+    """
+    line = 0
+    for one in instructions:
+        if one.opcode == _DOT_BEGINS:
+            line = one.line
+        yield replace(one, line=line) if line and one.operation in _DOTS else one
 
 
 def _instruction(text: str, next_text: str, line: int, number: int, address: int) -> Instruction:

@@ -239,7 +239,7 @@ def _stalls(report: LaunchAnalysis) -> Iterator[StallFact]:
         return
     for index in sorted(stalls.scopes, key=lambda index: -sum(stalls.scopes[index].values())):
         for reason, share in stalls.waiting_in(index)[:_MAX_STALLS]:
-            place, awaited = stalls.places_of(reason, index)
+            place, awaited = stalls.sources_of(reason, index)
             yield StallFact(
                 scope=short_name(report.summary.scopes[index].distinct_name),
                 reason=reason,

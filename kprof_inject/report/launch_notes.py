@@ -190,7 +190,7 @@ def stall_notes(stalls: Stalls, scopes: Sequence[ScopeSummary]) -> Iterator[str]
 def _one_reason(stalls: Stalls, reason: str, share: Share, index: int) -> str:
     place, awaited = stalls.places_of(reason, index)
     where = f" for {awaited}" if awaited else f" at {place}" if place else ""
-    return f"{percent(share.value)} {reason}{where}"
+    return f"{percent(share.value)} {stalls.label(reason, index)}{where}"
 
 
 _MAX_MOVED = 12

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from listing import amd_function, function
+from msgspec.structs import replace
 
 from kprof_inject.analysis.structure.recorded_lines import recorded_lines
 from kprof_inject.machine_code.between_records import Moved, RecordedLines, Side, moved_in
@@ -43,6 +44,20 @@ def test_what_moved_out_or_in_is_counted(parts: tuple[str, ...], expected: Moved
 )
 def test_what_does_not_matter_is_not_counted(moved: tuple[str, ...]) -> None:
     assert moved_in(function(*moved, "#2", CLOCK, *moved, "#5", CLOCK, *moved), SCOPE) == []
+
+
+def test_code_that_does_not_lead_to_the_scope_or_follow_it_is_of_other_warps() -> None:
+    code = function(
+        "#1", "@P0 BRA `(.L_x_0)", "#2", CLOCK, "#3", "LDS R1, [R2]", "#5", CLOCK, "EXIT",
+        ".L_x_0:", "#3", "LDS R1, [R2]", "EXIT",
+    )  # fmt: skip
+    assert moved_in(code, SCOPE) == []
+
+
+def test_a_special_function_with_the_line_of_a_copy_is_another_operations() -> None:
+    code = function("#2", CLOCK, "#5", CLOCK, "#3", "MUFU.RCP R1, R1")
+    assert moved_in(code, SCOPE) == [Moved(3, "MUFU", 1, 1, Side.AFTER)]
+    assert moved_in(code, replace(SCOPE, copies=frozenset((3,)))) == []
 
 
 def test_both_sides_of_a_branch_are_between_the_records() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from kprof_inject.analysis.evidence.measured_units import Access, accesses, measured_shares
-from kprof_inject.analysis.evidence.stalls import REASONS, Stalls, TopStall
+from kprof_inject.analysis.evidence.stalls import Stalls, TopStall
 from kprof_inject.analysis.roofs.limits import (
     DRAM,
     IDLE,
@@ -22,7 +22,7 @@ from kprof_inject.analysis.roofs.limits import (
     sms_without_work,
 )
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import FP32, L2, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, L2, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
 from kprof_inject.capture.measurements import CountersRecord
@@ -45,6 +45,9 @@ _MAX_ACCESS_BYTES = 16
 _ATOMIC_OPERATIONS = frozenset(("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDUX"))
 _LOADS = frozenset(("LDG", "LDGSTS"))
 _MEMORY = (SHARED, L2, DRAM)
+_OF_SM = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED)
+# If SMs have work for a smaller part of the launch, that is the first thing to change.
+_MIN_ACTIVE = 0.7
 
 
 class Measured(Struct, frozen=True):
@@ -61,6 +64,12 @@ class Measured(Struct, frozen=True):
     def shares(self) -> Mapping[str, float]:
         """Utilization of each unit."""
         return measured_shares(self.counted)
+
+    @property
+    def active(self) -> float:
+        """Part of the launch's time in which an SM has work, on average; 0 if it is unknown."""
+        cycles = self.metric(counters.SM_CYCLES)
+        return min(self.metric(counters.SM_ACTIVE_CYCLES) / cycles, 1.0) if cycles else 0.0
 
     @property
     def sm_cycles(self) -> float:
@@ -84,6 +93,7 @@ def measured_limit(measured: Measured) -> Limit:
         _slow_starts,
         _idle,
         _at_roof_in_a_loop,
+        _at_roof_while_active,
         _two_units,
         _atomics,
     )
@@ -163,6 +173,23 @@ def _at_roof_in_a_loop(measured: Measured) -> Limit | None:
     return measured.limit(f"{loop.unit} {100 * measured_share:.0f} %", text, loop.unit)
 
 
+def _at_roof_while_active(measured: Measured) -> Limit | None:
+    """Judge a unit of the SM by the time in which SMs have work, if it is about as busy as any in the whole launch.
+
+    Of a short launch, beginning and ending take a notable part.
+    """
+    shares, active = measured.shares, measured.active
+    near = [unit for unit in _OF_SM if shares.get(unit, 0.0) >= max(shares.values()) - MIN_NOTABLE]
+    if active < _MIN_ACTIVE or not near:
+        return None
+    unit = max(near, key=lambda name: shares[name])
+    if shares[unit] < LIMITING * active:
+        return None
+    text = f"{UNIT_NAMES[unit]} ({percent(shares[unit])} of peak; {percent(min(shares[unit] / active, 1.0))} while SMs "
+    text += "have work)"
+    return measured.limit(f"{unit} {100 * shares[unit]:.0f} %", text, unit)
+
+
 def _two_units(measured: Measured) -> Limit | None:
     shares = measured.shares
     found = sorted((unit for unit in (TENSOR, SPECIAL, FP32) if unit in shares), key=lambda unit: -shares[unit])[:2]
@@ -203,7 +230,7 @@ def stall_text(stalls: Stalls, top: TopStall) -> str:
     """Return a sentence such as *warps wait 36.1 % of their time for data from global memory (at matmul.py:49)*."""
     place, needed = stalls.places_of(top.reason)
     where = f", most for {needed}" if needed else f", most at {place}" if place else ""
-    what = REASONS.get(top.reason, top.reason)
+    what = stalls.words(top.reason)
     return f"warps wait {percent(top.share.value)} of their time for {what} ({top.reason}){where}"
 
 

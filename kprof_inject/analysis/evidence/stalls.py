@@ -48,6 +48,11 @@ ISSUED = "selected"
 READY = "not_selected"
 """Reason of warps that could be issued, while another one was."""
 _SUBSET = "_not_issued"
+# On an H100, warps that wait for wgmma (WARPGROUP.DEPBAR) were sampled with this reason, and none with ``gmma``.
+_BARRIER, _WAITS_FOR_TENSOR_CORES = "barrier", "WARPGROUP"
+_TENSOR_CORES = "gmma"
+# Shares of fewer samples say little.
+_MIN_SAMPLES = 50
 _QUANTILE = 1.96
 
 
@@ -69,7 +74,8 @@ class LineStalls(Struct, frozen=True):
 
     ``source`` is the line of the source that it comes from, ``value`` the name of its result, such as ``acc``; empty if
     it has none. ``awaited`` has, by reason, the lines whose results the
-    warps waited for, with the samples; a sample may count for several.
+    warps waited for, with the samples; a sample may count for several. ``for_tensor_cores`` are the samples of
+    ``barrier`` in which the warps waited for wgmma.
     """
 
     line: int
@@ -77,6 +83,7 @@ class LineStalls(Struct, frozen=True):
     reasons: Mapping[str, int]
     awaited: Mapping[str, Mapping[int, int]]
     value: str = ""
+    for_tensor_cores: int = 0
 
     @property
     def samples(self) -> int:
@@ -124,10 +131,33 @@ class Stalls(Struct, frozen=True):
         """Return the share of a reason in the warps' time."""
         return Share.of(self.reasons.get(reason, 0), self.samples)
 
+    def label(self, reason: str, index: int | None = None) -> str:
+        """Return the reason, with *(wgmma)* if it is a barrier at which warps wait for the tensor cores."""
+        return f"{reason} (wgmma)" if self._is_for_tensor_cores(reason, index) else reason
+
+    def words(self, reason: str) -> str:
+        """Return what warps wait for, in words."""
+        return REASONS.get(_TENSOR_CORES if self._is_for_tensor_cores(reason, None) else reason, reason)
+
+    def _is_for_tensor_cores(self, reason: str, index: int | None) -> bool:
+        lines = self._lines_in(index)
+        found = sum(line.for_tensor_cores for line in lines)
+        return reason == _BARRIER and 2 * found > sum(line.reasons.get(reason, 0) for line in lines)
+
+    def sources_of(self, reason: str, index: int) -> tuple[str, str]:
+        """Return ``file:line`` where most warps of a scope wait for a reason, and of the result that they need."""
+        sources = {line.line: place_text(line.source) for line in self.lines}
+        return sources.get(self._line_of(reason, index), ""), sources.get(self._awaited_for(reason, index), "")
+
     def waiting_in(self, index: int) -> list[tuple[str, Share]]:
-        """Return what warps wait for in a scope, as shares of their time in it, the longest first."""
+        """Return what warps wait for in a scope, as shares of their time in it, the longest first.
+
+        Empty if it has too few samples.
+        """
         reasons = self.scopes.get(index, {})
         whole = sum(reasons.values())
+        if whole < _MIN_SAMPLES:
+            return []
         return [(reason, Share.of(count, whole)) for reason, count in waiting(reasons)]
 
     @property
@@ -216,9 +246,12 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
     by_line: defaultdict[int, Counter[str]] = defaultdict(Counter)
     awaited_by_line: defaultdict[int, defaultdict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     operations: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for_tensor_cores: Counter[int] = Counter()
     for index, samples in _samples(record, code):
         line = code.instructions[index].line
         by_line[line].update(samples)
+        if code.instructions[index].operation == _WAITS_FOR_TENSOR_CORES:
+            for_tensor_cores[line] += samples.get(_BARRIER, 0)
         for reason in ("long_scoreboard", "short_scoreboard"):
             if count := samples.get(reason, 0):
                 for other_line, operation in awaited.get(index, {}).items():
@@ -235,6 +268,7 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
             value=_value_of(ttgir[line - 1]),
             reasons=dict(by_line.get(line, {})),
             awaited={reason: dict(found) for reason, found in awaited_by_line.get(line, {}).items()},
+            for_tensor_cores=for_tensor_cores[line],
         )
         for line in set(by_line) | set(operations)
         if 0 < line <= len(ttgir)

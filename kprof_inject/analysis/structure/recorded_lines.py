@@ -12,6 +12,10 @@ from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.scalars import is_isolated
 from kprof_inject.ttgir.strings import unquote
 
+_COPIES = frozenset(
+    ("tt.load", "tt.store", "ttg.local_load", "ttg.local_store", "ttg.local_alloc", "ttg.async_copy_global_to_local")
+)
+
 
 def recorded_lines(module: Module) -> list[RecordedLines]:
     """Return the lines of each scope that has a start and an end, in the order of the starts.
@@ -49,6 +53,7 @@ def _scopes_in(module: Module, body: Region) -> list[RecordedLines]:
     records: defaultdict[str, dict[str, set[int]]] = defaultdict(lambda: {"start": set(), "end": set()})
     lines: set[int] = set()
     of_records: set[int] = set()
+    copies: set[int] = set()
     for operation in _operations_in(body):
         line = module.position(operation.start).line
         if operation.name == RECORD and (found := RECORD_TAIL.match(operation.tail)):
@@ -56,6 +61,8 @@ def _scopes_in(module: Module, body: Region) -> list[RecordedLines]:
             of_records.add(line)
         else:
             lines.add(line)
+            if operation.name in _COPIES:
+                copies.add(line)
     lines -= of_records
     return [
         RecordedLines(
@@ -64,6 +71,7 @@ def _scopes_in(module: Module, body: Region) -> list[RecordedLines]:
             ends=frozenset(edges["end"]),
             operations=frozenset(line for line in lines if min(edges["start"]) < line < max(edges["end"])),
             function=frozenset(lines),
+            copies=frozenset(copies),
         )
         for name, edges in records.items()
         if edges["start"] and edges["end"]

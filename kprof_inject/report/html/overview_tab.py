@@ -40,6 +40,9 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 
+# A smaller share would be shown as 0 %.
+_MIN_UNIT_SHARE = 0.0005
+
 _CLOCK_SOURCES = {
     ClockSource.FITTED: "fitted to the timer",
     ClockSource.ASSUMED: "assumed: the timer readings do not determine it",
@@ -159,7 +162,7 @@ def launch_overview(report: LaunchAnalysis) -> Overview:
         verdict=VerdictText(trust.level.value, printable(trust.text)),
         limit=printable(report.limit.answer),
         limit_evidence=_evidence_of(report.limit),
-        units=tuple(map(_unit, report.units)),
+        units=tuple(_unit(unit) for unit in report.units if unit.best >= _MIN_UNIT_SHARE),
         well_utilized=LIMITING,
         advice=tuple(map(_advice, advice_on(report))),
         roofs=tuple(

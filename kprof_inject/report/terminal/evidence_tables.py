@@ -64,7 +64,7 @@ def stalled_on(stalls: Stalls, index: int) -> str:
     if not found or found[0][1].value < _MIN_SHARE:
         return ""
     reason, share = found[0]
-    return f"{reason} {percent(share.value)}"
+    return f"{stalls.label(reason, index)} {percent(share.value)}"
 
 
 def print_stalls(stalls: Stalls, console: Console) -> None:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.saved_launch import SavedLaunch
 from kprof_inject.capture.schema import TTGIR_FILE, Target
@@ -42,6 +44,8 @@ if TYPE_CHECKING:  # it imports Triton
 
 _FILE = "kernel.ttgir"
 _BINARY = ".cubin"
+# No operation's inline assembly has as many lines.
+_LINES_APART = 1000
 
 
 def machine_code_of(module: Module, options: Mapping[str, Any]) -> list[MachineFunction]:
@@ -52,10 +56,10 @@ def machine_code_of(module: Module, options: Mapping[str, Any]) -> list[MachineF
     if not is_installed("triton"):
         raise KprofError("machine code needs Triton, which is not installed", hint=install_command("triton"))
     target = module_target(module)
-    task = Disassemble(text_without_locations(module), target, dict(options))
+    task = Disassemble(_spaced(text_without_locations(module)), target, dict(options))
     with CompilerProcess() as compiler:
         printed: str = compiler.ask(task, TIME_LIMIT_S)
-    return _PRINTINGS[target.backend].read(printed, _FILE)
+    return _read(printed, target)
 
 
 def recorded_machine_code_of(module: Module, compiler: CompilerProcess, time_limit_s: float) -> list[MachineFunction]:
@@ -64,8 +68,30 @@ def recorded_machine_code_of(module: Module, compiler: CompilerProcess, time_lim
     Raises ``KprofError`` if Triton refuses it.
     """
     text, target = text_without_locations(parse(lowerable(module), module.file)), module_target(module)
-    printed: str = compiler.ask(DisassembleRecords(text, target), time_limit_s)
-    return _PRINTINGS[target.backend].read(printed, _FILE)
+    printed: str = compiler.ask(DisassembleRecords(_spaced(text), target), time_limit_s)
+    return _read(printed, target)
+
+
+def _spaced(text: str) -> str:
+    """Return the text with empty lines between its lines.
+
+    Triton 3.8 and 3.9 give each line of an operation's inline assembly a line of its own, from the operation's on.
+    """
+    return text.replace("\n", "\n" * _LINES_APART)
+
+
+def _read(printed: str, target: Target) -> list[MachineFunction]:
+    """Return the functions in the machine code of a text that was spaced, with the lines that it had before."""
+    return [
+        replace(
+            function,
+            instructions=tuple(
+                replace(one, line=(one.line - 1) // _LINES_APART + 1) if one.line else one
+                for one in function.instructions
+            ),
+        )
+        for function in _PRINTINGS[target.backend].read(printed, _FILE)
+    ]
 
 
 def programs_machine_code(saved: SavedLaunch, ttgir: str) -> MachineFunction:
@@ -80,12 +106,11 @@ def programs_machine_code(saved: SavedLaunch, ttgir: str) -> MachineFunction:
     binary = next(saved.build_folder.glob(f"*{_BINARY}"), None)
     if binary is None:
         raise KprofError("its machine code was not saved")
-    task = DisassembleBoth(
-        binary.read_bytes(), Disassemble(text_without_locations(module), _nvidia_target(module), saved.kernel.options)
-    )
+    target = _nvidia_target(module)
+    compiled = Disassemble(_spaced(text_without_locations(module)), target, saved.kernel.options)
     with CompilerProcess() as compiler:
-        printed, printed_with_lines = compiler.ask(task, TIME_LIMIT_S)
-    own, other = (_kernel_in(read_nvdisasm(text, _FILE), saved.record.name) for text in (printed, printed_with_lines))
+        printed, printed_with_lines = compiler.ask(DisassembleBoth(binary.read_bytes(), compiled), TIME_LIMIT_S)
+    own, other = (_kernel_in(_read(text, target), saved.record.name) for text in (printed, printed_with_lines))
     return with_lines_of(own, other)
 
 

@@ -63,7 +63,8 @@ def line_with(start: str) -> int:
         ("})", ("k.py", 4)),
         ("tt.store %x, %y", ("z.py", 9)),
         ("} loc(#loc3)", ("k.py", 5)),
-        *((start, None) for start in ("module", "tt.func", "tt.store %x, %x", "tt.return", "^bb0", "#loc1")),
+        *((start, ("k.py", line)) for start, line in (("module", 3), ("tt.func", 3), ("scf.for", 5), ("%c", 4))),
+        *((start, None) for start in ("tt.store %x, %x", "tt.return", "^bb0", "#loc1")),
     ],
 )
 def test_a_line_comes_from_where_its_location_says(start: str, place: tuple[str, int] | None) -> None:
