@@ -26,7 +26,7 @@ def global_access(one: Instruction) -> tuple[str, int] | None:
     return kind, bytes_of_thread(one)
 
 
-def least_wavefronts(one: Instruction) -> int:
+def min_wavefronts(one: Instruction) -> int:
     """Return how many cycles of the L1's data path an instruction of the LSU takes without conflicts; 0 for others.
 
     On an H100, kernels without conflicts had as many wavefronts (``l1tex__data_pipe_lsu_wavefronts``).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kprof_inject.machine_code.accesses import global_access, least_wavefronts
+from kprof_inject.machine_code.accesses import global_access, min_wavefronts
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
 from kprof_inject.machine_code.matching import with_lines_of
 
@@ -54,7 +54,7 @@ def test_cycles_of_the_l1() -> None:
         "STSM.16.MT88.2": 2,
         "FADD": 0,
     }
-    assert {opcode: least_wavefronts(Instruction(0, opcode, "")) for opcode in wavefronts} == wavefronts
+    assert {opcode: min_wavefronts(Instruction(0, opcode, "")) for opcode in wavefronts} == wavefronts
 
 
 def test_a_load_that_is_never_executed_accesses_nothing() -> None:

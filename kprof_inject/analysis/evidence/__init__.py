@@ -1,1 +1,1 @@
-"""What a launch did, by evidence from below TTGIR: machine code, counters and samples."""
+"""Evidence on a launch from below TTGIR: machine code, counters and samples."""

@@ -23,7 +23,7 @@ _WITH_FP16_PIPELINE = frozenset(("cuda:80",))
 
 
 class CodeEvidence(Struct, frozen=True):
-    """What the machine code shows of a launch, and of each scope by its index in the scope table."""
+    """Bounds of a launch, and of each scope by its index in the scope table."""
 
     launch: CodeBounds
     scopes: Mapping[int, CodeBounds]

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from kprof_inject.analysis.roofs.pipeline_rates import PipelineRates
 from kprof_inject.analysis.scope_map import ScopeMap
-from kprof_inject.machine_code.accesses import least_wavefronts
+from kprof_inject.machine_code.accesses import min_wavefronts
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
@@ -104,7 +104,7 @@ def _work(executed: Iterable[_Executed]) -> InstructionWork:
             unknown += 1
             continue
         issued += count
-        wavefronts += count * least_wavefronts(one)
+        wavefronts += count * min_wavefronts(one)
         if one.predicate != NEVER:
             pipelines[pipeline_of(one)] += count
     return InstructionWork(issued, dict(pipelines), wavefronts, instructions, unknown)

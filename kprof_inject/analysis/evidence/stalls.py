@@ -1,4 +1,4 @@
-"""What the warps of a kernel wait for, by scope and by line of its TTGIR, from samples of its machine code.
+"""Stall reasons of a kernel's warps by scope and by line of its TTGIR, from samples of its machine code.
 
 A sample shows one warp at one instruction, which was issued in that cycle or waits for a reason. So shares of samples
 are shares of the warps' time.
@@ -43,7 +43,7 @@ REASONS: Mapping[str, str] = {
     "wait": "the fixed latency of their last instructions",
     "warpgroup_arrive": "the other warps of their warpgroup",
 }
-"""What a warp waits for, by the name of the reason."""
+"""Description of each stall reason, in words that follow *warps wait for*."""
 ISSUED = "selected"
 READY = "not_selected"
 """Reason of warps that could be issued, while another one was."""
@@ -87,7 +87,7 @@ class LineStalls(Struct, frozen=True):
 
     @property
     def samples(self) -> int:
-        """All samples of the line."""
+        """Number of samples of the line."""
         return sum(self.reasons.values())
 
     @property
@@ -112,14 +112,14 @@ class TopStall(Struct, frozen=True):
 
 
 class Stalls(Struct, frozen=True):
-    """What the warps of a launch wait for."""
+    """Stall reasons of a launch's warps."""
 
     samples: int
     reasons: Mapping[str, int]
     scopes: Mapping[int, Mapping[str, int]]
-    """By the scope's index in the scope table."""
+    """Samples by reason, by the scope's index in the scope table."""
     lines: tuple[LineStalls, ...]
-    """Those with most samples first."""
+    """Sampled lines, sorted by their samples, descending."""
     unknown: int
     """Samples of instructions without a line."""
     operations: Mapping[int, str]
@@ -162,7 +162,7 @@ class Stalls(Struct, frozen=True):
 
     @property
     def top(self) -> TopStall | None:
-        """What warps wait for longest; None if they never wait."""
+        """Longest stall; None if warps never wait."""
         ranked = waiting(self.reasons)
         if not ranked:
             return None

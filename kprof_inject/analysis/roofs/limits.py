@@ -94,7 +94,7 @@ def limit_of(
     """
     whole = whole_roof(summary, light)
     if whole is None or (light.missing and light.has_unknown):
-        why = str(light.missing) if light.missing else _why_no_roof(summary)
+        why = str(light.missing) if light.missing else _why_no_roof(light)
         if idle := sms_without_work(summary, device_sms):
             return Limit(IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
         return Limit(_NOT_KNOWN, (), why, {}, is_known=False)
@@ -114,8 +114,8 @@ def limit_of(
     return judged.without_records(_limit(judged))
 
 
-def _why_no_roof(summary: LaunchSummary) -> str:
-    if any(scope.kind == ScopeKind.FUNCTION and scope.sm_cycles for scope in summary.scopes):
+def _why_no_roof(light: SpeedOfLight) -> str:
+    if light.unknown:
         return "how often its operations are executed is unknown, as that depends on loaded data"
     return "the kernel's function was not recorded; add --at func"
 
@@ -385,7 +385,7 @@ def _exchanges(judged: _Judged) -> Limit | None:
     The machine code shows it.
     """
     if judged.code is not None and judged.code.unknown_share <= MIN_NOTABLE:
-        return None
+        return _conflicts(judged)
     possible = judged.light.exchanges
     if possible < _NOTABLE_EXCHANGES or possible < max(judged.parts.values()):
         return None
@@ -395,6 +395,17 @@ def _exchanges(judged: _Judged) -> Limit | None:
     text += f"shared memory busy for {percent(min(possible, 1.0))} of the time, or longer where its banks conflict; "
     text += "of what is known, "
     return judged.not_known(text + _nearest(judged))
+
+
+def _conflicts(judged: _Judged) -> Limit | None:
+    """Judge shared memory and L1 if they are the busiest unit: instructions do not show how long conflicts take."""
+    part = judged.parts.get(SHARED, 0.0)
+    if part < _NOTABLE_EXCHANGES or part < max(judged.parts.values()):
+        return None
+    return judged.not_known(
+        f"shared memory and L1 are busy for at least {percent(part)} of the time, and longer where banks conflict or "
+        "addresses are not adjacent, which only counters show"
+    )
 
 
 def _unknown_accesses(judged: _Judged) -> Limit | None:

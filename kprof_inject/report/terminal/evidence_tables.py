@@ -1,4 +1,4 @@
-"""What is known of a launch besides its records, on a terminal: how busy each unit is, and what warps wait for."""
+"""Utilization of each unit and stall reasons, on a terminal."""
 
 from __future__ import annotations
 

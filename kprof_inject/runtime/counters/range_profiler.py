@@ -155,7 +155,7 @@ class RangeProfiler:
                 index, level = stopped.passIndex, stopped.targetNestingLevel
         finally:
             self._call("Disable", enabled)
-        raise KprofError(f"the counters need more than {_MAX_PASSES} passes", hint="ask for fewer metrics")
+        raise KprofError(f"the counters need more than {_MAX_PASSES} passes", hint="name fewer metrics")
 
     def _call(self, name: str, enabled: int) -> Any:
         kind = f"CUpti_RangeProfiler_{name}_Params"

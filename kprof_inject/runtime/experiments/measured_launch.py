@@ -100,7 +100,7 @@ class MeasuredLaunch:
                 self._sample(kernel, samples, more)
                 launches += more
             except CuptiError:
-                pass  # the buffer was too small for so many: the first launch has to do
+                pass  # the buffer was too small for all of these launches: keep the samples of the first
         if not samples.by_address:
             raise KprofError("CUPTI took no sample of it")
         instructions = (SampledInstruction(address, counts) for address, counts in sorted(samples.by_address.items()))

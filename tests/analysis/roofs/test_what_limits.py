@@ -10,10 +10,11 @@ from replacing import replace
 from snapshots import check
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.analysis.roofs.limits import limit_of
+from kprof_inject.analysis.roofs.limits import CodeBounds, limit_of
 from kprof_inject.analysis.roofs.memory import DramBound
 from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.roofs.unit_rates import ALU, ISSUE, SHARED
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.timeline.trust import Overhead
@@ -341,3 +342,30 @@ def test_integer_multiplications_are_named_if_they_are_most_of_the_fp32_units_wo
     assert "integer multiplication" not in text(integer_multiplications=2, additions=3)
     other = replace(roof("func", ALU=0.7), work=Work(integer_multiplications=3))
     assert "integer multiplication" not in limit_of(summary, SpeedOfLight((other,)), SMS).text
+
+
+@pytest.mark.parametrize(
+    ("bounds", "exchanges", "name", "is_known"),
+    [
+        (CodeBounds({ALU: 0.87, ISSUE: 0.6}, 0.02), 0.0, "ALU 87 %", True),
+        (CodeBounds({ALU: 0.2}, 0.02), 0.0, "latency", True),
+        (CodeBounds({ALU: 0.2}, 0.46), 0.0, "not known", False),
+        # The instructions show what is exchanged, but not its conflicts.
+        (CodeBounds({ALU: 0.2}, 0.02), 0.4, "latency", True),
+        (CodeBounds({ALU: 0.2, SHARED: 0.35}, 0.02), 0.0, "not known", False),
+        (CodeBounds({ALU: 0.4, SHARED: 0.35}, 0.02), 0.0, "latency", True),
+    ],
+)
+def test_machine_code_shows_more_than_ttgir(
+    summary: LaunchSummary, bounds: CodeBounds, exchanges: float, name: str, is_known: bool
+) -> None:
+    light = SpeedOfLight((roof("func", fp32_units=0.1),), exchanges=exchanges)
+    limit = limit_of(summary, light, SMS, None, bounds)
+    assert (limit.name, limit.is_known, limit.evidence) == (name, is_known, "computed")
+    assert limit.parts[ALU] == bounds.parts[ALU]
+
+
+def test_a_kernel_whose_executions_are_unknown_was_recorded(summary: LaunchSummary) -> None:
+    limit = limit_of(summary, SpeedOfLight((), unknown=3), SMS)
+    assert not limit.is_known
+    assert limit.text.startswith("how often its operations are executed is unknown")
