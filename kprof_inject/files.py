@@ -173,7 +173,8 @@ def read_regular(path: Path, max_bytes: int, within: Path | None = None) -> byte
     """Read a whole file. Raises as ``open_regular`` does, and for a file of more than ``max_bytes``."""
     with open_regular(path, within) as file:
         try:
-            data = file.read(max_bytes + 1)
+            # Python takes as much memory as may be read before it reads.
+            data = file.read(min(os.fstat(file.fileno()).st_size, max_bytes) + 1)
         except OSError as error:
             raise KprofError(f"cannot read {path}: {error.strerror}") from None
     if len(data) > max_bytes:

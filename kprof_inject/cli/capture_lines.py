@@ -158,11 +158,14 @@ def print_json(reports: Sequence[LaunchAnalysis]) -> None:
     """Print the launches in order as JSON, each with the overview of its kernel in the program."""
     kernels = {kernel.name: kernel.to_json() for kernel in overview(reports)}
     separator = "["
-    for report in reports:
-        launch = {**report.to_json(), "program": kernels[report.launch.kernel.name]}
-        click.echo(separator + indent(f"\n{json.dumps(launch, indent=1)}", " "), nl=False)
-        separator = ","
-    click.echo("\n]")
+    try:
+        for report in reports:
+            launch = {**report.to_json(), "program": kernels[report.launch.kernel.name]}
+            click.echo(separator + indent(f"\n{json.dumps(launch, indent=1)}", " "), nl=False)
+            separator = ","
+    finally:  # a damaged launch does not make what was printed before it unreadable
+        if separator == ",":
+            click.echo("\n]")
 
 
 def say_next(place: Path, reports: Sequence[LaunchAnalysis], program: str = "-- PROG") -> None:

@@ -20,6 +20,7 @@ from kprof_inject.errors import KprofError
 
 INSTRUCTION_BYTES = 16
 SCOREBOARDS = range(6)
+MAX_LINE = (1 << 31) - 1
 NEVER = "@!PT"
 """Predicate of an instruction that is never executed, such as a load that ptxas adds to ``LDGSTS``."""
 _NO_SCOREBOARD = 7
@@ -108,6 +109,19 @@ class MachineFunction(Struct, frozen=True, omit_defaults=True):
     name: str
     instructions: tuple[Instruction, ...]
     instruction_set: InstructionSet = InstructionSet.NVIDIA
+
+    def __post_init__(self) -> None:
+        """Require successive addresses, branches into the function, and lines and scoreboards that there may be."""
+        step = self.instruction_set.address_step
+        targets = range(0, step * len(self.instructions), step)
+        for index, one in enumerate(self.instructions):
+            boards = (*one.awaited, one.result_scoreboard or 0, one.operand_scoreboard or 0)
+            if one.address != index * step:
+                raise ValueError(f"expected an instruction at {index * step}, got one at {one.address}")
+            if any(target not in targets for target in one.targets):
+                raise ValueError(f"the instruction at {one.address} branches out of the function")
+            if not 0 <= one.line <= MAX_LINE or any(board not in SCOREBOARDS for board in boards):
+                raise ValueError(f"the instruction at {one.address} has a line or a scoreboard that there is not")
 
     def index_of(self, address: int) -> int:
         """Return the index of the instruction at an address."""

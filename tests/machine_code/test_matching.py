@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kprof_inject.machine_code.accesses import global_access, min_wavefronts
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
 from kprof_inject.machine_code.matching import with_lines_of
@@ -28,6 +30,22 @@ def test_an_instruction_that_the_other_lacks_has_no_line() -> None:
     other = function(("LDG.E", 3), ("FADD", 4), ("STG.E", 5))
     own = function(("LDG.E", 9), ("MOV", 9), ("FADD", 9), ("STG.E", 9))
     assert lines(with_lines_of(own, other)) == [3, 0, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        Instruction(16, "FADD", ""),
+        Instruction(0, "BRA", "", targets=(16,)),
+        Instruction(0, "BRA", "", targets=(8,)),
+        Instruction(0, "FADD", "", line=-1),
+        Instruction(0, "FADD", "", awaited=(6,)),
+        Instruction(0, "FADD", "", result_scoreboard=7),
+    ],
+)
+def test_a_function_that_no_compiler_makes_is_refused(damaged: Instruction) -> None:
+    with pytest.raises(ValueError, match="instruction"):
+        MachineFunction("kernel", (damaged,))
 
 
 def test_widths_of_accesses() -> None:
