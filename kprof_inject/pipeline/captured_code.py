@@ -19,6 +19,7 @@ from kprof_inject.capture.saved_launch import read_saved_launch
 from kprof_inject.capture.schema import KERNELS_FOLDER, TTGIR_FILE, KernelRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.pipeline import Say
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
 from kprof_inject.runtime.compiling.disassembly import (
     machine_code_of,
@@ -53,7 +54,7 @@ class CapturedKernel(Struct, frozen=True):
 
 
 @contextmanager
-def machine_code_saved(workspace: Workspace, kernels: Sequence[CapturedKernel]) -> Iterator[None]:
+def machine_code_saved(workspace: Workspace, kernels: Sequence[CapturedKernel], say: Say) -> Iterator[None]:
     """Compile and disassemble the kernels meanwhile, and save what is known of them at the end of the context.
 
     Not without NVIDIA's driver: no kernel of this machine was really launched then.
@@ -69,8 +70,9 @@ def machine_code_saved(workspace: Workspace, kernels: Sequence[CapturedKernel]) 
         for kernel, file, result in made:
             try:
                 kernel.files.write(kernel.name_of(file), result.result())
-            except (KprofError, OSError):
-                continue  # without it, the report has less evidence
+            except Exception as error:  # noqa: BLE001 (without it, the report has less evidence)
+                what = error.what if isinstance(error, KprofError) else f"{type(error).__name__}: {error}"
+                say(f"{file} of {kernel.record.name} is missing: {what}")
 
 
 def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:

@@ -159,7 +159,7 @@ def measure_capture(workspace: Workspace, capture: Path, choice: LaunchChoice, s
 
 def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], choice: LaunchChoice, say: Say) -> None:
     jobs: list[_Job] = [*_record_jobs(workspace, kernels, choice), *_measure_jobs(kernels, choice)]
-    with machine_code_saved(workspace, kernels):
+    with machine_code_saved(workspace, kernels, say):
         if not jobs:
             return
         purposes = " and to ".join(dict.fromkeys(job.purpose for job in jobs))

@@ -1,0 +1,70 @@
+"""Machine code is added to a capture, and what cannot be compiled costs nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+from programs.child import REPO
+
+from kprof_inject.capture.measurements import MACHINE_CODE_FILE, MOVES_FILE
+from kprof_inject.capture.reader import ProcessFiles
+from kprof_inject.capture.schema import KERNEL_FILE, KERNELS_FOLDER, KernelRecord
+from kprof_inject.machine_code.instructions import Instruction, MachineFunction
+from kprof_inject.pipeline import captured_code
+from kprof_inject.pipeline.captured_code import CapturedKernel, machine_code_saved
+from kprof_inject.workspace import Workspace
+
+PROCESS = REPO / "tests/captures/matmul"
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> CapturedKernel:
+    copytree(PROCESS, tmp_path / "capture")
+    (folder,) = (one for one in (tmp_path / "capture").iterdir() if one.is_dir())
+    files = ProcessFiles.open(folder)
+    (variant,) = (one.name for one in (folder / KERNELS_FOLDER).iterdir())
+    record = files.read(f"{KERNELS_FOLDER}/{variant}/{KERNEL_FILE}", KernelRecord)
+    return CapturedKernel(files, variant, record, None, {})
+
+
+def saved(kernel: CapturedKernel, tmp_path: Path) -> tuple[set[str], list[str]]:
+    said: list[str] = []
+    with machine_code_saved(Workspace.create(tmp_path / "workspace"), [kernel], said.append):
+        pass
+    folder = kernel.files.folder / KERNELS_FOLDER / kernel.variant
+    return {file for file in (MACHINE_CODE_FILE, MOVES_FILE) if (folder / file).exists()}, said
+
+
+def test_what_is_found_is_saved_and_what_fails_is_said(
+    kernel: CapturedKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = MachineFunction("matmul_kernel", (Instruction(0, "EXIT", "", line=3),))
+    monkeypatch.setattr(captured_code, "loaded_driver", object)
+    monkeypatch.setattr(captured_code, "machine_code_of", lambda module, options: [code])
+    files, said = saved(kernel, tmp_path)
+    assert files == {MACHINE_CODE_FILE}
+    assert kernel.files.read(kernel.name_of(MACHINE_CODE_FILE), MachineFunction) == code
+    (message,) = said  # the workspace has no kernel with records
+    assert message.startswith("moves.json of matmul_kernel is missing: ")
+
+
+def test_a_bug_of_ours_costs_the_machine_code_alone(
+    kernel: CapturedKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(module: object, options: object) -> None:
+        raise ValueError("no such scoreboard")
+
+    monkeypatch.setattr(captured_code, "loaded_driver", object)
+    monkeypatch.setattr(captured_code, "machine_code_of", fail)
+    files, said = saved(kernel, tmp_path)
+    assert files == set()
+    assert "machine_code.json of matmul_kernel is missing: ValueError: no such scoreboard" in said
+
+
+def test_without_a_driver_nothing_is_compiled(
+    kernel: CapturedKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(captured_code, "loaded_driver", lambda: None)
+    assert saved(kernel, tmp_path) == (set(), [])
