@@ -178,7 +178,7 @@ class LaunchAnalysis:
 
     @property
     def code_bounds(self) -> CodeBounds | None:
-        """Those of the whole launch."""
+        """Bounds of the whole launch."""
         return self.code_evidence.launch if self.code_evidence else None
 
     @cached_property
@@ -195,7 +195,7 @@ class LaunchAnalysis:
 
     @cached_property
     def measured(self) -> Measured | None:
-        """What the hardware counted while the kernel ran without records; None if it was not measured."""
+        """Counters of the kernel without records; None if it was not measured."""
         record = self.launch.kernel.measurements
         if record is None or record.counters is None:
             return None
@@ -209,7 +209,7 @@ class LaunchAnalysis:
 
     @cached_property
     def stalls(self) -> Stalls | None:
-        """What the warps of the kernel wait for; None if they were not sampled."""
+        """Stall reasons of the kernel's warps; None if they were not sampled."""
         record, code = self.launch.kernel.measurements, self.machine_code
         if record is None or record.samples is None or code is None:
             return None

@@ -150,7 +150,7 @@ class Kernel(Struct, frozen=True):
     program_variant: str = ""
     """The dumped variant that this build was made from: builds with a smaller buffer share it. Empty if unknown."""
     measurements: MeasurementsRecord | None = None
-    """What the hardware counted while the kernel ran without records; None if it was not measured."""
+    """Counters and stall samples of the kernel without records; None if it was not measured."""
     moves: Mapping[str, tuple[Moved, ...] | None] = {}
     """Instructions that the compiler moved across the records of each scope, by the name of its record; None if that is
     unknown."""
@@ -158,6 +158,11 @@ class Kernel(Struct, frozen=True):
     """Name of the unit that another profiler recorded in place of a CTA."""
     warp_name: str = "warp"
     """Name of the unit that another profiler recorded in place of a warp."""
+
+    @property
+    def requested_warps(self) -> int:
+        """Warps of a CTA by Triton's metadata, which does not count those of further partitions."""
+        return int(self.metadata.get("num_warps", self.num_warps))
 
     @property
     def target(self) -> str:

@@ -174,7 +174,7 @@ class UnitFact(Struct, frozen=True):
 
 
 class StallFact(Struct, frozen=True):
-    """What the warps wait for in a scope, in NVIDIA's terms: share is the part of their time there.
+    """Stall reason of the warps in a scope, in NVIDIA's terms: share is the part of their time there.
 
     source is the line where most of them wait for it, awaited_source that whose result they need.
     """

@@ -93,7 +93,7 @@ def counters() -> Iterator[CheckResult]:
         yield CheckResult("counters", Status.WARNING, fact, permission.HOW_TO_GET_IT)
         return
     try:
-        library = cupti.library()
+        library = cupti.find_cupti()
     except KprofError as error:
         yield CheckResult("counters", Status.WARNING, error.what, error.hint)
         return

@@ -155,7 +155,7 @@ def loop_of(*body: str) -> MachineFunction:
 @pytest.mark.parametrize("body", [f"{BARRIER} BAR.SYNC", f"{LOAD} LDG.E", f"{STORE} @!P1 STG.E"])
 @pytest.mark.parametrize(("iterations", "entered"), [(10, ALL), (1, ALL), (0, 0)])
 def test_one_copy_of_an_operation_counts_iterations(body: str, iterations: int, entered: int) -> None:
-    """And how often the loop is entered, and the code behind it."""
+    """And how often the loop is entered, and the code after it."""
     assert found_in(loop_of(body), iterations) == [ALL, entered, iterations * ALL, entered]
 
 
@@ -177,12 +177,12 @@ def test_loads_of_known_size_show_how_far_a_loop_is_unrolled() -> None:
 
 def remainder(*copies: int) -> MachineFunction:
     """A loop of the first number of copies, and blocks that a branch jumps over."""
-    behind = [
+    blocks = [
         part
         for number, count in enumerate(copies[1:])
         for part in (f"{LOOP} @P0 BRA r{number}", *[f"{LOAD} LDG.E"] * count, f"r{number}:")
     ]
-    return made("a:", *[f"{LOAD} LDG.E"] * copies[0], f"{LOOP} @P0 BRA a", *behind, f"{RETURN} EXIT")
+    return made("a:", *[f"{LOAD} LDG.E"] * copies[0], f"{LOOP} @P0 BRA a", *blocks, f"{RETURN} EXIT")
 
 
 def test_remaining_iterations_determine_those_of_the_unrolled_loop() -> None:

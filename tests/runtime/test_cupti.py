@@ -63,14 +63,14 @@ def test_the_library_is_that_of_the_drivers_cuda(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "none"))
     for version, expected in ((13000, newer), (14010, newer), (12080, older), (11000, older)):
         monkeypatch.setattr(cupti, "driver_version", lambda version=version: version)
-        assert cupti.library() == expected
+        assert cupti.find_cupti() == expected
 
 
 def test_without_a_library_the_hint_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cupti.sys, "path", [])
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     with pytest.raises(KprofError, match="no CUPTI") as error:
-        cupti.library()
+        cupti.find_cupti()
     assert "pip install nvidia-cuda-cupti" in (error.value.hint or "")
 
 

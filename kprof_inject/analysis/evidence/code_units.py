@@ -41,8 +41,7 @@ def code_evidence(
     if rates is None:
         return None
     has_fp16 = kernel.target in _WITH_FP16_PIPELINE
-    warps = int(kernel.metadata.get("num_warps", kernel.num_warps))
-    executions = block_executions(code, ran, warps)
+    executions = block_executions(code, ran, kernel.requested_warps)
     works = scope_work(code, executions, ran.scope_map)
     return CodeEvidence(
         launch=_bounds(launch_work(code, executions), sm_cycles, rates, has_fp16=has_fp16),

@@ -127,10 +127,6 @@ class Stalls(Struct, frozen=True):
     ranges: Mapping[int, tuple[int, int]] = {}
     """First and last line of each scope, by its index in the scope table."""
 
-    def share(self, reason: str) -> Share:
-        """Return the share of a reason in the warps' time."""
-        return Share.of(self.reasons.get(reason, 0), self.samples)
-
     def label(self, reason: str, index: int | None = None) -> str:
         """Return the reason, with *(wgmma)* if it is a barrier at which warps wait for the tensor cores."""
         return f"{reason} (wgmma)" if self._is_for_tensor_cores(reason, index) else reason

@@ -10,7 +10,7 @@ from kprof_inject.analysis.roofs.limits import DRAM, UNIT_NAMES
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.quantities import percent
 
-SHOWN_UNITS = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED, L2_TO_SM, L2, DRAM)
+_SHOWN_UNITS = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED, L2_TO_SM, L2, DRAM)
 """The units in the order of tables."""
 # Counts of the hardware vary by less from pass to pass, and small shares do not matter.
 _MAX_RATIO, _MAX_EXCESS = 1.05, 0.02
@@ -33,7 +33,7 @@ class UnitEvidence(Struct, frozen=True):
         """The figure of the strongest evidence."""
         if self.measured is not None:
             return self.measured
-        return max(self.computed or 0.0, self.code or 0.0)
+        return self.lower_bound
 
     @property
     def lower_bound(self) -> float:
@@ -50,7 +50,7 @@ def unit_evidence(
     ``scale``, the ratio of these cycles to those of ``measured``.
     """
     computed, code = ({unit: scale * part for unit, part in parts.items() if part} for parts in (computed, code))
-    found = (UnitEvidence(unit, computed.get(unit), code.get(unit), measured.get(unit)) for unit in SHOWN_UNITS)
+    found = (UnitEvidence(unit, computed.get(unit), code.get(unit), measured.get(unit)) for unit in _SHOWN_UNITS)
     return tuple(one for one in found if (one.computed, one.code, one.measured) != (None, None, None))
 
 

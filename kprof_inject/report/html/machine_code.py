@@ -52,11 +52,9 @@ def _executions(report: LaunchAnalysis, function: MachineFunction, block_count: 
     """Return how often all warps execute each block; None if unknown."""
     if not isinstance(report.executed, Unjudged):
         kernel = report.launch.kernel
-        # Those of the kernel without records, which may have fewer: code_units.py
-        warps = int(kernel.metadata.get("num_warps", kernel.num_warps))
         try:
             with evaluating():
-                return block_executions(function, report.executed, warps)
+                return block_executions(function, report.executed, kernel.requested_warps)
         except Unevaluated:
             pass
     return [None] * block_count

@@ -40,7 +40,7 @@ _REASONS = {
     43: "CUPTI does not support this MIG device",
     45: "CUPTI does not support this device in WSL",
 }
-NOT_PERMITTED = frozenset((35, 40))
+_NOT_PERMITTED = frozenset((35, 40))
 
 _Fields = tuple[tuple[str, Any], ...]
 _PARAMETERS: _Fields = (("structSize", c_size_t), ("pPriv", c_void_p))
@@ -52,7 +52,6 @@ _SAMPLING: _Fields = (("size", c_size_t), ("pPriv", c_void_p), ("ctx", c_void_p)
 
 STRUCTURES: dict[str, _Fields] = {
     "CUpti_Profiler_Initialize_Params": _PARAMETERS,
-    "CUpti_Profiler_DeInitialize_Params": _PARAMETERS,
     "CUpti_Device_GetChipName_Params": (*_PARAMETERS, ("deviceIndex", c_size_t), ("pChipName", c_char_p)),
     "CUpti_Profiler_GetCounterAvailability_Params": (
         *_PARAMETERS,
@@ -75,12 +74,6 @@ STRUCTURES: dict[str, _Fields] = {
         *_HOST,
         ("configImageSize", c_size_t),
         ("pConfigImage", c_void_p),
-    ),
-    "CUpti_Profiler_Host_GetNumOfPasses_Params": (
-        *_PARAMETERS,
-        ("configImageSize", c_size_t),
-        ("pConfigImage", c_void_p),
-        ("numOfPasses", c_size_t),
     ),
     "CUpti_Profiler_Host_EvaluateToGpuValues_Params": (
         *_PARAMETERS,
@@ -204,7 +197,7 @@ def end_of(kind: Any, field: str) -> int:
     return int(found.offset + found.size)
 
 
-def library() -> Path:
+def find_cupti() -> Path:
     """Return the library of the newest CUDA that is not newer than the driver's, or else the oldest one.
 
     One that is older than the driver may not see its launches (12.8 saw none with driver 580, of CUDA 13.0), and one
@@ -232,7 +225,7 @@ class Cupti:
 
     def __init__(self) -> None:
         """Load the library that fits the driver. Raises ``KprofError`` if there is none."""
-        path = library()
+        path = find_cupti()
         try:
             for name in _NEEDED:
                 ctypes.CDLL(str(path.parent / name), mode=ctypes.RTLD_GLOBAL)
@@ -256,7 +249,7 @@ class Cupti:
             self._functions.cuptiGetResultString(c_int(status), ctypes.byref(text))
             name = (text.value or b"").decode(errors="replace")
             reason = _REASONS.get(status, f"{function} failed with {name or status}")
-            hint = "doctor says how to get it" if status in NOT_PERMITTED else ""
+            hint = "doctor says how to get it" if status in _NOT_PERMITTED else ""
             raise CuptiError(reason, status, hint)
 
 

@@ -2,7 +2,7 @@
 
 In continuous mode the kernels are not disturbed: on an H100, one sample of each SM every 256 cycles made a matmul of
 229.0 us take 231.7 us, and none was dropped. A kernel must be loaded after sampling is enabled, when CUPTI reads its
-machine code. What ``Stop`` leaves in the buffer must be taken before more is asked for, or it is lost.
+machine code. What ``Stop`` leaves in the buffer must be taken before more is fetched, or it is lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PcSamples:
     """Samples of one function: for each address, counted from the function's begin, the samples of each reason."""
 
     total: int = 0
-    """All samples, including those of other functions."""
+    """Number of samples, including those of other functions."""
     dropped: int = 0
     by_address: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 

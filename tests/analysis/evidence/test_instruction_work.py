@@ -125,7 +125,7 @@ def test_the_loop_of_a_compiled_matmul() -> None:
     # Each thread copies 16 bytes at once: 8 copies of each matrix, 128 * 64 and 64 * 128 values of two bytes.
     assert scopes[1].pipelines[Pipeline.LSU] == 2 * 8 * iterations
     assert whole.pipelines[Pipeline.LSU] > scopes[1].pipelines[Pipeline.LSU] + 2 * 2 * 8 * 128 * 4
-    # The last store and the exit behind it.
+    # The last store and the exit after it.
     assert (whole.unknown, scopes[1].unknown) == (2, 0)
     assert whole.unknown_share < 0.003
     assert scopes[1].issued < scopes[0].issued == whole.issued

@@ -36,13 +36,13 @@ def launch_of(folder: Path, **kernel: Any) -> Timeline:
     return made_timeline(folder, SCOPES, [rows], cta_rows((0, 0, 0, 1000, 1000)), kernel=kernel)
 
 
-def told(timeline: Timeline) -> dict[str, Any]:
+def builtins_of(timeline: Timeline) -> dict[str, Any]:
     made: dict[str, Any] = msgspec.to_builtins(launch_overview(LaunchAnalysis.of(timeline)))
     return made
 
 
 def facts_of(timeline: Timeline) -> dict[str, str]:
-    return {label: value for group in told(timeline)["facts"] for label, value in group["rows"]}
+    return {label: value for group in builtins_of(timeline)["facts"] for label, value in group["rows"]}
 
 
 def test_the_facts_of_a_launch(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_the_facts_of_a_launch(tmp_path: Path) -> None:
 
 
 def test_what_is_unknown_is_not_told(tmp_path: Path) -> None:
-    made = told(launch_of(tmp_path))
+    made = builtins_of(launch_of(tmp_path))
     facts = {label for group in made["facts"] for label, _ in group["rows"]}
     assert not facts & {"stages", "target", "CTAs in a cluster", "subtracted"}
     assert all(group["rows"] for group in made["facts"])
@@ -75,7 +75,7 @@ def test_versions_and_command_are_the_process_s_own(tmp_path: Path) -> None:
 
 def test_the_build_without_records_stands_beside_that_with_them(tmp_path: Path) -> None:
     kernel = {"num_warps": 4, "metadata": METADATA, "clean": CLEAN, "with_records": WITH_RECORDS}
-    builds = {row[0]: list(row[1:]) for row in told(launch_of(tmp_path, **kernel))["builds"]}
+    builds = {row[0]: list(row[1:]) for row in builtins_of(launch_of(tmp_path, **kernel))["builds"]}
     assert builds["run time (median)"] == ["1.00 µs", "1.01 µs"]
     assert builds["registers per thread"] == ["200", "210"]
     assert builds["shared memory"] == ["98\u202f304 bytes", "106\u202f496 bytes"]
@@ -84,7 +84,7 @@ def test_the_build_without_records_stands_beside_that_with_them(tmp_path: Path) 
 
 def test_the_verdict_is_that_of_the_terminal(tmp_path: Path) -> None:
     timeline = launch_of(tmp_path, clean=CLEAN, with_records=replace(WITH_RECORDS, spills=8))
-    verdict = told(timeline)["verdict"]
+    verdict = builtins_of(timeline)["verdict"]
     assert verdict == {"level": "unreliable", "text": LaunchAnalysis.of(timeline).verdict.text}
     check("report/overview", verdict["text"], "the verdict on spills")
 
@@ -109,7 +109,7 @@ def test_hostile_names_are_no_commands(tmp_path: Path) -> None:
 
 def test_what_limits_a_launch_and_its_roofs_are_told() -> None:
     (launch,) = read_capture(REPO / "tests" / "captures" / "matmul").launches
-    made = told(decode_launch(launch))
+    made = builtins_of(decode_launch(launch))
     assert "tensor cores" in made["limit"] and figures_in(made["limit"])[:2] == ["75.0", "85.8"]
     check("report/overview", made["limit"], "the limit of a matmul")
     assert [(roof["scope"], roof["unit"], round(roof["part"], 3)) for roof in made["roofs"]] == [
@@ -145,4 +145,4 @@ def test_a_unit_has_the_larger_lower_bound_and_all_figures_in_words(tmp_path: Pa
 
 
 def test_without_evidence_there_are_no_units(tmp_path: Path) -> None:
-    assert told(launch_of(tmp_path))["units"] == ()
+    assert builtins_of(launch_of(tmp_path))["units"] == ()

@@ -37,7 +37,7 @@ STALLS = Stalls(
 )
 
 
-def told(made: Any) -> Any:
+def builtins_of(made: Any) -> Any:
     return msgspec.to_builtins(made)
 
 
@@ -73,7 +73,7 @@ def test_a_line_has_its_share_of_all_samples_and_whose_results_it_waits_for() ->
     assert (line.share, line.error) == (0.7, Share.of(700, 1000).error)
     assert [(share.reason, share.share) for share in line.shares] == [("long_scoreboard", 0.5), ("selected", 0.2)]
     # At most all samples of the reason wait for a line, even if they wait for several of its results.
-    assert told(line.awaited) == [
+    assert builtins_of(line.awaited) == [
         {"reason": "long_scoreboard", "line": ADDRESS, "source": (PATH, 4), "operation": "LDC", "share": 0.5},
         {"reason": "long_scoreboard", "line": LOAD, "source": (PATH, 4), "operation": "LDG", "share": 0.4},
     ]
@@ -99,7 +99,7 @@ def test_reasons_and_names_of_a_damaged_capture_do_no_harm() -> None:
     [reason] = launch_stalls(hostile, [PATH]).reasons
     assert (reason.name, reason.text) == ("x ]0; ", "")
     empty = Stalls(0, {}, {}, (), 0, {})
-    assert told(launch_stalls(empty, [PATH])) == {
+    assert builtins_of(launch_stalls(empty, [PATH])) == {
         "samples": 0,
         "reasons": [],
         "shares": [],
