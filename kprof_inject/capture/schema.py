@@ -47,7 +47,8 @@ MAX_TEXT_BYTES = 64 << 20
 """Limit of a module's text, and of all its sources together."""
 
 # Bounds that no sound capture reaches.
-Name = Annotated[str, Meta(max_length=1 << 12)]
+MAX_NAME_LENGTH = 1 << 12
+Name = Annotated[str, Meta(max_length=MAX_NAME_LENGTH)]
 Text = Annotated[str, Meta(max_length=1 << 21)]
 FileName = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}\Z)[^/\\\x00]{1,255}\Z")]
 """Single component of a path, so that no path leads out of its folder."""

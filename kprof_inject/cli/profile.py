@@ -29,7 +29,7 @@ from kprof_inject.cli.options import (
 )
 from kprof_inject.cli.plans import say_kernels_briefly
 from kprof_inject.cli.reading_options import layout_option, trace_file, trace_option
-from kprof_inject.cli.recording_options import capture_options, style_options
+from kprof_inject.cli.recording_options import capture_options, sample_program_option, style_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
@@ -60,6 +60,7 @@ from kprof_inject.workspace_lock import held
     help="Also trace the second run with torch.profiler, from the first recorded kernel on, and merge the launches "
     "into that trace.",
 )
+@sample_program_option
 @json_option
 @program_argument
 @click.pass_context
@@ -74,6 +75,7 @@ def command(
     trace_path: Path | None,
     layout: str | None,
     torch_profiler: bool,
+    sample_program: bool,
     as_json: bool,
     program: tuple[str, ...],
 ) -> None:
@@ -90,9 +92,9 @@ def command(
     saved = saved_launch_at(program, choice.kernel)
     if saved is None:
         require_startable(program)
-    elif fit or torch_profiler or choice.replays.in_program:
+    elif fit or torch_profiler or sample_program or choice.replays.in_program:
         raise click.UsageError(
-            "--fit, --torch-profiler and --replay-in-program are for programs, not for a saved launch"
+            "--fit, --torch-profiler, --sample-program and --replay-in-program are for programs, not for a saved launch"
         )
     program_input = kept_input(workspace)
     with held(workspace, say):
@@ -102,7 +104,7 @@ def command(
             if saved is not None:
                 saved = adopt(opened, saved, say)
             else:
-                dump_exit_code = dump(opened, choice.kernel, program, program_input, say)
+                dump_exit_code = dump(opened, choice.kernel, program, program_input, say, sample_program=sample_program)
             if dump_exit_code in STOPPED:
                 say(f"{_how_stopped(dump_exit_code)}: not rerunning the program; continue with insert and run")
                 ctx.exit(dump_exit_code)

@@ -20,6 +20,7 @@ from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.launch_measurements import main_kernels, measure_run, with_permitted_metrics
+from kprof_inject.pipeline.program_samples import can_sample, save_program_samples, say_not_sampled
 from kprof_inject.pipeline.saved_launches import (
     drop_builds,
     drop_launches,
@@ -44,18 +45,29 @@ _MAX_UNREACHED = 5
 _MAX_NAMES = 5
 
 
-def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program_input: ProgramInput, say: Say) -> int:
+def dump(
+    workspace: Workspace,
+    kernel_glob: str,
+    program: Sequence[str],
+    program_input: ProgramInput,
+    say: Say,
+    *,
+    sample_program: bool = False,
+) -> int:
     """Run the program, replace the workspace's kernels by those of the program, and return its exit code.
 
+    With ``sample_program``, also sample what its warps wait for, where this user may.
     Raises ``KprofError`` if the program compiled no kernel; the earlier kernels are kept then.
     """
     reports_folder = workspace.new_reports_folder("dump")
+    sample_program = sample_program and can_sample(say)
     session = Session(
         "dump",
         str(workspace.folder.resolve()),
         str(reports_folder.resolve()),
         kernel=kernel_glob,
         programs_cache=str(programs_triton_cache(os.environ)),
+        sample_program=sample_program,
     )
     with workspace.results_replaced():
         exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
@@ -70,6 +82,8 @@ def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program
         facts = ({"target": str(target)} if target else {}) | differing[dumped.variant]
         say(f"  {dumped.name} ({facts_in_words(facts)}) {dumped.ttgir_path}")
     say_what_went_wrong(reports, say)
+    if sample_program:
+        say_not_sampled(workspace, say)
     return exit_code
 
 
@@ -107,6 +121,7 @@ def run(
     for process in reports.unfinished:
         say(str(process))
     say_what_went_wrong(reports, say)
+    save_program_samples(workspace, folder)
     say(f"captured to {folder}")
     if exit_code not in STOPPED:
         measure_run(workspace, folder, reports, choice, say)

@@ -25,8 +25,9 @@ class Session:
 
     ``step`` is ``dump``, ``run`` or ``causal``; ``kernel`` a glob; ``launches`` a launch specification; paths are
     absolute. ``made_by`` is that of ``ProcessRecord``. With ``torch_trace``, each process traces itself with
-    ``torch.profiler``. ``experiment`` is the folder for the results of ``causal``, and ``seconds`` its time limit for
-    each kernel. ``programs_cache`` is where the program's Triton caches without us; empty not to read it.
+    ``torch.profiler``. With ``sample_program``, each process has CUPTI sample its kernels. ``experiment`` is the folder
+    for the results of ``causal``, and ``seconds`` its time limit for each kernel. ``programs_cache`` is where the
+    program's Triton caches without us; empty not to read it.
     """
 
     step: str
@@ -42,6 +43,7 @@ class Session:
     saved: SavedLaunches = NO_SAVED_LAUNCHES
     mode: Mode = field(default_factory=Mode)
     torch_trace: bool = False
+    sample_program: bool = False
     experiment: str = ""
     seconds: float = 0.0
     programs_cache: str = ""

@@ -1,5 +1,5 @@
 """Programs that are entangled with torch's allocator, graphs, dispatcher and with the end of the process: what they
-print, the allocator's statistics among it, and how they end is the same bare, dumped, and run with records.
+print, the allocator's statistics among it, and how they end is the same bare, dumped, sampled, and run with records.
 
 Each bare run and each of ours begins without Inductor's cache, as what Inductor tries out allocates memory.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -47,7 +48,12 @@ def all_ways(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, En
         dumped = run(folder, "dumped", *ours, "dump", "-o", "workspace", "--", sys.executable, program)
         run(folder, "inserted", *ours, "insert", "workspace")
         ran = run(folder, "ran", *ours, "run", "workspace", "--", sys.executable, program)
-        return {"bare": bare, "dumped": dumped, "run": ran}
+        with one_at_a_time:  # CUPTI samples one process of a device
+            options = ("dump", "--sample-program", "-o", "workspace-sampled")
+            sampled = run(folder, "sampled", *ours, *options, "--", sys.executable, program)
+        return {"bare": bare, "dumped": dumped, "run": ran, "sampled": sampled}
+
+    one_at_a_time = threading.Lock()
 
     folders = tmp_path_factory.mktemp("entangled")  # in one thread: pytest makes a basis for it first
     with ThreadPoolExecutor(8) as pool:
@@ -57,11 +63,11 @@ def all_ways(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, En
 def said(name: str, text: str) -> list[str]:
     text = BY_CHANCE[name].sub("", text) if name in BY_CHANCE else text
     # Addresses, times and process numbers; and warnings name the caches' folders.
-    text = re.sub(r"0x[0-9a-f]+|\d{4,}|\S*/(bare|dumped|ran|workspace)/\S*", "…", text)
+    text = re.sub(r"0x[0-9a-f]+|\d{4,}|\S*/(bare|dumped|ran|sampled|workspace|workspace-sampled)/\S*", "…", text)
     return [line for line in text.splitlines() if not line.startswith("kprof-inject:")]
 
 
-@pytest.mark.parametrize("way", ["dumped", "run"])
+@pytest.mark.parametrize("way", ["dumped", "run", "sampled"])
 @pytest.mark.parametrize("name", ENTANGLED)
 def test_a_program_is_what_it_is_bare(all_ways: dict[str, dict[str, Ended]], name: str, way: str) -> None:
     bare, ended = all_ways[name]["bare"], all_ways[name][way]
@@ -73,6 +79,6 @@ def test_a_program_is_what_it_is_bare(all_ways: dict[str, dict[str, Ended]], nam
 
 
 def test_they_are_replayed_all_the_same(all_ways: dict[str, dict[str, Ended]]) -> None:
-    replayed = [name for name, ways in all_ways.items() if "to time the records: " in ways["run"].stderr]
+    replayed = [name for name, ways in all_ways.items() if "to time the records" in ways["run"].stderr]
     print("replayed:", *replayed)
     assert len(replayed) >= 10

@@ -13,7 +13,7 @@ from fake_gpu.repeating import OwnProcessHere, own_process_here
 from kprof_inject.capture.measurements import MeasurementsRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.counters.cupti import CuptiError
-from kprof_inject.runtime.counters.pc_sampler import PcSamples
+from kprof_inject.runtime.counters.pc_sampler import PcSamples, SampledFunction
 from kprof_inject.runtime.experiments.own_process import OwnProcess
 from kprof_inject.runtime.experiments.tasks import MeasureLaunch
 
@@ -32,6 +32,7 @@ class Counters:
     full_after: int | None = None
     """Number of batches after which the buffer is full."""
     is_enabled: bool = False
+    period_cycles = 256
     batches: list[int] = field(default_factory=list)
 
     def measure(
@@ -53,15 +54,15 @@ class Counters:
         self.is_enabled = False
 
     @contextmanager
-    def sampling(self, function: str, samples: PcSamples) -> Iterator[None]:
+    def sampling(self, samples: PcSamples) -> Iterator[None]:
         assert self.is_enabled
-        assert function == "scale"
         yield
         if self.full_after is not None and len(self.batches) >= self.full_after:
             raise CuptiError("the device has no memory for its counters", 8)
         self.batches.append(1)
         samples.total += self.samples_of_launch
-        samples.by_address[16]["wait"] += self.samples_of_launch
+        samples.by_function[SampledFunction("scale", 1)][16]["wait"] += self.samples_of_launch
+        samples.by_function[SampledFunction("memset", 2)][16]["wait"] += self.samples_of_launch
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_a_kernel_that_is_never_sampled_says_so(
     scale_launch_once: Path, process: OwnProcessHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counters = Counters()
-    counters.sampling = lambda function, samples: counters.enabled()  # type: ignore[method-assign]
+    counters.sampling = lambda samples: counters.enabled()  # type: ignore[method-assign]
     found = measured(process, scale_launch_once, counters, monkeypatch)
     assert found.samples is None
     assert found.not_sampled == "CUPTI took no sample of it"

@@ -236,6 +236,11 @@ def waiting(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(found, key=lambda entry: -entry[1])
 
 
+def without_subsets(samples: Mapping[str, int]) -> dict[str, int]:
+    """Return the samples by reason without those that are counted under another reason, too."""
+    return {name: count for name, count in samples.items() if not name.endswith(_SUBSET)}
+
+
 def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, ttgir: Sequence[str]) -> Stalls:
     """Relate the samples of a kernel to the scopes of its table and to the lines of its TTGIR, which is given."""
     awaited = _awaited_operations(code)
@@ -295,7 +300,7 @@ def _samples(record: SamplesRecord, code: MachineFunction) -> Iterator[tuple[int
     for sampled in record.instructions:
         index = sampled.address // INSTRUCTION_BYTES
         if index < len(code.instructions):
-            yield index, {name: count for name, count in sampled.samples.items() if not name.endswith(_SUBSET)}
+            yield index, without_subsets(sampled.samples)
 
 
 def _awaited_operations(code: MachineFunction) -> dict[int, dict[int, str]]:

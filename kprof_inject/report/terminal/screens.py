@@ -14,13 +14,14 @@ from rich.table import Table
 from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import KernelOverview, overview
+from kprof_inject.analysis.program_samples import program_samples
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.model import Kernel, Place, place_names
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import all_notes
-from kprof_inject.report.terminal.evidence_tables import print_stalls, print_units
+from kprof_inject.report.terminal.evidence_tables import print_program, print_stalls, print_units
 from kprof_inject.report.terminal.first_screen import answer_lines, print_first_screen, print_lines, print_more_tags
 from kprof_inject.report.terminal.tables import (
     LEVEL_COLOURS,
@@ -43,6 +44,17 @@ def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
 
     On a terminal, tables are cut so that the answer stays on the screen with them.
     """
+    _print_answers(reports, console)
+    _print_program(reports, _MAX_SAMPLED_KERNELS, console)
+
+
+def _print_program(reports: Sequence[LaunchAnalysis], rows: int | None, console: Console) -> None:
+    if (program := program_samples(reports)) is not None:
+        say("", console)
+        print_program(program, rows, console)
+
+
+def _print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     names, kernels, room = _LaunchNames(reports), overview(reports), Room.on(console)
     typical = kernels[0].middle
     if len(kernels) > 1:
@@ -95,6 +107,7 @@ def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
         print_first_screen(report, *names.of(report), console, Room(rest="below"))
         print_details(report, console)
     print_trust([(report.launch, report.verdict) for report in ordered], console)
+    _print_program(reports, None, console)
 
 
 class _LaunchNames:
@@ -110,6 +123,7 @@ class _LaunchNames:
 
 _MAX_KERNELS, _MIN_KERNELS = 24, 5
 _MAX_LAUNCHES, _MIN_LAUNCHES = 10, 3
+_MAX_SAMPLED_KERNELS = 6
 
 
 def _kernel_lines(kernels: Sequence[KernelOverview], count: int, console: Console) -> int:

@@ -9,57 +9,93 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from kprof_inject.runtime.counters.cupti import Cupti, structure
 
-_PERIOD_LOG2 = 8
-PERIOD_CYCLES = 1 << _PERIOD_LOG2
 # CUpti_PCSamplingConfigurationAttributeType
 _PERIOD, _HARDWARE_BUFFER, _MODE, _START_STOP, _FORMAT, _BUFFER = 1, 4, 5, 6, 7, 8
 _CONTINUOUS, _PARSED = 1, 1
-_HARDWARE_BUFFER_BYTES = 256 << 20
 _MAX_PCS = 1 << 14
 _MAX_NAME_BYTES = 128
 _MAX_BATCHES = 1000
 _PREFIX = "smsp__pcsamp_warps_issue_stalled_"
 
 
+@dataclass(frozen=True, slots=True)
+class SampledFunction:
+    """Function that was sampled: its name, and CUPTI's checksum of the binary that it is from."""
+
+    name: str
+    cubin_crc: int
+
+
+ByAddress = defaultdict[int, Counter[str]]
+"""Samples by reason, for each address, counted from the function's begin."""
+
+
 @dataclass(slots=True)
 class PcSamples:
-    """Samples of one function: for each address, counted from the function's begin, the samples of each reason."""
+    """Samples of all functions that ran."""
 
     total: int = 0
-    """Number of samples, including those of other functions."""
     dropped: int = 0
-    by_address: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    by_function: defaultdict[SampledFunction, ByAddress] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(Counter))
+    )
+
+    def of(self, name: str) -> Mapping[int, Mapping[str, int]]:
+        """Return the samples of the only function with a name, by address; empty if there are none."""
+        return next((found for function, found in self.by_function.items() if function.name == name), {})
 
 
 class PcSampler:
     """Sampling of the kernels that are loaded while it is enabled."""
 
-    def __init__(self, cupti: Cupti, context: int) -> None:
-        """Prepare to sample in a context; nothing is called yet."""
+    def __init__(self, cupti: Cupti, context: int, period_log2: int, buffer_bytes: int) -> None:
+        """Prepare to sample each SM of a context every ``2**period_log2`` cycles; nothing is called yet.
+
+        The hardware writes into a buffer of ``buffer_bytes``.
+        """
         self._cupti = cupti
         self._context = context
+        self._period_log2 = period_log2
+        self._buffer_bytes = buffer_bytes
         self._reasons: dict[int, str] = {}
         self._data: Any = None
+
+    @property
+    def period_cycles(self) -> int:
+        """Cycles between two samples of an SM."""
+        return 1 << self._period_log2
 
     @contextmanager
     def enabled(self) -> Iterator[None]:
         """Enable sampling. Raises ``CuptiError``, above all where the user lacks the permission."""
+        self.enable()
+        try:
+            yield
+        finally:
+            self.disable()
+
+    def enable(self) -> None:
+        """Enable sampling until ``disable``. Raises ``CuptiError``, and is not enabled then."""
         self._call("Enable")
         try:
             if self._data is None:
                 self._reasons = self._stall_reasons()
                 self._make_buffers()
             self._configure()
-            yield
-        finally:
-            self._call("Disable")
+        except BaseException:
+            self.disable()
+            raise
+
+    def disable(self) -> None:
+        """Disable sampling. Raises ``CuptiError``."""
+        self._call("Disable")
 
     def _make_buffers(self) -> None:
         of_one = structure("CUpti_PCSamplingStallReason") * len(self._reasons)
@@ -89,8 +125,8 @@ class PcSampler:
 
     def _configure(self) -> None:
         values = {
-            _PERIOD: _PERIOD_LOG2,
-            _HARDWARE_BUFFER: _HARDWARE_BUFFER_BYTES,
+            _PERIOD: self._period_log2,
+            _HARDWARE_BUFFER: self._buffer_bytes,
             _MODE: _CONTINUOUS,
             _START_STOP: 1,
             _FORMAT: _PARSED,
@@ -113,27 +149,39 @@ class PcSampler:
         return self._cupti.call(f"cuptiPCSampling{name}", f"CUpti_PCSampling{name}Params", ctx=self._context, **fields)
 
     @contextmanager
-    def sampling(self, function: str, samples: PcSamples) -> Iterator[None]:
+    def sampling(self, samples: PcSamples) -> Iterator[None]:
         """Sample until the context ends, and then add to ``samples``. The device must be idle at the end."""
-        self._call("Start")
+        self.start()
         try:
             yield
         finally:
-            self._call("Stop")
-        self._take(function, samples)
+            self.stop()
+        self.take(samples)
+
+    def start(self) -> None:
+        """Start to sample what runs. Raises ``CuptiError``."""
+        self._call("Start")
+
+    def stop(self) -> None:
+        """Stop; ``take`` must follow before the next ``start``. Raises ``CuptiError``."""
+        self._call("Stop")
+
+    def take(self, samples: PcSamples) -> None:
+        """Add what was sampled to ``samples``. Raises ``CuptiError``."""
+        self._add_buffer(samples)
         for _ in range(_MAX_BATCHES):
             self._call("GetData", pcSamplingData=ctypes.addressof(self._data))
             if not self._data.totalNumPcs:
                 break
-            self._take(function, samples)
+            self._add_buffer(samples)
 
-    def _take(self, function: str, samples: PcSamples) -> None:
+    def _add_buffer(self, samples: PcSamples) -> None:
         """Add what the buffer has, and empty it."""
         samples.total += self._data.totalSamples
         samples.dropped += self._data.droppedSamples
         for pc, found in zip(self._pcs[: self._data.totalNumPcs], self._found, strict=False):
-            if pc.functionName == function.encode():
-                counts = samples.by_address[pc.pcOffset]
-                for one in found[: pc.stallReasonCount]:
-                    counts[self._reasons[one.pcSamplingStallReasonIndex]] += one.samples
+            function = SampledFunction((pc.functionName or b"").decode(errors="replace"), pc.cubinCrc)
+            counts = samples.by_function[function][pc.pcOffset]
+            for one in found[: pc.stallReasonCount]:
+                counts[self._reasons[one.pcSamplingStallReasonIndex]] += one.samples
         self._data.totalNumPcs = 0

@@ -93,6 +93,14 @@ def l2_bytes() -> int:
     return 0 if driver.cuDeviceGetAttribute(ctypes.byref(size), _L2_CACHE_SIZE, handle) else size.value
 
 
+def current_context() -> int:
+    """Return the handle of this thread's current context; 0 if there is none."""
+    driver, context = loaded_driver(), ctypes.c_void_p()
+    if driver is None or driver.cuCtxGetCurrent(ctypes.byref(context)):
+        return 0
+    return context.value or 0
+
+
 def driver_version() -> int:
     """Return the version of CUDA that the driver supports, as ``cuDriverGetVersion`` counts; 0 if unknown."""
     driver, version = loaded_driver(), ctypes.c_int()

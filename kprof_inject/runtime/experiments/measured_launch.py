@@ -18,13 +18,15 @@ from kprof_inject.capture.measurements import (
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.counters.cupti import CuptiError
-from kprof_inject.runtime.counters.pc_sampler import PERIOD_CYCLES, PcSampler, PcSamples
+from kprof_inject.runtime.counters.pc_sampler import PcSampler, PcSamples
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
 from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
 
 # A share of 10 % then has an error of 0.3 points (95 %), and of 3.4 points in a scope with 1 % of the samples.
 _WANTED_SAMPLES = 30_000
+SAMPLING_PERIOD_LOG2 = 8
+SAMPLING_BUFFER_BYTES = 256 << 20
 # CUPTI has one buffer for them all, with the samples of the kernels that restore the memory.
 _MAX_SAMPLED_LAUNCHES = 60
 # Longer launches are sampled less often.
@@ -57,6 +59,10 @@ class MeasuredLaunch:
             return replace(record, samples=self._sampled())
         except KprofError as error:
             return replace(record, not_sampled=error.what)
+
+    @property
+    def _name(self) -> str:
+        return self.launch.saved.record.name
 
     def _begin(self) -> None:
         self.launch.memory.refresh(self.launch.relaunch.stream)
@@ -101,11 +107,12 @@ class MeasuredLaunch:
                 launches += more
             except CuptiError:
                 pass  # the buffer was too small for all of these launches: keep the samples of the first
-        if not samples.by_address:
+        by_address = samples.of(self._name)
+        if not by_address:
             raise KprofError("CUPTI took no sample of it")
-        instructions = (SampledInstruction(address, counts) for address, counts in sorted(samples.by_address.items()))
+        instructions = (SampledInstruction(address, counts) for address, counts in sorted(by_address.items()))
         return SamplesRecord(
-            period_cycles=PERIOD_CYCLES,
+            period_cycles=self.sampler.period_cycles,
             launches=launches,
             total=samples.total,
             dropped=samples.dropped,
@@ -113,7 +120,7 @@ class MeasuredLaunch:
         )
 
     def _sample(self, kernel: Any, samples: PcSamples, launches: int) -> None:
-        with self.sampler.sampling(self.launch.saved.record.name, samples):
+        with self.sampler.sampling(samples):
             for _ in range(launches):
                 self._begin()
                 self._launch(kernel)
@@ -121,6 +128,6 @@ class MeasuredLaunch:
 
     def _more_launches(self, samples: PcSamples) -> int:
         """Return how many more launches it takes for as many samples as wanted, after the first launch."""
-        of_one = max(sum(sum(counts.values()) for counts in samples.by_address.values()), 1)
+        of_one = max(sum(sum(counts.values()) for counts in samples.of(self._name).values()), 1)
         by_time = int(_MAX_SAMPLED_NS / max(self.launches.clean_ns, 1.0))
         return max(min(math.ceil(_WANTED_SAMPLES / of_one), _MAX_SAMPLED_LAUNCHES, by_time), 1)

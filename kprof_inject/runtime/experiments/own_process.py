@@ -22,7 +22,7 @@ from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
 from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import BuildSource, load
-from kprof_inject.runtime.counters.cupti import Cupti
+from kprof_inject.runtime.counters.cupti import Cupti, find_cupti
 from kprof_inject.runtime.counters.pc_sampler import PcSampler
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
 from kprof_inject.runtime.devices.fixed_memory import AddressTaken
@@ -43,7 +43,11 @@ from kprof_inject.runtime.experiments.l2_contents import (
 )
 from kprof_inject.runtime.experiments.launch_with_records import capture_launch
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, loaded_launch
-from kprof_inject.runtime.experiments.measured_launch import MeasuredLaunch
+from kprof_inject.runtime.experiments.measured_launch import (
+    SAMPLING_BUFFER_BYTES,
+    SAMPLING_PERIOD_LOG2,
+    MeasuredLaunch,
+)
 from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
 from kprof_inject.runtime.experiments.recompiled_launch import recompile
 from kprof_inject.runtime.experiments.record_overhead import time_records
@@ -91,9 +95,12 @@ class OwnProcess:
     def counters(self, device: OwnDevice) -> tuple[RangeProfiler, PcSampler]:
         """Return what measures launches of the device. Raises ``KprofError`` where that is not possible."""
         if self._counters is None:
-            cupti = Cupti()
+            cupti = Cupti(find_cupti())
             profiler = RangeProfiler(cupti, device.current(), device.context_handle)
-            self._counters = profiler, PcSampler(cupti, device.context_handle)
+            self._counters = (
+                profiler,
+                PcSampler(cupti, device.context_handle, SAMPLING_PERIOD_LOG2, SAMPLING_BUFFER_BYTES),
+            )
         return self._counters
 
 
