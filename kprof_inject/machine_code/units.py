@@ -2,8 +2,9 @@
 
 Source for NVIDIA: Nsight Compute, "Kernel Profiling Guide", "Pipelines"; CUDA Binary Utilities, "Instruction Set
 Reference", which says what an opcode does. What neither lists is ``OTHER``. On an H100, the instructions of kernels
-whose executions are known add up to what the hardware counted for a pipeline only if VIADD is one of FMA's, and CS2R
-and VHMNMX are ALU's.
+whose executions are known add up to what the hardware counted for a pipeline only if VIADD is one of FMA's, CS2R and
+VHMNMX are ALU's, and HFMA2.MMA, which also loads constants, is none of FMA's: it takes the tensor cores' pipe, two a
+cycle. An instruction counts there even if its predicate disables all threads.
 
 AMD's vector ALU executes integer and floating-point instructions of all widths, so they are all ``ALU``. Apart are what
 the matrix units execute (``TENSOR``) and the transcendental functions (``XU``), which take several times as long, in
@@ -29,6 +30,7 @@ class Pipeline(Enum):
     TENSOR = "tensor"
     FMA = "FMA"
     FP16 = "fp16"
+    FP16_MMA = "fp16 MMA"
     FP64 = "fp64"
     ALU = "ALU"
     XU = "special"
@@ -84,6 +86,8 @@ _AMD = re.compile(
 def pipeline_of(one: Instruction) -> Pipeline:
     """Return the pipeline that executes an instruction."""
     known = _PIPELINE_OF.get(one.operation)
+    if known is Pipeline.FP16 and ".MMA" in one.opcode:
+        return Pipeline.FP16_MMA
     if known is not None:
         return known
     amd = _AMD.match(one.operation)

@@ -80,7 +80,10 @@ def test_what_is_no_instruction_is_an_error_with_its_line(damaged: str) -> None:
     [
         ("HGMMA.64x128x16.F32", Pipeline.TENSOR),
         ("IMAD.WIDE.U32", Pipeline.FMA),
-        ("HFMA2.MMA", Pipeline.FP16),
+        ("HFMA2", Pipeline.FP16),
+        ("HADD2.F32", Pipeline.FP16),
+        ("HFMA2.MMA", Pipeline.FP16_MMA),
+        ("HFMA2.MMA.BF16_V2", Pipeline.FP16_MMA),
         ("DFMA", Pipeline.FP64),
         ("LOP3.LUT", Pipeline.ALU),
         ("MUFU.EX2", Pipeline.XU),
