@@ -104,6 +104,9 @@ def limit_of(
     if slowdown != 1 and light.resident_cycles > whole.sm_cycles:
         # The overhead is relative to the time in which CTAs are on the SMs, which includes writing out their records.
         whole = whole.without_slowdown(whole.sm_cycles / light.resident_cycles)
+    shared = _share_with_work(summary, device_sms)
+    light = replace(light, roofs=tuple(_of_the_launch(roof, shared) for roof in light.roofs))
+    whole = _of_the_launch(whole, shared)
     of_code = code.parts if code else {}
     bounds = {
         unit: max(whole.parts.get(unit, 0.0), of_code.get(unit, 0.0))
@@ -112,6 +115,17 @@ def limit_of(
     parts = {unit: min(slowdown * part, 1.0) for unit, part in {**bounds, **dram_part(summary, light)}.items()}
     judged = _Judged(summary, light, whole, parts, device_sms, slowdown, code)
     return judged.without_records(_limit(judged))
+
+
+def _share_with_work(summary: LaunchSummary, device_sms: int | None) -> float:
+    """Return the share of the launch's time in which the device's SMs have a CTA, on average."""
+    idle = summary.idle
+    return 1.0 if idle is None else idle.work_share * idle.sms / max(device_sms or 0, idle.sms)
+
+
+def _of_the_launch(roof: Roof, share: float) -> Roof:
+    """Return the roof with the L2's part of the launch's whole time, as it serves all SMs and rests if some do."""
+    return replace(roof, parts={**roof.parts, L2_TO_SM: share * roof.parts.get(L2_TO_SM, 0.0)})
 
 
 def _why_no_roof(light: SpeedOfLight) -> str:

@@ -137,6 +137,15 @@ def test_most_sms_have_work_on_average(summary: LaunchSummary, idle_share: float
     assert limit_of(replace(summary, idle=idle), SpeedOfLight((roof("func"),)), None).name == name
 
 
+def test_the_l2_rests_while_sms_have_no_work(summary: LaunchSummary) -> None:
+    idle = replace(IDLE, before_share=0.0, between_share=0.0, after_share=0.25)
+    light = lit(L2_to_SM=0.7, tensor_cores=0.1, loop=roof("loop[0]", 900, L2_to_SM=0.7))
+    assert limit_of(replace(summary, idle=None), light, SMS).name == "L2 to SM 70 %"
+    found = limit_of(replace(summary, idle=idle), light, SMS)
+    assert found.name == "latency"
+    assert (found.parts["L2 to SM"], found.parts["tensor cores"]) == pytest.approx((0.525, 0.1))
+
+
 def test_sms_that_never_get_a_cta_have_no_work(summary: LaunchSummary) -> None:
     """The grid is large enough, so it is not the grid's fault."""
     assert summary.waves is not None and summary.idle is not None
