@@ -269,16 +269,18 @@ def _memory(judged: _Judged) -> Limit | None:
     Memory that is accessed again may or may not hit the L2, and the addresses of a gather are unknown.
     """
     dram = judged.light.dram
-    if dram is None or dram.streamed_bytes is None or (dram.fits_l2 and not dram.unknown):
+    if dram is None or dram.streamed_bytes is None:
         return None
-    most, elsewhere = (
+    most, elsewhere, once = (
         judged.slowdown * 1e9 * size_bytes / dram.bytes_per_s / max(judged.summary.duration_ns, 1)
-        for size_bytes in (dram.streamed_bytes, dram.streamed_bytes - dram.unknown_bytes)
+        for size_bytes in (dram.streamed_bytes, dram.streamed_bytes - dram.unknown_bytes, dram.least_bytes)
     )
     least = judged.parts.get(DRAM, 0.0)
     other_parts = [part for unit, part in judged.parts.items() if unit != DRAM]
     if most < LIMITING or max(other_parts) > _POSSIBLE:
         return None
+    if dram.fits_l2 and not dram.unknown:
+        return _memory_in_l2(judged, once)
     if dram.unknown and most > 1:
         return judged.not_known(
             f"DRAM would take {percent(most)} of the time for all that was requested, so some of it hit the L2; how "
@@ -292,6 +294,22 @@ def _memory(judged: _Judged) -> Limit | None:
     text = f"DRAM, most likely ({percent(least)} to {percent(min(most, 1.0))} of peak: data that is read "
     text += "again, or at unknown addresses, may hit the L2)"
     return judged.limit("DRAM, most likely", text, DRAM)
+
+
+def _memory_in_l2(judged: _Judged, part: float) -> Limit | None:
+    """Judge memory of which all may be in the L2 when the launch begins.
+
+    ``part`` is DRAM's if nothing is. An L2 that was filled in this time is as busy as DRAM, or busier (H100).
+    """
+    if part < LIMITING:
+        return None
+    if part > MAX_POSSIBLE:
+        return judged.not_known(
+            f"DRAM would take {percent(part)} of the time, so some of the data was in the L2, whose part is unknown; "
+            f"of what is known, {_nearest(judged)}"
+        )
+    text = f"DRAM or the L2, most likely: {percent(part)} of DRAM's peak, unless the L2 had the data already"
+    return judged.limit("DRAM or L2, most likely", text, DRAM, L2)
 
 
 def _few_sms(judged: _Judged) -> Limit | None:

@@ -234,6 +234,11 @@ def lit(*, loop: Roof | None = None, more: SpeedOfLight | None = None, **parts: 
         (lit(L2_to_SM=0.51, more=SpeedOfLight((), dram=dram(0.1, 0.6))), "latency"),
         (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, fits_l2=True))), "latency"),
         (lit(more=SpeedOfLight((), dram=dram(0.55, 0.8))), "DRAM, most likely"),
+        # What the L2 may have, if all of it was read and written once in the launch's time.
+        (lit(more=SpeedOfLight((), dram=dram(0.59, 1.2, fits_l2=True))), "latency"),
+        (lit(more=SpeedOfLight((), dram=dram(0.6, 1.2, fits_l2=True))), "DRAM or L2, most likely"),
+        (lit(ALU=0.51, more=SpeedOfLight((), dram=dram(0.6, 1.2, fits_l2=True))), "latency"),
+        (lit(more=SpeedOfLight((), dram=dram(1.06, 1.2, fits_l2=True))), "not known"),
         # Less than 60 % without the operations whose addresses are unknown.
         (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, unknown=0.31))), "not known"),
         (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, unknown=0.29))), "DRAM, most likely"),
