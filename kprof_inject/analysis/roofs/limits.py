@@ -143,7 +143,7 @@ def _limit(judged: _Judged) -> Limit:
     found = _first(judged, _few_sms, _idle, _at_roof, _memory, _at_roof_in_a_loop, _two_units)
     if judged.whole.impossible:
         return _left_out(found, judged.whole) if found else _impossible(judged)
-    return found or _first(judged, _exchanges, _unknown_accesses) or _waits(judged)
+    return found or _first(judged, _exchanges, _scattered, _unknown_accesses) or _waits(judged)
 
 
 def _first(judged: _Judged, *judges: Callable[[_Judged], Limit | None]) -> Limit | None:
@@ -226,6 +226,8 @@ UNIT_NAMES = {
 def _at_roof(judged: _Judged) -> Limit | None:
     if judged.parts[judged.busiest[0]] < LIMITING:
         return None
+    if scattered := _scattered(judged):
+        return scattered
     units = as_busy(judged.parts)
     loop = _busiest_loop(judged, units[0])
     more = f", {percent(loop.part)} in {judged.name_of(loop)}" if loop and loop.part > judged.parts[units[0]] else ""
@@ -233,6 +235,21 @@ def _at_roof(judged: _Judged) -> Limit | None:
     if units[0] == DRAM and judged.light.dram:
         text += f": the launch has to move {size_text(judged.light.dram.least_bytes)}"
     return judged.limit(_named(units, judged.parts), text, *units)
+
+
+def _scattered(judged: _Judged) -> Limit | None:
+    """Judge shared memory and L1 if accesses at unknown addresses may make them the limit."""
+    dram = judged.light.dram
+    if dram is None or {SHARED, DRAM}.intersection(as_busy(judged.parts)):
+        return None
+    part = judged.parts.get(SHARED, 0.0)
+    most = part + judged.slowdown * dram.scattered / judged.whole.sm_cycles
+    if most <= max(*judged.parts.values(), LIMITING):
+        return None
+    return judged.not_known(
+        f"shared memory and L1 are busy for {percent(part)} to {percent(min(most, 1.0))} of the time, as addresses "
+        f"depend on loaded data; of what is known, {_nearest(judged)}"
+    )
 
 
 def _named(units: Sequence[str], parts: Mapping[str, float]) -> str:

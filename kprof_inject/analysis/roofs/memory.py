@@ -40,6 +40,8 @@ class DramBound(Struct, frozen=True):
     """Part of ``streamed_bytes`` at unknown addresses."""
     bytes_per_s: float
     """Bandwidth of the device's DRAM."""
+    scattered: int = 0
+    """Number of elements that threads access at unknown addresses, each perhaps in a cycle of its own of the L1."""
 
     @property
     def least_ns(self) -> float:
@@ -147,7 +149,12 @@ class Traffic:
             unknown=len(self._unknown),
             unknown_bytes=sum(self._streamed(number) or 0 for number in self._unknown),
             bytes_per_s=kernel.dram_bytes_per_s,
+            scattered=sum(self._scattered(number) for number in self._unknown),
         )
+
+    def _scattered(self, number: int) -> int:
+        one = self._accesses[number][1]
+        return (self._streamed(number) or 0) // one.element_bytes if one.form.by_registers else 0
 
     def _streamed_bytes(self, l1_bytes: int) -> int | None:
         found = [self._streamed(number) for number in range(len(self._accesses))]

@@ -208,7 +208,7 @@ def test_bytes_of_dram_are_counted_once(timeline: Timeline) -> None:
     """And of those written only what the L2 has no room for."""
     ran = run(Kernel(LINES))
     bound = traffic_of(timeline, ran, GRID, (0, 0, 1, 1)).dram_bound(L1_BYTES)
-    assert bound == DramBound(4 * 7, 4 * 7, 4 * 7, 4 * (7 + 4 + 4 + 7), True, 1, 4 * 4, 1e9)
+    assert bound == DramBound(4 * 7, 4 * 7, 4 * 7, 4 * (7 + 4 + 4 + 7), True, 1, 4 * 4, 1e9, scattered=4)
     apart = "%e = arith.constant 8 : i32\n    %f = arith.muli %x, %e : i32\n    %s = tt.splat %f"
     bound = traffic_of(timeline, run(Kernel(LINES.replace("%s = tt.splat %x", apart))), GRID, (0, 0, 1, 1)).dram_bound(
         L1_BYTES

@@ -146,6 +146,25 @@ def test_the_l2_rests_while_sms_have_no_work(summary: LaunchSummary) -> None:
     assert (found.parts["L2 to SM"], found.parts["tensor cores"]) == pytest.approx((0.525, 0.1))
 
 
+@pytest.mark.parametrize(
+    ("parts", "scattered", "name"),
+    [
+        ({"ALU": 0.72}, 510, "ALU 72 %"),
+        ({"ALU": 0.72}, 530, "not known"),
+        ({"ALU": 0.72, "shared_memory_and_L1": 0.65}, 530, "ALU and shared memory and L1 72 %"),
+        ({"ALU": 0.4}, 390, "latency"),
+        ({"ALU": 0.4}, 410, "not known"),
+    ],
+)
+def test_scattered_accesses_may_take_a_cycle_each(
+    summary: LaunchSummary, parts: dict[str, float], scattered: int, name: str
+) -> None:
+    """Of 1,000 cycles, of which shared memory and L1 need 200 without conflicts."""
+    bound = replace(dram(0.1, 0.2, unknown=0.1), scattered=scattered)
+    light = lit(more=SpeedOfLight((), dram=bound), **{"shared_memory_and_L1": 0.2, **parts})
+    assert limit_of(summary, light, SMS).name == name
+
+
 def test_sms_that_never_get_a_cta_have_no_work(summary: LaunchSummary) -> None:
     """The grid is large enough, so it is not the grid's fault."""
     assert summary.waves is not None and summary.idle is not None
