@@ -35,7 +35,7 @@ from kprof_inject.pipeline.captured_code import CapturedKernel, machine_code_sav
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted, listed
 from kprof_inject.runtime.counters.permission import has_nvidia_module, is_permitted
-from kprof_inject.runtime.experiments.tasks import MeasureLaunch, Task, TaskResult, TimeRecords
+from kprof_inject.runtime.experiments.tasks import CountLaunch, SampleLaunch, Task, TaskResult, TimeRecords
 from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, LaunchChoice
 from kprof_inject.runtime.process_report import Reports
 from kprof_inject.workspace import Workspace
@@ -90,8 +90,8 @@ class _TimeRecords(Struct, frozen=True):
         return result.refusal and f"{self.kernel.record.name} could not be timed again: {result.refusal}"
 
 
-class _Measure(Struct, frozen=True):
-    """Count metrics of a kernel, and sample its warps: ``kernels`` are its builds with different records."""
+class _Count(Struct, frozen=True):
+    """Count metrics of a kernel: ``kernels`` are its builds with different records."""
 
     purpose: ClassVar[str] = "read the counters"
     kernels: tuple[CapturedKernel, ...]
@@ -103,16 +103,39 @@ class _Measure(Struct, frozen=True):
         """The first of them."""
         return self.kernels[0]
 
-    def task(self) -> MeasureLaunch:
-        return MeasureLaunch(launch=str(self.launch.resolve()), metrics=self.metrics)
+    def task(self) -> CountLaunch:
+        return CountLaunch(launch=str(self.launch.resolve()), metrics=self.metrics)
 
     def save(self, result: TaskResult) -> str:
-        refused = MeasurementsRecord(not_counted=result.refusal, not_sampled=result.refusal)
-        measured = replace(result.measurements or refused, seconds=result.seconds)
+        counted = result.measurements or MeasurementsRecord(not_counted=result.refusal)
         for kernel in self.kernels:
+            kernel.files.write(kernel.name_of(MEASUREMENTS_FILE), replace(counted, seconds=result.seconds))
+        return result.refusal and f"the counters of {self.kernel.record.name} could not be read: {result.refusal}"
+
+
+class _Sample(Struct, frozen=True):
+    """Sample the warps of a kernel whose metrics were counted, ``kernels`` as in ``_Count``."""
+
+    purpose: ClassVar[str] = "sample the warps"
+    kernels: tuple[CapturedKernel, ...]
+    launch: Path
+
+    @property
+    def kernel(self) -> CapturedKernel:
+        """The first of them."""
+        return self.kernels[0]
+
+    def task(self) -> SampleLaunch:
+        return SampleLaunch(launch=str(self.launch.resolve()))
+
+    def save(self, result: TaskResult) -> str:
+        samples = result.measurements.samples if result.measurements else None
+        for kernel in self.kernels:
+            counted = kernel.files.read(kernel.name_of(MEASUREMENTS_FILE), MeasurementsRecord)
+            seconds = counted.seconds + result.seconds
+            measured = replace(counted, samples=samples, not_sampled=result.refusal, seconds=seconds)
             kernel.files.write(kernel.name_of(MEASUREMENTS_FILE), measured)
-        reason = measured.not_counted or measured.not_sampled
-        return reason and f"{self.kernel.record.name} could not be measured: {reason}"
+        return result.refusal and f"the warps of {self.kernel.record.name} could not be sampled: {result.refusal}"
 
 
 def main_kernels(workspace: Workspace) -> tuple[str, ...]:
@@ -162,7 +185,7 @@ def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], choice: La
     with machine_code_saved(workspace, kernels, say):
         if not jobs:
             return
-        purposes = " and to ".join(dict.fromkeys(job.purpose for job in jobs))
+        purposes = ", to ".join(dict.fromkeys(job.purpose for job in jobs))
         launches = counted(len({job.launch for job in jobs}), "saved launch")
         say(f"repeating {launches} to {purposes}: {_names(jobs)}")
         executable = jobs[0].kernel.files.process.executable
@@ -184,14 +207,19 @@ def _record_jobs(
             yield _TimeRecords(kernel, kernel.launch, build, choice.replays.times)
 
 
-def _measure_jobs(kernels: Sequence[CapturedKernel], choice: LaunchChoice) -> Iterator[_Measure]:
-    """Yield a job for each saved launch: builds of a kernel with different records share one."""
+def _measure_jobs(kernels: Sequence[CapturedKernel], choice: LaunchChoice) -> Iterator[_Count | _Sample]:
+    """Yield two jobs for each saved launch: builds of a kernel with different records share one.
+
+    All launches are counted before the first is sampled, because changing between the two takes time.
+    """
     of_launch: defaultdict[Path, list[CapturedKernel]] = defaultdict(list)
     for kernel in kernels if choice.metrics else ():
         if kernel.launch is not None:
             of_launch[kernel.launch].append(kernel)
     for launch, sharing in of_launch.items():
-        yield _Measure(tuple(sharing), launch, choice.metrics)
+        yield _Count(tuple(sharing), launch, choice.metrics)
+    for launch, sharing in of_launch.items():
+        yield _Sample(tuple(sharing), launch)
 
 
 def _options_in(workspace: Workspace) -> dict[str, Mapping[str, Any]]:

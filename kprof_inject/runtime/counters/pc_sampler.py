@@ -72,15 +72,6 @@ class PcSampler:
         """Cycles between two samples of an SM."""
         return 1 << self._period_log2
 
-    @contextmanager
-    def enabled(self) -> Iterator[None]:
-        """Enable sampling. Raises ``CuptiError``, above all where the user lacks the permission."""
-        self.enable()
-        try:
-            yield
-        finally:
-            self.disable()
-
     def enable(self) -> None:
         """Enable sampling until ``disable``. Raises ``CuptiError``, and is not enabled then."""
         self._call("Enable")

@@ -29,13 +29,6 @@ class OwnDevice(CudaDevice):
         self._context = functions.context(index)
         self._context.__enter__()
 
-    @property
-    def context_handle(self) -> int:
-        """The driver's handle of the context in which this process works."""
-        context = ctypes.c_void_p()
-        self._driver.call("cuCtxGetCurrent", ctypes.byref(context))
-        return context.value or 0
-
     def mapped(self, ranges: list[MemoryRange]) -> FixedMemory:
         """Map memory at ranges. Raises ``AddressTaken`` and ``NoDeviceMemory``."""
         memory = FixedMemory(self._driver, self._index)

@@ -7,15 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec.structs import replace
-
-from kprof_inject.capture.measurements import (
-    CountersRecord,
-    L2Contents,
-    MeasurementsRecord,
-    SampledInstruction,
-    SamplesRecord,
-)
+from kprof_inject.capture.measurements import CountersRecord, SampledInstruction, SamplesRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.counters.cupti import CuptiError
 from kprof_inject.runtime.counters.pc_sampler import PcSampler, PcSamples
@@ -23,10 +15,10 @@ from kprof_inject.runtime.counters.range_profiler import RangeProfiler
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
 from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
 
-# A share of 10 % then has an error of 0.3 points (95 %), and of 3.4 points in a scope with 1 % of the samples.
-_WANTED_SAMPLES = 30_000
 SAMPLING_PERIOD_LOG2 = 8
 SAMPLING_BUFFER_BYTES = 256 << 20
+# A share of 10 % then has an error of 0.3 points (95 %), and of 3.4 points in a scope with 1 % of the samples.
+_WANTED_SAMPLES = 30_000
 # CUPTI has one buffer for them all, with the samples of the kernels that restore the memory.
 _MAX_SAMPLED_LAUNCHES = 60
 # Longer launches are sampled less often.
@@ -40,25 +32,48 @@ class MeasuredLaunch:
     ``launches`` have warmed up. ``fill`` queues what the L2 is to hold when the launch begins.
     """
 
-    profiler: RangeProfiler
-    sampler: PcSampler
     launches: PairedLaunches
     launch: LoadedLaunch
-    load: Callable[[], Any]
-    """Loads the kernel's machine code."""
+    kernel: Any
     fill: Callable[[], None]
 
-    def measure(self, metrics: Sequence[str], l2: L2Contents) -> MeasurementsRecord:
-        """Count the metrics that the device has, and sample the warps; what is not possible has a reason."""
-        record = MeasurementsRecord(l2=l2)
+    def count(self, profiler: RangeProfiler, metrics: Sequence[str]) -> CountersRecord:
+        """Count the metrics that the device has. Raises ``KprofError`` where that is not possible."""
+
+        def launch() -> None:
+            self._launch()
+            self._wait()
+
+        values, passes = profiler.measure(metrics, self._begin, launch)
+        return CountersRecord(
+            metrics={name: value for name, value in values.items() if math.isfinite(value)}, passes=passes
+        )
+
+    def sample(self, sampler: PcSampler) -> SamplesRecord:
+        """Sample the warps. The sampler was enabled before the kernel was loaded.
+
+        Raises ``KprofError`` where that is not possible.
+        """
+        samples = PcSamples()
+        self._sample(sampler, samples, 1)
+        launches = 1
+        more = self._more_launches(samples)
         try:
-            record = replace(record, counters=self._counted(metrics))
-        except KprofError as error:
-            record = replace(record, not_counted=error.what)
-        try:
-            return replace(record, samples=self._sampled())
-        except KprofError as error:
-            return replace(record, not_sampled=error.what)
+            self._sample(sampler, samples, more)
+            launches += more
+        except CuptiError:
+            pass  # the buffer was too small for all of these launches: keep the samples of the first
+        by_address = samples.of(self._name)
+        if not by_address:
+            raise KprofError("CUPTI took no sample of it")
+        instructions = (SampledInstruction(address, counts) for address, counts in sorted(by_address.items()))
+        return SamplesRecord(
+            period_cycles=sampler.period_cycles,
+            launches=launches,
+            total=samples.total,
+            dropped=samples.dropped,
+            instructions=tuple(instructions),
+        )
 
     @property
     def _name(self) -> str:
@@ -69,61 +84,19 @@ class MeasuredLaunch:
         self.fill()
         self._wait()
 
-    def _launch(self, kernel: Any) -> None:
-        self.launch.relaunch.launch(kernel)
+    def _launch(self) -> None:
+        self.launch.relaunch.launch(self.kernel)
         self.launches.watch_stream()
 
     def _wait(self) -> None:
         device = self.launches.device
         device.synchronise(device.current())
 
-    def _counted(self, metrics: Sequence[str]) -> CountersRecord:
-        kernel = self.load()
-        self._begin()
-        self._launch(kernel)  # loads the code
-        self._wait()
-
-        def launch() -> None:
-            self._launch(kernel)
-            self._wait()
-
-        values, passes = self.profiler.measure(metrics, self._begin, launch)
-        return CountersRecord(
-            metrics={name: value for name, value in values.items() if math.isfinite(value)}, passes=passes
-        )
-
-    def _sampled(self) -> SamplesRecord:
-        with self.sampler.enabled():
-            kernel = self.load()  # CUPTI reads the machine code of what is loaded from now on
-            self._begin()
-            self._launch(kernel)
-            self._wait()
-            samples = PcSamples()
-            self._sample(kernel, samples, 1)
-            launches = 1
-            more = self._more_launches(samples)
-            try:
-                self._sample(kernel, samples, more)
-                launches += more
-            except CuptiError:
-                pass  # the buffer was too small for all of these launches: keep the samples of the first
-        by_address = samples.of(self._name)
-        if not by_address:
-            raise KprofError("CUPTI took no sample of it")
-        instructions = (SampledInstruction(address, counts) for address, counts in sorted(by_address.items()))
-        return SamplesRecord(
-            period_cycles=self.sampler.period_cycles,
-            launches=launches,
-            total=samples.total,
-            dropped=samples.dropped,
-            instructions=tuple(instructions),
-        )
-
-    def _sample(self, kernel: Any, samples: PcSamples, launches: int) -> None:
-        with self.sampler.sampling(samples):
+    def _sample(self, sampler: PcSampler, samples: PcSamples, launches: int) -> None:
+        with sampler.sampling(samples):
             for _ in range(launches):
                 self._begin()
-                self._launch(kernel)
+                self._launch()
             self._wait()
 
     def _more_launches(self, samples: PcSamples) -> int:

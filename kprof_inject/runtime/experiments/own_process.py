@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial, singledispatch
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import triton
 from msgspec.structs import replace
 
+from kprof_inject.capture.measurements import L2Contents, MeasurementsRecord
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
 from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.errors import KprofError
@@ -25,6 +26,7 @@ from kprof_inject.runtime.compiling.builds import BuildSource, load
 from kprof_inject.runtime.counters.cupti import Cupti, find_cupti
 from kprof_inject.runtime.counters.pc_sampler import PcSampler
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
+from kprof_inject.runtime.devices.cuda_driver import current_context
 from kprof_inject.runtime.devices.fixed_memory import AddressTaken
 from kprof_inject.runtime.devices.own_process import OwnDevice, device_of_own_process
 from kprof_inject.runtime.experiments.back_to_back import BackToBack, empty_ns
@@ -55,8 +57,9 @@ from kprof_inject.runtime.experiments.relaunch import NO_HOOKS, NotReplayable
 from kprof_inject.runtime.experiments.tasks import (
     ADDRESS_TAKEN,
     CaptureLaunch,
-    MeasureLaunch,
+    CountLaunch,
     RecompileLaunch,
+    SampleLaunch,
     Task,
     TaskResult,
     TimeDelays,
@@ -73,6 +76,8 @@ from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
 from kprof_inject.runtime.launch.timing import EmptyKernel
 from kprof_inject.workspace import DumpedKernel, write_experiment
 
+T = TypeVar("T")
+
 # Rounds of launches with each contents of the L2, to find those of the program.
 _MEASURED_ROUNDS = 10
 
@@ -84,7 +89,12 @@ class OwnProcess:
         """Begin without a device."""
         self._device: OwnDevice | None = None
         self.watchdog = Watchdog(lambda reason: None)
-        self._counters: tuple[RangeProfiler, PcSampler] | None = None
+        self._cupti: Cupti | None = None
+        self._profiler: RangeProfiler | None = None
+        self._sampler: PcSampler | None = None
+        self._is_sampling = False
+        self.l2: dict[str, L2Contents] = {}
+        """What the L2 held when each launch that was counted began."""
 
     def device_for(self, saved: SavedLaunch) -> OwnDevice:
         """Return the device for a launch, that of the first launch. Raises ``KprofError``."""
@@ -92,16 +102,30 @@ class OwnProcess:
             self._device = device_of_own_process(saved.record.device_name, saved.record.device_uuid)
         return self._device
 
-    def counters(self, device: OwnDevice) -> tuple[RangeProfiler, PcSampler]:
-        """Return what measures launches of the device. Raises ``KprofError`` where that is not possible."""
-        if self._counters is None:
-            cupti = Cupti(find_cupti())
-            profiler = RangeProfiler(cupti, device.current(), device.context_handle)
-            self._counters = (
-                profiler,
-                PcSampler(cupti, device.context_handle, SAMPLING_PERIOD_LOG2, SAMPLING_BUFFER_BYTES),
+    def profiler(self, device: OwnDevice) -> RangeProfiler:
+        """Return what counts metrics of the device's launches. Raises ``KprofError`` where that is not possible."""
+        if self._sampler is not None and self._is_sampling:
+            self._sampler.disable()  # CUPTI does not count while sampling is enabled
+            self._is_sampling = False
+        if self._profiler is None:
+            self._profiler = RangeProfiler(self._loaded_cupti(), device.current(), current_context())
+        return self._profiler
+
+    def sampler(self, device: OwnDevice) -> PcSampler:
+        """Return what samples the device's kernels that are loaded from now on. Raises ``KprofError``."""
+        if self._sampler is None:
+            self._sampler = PcSampler(
+                self._loaded_cupti(), current_context(), SAMPLING_PERIOD_LOG2, SAMPLING_BUFFER_BYTES
             )
-        return self._counters
+        if not self._is_sampling:
+            self._sampler.enable()
+            self._is_sampling = True
+        return self._sampler
+
+    def _loaded_cupti(self) -> Cupti:
+        if self._cupti is None:
+            self._cupti = Cupti(find_cupti())
+        return self._cupti
 
 
 def main(folder: Path, first: int) -> int:
@@ -221,17 +245,36 @@ def _capture_launch(task: CaptureLaunch, process: OwnProcess) -> TaskResult:
 
 
 @_done.register
-def _measure_launch(task: MeasureLaunch, process: OwnProcess) -> TaskResult:
+def _count_launch(task: CountLaunch, process: OwnProcess) -> TaskResult:
     saved = read_saved_launch(Path(task.launch))
+    with _measured(saved, process, process.profiler) as (launch, profiler, l2):
+        process.l2[task.launch] = l2
+        return TaskResult(measurements=MeasurementsRecord(counters=launch.count(profiler, task.metrics), l2=l2))
+
+
+@_done.register
+def _sample_launch(task: SampleLaunch, process: OwnProcess) -> TaskResult:
+    saved = read_saved_launch(Path(task.launch))
+    with _measured(saved, process, process.sampler, process.l2.get(task.launch)) as (launch, sampler, l2):
+        return TaskResult(measurements=MeasurementsRecord(samples=launch.sample(sampler), l2=l2))
+
+
+@contextmanager
+def _measured(
+    saved: SavedLaunch, process: OwnProcess, instrument: Callable[[OwnDevice], T], l2: L2Contents | None = None
+) -> Iterator[tuple[MeasuredLaunch, T, L2Contents]]:
+    """Lend a loaded launch that has warmed up, what measures it, and what the L2 is to hold when it begins.
+
+    ``l2`` is that if it is known.
+    """
     device = process.device_for(saved)
     with loaded_launch(device, saved) as launch, own_scratch(device), l2_fills(device, launch) as fills:
-        load_kernel = partial(_clean_kernel, saved)
-        kernel = load_kernel()
+        ready = instrument(device)  # its memory must not be at the launch's addresses, nor the kernel be loaded before
+        kernel = _clean_kernel(saved)
         launches = _paired(launch, kernel, [], device, process)
         launches.warm_up(BackToBack(device, launch.relaunch.stream, launch.memory))
-        l2 = contents_as_in_program(launch, kernel, device, fills, _MEASURED_ROUNDS)
-        measured = MeasuredLaunch(*process.counters(device), launches, launch, load_kernel, fills[l2])
-        return TaskResult(measurements=measured.measure(task.metrics, l2))
+        l2 = l2 or contents_as_in_program(launch, kernel, device, fills, _MEASURED_ROUNDS)
+        yield MeasuredLaunch(launches, launch, kernel, fills[l2]), ready, l2
 
 
 def _paired(

@@ -59,11 +59,20 @@ class CaptureLaunch(Struct, frozen=True, tag="capture", kw_only=True):
     times: Annotated[int, Meta(ge=1, le=MAX_TIMES)] = 4
 
 
-class MeasureLaunch(Struct, frozen=True, tag="measure", kw_only=True):
-    """Count ``metrics`` of a saved launch without records, and sample its warps."""
+class CountLaunch(Struct, frozen=True, tag="count", kw_only=True):
+    """Count ``metrics`` of a saved launch without records."""
 
     launch: Text
     metrics: tuple[Name, ...]
+
+
+class SampleLaunch(Struct, frozen=True, tag="sample", kw_only=True):
+    """Sample the warps of a saved launch without records.
+
+    CUPTI takes 0.2 s to change between counting and sampling, so a process first counts all launches.
+    """
+
+    launch: Text
 
 
 class RecompileLaunch(Struct, frozen=True, tag="recompile", kw_only=True):
@@ -73,7 +82,7 @@ class RecompileLaunch(Struct, frozen=True, tag="recompile", kw_only=True):
     folder: Text
 
 
-Task = RecompileLaunch | TimeLaunch | TimeRecords | TimeDelays | CaptureLaunch | MeasureLaunch
+Task = RecompileLaunch | TimeLaunch | TimeRecords | TimeDelays | CaptureLaunch | CountLaunch | SampleLaunch
 
 
 class TimedLaunch(Struct, frozen=True, kw_only=True):
