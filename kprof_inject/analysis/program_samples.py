@@ -29,7 +29,7 @@ class KernelSamples(Struct, frozen=True):
 
     @property
     def waiting(self) -> list[tuple[str, Share]]:
-        """What its warps wait for, as shares of its own samples, the longest first."""
+        """Reasons for which its warps wait, as shares of its own samples, the longest first."""
         whole = sum(self.reasons.values())
         return [(reason, Share.of(count, whole)) for reason, count in waiting(self.reasons)]
 

@@ -15,10 +15,7 @@ from typing import Any, ClassVar, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.capture.measurements import (
-    MEASUREMENTS_FILE,
-    MeasurementsRecord,
-)
+from kprof_inject.capture.measurements import MEASUREMENTS_FILE, MeasurementsRecord
 from kprof_inject.capture.reader import ProcessFiles
 from kprof_inject.capture.saved_launch import SAVED_LAUNCH_ENDING, is_saved_launch
 from kprof_inject.capture.schema import (

@@ -53,7 +53,7 @@ def run(folder: Path, way: str, name: str, *before: str) -> tuple[Ended, list[by
 
 
 def said(text: str) -> list[str]:
-    """What a program said, without what differs between two bare runs: process numbers, addresses, times."""
+    """Return a program's output, without what differs between two bare runs: process numbers, addresses, times."""
     text = re.sub(
         r"best_config.*|0x[0-9a-f]+|pid[ =:]*\d+|process \d+|\[?\d{4}-\d\d-\d\d[^]]*\]?|\d+\.\d+ ?[mu]?s\b", "…", text
     )

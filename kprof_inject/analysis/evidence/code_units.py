@@ -17,9 +17,15 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.units import Pipeline
 
-_PIPELINES: Mapping[str, Pipeline] = {ALU: Pipeline.ALU, FP64: Pipeline.FP64, SPECIAL: Pipeline.XU}
+_PipelinesOfUnits = Mapping[str, tuple[Pipeline, ...]]
+_PIPELINES: _PipelinesOfUnits = {
+    ALU: (Pipeline.ALU,),
+    FP32: (Pipeline.FMA, Pipeline.FP16),
+    FP64: (Pipeline.FP64,),
+    SPECIAL: (Pipeline.XU,),
+}
 # Nsight Compute, Kernel Profiling Guide, "Pipelines": only GA100 and older GPUs have a pipeline of its own for fp16.
-_WITH_FP16_PIPELINE = frozenset(("cuda:80",))
+_PIPELINES_OF_TARGET: Mapping[str, _PipelinesOfUnits] = {"cuda:80": {**_PIPELINES, FP32: (Pipeline.FMA,)}}
 
 
 class CodeEvidence(Struct, frozen=True):
@@ -40,30 +46,29 @@ def code_evidence(
     rates = pipeline_rates_of(kernel.target)
     if rates is None:
         return None
-    has_fp16 = kernel.target in _WITH_FP16_PIPELINE
+    pipelines = _PIPELINES_OF_TARGET.get(kernel.target, _PIPELINES)
     executions = block_executions(code, ran, kernel.requested_warps)
     works = scope_work(code, executions, ran.scope_map)
     return CodeEvidence(
-        launch=_bounds(launch_work(code, executions), sm_cycles, rates, has_fp16=has_fp16),
+        launch=_bounds(launch_work(code, executions), sm_cycles, rates, pipelines),
         scopes={
-            index: _bounds(work, scope_cycles[index], rates, has_fp16=has_fp16)
+            index: _bounds(work, scope_cycles[index], rates, pipelines)
             for index, work in works.items()
             if index in scope_cycles
         },
     )
 
 
-def _bounds(work: InstructionWork, sm_cycles: int, rates: PipelineRates, *, has_fp16: bool) -> CodeBounds:
+def _bounds(work: InstructionWork, sm_cycles: int, rates: PipelineRates, pipelines: _PipelinesOfUnits) -> CodeBounds:
     """Return the bounds in these cycles.
 
     Units that would need more than all of them are left out, as the work or the cycles are not the scope's.
     """
-    found = _by_unit(work.utilization(sm_cycles, rates), has_fp16=has_fp16)
+    found = _by_unit(work.utilization(sm_cycles, rates), pipelines)
     parts = {unit: min(share, 1.0) for unit, share in found.items() if 0 < share <= MAX_POSSIBLE}
     return CodeBounds(parts, work.unknown_share)
 
 
-def _by_unit(used: Utilization, *, has_fp16: bool) -> dict[str, float]:
-    found = {unit: used.pipelines.get(pipeline, 0.0) for unit, pipeline in _PIPELINES.items()}
-    fma, fp16 = used.pipelines.get(Pipeline.FMA, 0.0), used.pipelines.get(Pipeline.FP16, 0.0)
-    return {**found, ISSUE: used.issue, SHARED: used.l1, FP32: fma if has_fp16 else fma + fp16}
+def _by_unit(used: Utilization, pipelines: _PipelinesOfUnits) -> dict[str, float]:
+    found = {unit: sum(used.pipelines.get(one, 0.0) for one in members) for unit, members in pipelines.items()}
+    return {**found, ISSUE: used.issue, SHARED: used.l1}

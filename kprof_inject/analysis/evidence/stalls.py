@@ -44,9 +44,12 @@ REASONS: Mapping[str, str] = {
     "warpgroup_arrive": "the other warps of their warpgroup",
 }
 """Description of each stall reason, in words that follow *warps wait for*."""
-ISSUED = "selected"
-READY = "not_selected"
-"""Reason of warps that could be issued, while another one was."""
+NOT_STALLED: Mapping[str, str] = {
+    "not_selected": "their turn: the scheduler issues another warp's instruction",
+    "selected": "nothing: their instruction is issued",
+}
+"""The same for warps that are ready."""
+
 _SUBSET = "_not_issued"
 # On an H100, warps that wait for wgmma (WARPGROUP.DEPBAR) were sampled with this reason, and none with ``gmma``.
 _BARRIER, _WAITS_FOR_TENSOR_CORES = "barrier", "WARPGROUP"
@@ -73,9 +76,8 @@ class LineStalls(Struct, frozen=True):
     """Samples of the instructions of one line of the TTGIR.
 
     ``source`` is the line of the source that it comes from, ``value`` the name of its result, such as ``acc``; empty if
-    it has none. ``awaited`` has, by reason, the lines whose results the
-    warps waited for, with the samples; a sample may count for several. ``for_tensor_cores`` are the samples of
-    ``barrier`` in which the warps waited for wgmma.
+    it has none. ``awaited`` has, by reason, the lines whose results the warps waited for, with the samples; a sample
+    may count for several. ``for_tensor_cores`` are the samples of ``barrier`` in which the warps waited for wgmma.
     """
 
     line: int
@@ -232,7 +234,7 @@ def place_text(source: SourceLine | None) -> str:
 
 def waiting(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the samples of warps that wait, by reason, most first: not of those issued or ready to be."""
-    found = [(reason, count) for reason, count in reasons.items() if reason not in (ISSUED, READY) and count]
+    found = [(reason, count) for reason, count in reasons.items() if reason not in NOT_STALLED and count]
     return sorted(found, key=lambda entry: -entry[1])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from kprof_inject.analysis.evidence.stalls import REASONS, Share, Stalls
+from kprof_inject.analysis.evidence.stalls import NOT_STALLED, REASONS, Share, Stalls
 from kprof_inject.capture.source_text import SourceLine
 from kprof_inject.errors import printable
 from kprof_inject.report.html.page_schema import (
@@ -20,11 +20,6 @@ from kprof_inject.report.html.page_schema import (
     StallReason,
 )
 
-# Warps that are ready; they are drawn last. ``REASONS`` has only those for which warps wait.
-_NOT_WAITING = {
-    "not_selected": "their turn: the scheduler issues another warp's instruction",
-    "selected": "nothing: their instruction is issued",
-}
 # Fewer samples are no reason to look at a line.
 _MIN_LINE_SHARE = 0.005
 # A smaller share would be rounded to 0.0 %.
@@ -39,7 +34,7 @@ def launch_stalls(stalls: Stalls, shown_files: Iterable[str]) -> LaunchStalls:
     shown = sum(line.samples for line in stalls.lines if line.source and line.source[0] in files)
     return LaunchStalls(
         samples=stalls.samples,
-        reasons=[StallReason(printable(name), _NOT_WAITING.get(name) or REASONS.get(name, "")) for name in names],
+        reasons=[StallReason(printable(name), NOT_STALLED.get(name) or REASONS.get(name, "")) for name in names],
         shares=_shares(stalls.reasons, stalls.samples, names),
         scopes=[
             _scope(stalls, index, counts, names)
@@ -81,7 +76,7 @@ def stalled_source_lines(stalls: Stalls) -> dict[str, list[StalledLine]]:
 
 def _ordered(stalls: Stalls) -> list[str]:
     """Return the names of all reasons in the order of the bars: what warps wait for longest comes first."""
-    return sorted(stalls.reasons, key=lambda name: (name in _NOT_WAITING, -stalls.reasons[name]))
+    return sorted(stalls.reasons, key=lambda name: (name in NOT_STALLED, -stalls.reasons[name]))
 
 
 def _shares(counts: Mapping[str, int], whole: int, names: Iterable[str]) -> list[ReasonShare]:

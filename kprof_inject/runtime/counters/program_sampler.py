@@ -1,4 +1,4 @@
-"""Sample every kernel of the user's program while it runs, whoever wrote it: what its warps wait for.
+"""Sample every kernel of the user's program while it runs, also those of libraries: what its warps wait for.
 
 On an H100 with CUPTI 13.0, a sample of each SM every 2**14 cycles made a loop of matmul, softmax and copy 1 to 2 %
 slower. CUDA graphs, torch.profiler, kernels that are unloaded meanwhile, and kernels that were loaded before were seen
