@@ -24,6 +24,8 @@ DRAM = "DRAM"
 LIMITING = 0.6
 # Threshold for upper bounds.
 _POSSIBLE = 0.5
+# The L2's part counts what SMs read. On an H100, it was up to 1.7 times as busy, with writes and what DRAM delivers.
+_NOTABLE_L2 = 0.4
 # Overhead of records from which the verdict on a kernel does not trust durations.
 _NOTABLE_COST_PERCENT = 5.0
 # Smaller exchanges cannot hide what limits a launch.
@@ -143,7 +145,7 @@ def _limit(judged: _Judged) -> Limit:
     found = _first(judged, _few_sms, _idle, _at_roof, _memory, _at_roof_in_a_loop, _two_units)
     if judged.whole.impossible:
         return _left_out(found, judged.whole) if found else _impossible(judged)
-    return found or _first(judged, _exchanges, _scattered, _unknown_accesses) or _waits(judged)
+    return found or _first(judged, _exchanges, _scattered, _unknown_accesses, _l2) or _waits(judged)
 
 
 def _first(judged: _Judged, *judges: Callable[[_Judged], Limit | None]) -> Limit | None:
@@ -224,7 +226,9 @@ UNIT_NAMES = {
 
 
 def _at_roof(judged: _Judged) -> Limit | None:
-    if judged.parts[judged.busiest[0]] < LIMITING:
+    first = judged.busiest[0]
+    # DRAM's part counts each byte once, and its peak cannot be reached.
+    if judged.parts[first] < (_POSSIBLE if first == DRAM else LIMITING):
         return None
     if scattered := _scattered(judged):
         return scattered
@@ -288,16 +292,17 @@ def _memory(judged: _Judged) -> Limit | None:
     dram = judged.light.dram
     if dram is None or dram.streamed_bytes is None:
         return None
-    most, elsewhere, once = (
-        judged.slowdown * 1e9 * size_bytes / dram.bytes_per_s / max(judged.summary.duration_ns, 1)
-        for size_bytes in (dram.streamed_bytes, dram.streamed_bytes - dram.unknown_bytes, dram.least_bytes)
-    )
+
+    def part_of(size_bytes: int) -> float:
+        return judged.slowdown * 1e9 * size_bytes / dram.bytes_per_s / max(judged.summary.duration_ns, 1)
+
+    most, elsewhere = part_of(dram.streamed_bytes), part_of(dram.streamed_bytes - dram.unknown_bytes)
     least = judged.parts.get(DRAM, 0.0)
     other_parts = [part for unit, part in judged.parts.items() if unit != DRAM]
     if most < LIMITING or max(other_parts) > _POSSIBLE:
         return None
     if dram.fits_l2 and not dram.unknown:
-        return _memory_in_l2(judged, once)
+        return _memory_in_l2(judged, part_of(dram.least_bytes), part_of(dram.read_bytes + dram.written_bytes))
     if dram.unknown and most > 1:
         return judged.not_known(
             f"DRAM would take {percent(most)} of the time for all that was requested, so some of it hit the L2; how "
@@ -308,25 +313,38 @@ def _memory(judged: _Judged) -> Limit | None:
             f"DRAM may be at {percent(least)} to {percent(most)} of peak: addresses depend on loaded data, so it is "
             f"unknown how much hit the L2; of what is known, {_nearest(judged)}"
         )
-    text = f"DRAM, most likely ({percent(least)} to {percent(min(most, 1.0))} of peak: data that is read "
-    text += "again, or at unknown addresses, may hit the L2)"
-    return judged.limit("DRAM, most likely", text, DRAM)
+    text = f"DRAM or the L2, most likely (DRAM at {percent(least)} to {percent(min(most, 1.0))} of peak: data that is "
+    text += "read again, or at unknown addresses, may hit the L2)"
+    return judged.limit(_DRAM_OR_L2, text, DRAM, L2)
 
 
-def _memory_in_l2(judged: _Judged, part: float) -> Limit | None:
+def _memory_in_l2(judged: _Judged, least: float, most: float) -> Limit | None:
     """Judge memory of which all may be in the L2 when the launch begins.
 
-    ``part`` is DRAM's if nothing is. An L2 that was filled in this time is as busy as DRAM, or busier (H100).
+    The parts are DRAM's if nothing is: the smallest if the L2 keeps what is written, the largest if it keeps nothing of
+    that. An L2 that was filled in this time is as busy as DRAM, or busier (H100).
     """
-    if part < LIMITING:
+    if most < LIMITING:
         return None
-    if part > MAX_POSSIBLE:
+    if least > MAX_POSSIBLE:
         return judged.not_known(
-            f"DRAM would take {percent(part)} of the time, so some of the data was in the L2, whose part is unknown; "
+            f"DRAM would take {percent(least)} of the time, so some of the data was in the L2, whose part is unknown; "
             f"of what is known, {_nearest(judged)}"
         )
-    text = f"DRAM or the L2, most likely: {percent(part)} of DRAM's peak, unless the L2 had the data already"
-    return judged.limit("DRAM or L2, most likely", text, DRAM, L2)
+    text = f"DRAM or the L2, most likely (DRAM at up to {percent(min(most, 1.0))} of peak, unless the L2 had the data "
+    text += "already)"
+    return judged.limit(_DRAM_OR_L2, text, DRAM, L2)
+
+
+def _l2(judged: _Judged) -> Limit | None:
+    """Judge the L2 if it may be the busiest unit: types do not show all that it has to do."""
+    part = judged.parts.get(L2_TO_SM, 0.0)
+    if part < _NOTABLE_L2:
+        return None
+    return judged.not_known(
+        f"the L2 is busy for at least {percent(part)} of the time, and longer with writes and with what DRAM delivers, "
+        "which only counters show"
+    )
 
 
 def _few_sms(judged: _Judged) -> Limit | None:
@@ -469,6 +487,7 @@ def _unknown_accesses(judged: _Judged) -> Limit | None:
 
 
 _NOT_KNOWN = "not known"
+_DRAM_OR_L2 = "DRAM or L2, most likely"
 IDLE = "SMs without work"
 _HIDDEN_IN_TTGIR = "or instructions that TTGIR does not show"
 _HIDDEN_IN_CODE = "or conflicts of memory accesses, which only counters show"

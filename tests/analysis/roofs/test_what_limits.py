@@ -35,7 +35,7 @@ def dram(least: float, streamed: float | None, *, fits_l2: bool = False, unknown
     streamed_bytes = None if streamed is None else int(streamed * DURATION_NS)
     unknown_bytes = int((unknown or 0.0) * DURATION_NS)
     least_bytes = int(least * DURATION_NS)
-    return DramBound(0, 0, least_bytes, streamed_bytes, fits_l2, int(unknown is not None), unknown_bytes, 1e9)
+    return DramBound(least_bytes, 0, least_bytes, streamed_bytes, fits_l2, int(unknown is not None), unknown_bytes, 1e9)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def summary(tmp_path: Path) -> LaunchSummary:
         (SpeedOfLight((roof("func", tensor_cores=0.55), roof("loop[0]", 800, tensor_cores=0.68))), "a unit in a loop"),
         (SpeedOfLight((roof("func", special_functions=0.45, tensor_cores=0.44),)), "two units in turn"),
         (SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.7, 0.8)), "DRAM"),
-        (SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.5, 0.8)), "DRAM, most likely"),
+        (SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.4, 0.8)), "DRAM or L2, most likely"),
         (SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.7, 0.8, fits_l2=True)), "data that fits the L2"),
         (SpeedOfLight((roof("func", fp32_units=0.2),), exchanges=0.4), "threads that exchange elements"),
         (
@@ -142,7 +142,7 @@ def test_the_l2_rests_while_sms_have_no_work(summary: LaunchSummary) -> None:
     light = lit(L2_to_SM=0.7, tensor_cores=0.1, loop=roof("loop[0]", 900, L2_to_SM=0.7))
     assert limit_of(replace(summary, idle=None), light, SMS).name == "L2 to SM 70 %"
     found = limit_of(replace(summary, idle=idle), light, SMS)
-    assert found.name == "latency"
+    assert found.name == "not known"
     assert (found.parts["L2 to SM"], found.parts["tensor cores"]) == pytest.approx((0.525, 0.1))
 
 
@@ -242,17 +242,23 @@ def lit(*, loop: Roof | None = None, more: SpeedOfLight | None = None, **parts: 
         # Two units in turn from 75 % together.
         (lit(special_functions=0.45, fp32_units=0.31), "special functions and fp32 units in turn"),
         (lit(special_functions=0.45, fp32_units=0.29), "latency"),
-        (lit(special_functions=0.45, L2_to_SM=0.45), "latency"),
+        (lit(special_functions=0.45, ALU=0.45), "latency"),
         # A loop from half of the kernel's time.
         (lit(loop=roof("loop[0]", 500, fp32_units=0.6)), "fp32 units 60 %"),
         (lit(loop=roof("loop[0]", 499, fp32_units=0.6)), "latency"),
         (lit(loop=roof("loop[0]", 900, fp32_units=0.59)), "latency"),
         # All that is requested of DRAM, where no other unit may be the limit.
-        (lit(L2_to_SM=0.5, more=SpeedOfLight((), dram=dram(0.1, 0.6))), "DRAM, most likely"),
-        (lit(L2_to_SM=0.5, more=SpeedOfLight((), dram=dram(0.1, 0.59))), "latency"),
-        (lit(L2_to_SM=0.51, more=SpeedOfLight((), dram=dram(0.1, 0.6))), "latency"),
+        (lit(ALU=0.5, more=SpeedOfLight((), dram=dram(0.1, 0.6))), "DRAM or L2, most likely"),
+        (lit(ALU=0.5, more=SpeedOfLight((), dram=dram(0.1, 0.59))), "latency"),
+        (lit(ALU=0.51, more=SpeedOfLight((), dram=dram(0.1, 0.6))), "latency"),
         (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, fits_l2=True))), "latency"),
-        (lit(more=SpeedOfLight((), dram=dram(0.55, 0.8))), "DRAM, most likely"),
+        (lit(more=SpeedOfLight((), dram=dram(0.49, 0.8))), "DRAM or L2, most likely"),
+        # DRAM from 50 %, as it cannot reach its peak.
+        (lit(more=SpeedOfLight((), dram=dram(0.5, 0.8))), "DRAM 50 %"),
+        (lit(ALU=0.52, more=SpeedOfLight((), dram=dram(0.5, 0.5))), "latency"),
+        # The L2 may be busier than by what SMs read.
+        (lit(L2_to_SM=0.4), "not known"),
+        (lit(L2_to_SM=0.39), "latency"),
         # What the L2 may have, if all of it was read and written once in the launch's time.
         (lit(more=SpeedOfLight((), dram=dram(0.59, 1.2, fits_l2=True))), "latency"),
         (lit(more=SpeedOfLight((), dram=dram(0.6, 1.2, fits_l2=True))), "DRAM or L2, most likely"),
@@ -260,10 +266,10 @@ def lit(*, loop: Roof | None = None, more: SpeedOfLight | None = None, **parts: 
         (lit(more=SpeedOfLight((), dram=dram(1.06, 1.2, fits_l2=True))), "not known"),
         # Less than 60 % without the operations whose addresses are unknown.
         (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, unknown=0.31))), "not known"),
-        (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, unknown=0.29))), "DRAM, most likely"),
-        (lit(more=SpeedOfLight((), dram=dram(0.1, 1.0, unknown=0.29))), "DRAM, most likely"),
+        (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, unknown=0.29))), "DRAM or L2, most likely"),
+        (lit(more=SpeedOfLight((), dram=dram(0.1, 1.0, unknown=0.29))), "DRAM or L2, most likely"),
         (lit(more=SpeedOfLight((), dram=dram(0.1, 1.1, unknown=0.29))), "not known"),
-        (lit(more=SpeedOfLight((), dram=dram(0.1, 1.1))), "DRAM, most likely"),
+        (lit(more=SpeedOfLight((), dram=dram(0.1, 1.1))), "DRAM or L2, most likely"),
         (lit(fp32_units=0.3, more=SpeedOfLight((), exchanges=0.3)), "not known"),
         (lit(fp32_units=0.1, more=SpeedOfLight((), exchanges=0.29)), "latency"),
         (lit(fp32_units=0.31, more=SpeedOfLight((), exchanges=0.3)), "latency"),
