@@ -15,6 +15,7 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.loops import is_wait, lost_waits
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import KernelOverview, glob_of, overview
+from kprof_inject.analysis.program_samples import program_samples
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeKind
@@ -34,6 +35,8 @@ from kprof_inject.report.explanation_schema import (
     PlaceFact,
     RecordsFact,
     RoofPart,
+    SampledKernelFact,
+    SampledReason,
     ScopeTime,
     StallFact,
     SubjectFact,
@@ -85,6 +88,7 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         overlap=tuple(_overlap(report)),
         not_judged=tuple(_not_judged(report)),
         other_kernels=tuple(map(_other_kernel, other_kernels)),
+        sampled_kernels=tuple(_sampled_kernels(reports)),
         left_out={},
     )
 
@@ -277,6 +281,19 @@ def _other_kernel(kernel: KernelOverview) -> OtherKernel:
         limit=short_name(kernel.middle.limit.name),
         level=trust_in(kernel.middle).level,
     )
+
+
+def _sampled_kernels(reports: Sequence[LaunchAnalysis]) -> Iterator[SampledKernelFact]:
+    program = program_samples(reports)
+    for kernel in program.kernels if program else ():
+        yield SampledKernelFact(
+            name=short_name(kernel.name),
+            share=figure(kernel.share.value),
+            share_error=figure(kernel.share.error),
+            waits=tuple(
+                SampledReason(short_name(reason), figure(share.value)) for reason, share in kernel.waiting[:_MAX_STALLS]
+            ),
+        )
 
 
 _PROGRAM = " -- PROG"

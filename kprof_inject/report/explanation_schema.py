@@ -221,6 +221,26 @@ class OtherKernel(Struct, frozen=True):
     level: Level
 
 
+class SampledReason(Struct, frozen=True):
+    """Stall reason of a sampled kernel, and its share of the kernel's samples."""
+
+    reason: str
+    share: Share
+
+
+class SampledKernelFact(Struct, frozen=True):
+    """Kernel of a sampled program, recorded or not.
+
+    share is its part of the SMs' time, with half of its 95 % interval; waits are the reasons for which its warps wait
+    longest.
+    """
+
+    name: str
+    share: Share
+    share_error: Share
+    waits: tuple[SampledReason, ...]
+
+
 class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     """Reasons why a launch takes as long as it does.
 
@@ -244,6 +264,7 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     overlap: tuple[Overlap, ...]
     not_judged: tuple[NotJudged, ...]
     other_kernels: tuple[OtherKernel, ...]
+    sampled_kernels: tuple[SampledKernelFact, ...]
     left_out: dict[str, Count]
 
 
@@ -267,7 +288,18 @@ DEFAULT_BUDGET = 2000
 _CHARACTERS_IN_TOKEN = 4
 
 # Lists by importance, the most important first. The first item of each list comes before the second of any.
-_LISTS = ("units", "stalls", "waits", "places", "not_judged", "roofs", "scopes", "overlap", "other_kernels")
+_LISTS = (
+    "units",
+    "stalls",
+    "waits",
+    "places",
+    "not_judged",
+    "roofs",
+    "scopes",
+    "overlap",
+    "sampled_kernels",
+    "other_kernels",
+)
 # Findings come before the items of all other lists, and the first finding is never left out.
 _FINDINGS = "findings"
 

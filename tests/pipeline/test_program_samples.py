@@ -17,6 +17,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.capture_lines import print_json
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import program_samples as pipeline
+from kprof_inject.report.explanation import explanation
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.workspace import Workspace
@@ -95,6 +96,13 @@ def test_the_report_and_json_show_them(workspace: Workspace, capture: Path, caps
     samples = printed["program"]["samples"]
     assert samples["share"] == 0.25
     assert not any(name.endswith("_not_issued") for name in samples["reasons"])
+
+
+def test_explain_has_them(workspace: Workspace, capture: Path) -> None:
+    save_two_processes(workspace, capture)
+    first, second = explanation(reports_of(capture)).sampled_kernels
+    assert (first.name, first.share, second.share) == ("at::native::fill<float>", 0.75, 0.25)
+    assert [wait.reason for wait in first.waits] == ["lg_throttle", "wait"]
 
 
 def test_instructions_of_several_processes_are_added(workspace: Workspace, capture: Path) -> None:
