@@ -55,8 +55,8 @@ def program_samples(reports: Sequence[LaunchAnalysis]) -> ProgramSamples | None:
 
     Raises ``KprofError`` if their file is damaged.
     """
-    launch = reports[0].launch
-    if launch.capture_folder is None:
+    launch = reports[0].launch if reports else None
+    if launch is None or launch.capture_folder is None:
         return None
     record = read_program_samples(launch.capture_folder, launch.process.run if launch.process else "")
     return _by_kernel(record, reports) if record else None

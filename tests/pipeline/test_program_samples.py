@@ -18,6 +18,7 @@ from kprof_inject.cli.capture_lines import print_json
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import program_samples as pipeline
 from kprof_inject.report.explanation import explanation
+from kprof_inject.report.html.stalls import sampled_program
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.workspace import Workspace
@@ -96,6 +97,18 @@ def test_the_report_and_json_show_them(workspace: Workspace, capture: Path, caps
     samples = printed["program"]["samples"]
     assert samples["share"] == 0.25
     assert not any(name.endswith("_not_issued") for name in samples["reasons"])
+
+
+def test_the_page_has_them(workspace: Workspace, capture: Path) -> None:
+    save_two_processes(workspace, capture)
+    sampled = sampled_program(reports_of(capture))
+    assert sampled is not None
+    assert [(kernel.name, kernel.share) for kernel in sampled.kernels] == [
+        ("at::native::fill<float>", 0.75),
+        ("matmul_kernel", 0.25),
+    ]
+    assert {share.reason for share in sampled.kernels[0].shares} == {"lg_throttle", "wait"}
+    assert sampled.left_out == 0
 
 
 def test_explain_has_them(workspace: Workspace, capture: Path) -> None:

@@ -25,7 +25,7 @@ from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview
 from kprof_inject.report.html.page_schema import LaunchMeta, LaunchSections, PageData, PartitionMeta, ScopeMeta
 from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
 from kprof_inject.report.html.scope_columns import Shown, flight_bytes, scope_bytes, shares, shown_of
-from kprof_inject.report.html.stalls import launch_stalls
+from kprof_inject.report.html.stalls import launch_stalls, sampled_program
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.timeline.partitions import by_warp
 from kprof_inject.version import __version__
@@ -78,7 +78,7 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
         yield from scopes_element
         if report.in_flight is not None and report.in_flight.kinds:
             yield from _data_element(f"launch-{index}-flights", flight_bytes(timeline, report.in_flight, shown.ctas))
-    page = PageData(version=__version__, launches=metas, kernels=kernel_rows(reports))
+    page = PageData(version=__version__, launches=metas, kernels=kernel_rows(reports), sampled=sampled_program(reports))
     yield b'<script type="application/json" id="report">' + _json_bytes(page) + b"</script>\n"
     yield _filled(tail, inline).encode()
 

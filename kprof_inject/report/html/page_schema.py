@@ -482,9 +482,31 @@ class LaunchSections(Struct, frozen=True):
     stalls: LaunchStalls | None
 
 
+class SampledKernelRow(Struct, frozen=True):
+    """Kernel of a sampled program: its share of all samples, with half of its 95 % interval, and its own by reason."""
+
+    name: str
+    share: float
+    error: float
+    shares: list[ReasonShare]
+
+
+class SampledProgram(Struct, frozen=True):
+    """Samples of all kernels of the program, most samples first; ``left_out`` is the number of those not shown."""
+
+    samples: int
+    reasons: list[StallReason]
+    kernels: list[SampledKernelRow]
+    left_out: int
+
+
 class PageData(Struct, frozen=True):
-    """First data that the page reads: its launches, and its kernels, largest total time first."""
+    """First data that the page reads: its launches, and its kernels, largest total time first.
+
+    ``sampled`` is None if the program was not sampled.
+    """
 
     version: str
     launches: list[LaunchMeta]
     kernels: list[KernelRow]
+    sampled: SampledProgram | None

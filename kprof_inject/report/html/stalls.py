@@ -1,4 +1,4 @@
-"""Stall reasons of a launch, of each scope, and of lines of its TTGIR and source, for stacked bars.
+"""Stall reasons of a launch, of each scope, of lines of its TTGIR and source, and of a program, for stacked bars.
 
 Samples of a line are shares of all samples of the launch; those of a scope, of the scope's samples.
 """
@@ -6,15 +6,19 @@ Samples of a line are shares of all samples of the launch; those of a scope, of 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kprof_inject.analysis.evidence.stalls import NOT_STALLED, REASONS, Share, Stalls
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program_samples import program_samples
 from kprof_inject.capture.source_text import SourceLine
 from kprof_inject.errors import printable
 from kprof_inject.report.html.page_schema import (
     AwaitedLine,
     LaunchStalls,
     ReasonShare,
+    SampledKernelRow,
+    SampledProgram,
     StalledLine,
     StalledScope,
     StallReason,
@@ -26,15 +30,16 @@ _MIN_LINE_SHARE = 0.005
 _MIN_REASON_SHARE = 0.0005
 _MAX_SCOPE_REASONS = 3
 _MAX_AWAITED = 3
+_MAX_SAMPLED_KERNELS = 40
 
 
 def launch_stalls(stalls: Stalls, shown_files: Iterable[str]) -> LaunchStalls:
     """Return the stall reasons of a launch and of its scopes; ``shown_files`` are the source files of the page."""
-    names, files = _ordered(stalls), set(shown_files)
+    names, files = _ordered(stalls.reasons), set(shown_files)
     shown = sum(line.samples for line in stalls.lines if line.source and line.source[0] in files)
     return LaunchStalls(
         samples=stalls.samples,
-        reasons=[StallReason(printable(name), NOT_STALLED.get(name) or REASONS.get(name, "")) for name in names],
+        reasons=_described(names),
         shares=_shares(stalls.reasons, stalls.samples, names),
         scopes=[
             _scope(stalls, index, counts, names)
@@ -74,9 +79,39 @@ def stalled_source_lines(stalls: Stalls) -> dict[str, list[StalledLine]]:
     return dict(files)
 
 
-def _ordered(stalls: Stalls) -> list[str]:
+def sampled_program(reports: Sequence[LaunchAnalysis]) -> SampledProgram | None:
+    """Return the samples of all kernels of the launches' program; None if it was not sampled."""
+    program = program_samples(reports)
+    if program is None:
+        return None
+    shown = program.kernels[:_MAX_SAMPLED_KERNELS]
+    totals: Counter[str] = Counter()
+    for kernel in shown:
+        totals.update(kernel.reasons)
+    names = _ordered(totals)
+    return SampledProgram(
+        samples=program.samples,
+        reasons=_described(names),
+        kernels=[
+            SampledKernelRow(
+                name=printable(kernel.name),
+                share=kernel.share.value,
+                error=kernel.share.error,
+                shares=_shares(kernel.reasons, sum(kernel.reasons.values()), names),
+            )
+            for kernel in shown
+        ],
+        left_out=len(program.kernels) - len(shown),
+    )
+
+
+def _described(names: Iterable[str]) -> list[StallReason]:
+    return [StallReason(printable(name), NOT_STALLED.get(name) or REASONS.get(name, "")) for name in names]
+
+
+def _ordered(reasons: Mapping[str, int]) -> list[str]:
     """Return the names of all reasons in the order of the bars: what warps wait for longest comes first."""
-    return sorted(stalls.reasons, key=lambda name: (name in NOT_STALLED, -stalls.reasons[name]))
+    return sorted(reasons, key=lambda name: (name in NOT_STALLED, -reasons[name]))
 
 
 def _shares(counts: Mapping[str, int], whole: int, names: Iterable[str]) -> list[ReasonShare]:
@@ -103,7 +138,7 @@ class _StalledLines:
 
     def __init__(self, stalls: Stalls) -> None:
         self._stalls = stalls
-        self._names = _ordered(stalls)
+        self._names = _ordered(stalls.reasons)
         self._sources = {line.line: line.source for line in stalls.lines}
 
     def is_notable(self, samples: int) -> bool:

@@ -20,6 +20,7 @@
  *   onThemeChange(callback)   called when light becomes dark or the other way round, until the launch is changed
  *   onForget(callback)        called before another launch is shown
  *   kernels, shownLaunch         the rows, `KernelRow` of page_schema.py; the index of `launch`
+ *   sampled                      a `SampledProgram`, or null
  *   openLaunch(index)            shows another launch, in the timeline
  *   range, onRange(range)     what the timeline shows at first, and what it shows now: null is the whole launch
  *
@@ -118,6 +119,7 @@ function contextOf(page, launch) {
       tabs.shown("timeline")?.goTo(target);
     },
     kernels: page.report.kernels,
+    sampled: page.report.sampled,
     shownLaunch: state.launch,
     openLaunch: (index) => changeLaunch(page, index, "timeline"),
     range: state.range,

@@ -5,6 +5,7 @@ import { evidenceTag } from "#evidence";
 import { formatShare } from "#format";
 import { rankedOf, targetOf } from "#views/examples";
 import { openView } from "#views/navigation";
+import { sampledSection } from "#views/sampled_kernels";
 import { scopeTable } from "#views/scope_table";
 import { slopeSection } from "#views/slope_table";
 import { stallSection } from "#views/stall_section";
@@ -24,6 +25,7 @@ export function show(place, launch, context) {
       ...slopeSection(slopes, slopes_say, launch),
       element("section", {}, [element("h2", { text: "Scopes" }), scopeTable(launch, context)]),
       element("section", {}, [element("h2", { text: "How far to trust it" }), trust(verdict)]),
+      ...sampledSection(context.sampled),
       element("section", {}, [
         element("h2", { text: "Conditions" }),
         element("div", { class: "fact-groups" }, [...buildCards(builds), ...facts.map(factGroup)]),
