@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kprof_inject.analysis.evidence.code_units import CodeEvidence
     from kprof_inject.analysis.findings.rules import Judgement
     from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+    from kprof_inject.analysis.roofs.coalescing import Requests
     from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 
 _DISTURBED = "the records disturb this kernel so much that it may be limited by something else without them"
@@ -113,7 +114,20 @@ class LaunchAnalysis:
         """The roofs of the launch's scopes."""
         from kprof_inject.analysis.roofs.speed_of_light import speed_of_light
 
-        return self._by_executed(lambda executed: speed_of_light(self.timeline, self.summary, executed))
+        return self._by_executed(lambda executed: speed_of_light(self.timeline, self.summary, executed, self.requests))
+
+    @cached_property
+    def requests(self) -> tuple[Requests, ...]:
+        """The requests of loads and stores to the L1, where their addresses are known."""
+        if isinstance(self.executed, Unjudged) or not self.launch.kernel.target.startswith("cuda:"):
+            return ()
+        from kprof_inject.analysis.roofs.coalescing import requests_of
+
+        try:
+            with evaluating():
+                return requests_of(self.executed, self.machine_code)
+        except Unevaluated:
+            return ()
 
     @cached_property
     def slopes(self) -> KernelSlopes | None:
@@ -158,7 +172,12 @@ class LaunchAnalysis:
     def computed_limit(self) -> Limit:
         """The unit or cause that limits the launch, as far as its TTGIR shows."""
         return limit_of(
-            self.summary, self.speed_of_light, self.launch.kernel.sm_count, self.verdict.overhead, self.code_bounds
+            self.summary,
+            self.speed_of_light,
+            self.launch.kernel.sm_count,
+            self.verdict.overhead,
+            self.code_bounds,
+            self.requests,
         )
 
     @cached_property
@@ -172,7 +191,7 @@ class LaunchAnalysis:
         cycles = {scope.index: scope.sm_cycles for scope in self.summary.scopes if scope.sm_cycles}
         try:
             with evaluating():
-                return code_evidence(self.launch.kernel, code, self.executed, whole.sm_cycles, cycles)
+                return code_evidence(self.launch.kernel, code, self.executed, self.requests, whole.sm_cycles, cycles)
         except Unevaluated:
             return None
 
@@ -200,7 +219,7 @@ class LaunchAnalysis:
         if record is None or record.counters is None:
             return None
         light, kernel = self.speed_of_light, self.launch.kernel
-        return Measured(self.summary, light, kernel, record.counters, self.stalls, self.machine_code)
+        return Measured(self.summary, light, kernel, record.counters, self.stalls, self.machine_code, self.requests)
 
     @cached_property
     def machine_code(self) -> MachineFunction | None:

@@ -35,7 +35,12 @@ def min_wavefronts(one: Instruction) -> int:
         return 0
     if one.operation in _MATRICES:
         return _OF_MATRICES.get(one.opcode.rpartition(".")[2], 1)
-    return max(bytes_of_thread(one) * _LANES // _WAVEFRONT_BYTES, 1)
+    return wavefronts_of(bytes_of_thread(one))
+
+
+def wavefronts_of(access_bytes: int) -> int:
+    """Return how many cycles of the L1's data path a warp needs if its threads access adjacent bytes."""
+    return max(access_bytes * _LANES // _WAVEFRONT_BYTES, 1)
 
 
 def bytes_of_thread(one: Instruction) -> int:

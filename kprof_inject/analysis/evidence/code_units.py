@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.evidence.instruction_work import InstructionWork, Utilization, launch_work, scope_work
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import CodeBounds
 from kprof_inject.analysis.roofs.pipeline_rates import PipelineRates, pipeline_rates_of
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL
 from kprof_inject.capture.model import Kernel
+from kprof_inject.machine_code.accesses import global_access, min_wavefronts
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.units import Pipeline
 
@@ -27,6 +30,9 @@ _PIPELINES: _PipelinesOfUnits = {
 # Nsight Compute, Kernel Profiling Guide, "Pipelines": only GA100 and older GPUs have a pipeline of its own for fp16.
 _PIPELINES_OF_TARGET: Mapping[str, _PipelinesOfUnits] = {"cuda:80": {**_PIPELINES, FP32: (Pipeline.FMA,)}}
 
+# Threads of a warp exchange values by it without banks.
+_SHUFFLE = "SHFL"
+
 
 class CodeEvidence(Struct, frozen=True):
     """Bounds of a launch, and of each scope by its index in the scope table."""
@@ -36,12 +42,17 @@ class CodeEvidence(Struct, frozen=True):
 
 
 def code_evidence(
-    kernel: Kernel, code: MachineFunction, ran: ExecutedKernel, sm_cycles: int, scope_cycles: Mapping[int, int]
+    kernel: Kernel,
+    code: MachineFunction,
+    ran: ExecutedKernel,
+    requests: Sequence[Requests],
+    sm_cycles: int,
+    scope_cycles: Mapping[int, int],
 ) -> CodeEvidence | None:
     """Return the utilization of the units by the machine code; None if the rates of the target are not known.
 
-    ``sm_cycles`` are the cycles in which any warp ran the kernel, summed over the SMs, and ``scope_cycles`` those of
-    each scope.
+    ``requests`` are those of the loads and stores, in the order of the text. ``sm_cycles`` are the cycles in which any
+    warp ran the kernel, summed over the SMs, and ``scope_cycles`` those of each scope.
     """
     rates = pipeline_rates_of(kernel.target)
     if rates is None:
@@ -49,21 +60,43 @@ def code_evidence(
     pipelines = _PIPELINES_OF_TARGET.get(kernel.target, _PIPELINES)
     executions = block_executions(code, ran, kernel.requested_warps)
     works = scope_work(code, executions, ran.scope_map)
+    lines = [one.line for one in requests]
+    extra = {index: [requests[row] for row in ran.scope_map.rows_in(index, lines)] for index in works}
+    launch = _bounds(launch_work(code, executions), requests, sm_cycles, rates, pipelines)
     return CodeEvidence(
-        launch=_bounds(launch_work(code, executions), sm_cycles, rates, pipelines),
+        launch=replace(launch, may_conflict=_may_conflict(code, requests)),
         scopes={
-            index: _bounds(work, scope_cycles[index], rates, pipelines)
+            index: _bounds(work, extra[index], scope_cycles[index], rates, pipelines)
             for index, work in works.items()
             if index in scope_cycles
         },
     )
 
 
-def _bounds(work: InstructionWork, sm_cycles: int, rates: PipelineRates, pipelines: _PipelinesOfUnits) -> CodeBounds:
+def _may_conflict(code: MachineFunction, requests: Sequence[Requests]) -> bool:
+    """Return True unless the cycles that all instructions take of the L1's data path are known."""
+    known = {(one.line, one.kind) for one in requests}
+    for one in code.instructions:
+        access = global_access(one)
+        if min_wavefronts(one) and one.operation != _SHUFFLE and (access is None or (one.line, access[0]) not in known):
+            return True
+    return False
+
+
+def _bounds(
+    work: InstructionWork,
+    requests: Sequence[Requests],
+    sm_cycles: int,
+    rates: PipelineRates,
+    pipelines: _PipelinesOfUnits,
+) -> CodeBounds:
     """Return the bounds in these cycles.
 
-    Units that would need more than all of them are left out, as the work or the cycles are not the scope's.
+    Uncoalesced requests add their cycles to those of the L1 without conflicts. Units that would need more than all
+    cycles are left out, as the work or the cycles are not the scope's.
     """
+    extra = sum(one.extra_wavefronts for one in requests)
+    work = replace(work, wavefronts=work.wavefronts + round(extra))
     found = _by_unit(work.utilization(sm_cycles, rates), pipelines)
     parts = {unit: min(share, 1.0) for unit, share in found.items() if 0 < share <= MAX_POSSIBLE}
     return CodeBounds(parts, work.unknown_share)

@@ -9,12 +9,15 @@ from msgspec import Struct
 
 from kprof_inject.analysis.evidence.measured_units import Access, accesses, measured_shares
 from kprof_inject.analysis.evidence.stalls import Stalls, TopStall
+from kprof_inject.analysis.roofs.coalescing import SECTOR_BYTES, Requests, sectors_text, worst_of
+from kprof_inject.analysis.roofs.coalescing import UNCOALESCED as MANY_SECTORS
 from kprof_inject.analysis.roofs.limits import (
     DRAM,
     IDLE,
     LIMITING,
     MIN_NOTABLE,
     MIN_TOGETHER,
+    UNCOALESCED,
     UNIT_NAMES,
     Limit,
     as_busy,
@@ -38,12 +41,14 @@ _BUSY = 0.5
 # Where more CTAs wait than fit four times, an SM that holds fewer than this part of them gets them too slowly.
 _MIN_HELD = 0.6
 _MANY_WAVES = 4
-# A request touches at least this many times the sectors that it would touch if its addresses were adjacent.
-_UNCOALESCED = 2.0
-_SECTOR_BYTES, _LANES = 32, 32
+_LANES = 32
+# Where accesses at unknown addresses touch more than half of the sectors, one of them may be the worst.
+_MIN_KNOWN = 0.5
 _MAX_ACCESS_BYTES = 16
 _ATOMIC_OPERATIONS = frozenset(("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDUX"))
 _LOADS = frozenset(("LDG", "LDGSTS"))
+# DRAM reads more than this times the bytes that are needed if the L2 loses parts of sectors before they are used.
+_REREAD = 1.5
 _MEMORY = (SHARED, L2, DRAM)
 _OF_SM = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED)
 # If SMs have work for a smaller part of the launch, that is the first thing to change.
@@ -59,6 +64,7 @@ class Measured(Struct, frozen=True):
     counted: CountersRecord
     stalls: Stalls | None
     code: MachineFunction | None
+    requests: tuple[Requests, ...] = ()
 
     @property
     def shares(self) -> Mapping[str, float]:
@@ -106,25 +112,33 @@ def _at_roof(measured: Measured) -> Limit | None:
     if not units or shares[units[0]] < LIMITING:
         return None
     busy = " and ".join(f"{UNIT_NAMES[unit]} ({percent(shares[unit])} of peak)" for unit in units)
-    access = _uncoalesced(measured)
-    if access is not None and units[0] in _MEMORY:
-        return measured.limit(
-            "uncoalesced access", f"{busy}, by uncoalesced access: {_access_text(measured, access)}", *units
-        )
+    conflicts = _conflicts_text(measured) if units[0] == SHARED else ""
+    uncoalesced = _uncoalesced_text(measured, units[0]) if units[0] in _MEMORY else ""
+    if uncoalesced and not (DRAM in units and _reads_once(measured)):
+        text = f"{busy}, by uncoalesced access: {uncoalesced}"
+        return measured.limit(UNCOALESCED, f"{text}; {conflicts}" if conflicts else text, *units)
     name = f"{' and '.join(units)} {100 * shares[units[0]]:.0f} %"
-    if units[0] == SHARED:
-        busy += _conflicts_text(measured)
+    if conflicts:
+        busy += f": {conflicts}"
     if units[0] == DRAM:
         read, written = measured.metric(counters.DRAM_READ_BYTES), measured.metric(counters.DRAM_WRITE_BYTES)
         busy += f": {size_text(int(read))} read and {size_text(int(written))} written"
-    return measured.limit(name, busy, *units)
+    return measured.limit(name, f"{busy}; {uncoalesced}" if uncoalesced else busy, *units)
+
+
+def _reads_once(measured: Measured) -> bool:
+    """Return True if DRAM reads little more than each byte that the launch needs: other accesses would not help it."""
+    dram = measured.light.dram
+    if dram is None or dram.unknown:
+        return False
+    return measured.metric(counters.DRAM_READ_BYTES) <= _REREAD * dram.read_bytes
 
 
 def _conflicts_text(measured: Measured) -> str:
     """Return which part of the L1's wavefronts bank conflicts cause; empty if it is small."""
     wavefronts = measured.metric(counters.WAVEFRONTS)
     share = measured.metric(counters.SHARED_CONFLICTS) / wavefronts if wavefronts else 0.0
-    return f": {percent(share)} of the wavefronts are bank conflicts" if share >= MIN_NOTABLE else ""
+    return f"{percent(share)} of the wavefronts are bank conflicts" if share >= MIN_NOTABLE else ""
 
 
 def _few_sms(measured: Measured) -> Limit | None:
@@ -210,8 +224,8 @@ def _atomics(measured: Measured) -> Limit | None:
 
 def _latency(measured: Measured) -> Limit:
     warps = measured.metric(counters.WARPS_ACTIVE)
-    access = _uncoalesced(measured)
-    more = f"; {_access_text(measured, access)}" if access else ""
+    uncoalesced = _uncoalesced_text(measured)
+    more = f"; {uncoalesced}" if uncoalesced else ""
     if 0 < warps < _FEW_WARPS and max(measured.shares.values()) < _BUSY:
         text = f"too few warps in flight: an SM has {warps:.1f} on average; {_waiting(measured)}{more}"
         return measured.limit("too few warps in flight", text)
@@ -245,14 +259,14 @@ def _uncoalesced(measured: Measured) -> Access | None:
     found = [
         access
         for access in accesses(measured.counted)
-        if access.sectors_per_request >= _UNCOALESCED * _adjacent_sectors(widest, access.kind)
+        if access.sectors_per_request >= MANY_SECTORS * _adjacent_sectors(widest, access.kind)
     ]
     return max(found, key=lambda access: access.sectors, default=None)
 
 
 def _adjacent_sectors(widest: Mapping[str, int], kind: str) -> float:
     """Return how many sectors a request of a warp touches if its addresses are adjacent."""
-    return widest.get(kind, _MAX_ACCESS_BYTES) * _LANES / _SECTOR_BYTES
+    return widest.get(kind, _MAX_ACCESS_BYTES) * _LANES / SECTOR_BYTES
 
 
 def _widest_access(code: MachineFunction | None) -> dict[str, int]:
@@ -265,14 +279,26 @@ def _widest_access(code: MachineFunction | None) -> dict[str, int]:
     return found
 
 
-def _access_text(measured: Measured, access: Access) -> str:
+def _uncoalesced_text(measured: Measured, unit: str | None = None) -> str:
+    """Return what uncoalesced accesses touch; empty if there are none.
+
+    If the L1 is the busiest unit, they may touch few sectors, but take a notable part of its cycles.
+    """
+    access = _uncoalesced(measured)
+    if access is None:
+        extra = sum(one.extra_wavefronts for one in measured.requests)
+        conflicts, wavefronts = measured.metric(counters.SHARED_CONFLICTS), measured.metric(counters.WAVEFRONTS)
+        is_notable = unit == SHARED and extra >= max(MIN_NOTABLE * wavefronts, conflicts)
+        worst = worst_of(measured.requests) if is_notable else None
+        return worst.text if worst else ""
+    known = [one for one in measured.requests if one.kind == access.kind and one.is_uncoalesced]
+    worst, known_sectors = worst_of(known), sum(one.sectors * one.requests for one in known)
+    if worst is not None and worst.place and known_sectors >= _MIN_KNOWN * access.sectors:
+        return f"{worst.text}; all {access.kind}s touch {access.sectors_per_request:.1f} on average"
     needed = _adjacent_sectors(_widest_access(measured.code), access.kind)
+    text = f"each {access.kind} of a warp touches {sectors_text(access.sectors_per_request, needed)}"
     place = _slowest_load(measured.stalls) if access.kind == "load" else ""
-    where = f"; warps wait longest for the load of {place}" if place else ""
-    return (
-        f"each {access.kind} of a warp touches {access.sectors_per_request:.1f} sectors of {_SECTOR_BYTES} bytes, "
-        f"where {needed:.0f} would do{where}"
-    )
+    return f"{text}; warps wait longest for the load of {place}" if place else text
 
 
 def _slowest_load(stalls: Stalls | None) -> str:

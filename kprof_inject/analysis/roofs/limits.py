@@ -8,6 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kprof_inject.analysis.roofs.coalescing import Requests, is_spread, worst_of
 from kprof_inject.analysis.roofs.operation_work import Work
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
@@ -45,11 +46,13 @@ _MIN_SMS = 0.6
 class CodeBounds(Struct, frozen=True):
     """Lower bounds of the units' parts by the machine code.
 
-    ``unknown_share`` is the share of the instructions whose number of executions is unknown.
+    ``unknown_share`` is the share of the instructions whose number of executions is unknown. ``may_conflict`` is True
+    if accesses to shared memory or at unknown addresses may take longer than these bounds.
     """
 
     parts: Mapping[str, float]
     unknown_share: float
+    may_conflict: bool = True
 
 
 class Limit(Struct, frozen=True):
@@ -87,12 +90,13 @@ def limit_of(
     device_sms: int | None,
     overhead: Overhead | None = None,
     code: CodeBounds | None = None,
+    requests: Sequence[Requests] = (),
 ) -> Limit:
     """Determine what limits a launch.
 
     ``device_sms`` is the number of the device's SMs. ``overhead`` is the measured cost of the records, if any: where it
     is certain, the launch is judged by its time without them. ``code`` is what the machine code
-    shows, in the same cycles as ``light``; None if it is unknown.
+    shows, in the same cycles as ``light``; None if it is unknown. ``requests`` are those of loads and stores.
     """
     whole = whole_roof(summary, light)
     if whole is None or (light.missing and light.has_unknown):
@@ -115,7 +119,7 @@ def limit_of(
         for unit in dict.fromkeys([*whole.parts, *of_code])
     }
     parts = {unit: min(slowdown * part, 1.0) for unit, part in {**bounds, **dram_part(summary, light)}.items()}
-    judged = _Judged(summary, light, whole, parts, device_sms, slowdown, code)
+    judged = _Judged(summary, light, whole, parts, device_sms, slowdown, code, requests)
     return judged.without_records(_limit(judged))
 
 
@@ -163,6 +167,13 @@ class _Judged(Struct, frozen=True):
     than 1 if records make the launch faster, as they may where they change the order in which CTAs reach the L2."""
     code: CodeBounds | None
     """What the machine code shows; None if it is unknown."""
+    requests: Sequence[Requests] = ()
+    """Requests of loads and stores, where they are known."""
+
+    @property
+    def may_conflict(self) -> bool:
+        """True if accesses to memory may take longer than the machine code shows."""
+        return self.code is None or self.code.may_conflict
 
     @property
     def busiest(self) -> list[str]:
@@ -236,9 +247,31 @@ def _at_roof(judged: _Judged) -> Limit | None:
     loop = _busiest_loop(judged, units[0])
     more = f", {percent(loop.part)} in {judged.name_of(loop)}" if loop and loop.part > judged.parts[units[0]] else ""
     text = _with_parts(units, judged.parts, judged.whole.work, more)
+    uncoalesced = next((one for unit in units if (one := _uncoalesced(judged, unit))), None)
+    if uncoalesced and DRAM not in units:
+        return judged.limit(UNCOALESCED, f"{text}, by uncoalesced access: {uncoalesced.text}", *units)
     if units[0] == DRAM and judged.light.dram:
         text += f": the launch has to move {size_text(judged.light.dram.least_bytes)}"
     return judged.limit(_named(units, judged.parts), text, *units)
+
+
+def _uncoalesced(judged: _Judged, unit: str) -> Requests | None:
+    """Return the access that loads a unit most by addresses that are not adjacent.
+
+    None if that takes little of the unit's time, or less than conflicts of banks.
+    """
+    if unit == SHARED:
+        whole, part = judged.whole, judged.parts.get(SHARED, 0.0)
+        extra = sum(one.extra_wavefronts for one in judged.requests)
+        needed = max(MIN_NOTABLE * part * whole.sm_cycles / judged.slowdown, whole.work.conflict_cycles - extra)
+        return worst_of(judged.requests) if part >= MIN_NOTABLE and extra >= needed else None
+    return _spread_load(judged) if unit == L2_TO_SM else None
+
+
+def _spread_load(judged: _Judged) -> Requests | None:
+    """Return the load that touches most sectors beyond those it needs, if all loads together touch many of them."""
+    loads = [one for one in judged.requests if one.kind == "load"]
+    return worst_of(loads) if is_spread(loads) else None
 
 
 def _scattered(judged: _Judged) -> Limit | None:
@@ -333,6 +366,8 @@ def _memory_in_l2(judged: _Judged, least: float, most: float) -> Limit | None:
         )
     text = f"DRAM or the L2, most likely (DRAM at up to {percent(min(most, 1.0))} of peak, unless the L2 had the data "
     text += "already)"
+    if load := _spread_load(judged):
+        text += f"; {load.text}"
     return judged.limit(_DRAM_OR_L2, text, DRAM, L2)
 
 
@@ -465,13 +500,16 @@ def _exchanges(judged: _Judged) -> Limit | None:
 
 
 def _conflicts(judged: _Judged) -> Limit | None:
-    """Judge shared memory and L1 if they are the busiest unit: instructions do not show how long conflicts take."""
+    """Judge shared memory and L1 if they are the busiest unit: instructions do not show how long conflicts take.
+
+    Where there can be none, they are no busier than their bound.
+    """
     part = judged.parts.get(SHARED, 0.0)
-    if part < _NOTABLE_EXCHANGES or part < max(judged.parts.values()):
+    if not judged.may_conflict or part < _NOTABLE_EXCHANGES or part < max(judged.parts.values()):
         return None
     return judged.not_known(
         f"shared memory and L1 are busy for at least {percent(part)} of the time, and longer where banks conflict or "
-        "addresses are not adjacent, which only counters show"
+        "unknown addresses are apart, which only counters show"
     )
 
 
@@ -489,8 +527,7 @@ def _unknown_accesses(judged: _Judged) -> Limit | None:
 _NOT_KNOWN = "not known"
 _DRAM_OR_L2 = "DRAM or L2, most likely"
 IDLE = "SMs without work"
-_HIDDEN_IN_TTGIR = "or instructions that TTGIR does not show"
-_HIDDEN_IN_CODE = "or conflicts of memory accesses, which only counters show"
+UNCOALESCED = "uncoalesced access"
 
 
 def _waits(judged: _Judged) -> Limit:
@@ -500,13 +537,21 @@ def _waits(judged: _Judged) -> Limit:
             f"how often {percent(judged.code.unknown_share)} of its instructions are executed is unknown; of what is "
             f"known, {_nearest(judged)}"
         )
-    hidden = _HIDDEN_IN_TTGIR if judged.code is None else _HIDDEN_IN_CODE
-    cause = f"latency (perhaps of its atomic operations), {hidden}" if judged.light.atomics else f"latency, {hidden}"
-    text = f"{cause}: {_nearest(judged)}"
+    atomics = " (perhaps of its atomic operations)" if judged.light.atomics else ""
+    text = f"latency{atomics}{_hidden(judged)}: {_nearest(judged)}"
+    if uncoalesced := _uncoalesced(judged, SHARED):
+        text += f"; {uncoalesced.text}"
     dram = judged.light.dram
     if dram and not dram.fits_l2:
         text += f"; moving its bytes would take {short_time(dram.least_ns)}"
     return judged.limit("latency", text)
+
+
+def _hidden(judged: _Judged) -> str:
+    """Return what may limit the launch without any evidence of it; empty if nothing may."""
+    if judged.code is None:
+        return ", or instructions that TTGIR does not show"
+    return ", or conflicts of memory accesses, which only counters show" if judged.may_conflict else ""
 
 
 def _nearest(judged: _Judged) -> str:

@@ -120,9 +120,15 @@ class Traffic:
         ]
 
     def _kept(self, count: int) -> int:
-        """Return the bytes that the L1s of all SMs have read when the first ``count`` accesses are done."""
+        """Return the bytes that the L1s of all SMs have read when the first ``count`` accesses are done.
+
+        They read whole sectors.
+        """
         ranges = (self._ranges(number, by_sm=True) for number in range(count) if self._is_kept(number))
-        return union(one for one in ranges if one is not None).size_bytes
+        touched = union(one for one in ranges if one is not None)
+        return Ranges.of(
+            touched.starts // _SECTOR_BYTES * _SECTOR_BYTES, -(-touched.ends // _SECTOR_BYTES) * _SECTOR_BYTES
+        ).size_bytes
 
     def _is_kept(self, number: int) -> bool:
         """Return True if an SM's L1 may keep what is read."""

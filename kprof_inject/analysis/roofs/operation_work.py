@@ -42,7 +42,7 @@ class Work(Struct, frozen=True):
     shared_bytes: float = 0
     """Bytes between shared memory, or the L1, and registers or tensor cores."""
     conflict_cycles: float = 0
-    """Cycles of shared memory beyond those that the bytes need."""
+    """Cycles of shared memory and the L1 beyond those that the bytes need."""
     l2_bytes: float = 0
     """Bytes from the L2 to the SM."""
 

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
+from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.computed_elements import computed_shares
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
 from kprof_inject.analysis.roofs.memory import DramBound, Traffic
@@ -117,10 +118,13 @@ class SpeedOfLight(Struct, frozen=True):
         }
 
 
-def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged) -> SpeedOfLight:
+def speed_of_light(
+    timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged, requests: Sequence[Requests] = ()
+) -> SpeedOfLight:
     """Compute the roofs of a launch.
 
-    ``ran`` is what the launch executed, or why that is unknown.
+    ``ran`` is what the launch executed, or why that is unknown. ``requests`` are those of its loads and stores, in the
+    order of the text.
     """
     if summary.is_foreign:
         return SpeedOfLight((), missing=Unjudged("another profiler's buffer does not say what the kernel does", ""))
@@ -137,7 +141,7 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
     traffic = Traffic(ran.operations, timeline, ran.module.aliases)
     working = list(_working(ran, timeline.launch.kernel))
     return SpeedOfLight(
-        tuple(_roofs(timeline, ran.scope_map, times, rates, working, traffic)),
+        tuple(_roofs(timeline, ran.scope_map, times, rates, working, traffic, requests)),
         unknown=sum(one.whole_times is None for one, _ in working),
         missing=missing,
         dram=traffic.dram_bound(rates.l1_bytes),
@@ -215,13 +219,17 @@ def _roofs(
     rates: UnitRates,
     working: Sequence[tuple[CountedOperation, Work]],
     traffic: Traffic,
+    requests: Sequence[Requests],
 ) -> Iterator[Roof]:
     lines = [one.line for one, _ in working]
+    request_lines = [one.line for one in requests]
     for index, time in times.items():
         if not time.sm_cycles:
             continue
         accesses = scope_map.rows_in(index, traffic.lines)
-        work = Work(shared_bytes=traffic.l1_bytes(accesses), l2_bytes=traffic.l2_bytes(accesses))
+        extra = sum(requests[row].extra_wavefronts for row in scope_map.rows_in(index, request_lines))
+        l1_bytes, l2_bytes = traffic.l1_bytes(accesses), traffic.l2_bytes(accesses)
+        work = Work(shared_bytes=l1_bytes, conflict_cycles=extra, l2_bytes=l2_bytes)
         for row in scope_map.rows_in(index, lines):
             one, each = working[row]
             if one.whole_times:

@@ -8,7 +8,7 @@ instructions.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from msgspec import Struct
@@ -183,8 +183,105 @@ def _number(numbers: str, place: int) -> int:
     return int(numbers.split(",")[place])
 
 
-_NAMES = {"amd_mfma": "mfma", "amd_wmma": "wmma"}
 _WARP_GROUPS = 3
+Basis = tuple[int, ...]
+_BASES = re.compile(r"(register|lane|warp) = \[((?:\[[^\]]*\](?:, )?)*)\]")
+# PTX ISA, "Matrix Fragments for mma.m16n8k16", "Register Fragments" of wgmma: bits of the register and of the lane.
+_OF_MATRIX = ((0, 1), (8, 0)), ((0, 2), (0, 4), (1, 0), (2, 0), (4, 0))
+_MATRIX_ROWS, _MATRIX_COLUMNS = 16, 8
+
+
+class LinearLayout(Struct, frozen=True):
+    """A layout by the element that each bit of a register's, lane's and warp's number adds, the lowest bit first.
+
+    The coordinates of an element are the exclusive or of those of all bits that are set. A basis of zeros repeats
+    elements; those of registers are left out, as a thread accesses an element once.
+    """
+
+    registers: tuple[Basis, ...]
+    lanes: tuple[Basis, ...]
+    warps: tuple[Basis, ...]
+
+    @classmethod
+    def of(cls, parts: Iterable[Sequence[Basis]]) -> LinearLayout:
+        """Return a layout of registers, lanes and warps."""
+        registers, lanes, warps = (tuple(bases) for bases in parts)
+        return cls(tuple(basis for basis in registers if any(basis)), lanes, warps)
+
+
+@if_misfit(None)
+def linear_layout(printed: PrintedType, aliases: Mapping[str, str]) -> LinearLayout | None:
+    """Return the layout of a tensor; None if it is split between CTAs, or of a kind that is not known here.
+
+    Known are blocked and linear layouts, those of results of tensor cores before sm_100, and slices of these.
+    """
+    parts = _bases(layout_of(printed, aliases), printed.shape, aliases)
+    return parts and LinearLayout.of(parts)
+
+
+_Bases = tuple[list[Basis], list[Basis], list[Basis]]
+
+
+def _bases(layout: str, shape: tuple[int, ...], aliases: Mapping[str, str]) -> _Bases | None:
+    if sliced := _SLICE.match(layout):
+        dim = int(sliced[1])
+        parent = _bases(aliases.get(sliced[2], sliced[2]), (*shape[:dim], 1, *shape[dim:]), aliases)
+        if parent is None:
+            return None
+        registers, lanes, warps = ([basis[:dim] + basis[dim + 1 :] for basis in bases] for bases in parent)
+        return registers, lanes, warps
+    if layout.startswith("#ttg.linear"):
+        return _printed_bases(layout, len(shape))
+    tiles = _tiles(layout, len(shape))
+    return tiles and _repeated(tiles[0], tiles[1], shape)
+
+
+def _printed_bases(layout: str, rank: int) -> _Bases | None:
+    found: dict[str, list[Basis]] = {"register": [], "lane": [], "warp": []}
+    for name, text in _BASES.findall(layout):
+        found[name] = [tuple(map(int, basis.split(","))) for basis in _BASIS.findall(text)]
+    bases = found["register"], found["lane"], found["warp"]
+    return bases if all(len(basis) == rank for one in bases for basis in one) else None
+
+
+def _tiles(layout: str, rank: int) -> tuple[_Bases, Sequence[int]] | None:
+    """Return the bases of a CTA's tile, and the dimensions from that which varies fastest."""
+    if blocked := blocked_of(layout):
+        size = [1] * rank
+        counts = (blocked.elements, blocked.lanes, blocked.warps)
+        registers, lanes, warps = (_grown(size, one, blocked.order) for one in counts)
+        return ((registers, lanes, warps), blocked.order) if blocked.rank == rank else None
+    shape, counted, major = (pattern.search(layout) for pattern in (_SHAPE, _WARPS, _MAJOR))
+    is_known = layout.startswith("#ttg.nvidia_mma") and shape and counted and major and not _SPLIT.search(layout)
+    if not (is_known and shape and counted and major) or rank != 2 or int(major[1]) not in (2, _WARP_GROUPS):
+        return None
+    size, order = [_MATRIX_ROWS, _MATRIX_COLUMNS], (1, 0)
+    columns = _number(shape[1], 1) // _MATRIX_COLUMNS
+    registers, lanes = [*_OF_MATRIX[0], *_grown(size, (1, columns), order)], list(_OF_MATRIX[1])
+    return (registers, lanes, _grown(size, (_number(counted[1], 0), _number(counted[1], 1)), order)), order
+
+
+def _grown(size: list[int], counts: Sequence[int], order: Sequence[int]) -> list[Basis]:
+    """Return the bases that repeat a tile ``counts`` times along each dimension; its ``size`` grows with it."""
+    found = []
+    for dim in order:
+        for bit in range(counts[dim].bit_length() - 1):
+            found.append(tuple(size[dim] << bit if one == dim else 0 for one in range(len(size))))
+        size[dim] *= counts[dim]
+    return found
+
+
+def _repeated(tile: _Bases, order: Sequence[int], shape: Sequence[int]) -> _Bases:
+    """Return the bases of a whole tensor: a smaller one repeats its elements, a larger one takes more registers."""
+    registers, lanes, warps = (
+        [basis if all(map(int.__lt__, basis, shape)) else (0,) * len(shape) for basis in bases] for bases in tile
+    )
+    size = [2 * max(basis[dim] for basis in sum(tile, [(0,) * len(shape)])) or 1 for dim in range(len(shape))]
+    more = [max(whole // one, 1) for whole, one in zip(shape, size, strict=True)]
+    return [*registers, *_grown(size, more, order)], lanes, warps
+
+
+_NAMES = {"amd_mfma": "mfma", "amd_wmma": "wmma"}
 # An instruction of a warp group computes the rows of four warps.
 _WARPS_IN_GROUP = 4
 

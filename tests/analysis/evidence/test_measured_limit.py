@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from kprof_inject.analysis.evidence.measured_limit import Measured, measured_limit
 from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import ALU, L2
+from kprof_inject.analysis.roofs.unit_rates import ALU, L2, SHARED
 from kprof_inject.capture import counters
 from kprof_inject.capture.measurements import CountersRecord
 from kprof_inject.capture.reader import read_capture
@@ -75,6 +76,37 @@ def test_uncoalesced_access_if_memory_is_busy(measured: Measured) -> None:
     assert waiting.text.endswith("; warps wait longest for the load of 'x' at kernel.py:7")
     adjacent = {"LOAD_REQUESTS": 1e3, "LOAD_SECTORS": 8e3}
     assert limit_of(replace(measured, code=code), L2=81.0, **adjacent).name == "L2 81 %"
+
+
+SPREAD = Requests(9, "load", 8, 100, 1.0, 32, 8, 8, 2, 8, "of 'y' at kernel.py:9")
+APART = Requests(5, "load", 16, 100, 1.0, 16, 16, 16, 4, 16, "of 'z' at kernel.py:5")
+
+
+def test_the_line_of_uncoalesced_access_is_computed_if_possible(measured: Measured) -> None:
+    code = MachineFunction("kernel", (Instruction(0, "LDG.E.64", ""),))
+    known = replace(measured, code=code, requests=(replace(SPREAD, kind="store"), SPREAD))
+    limit = limit_of(known, stalled({"long_scoreboard": 60}), L2=81.0, LOAD_REQUESTS=110, LOAD_SECTORS=3300)
+    assert limit.text.endswith(
+        "each load of 'y' at kernel.py:9 touches 32.0 sectors of 32 bytes, where 8 would do; all loads touch 30.0 on "
+        "average"
+    )
+    others = limit_of(known, stalled({"long_scoreboard": 60}), L2=81.0, LOAD_REQUESTS=1e3, LOAD_SECTORS=30e3)
+    assert others.text.endswith("; warps wait longest for the load of 'x' at kernel.py:7")
+
+
+@pytest.mark.parametrize(
+    ("wavefronts", "conflicts", "name"),
+    [(4e3, 0, "uncoalesced access"), (4e3, 2e3, "shared memory and L1 81 %"), (4e4, 0, "shared memory and L1 81 %")],
+)
+def test_lines_may_keep_the_l1_busy_where_sectors_do_not(
+    measured: Measured, wavefronts: float, conflicts: float, name: str
+) -> None:
+    """The access takes 1,200 cycles more than it would if its addresses were adjacent."""
+    known = replace(measured, requests=(APART,))
+    limit = limit_of(known, L1=81.0, WAVEFRONTS=wavefronts, SHARED_CONFLICTS=conflicts)
+    assert (limit.name, limit.units) == (name, (SHARED,))
+    text = "each load of 'z' at kernel.py:5 touches 16.0 lines of 128 bytes, where 4 would do"
+    assert (text in limit.text) == (name == "uncoalesced access")
 
 
 def test_a_small_grid(measured: Measured) -> None:

@@ -52,7 +52,7 @@ def in_lines(traffic: Traffic, first: int, last: int) -> range:
 
 
 def counted_l2_bytes(ran: Ran, sms: Sequence[int]) -> int:
-    """What passes by the L1 in each execution, all else once to each SM."""
+    """Count what passes by the L1 in each execution, and the sectors of all else once for each SM."""
     passing = 0
     kept: set[int] = set()
     for access, executions in ran.executions():
@@ -62,8 +62,8 @@ def counted_l2_bytes(ran: Ran, sms: Sequence[int]) -> int:
             if passes_by(access):
                 passing += len(bytes_of(touched, access.element_bytes))
             elif not access.form.writes:
-                kept |= bytes_of(touched, access.element_bytes, dict(enumerate(sms)))
-    return passing + len(kept)
+                kept |= {byte // 32 for byte in bytes_of(touched, access.element_bytes, dict(enumerate(sms)))}
+    return passing + 32 * len(kept)
 
 
 def counted_l1_bytes(ran: Ran) -> int:
@@ -197,11 +197,11 @@ def test_what_an_sm_has_got_does_not_come_again(timeline: Timeline) -> None:
     """Four CTAs on two SMs: by hand, of elements of 4 bytes."""
     ran = run(Kernel(LINES))
     traffic = traffic_of(timeline, ran, GRID, (0, 1, 1, 1))
-    # Elements 0 to 3 to both SMs; 4 to 6 to that of the last CTAs, each of which begins one further on; nothing; what
-    # passes by the L1 to each CTA.
-    assert [traffic.l2_bytes(in_lines(traffic, line, line)) // 4 for line in range(7, 11)] == [4 + 4, 3, 0, 4 * 4]
-    assert traffic.l2_bytes(in_lines(traffic, 7, 10)) == 4 * (8 + 3 + 16)
-    assert traffic.l2_bytes(in_lines(traffic, 1, 13)) == 4 * (8 + 3 + 16)
+    # A sector of 8 elements, for elements 0 to 3, to both SMs; elements 4 to 6 are in it, too; what passes by the L1 to
+    # each CTA.
+    assert [traffic.l2_bytes(in_lines(traffic, line, line)) // 4 for line in range(7, 11)] == [8 + 8, 0, 0, 4 * 4]
+    assert traffic.l2_bytes(in_lines(traffic, 7, 10)) == 4 * (16 + 16)
+    assert traffic.l2_bytes(in_lines(traffic, 1, 13)) == 4 * (16 + 16)
 
 
 def test_bytes_of_dram_are_counted_once(timeline: Timeline) -> None:
@@ -221,7 +221,7 @@ def test_where_ctas_are_missing_each_byte_comes_once(timeline: Timeline) -> None
     """Nobody knows on how many SMs it was asked for."""
     ran = run(Kernel(LINES))
     traffic = traffic_of(timeline, ran, GRID, (0, 0, 1))
-    assert [traffic.l2_bytes(in_lines(traffic, line, line)) // 4 for line in range(7, 11)] == [4, 3, 0, 4 * 4]
+    assert [traffic.l2_bytes(in_lines(traffic, line, line)) // 4 for line in range(7, 11)] == [8, 0, 0, 4 * 4]
 
 
 @pytest.mark.parametrize("lacking", ["l2_bytes", "dram_bytes_per_s"])

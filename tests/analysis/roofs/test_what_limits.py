@@ -10,6 +10,7 @@ from replacing import replace
 from snapshots import check
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
+from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import CodeBounds, limit_of
 from kprof_inject.analysis.roofs.memory import DramBound
 from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
@@ -402,6 +403,51 @@ def test_machine_code_shows_more_than_ttgir(
     limit = limit_of(summary, light, SMS, None, bounds)
     assert (limit.name, limit.is_known, limit.evidence) == (name, is_known, "computed")
     assert limit.parts[ALU] == bounds.parts[ALU]
+
+
+def strided(instructions: int, *, sectors: float = 32, wavefronts: float = 8) -> Requests:
+    """Loads of 4 bytes a lane: for adjacent ones, four sectors and a cycle of the L1 would do."""
+    return Requests(9, "load", 4, instructions, 1.0, sectors, 4, 8, 1, wavefronts, "of 'x' at k.py:7")
+
+
+@pytest.mark.parametrize(
+    ("part", "instructions", "conflict_cycles", "name"),
+    [
+        (0.8, 50, 350, "uncoalesced access"),
+        (0.8, 10, 70, "shared memory and L1 80 %"),
+        # Bank conflicts take more.
+        (0.8, 50, 750, "shared memory and L1 80 %"),
+        (0.45, 50, 350, "latency"),
+    ],
+)
+def test_uncoalesced_access_keeps_the_l1_busy(
+    summary: LaunchSummary, part: float, instructions: int, conflict_cycles: int, name: str
+) -> None:
+    made = replace(roof("func", shared_memory_and_L1=part), work=Work(conflict_cycles=conflict_cycles))
+    limit = limit_of(summary, SpeedOfLight((made,)), SMS, requests=(strided(instructions),))
+    assert limit.name == name
+    touched = "each load of 'x' at k.py:7 touches 32.0 sectors of 32 bytes, where 4 would do"
+    assert (touched in limit.text) == (name in ("uncoalesced access", "latency"))
+
+
+@pytest.mark.parametrize(("sectors", "name"), [(32, "uncoalesced access"), (5, "L2 to SM 80 %")])
+def test_uncoalesced_loads_keep_the_l2_busy(summary: LaunchSummary, sectors: float, name: str) -> None:
+    light = SpeedOfLight((roof("func", L2_to_SM=0.8),))
+    assert limit_of(summary, light, SMS, requests=(strided(5, sectors=sectors),)).name == name
+
+
+def test_uncoalesced_loads_of_data_that_may_be_in_the_l2(summary: LaunchSummary) -> None:
+    light = SpeedOfLight((roof("func"),), dram=dram(0.7, 0.8, fits_l2=True))
+    assert limit_of(summary, light, SMS, requests=(strided(5),)).text.endswith("where 4 would do")
+
+
+def test_an_l1_without_conflicts_is_no_busier_than_its_bound(summary: LaunchSummary) -> None:
+    light = SpeedOfLight((roof("func"),))
+    for may_conflict, name in ((True, "not known"), (False, "latency")):
+        bounds = CodeBounds({SHARED: 0.45}, 0.0, may_conflict)
+        limit = limit_of(summary, light, SMS, None, bounds)
+        assert limit.name == name
+        assert ("conflict" in limit.text) == may_conflict
 
 
 def test_a_kernel_whose_executions_are_unknown_was_recorded(summary: LaunchSummary) -> None:

@@ -1,0 +1,333 @@
+"""Coalescing of loads and stores: how many sectors and lines a warp's request touches, from its layout and addresses.
+
+An instruction of a warp is a request to the L1. It touches lines of 128 bytes, and in these, sectors of 32 bytes, which
+are moved as a whole (Nsight Compute, Kernel Profiling Guide, "Memory Tables"). Adjacent addresses touch the fewest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.interpreter.accesses import Access
+from kprof_inject.analysis.interpreter.axis_arrays import AxisArray, GridAxis, dimension
+from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
+from kprof_inject.analysis.structure.tensor_layouts import MAX_ACCESS_BITS, Basis, LinearLayout, linear_layout
+from kprof_inject.machine_code.accesses import global_access, wavefronts_of
+from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.ttgir.locations import LocationTable
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.ssa_values import result_names
+from kprof_inject.ttgir.types import if_misfit, types_of
+
+SECTOR_BYTES, _LINE_BYTES, _WORD_BYTES = 32, 128, 4
+_LANE_BITS = 5
+_LANES = 1 << _LANE_BITS
+# Requests that touch at least this many times the sectors or lines that they need are uncoalesced.
+UNCOALESCED = 2.0
+# Requests of an operation that are evaluated: more would take time, and change the mean by less than 1 %.
+_MAX_REQUESTS = 512
+# Steps by these parts of the whole leave no large gaps in two dimensions, and avoid the periods of rows and columns:
+# Roberts, "The Unreasonable Effectiveness of Quasirandom Sequences", 2018.
+_STEPS = 0.7548776662466927, 0.5698402909980532
+_COPY = "ttg.async_copy_global_to_local"
+_KINDS = {"tt.load": "load", _COPY: "load", "tt.store": "store"}
+# ``cp.async`` bypasses the L1 if a thread copies 16 bytes (PTX ISA, "cp.async").
+_BYPASS_BYTES = 16
+# Larger than any address: the place of a lane that the mask disables.
+_NOWHERE = 1 << 62
+
+_Numbers = NDArray[np.int64]
+_Bits = NDArray[np.bool_]
+
+
+class Requests(Struct, frozen=True):
+    """Requests of one operation to the L1.
+
+    ``sectors``, ``lines`` and ``wavefronts`` are means of the requests whose mask enables any lane. The lower bound of
+    ``wavefronts``, cycles of the L1's data path, is 0 where the data does not pass through it.
+    """
+
+    line: int
+    """Line of the operation in the TTGIR."""
+    kind: str
+    """``load`` or ``store``."""
+    access_bytes: int
+    """What a lane accesses with one instruction."""
+    instructions: int | None
+    """Number of instructions, of all warps and CTAs; None if unknown."""
+    active_share: float
+    """Share of the instructions whose mask enables any lane."""
+    sectors: float
+    adjacent_sectors: float
+    """Sectors that the same bytes would touch if they were adjacent."""
+    lines: float
+    adjacent_lines: float
+    wavefronts: float
+    place: str = ""
+    """The name and the source line of an uncoalesced access, such as *of 'x' at f.py:3*; empty if unknown."""
+
+    @property
+    def requests(self) -> float:
+        """Number of requests; 0 if unknown."""
+        return self.active_share * (self.instructions or 0)
+
+    @property
+    def is_uncoalesced(self) -> bool:
+        """True if requests touch many more sectors or lines than they need."""
+        return self._has_many_sectors or self.lines >= UNCOALESCED * self.adjacent_lines
+
+    @property
+    def _has_many_sectors(self) -> bool:
+        return self.sectors >= UNCOALESCED * self.adjacent_sectors
+
+    @property
+    def extra_wavefronts(self) -> float:
+        """Cycles of the L1's data path, of all instructions, beyond those of adjacent addresses."""
+        extra = self.active_share * self.wavefronts - wavefronts_of(self.access_bytes)
+        return max(extra, 0.0) * (self.instructions or 0)
+
+    @property
+    def extra_sectors(self) -> float:
+        """Sectors that all instructions touch beyond those of adjacent addresses."""
+        return (self.sectors - self.adjacent_sectors) * self.requests
+
+    @property
+    def text(self) -> str:
+        """Description of a request, such as *each load of 'x' at f.py:3 touches 16.0 sectors of 32 bytes, where …*."""
+        return f"each {self.kind} {self.place or 'of a warp'} touches {self.touched}"
+
+    @property
+    def touched(self) -> str:
+        """Number of sectors or lines that a request touches, and how many would do."""
+        if self._has_many_sectors:
+            return sectors_text(self.sectors, self.adjacent_sectors)
+        return f"{self.lines:.1f} lines of {_LINE_BYTES} bytes, where {self.adjacent_lines:.0f} would do"
+
+
+def sectors_text(sectors: float, adjacent_sectors: float) -> str:
+    """Return the number of sectors that a request touches, and how many would do."""
+    return f"{sectors:.1f} sectors of {SECTOR_BYTES} bytes, where {adjacent_sectors:.0f} would do"
+
+
+def worst_of(requests: Sequence[Requests]) -> Requests | None:
+    """Return the uncoalesced access that needs most cycles or sectors for it; None if there is none."""
+    found = [one for one in requests if one.is_uncoalesced]
+    return max(found, key=lambda one: (one.extra_wavefronts, one.extra_sectors), default=None)
+
+
+def is_spread(requests: Sequence[Requests]) -> bool:
+    """Return True if requests together touch many more sectors than adjacent addresses would."""
+    whole = sum(one.sectors * one.requests for one in requests)
+    return whole >= UNCOALESCED * sum(one.adjacent_sectors * one.requests for one in requests) > 0
+
+
+def requests_of(ran: ExecutedKernel, code: MachineFunction | None) -> tuple[Requests, ...]:
+    """Return the requests of each operation whose addresses are known, in the order of the text.
+
+    The machine code shows how many bytes an instruction accesses; without it, the addresses do.
+    """
+    widths = _widths(code) if code else {}
+    warps = int(ran.module.attribute("ttg.num-warps") or 1).bit_length() - 1
+    found = (_requests(one, ran.module, warps, widths) for one in ran.operations)
+    return tuple(one for one in found if one is not None)
+
+
+def _widths(code: MachineFunction) -> dict[tuple[int, str], int]:
+    """Return the bytes of a lane that most instructions of a line access, by the line and the kind of access."""
+    found: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
+    for one in code.instructions:
+        if access := global_access(one):
+            kind, size_bytes = access
+            found[one.line, kind][size_bytes] += 1
+    return {key: counts.most_common(1)[0][0] for key, counts in found.items()}
+
+
+@if_misfit(None)
+def _requests(
+    one: CountedOperation, module: Module, warps: int, widths: Mapping[tuple[int, str], int]
+) -> Requests | None:
+    kind, access = _KINDS.get(one.operation.name), one.access
+    if kind is None or access is None or access.address is None or access.mask is None or one.executed.when is None:
+        return None
+    layout = _layout(one.operation, access, module.aliases, warps)
+    if layout is None or len(layout.lanes) != _LANE_BITS:
+        return None
+    repeating = sum(not any(basis) for basis in layout.warps)
+    distinct = replace(layout, warps=tuple(basis for basis in layout.warps if any(basis)))
+    access_bytes = widths.get((one.line, kind)) or _widest_bytes(one, access, distinct)
+    elements = max(access_bytes // access.element_bytes, 1)
+    means = _Means.of(_Grid.of(one, access, distinct, elements, 1), access_bytes)
+    if not means.active_share:
+        return None
+    instructions = max((1 << len(layout.registers)) // elements, 1) << len(layout.warps)
+    found = Requests(
+        line=one.line,
+        kind=kind,
+        access_bytes=access_bytes,
+        instructions=None if one.times is None else one.times * instructions,
+        # Of warps that have the same elements, all load them, and one writes or copies them.
+        active_share=means.active_share / (1 if one.operation.name == "tt.load" else 1 << repeating),
+        sectors=means.sectors,
+        adjacent_sectors=means.adjacent_sectors,
+        lines=means.lines,
+        adjacent_lines=means.adjacent_lines,
+        wavefronts=0.0 if one.operation.name == _COPY and access_bytes >= _BYPASS_BYTES else means.wavefronts,
+    )
+    return replace(found, place=_place(one.operation, module)) if found.is_uncoalesced else found
+
+
+def _layout(operation: Operation, access: Access, aliases: Mapping[str, str], warps: int) -> LinearLayout | None:
+    """Return the layout of the pointers; all threads have the same scalar."""
+    if not access.shape:
+        return LinearLayout((), ((),) * _LANE_BITS, ((),) * warps)
+    pointers = next((one for one in types_of(operation) if one.shape == access.shape), None)
+    return linear_layout(pointers, aliases) if pointers else None
+
+
+def _place(operation: Operation, module: Module) -> str:
+    chains = LocationTable(module).chains_of(operation)
+    if not chains:
+        return ""
+    source = f"{PurePath(chains[0][0].file).name}:{chains[0][0].line}"
+    name = _NAME.match(next(iter(result_names(operation)), ""))
+    return f"of {name[1]!r} at {source}" if name else f"at {source}"
+
+
+# MLIR gives values the names of Triton's variables, with a number where a name occurs again.
+_NAME = re.compile(r"%([A-Za-z]\w*?)(?:_\d+)?$")
+
+
+def _widest_bytes(one: CountedOperation, access: Access, layout: LinearLayout) -> int:
+    """Return how many adjacent bytes a thread can access at once."""
+    widest = min(MAX_ACCESS_BITS // 8, access.element_bytes << len(layout.registers))
+    while widest > access.element_bytes:
+        elements = widest // access.element_bytes
+        grid = _Grid.of(one, access, layout, elements, elements)
+        first = grid.address[:, :1]
+        offsets = np.arange(elements)[:, None] * access.element_bytes
+        is_adjacent = (grid.address == first + offsets).all() and not (first % widest).any()
+        if is_adjacent and (grid.active == grid.active[:, :1]).all():
+            break
+        widest //= 2
+    return widest
+
+
+class _Grid(Struct, frozen=True):
+    """Addresses and mask of some instructions of warps: of each, the elements of a lane, by lane."""
+
+    address: _Numbers
+    active: _Bits
+
+    @classmethod
+    def of(cls, one: CountedOperation, access: Access, layout: LinearLayout, elements: int, first: int) -> _Grid:
+        """Evaluate an access whose instructions access ``elements`` of a lane, of which only the ``first`` count."""
+        address, mask, when = access.address, access.mask, one.executed.when
+        assert address is not None
+        assert mask is not None
+        assert when is not None
+        sizes, parts = one.executed.sizes, (*address.parts, *mask.factors, *when.factors)
+        axes = sorted({axis for part in parts for axis in part.axes} & sizes.keys())
+        inside = min(elements.bit_length() - 1, len(layout.registers))
+        of_elements, of_instructions = layout.registers[:inside], (*layout.registers[inside:], *layout.warps)
+        executions, instructions = prod(sizes[axis] for axis in axes), 1 << len(of_instructions)
+        execution, instruction = _chosen(executions, instructions, _MAX_REQUESTS // first)
+        places = np.unravel_index(execution, [sizes[axis] for axis in axes]) if axes else ()
+        at = dict(zip(axes, places, strict=True))
+        happens = np.broadcast_to(_all(when.factors, at), execution.shape)
+        at = {axis: place[happens][:, None, None] for axis, place in at.items()}
+        for dim in range(len(access.shape)):
+            at[dimension(dim)] = (
+                _sums(of_instructions, instruction[happens], dim)[:, None, None]
+                ^ _sums(of_elements, np.arange(first), dim)[:, None]
+                ^ _sums(layout.lanes, np.arange(_LANES), dim)
+            )
+        shape = (int(happens.sum()), first, _LANES)
+        addresses = sum((_values(part, at) for part in address.parts), np.zeros(shape, np.int64))
+        return cls(addresses, np.broadcast_to(_all(mask.factors, at), shape))
+
+
+def _chosen(executions: int, instructions: int, count: int) -> tuple[_Numbers, _Numbers]:
+    """Return the execution and the instruction of ``count`` requests, or of all if they are fewer."""
+    whole = executions * instructions
+    if whole <= count:
+        return np.arange(whole) // instructions, np.arange(whole) % instructions
+    first, second = (np.arange(count) * step % 1 for step in _STEPS)
+    return (first * executions).astype(np.int64), (second * instructions).astype(np.int64)
+
+
+def _values(part: AxisArray, at: Mapping[GridAxis, _Numbers]) -> NDArray[Any]:
+    """Return the values of an array at some places."""
+    sizes = zip(part.axes, part.values.shape, strict=True)
+    index = tuple(at[axis] if size > 1 else np.zeros(1, np.int64) for axis, size in sizes)
+    return np.asarray(part.values[index])
+
+
+def _all(factors: Sequence[AxisArray], at: Mapping[GridAxis, _Numbers]) -> _Bits:
+    found = np.ones(1, bool)
+    for part in factors:
+        found = found & _values(part, at)
+    return found
+
+
+def _sums(bases: Sequence[Basis], numbers: _Numbers, dim: int) -> _Numbers:
+    """Return the coordinate along a dimension that each number's bits add."""
+    found = np.zeros_like(numbers)
+    for bit, basis in enumerate(bases):
+        found ^= (numbers >> bit & 1) * basis[dim]
+    return found
+
+
+class _Means(Struct, frozen=True):
+    """Means as in ``Requests``."""
+
+    active_share: float
+    sectors: float
+    adjacent_sectors: float
+    lines: float
+    adjacent_lines: float
+    wavefronts: float
+
+    @classmethod
+    def of(cls, grid: _Grid, access_bytes: int) -> _Means:
+        """Count what each instruction touches. A lane's access is aligned, so it touches one sector."""
+        starts = np.sort(np.where(grid.active[:, 0], grid.address[:, 0], _NOWHERE), axis=1)
+        starts = starts[starts[:, 0] < _NOWHERE]
+        if not starts.size:
+            return cls(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        used_bytes = access_bytes * _is_first(starts // access_bytes).sum(axis=1)
+        return cls(
+            active_share=len(starts) / len(grid.active),
+            sectors=float(_is_first(starts // SECTOR_BYTES).sum(axis=1).mean()),
+            adjacent_sectors=float(np.ceil(used_bytes / SECTOR_BYTES).mean()),
+            lines=float(_is_first(starts // _LINE_BYTES).sum(axis=1).mean()),
+            adjacent_lines=float(np.ceil(used_bytes / _LINE_BYTES).mean()),
+            wavefronts=_wavefronts(starts, access_bytes),
+        )
+
+
+def _wavefronts(starts: _Numbers, access_bytes: int) -> float:
+    """Return the mean of the cycles that the banks need: as for shared memory, each gives one word of 4 bytes in one.
+
+    On an H100, no launch whose instructions are all known took fewer cycles. Requests whose lines use different banks
+    took fewer than they touch lines.
+    """
+    slot_bytes = max(access_bytes, _WORD_BYTES)
+    slots, banks = starts // slot_bytes, _LINE_BYTES // slot_bytes
+    bank = np.arange(len(slots))[:, None] * banks + slots % banks
+    counts = np.bincount(bank[_is_first(slots)], minlength=len(slots) * banks)
+    return float(counts.reshape(-1, banks).max(axis=1).mean())
+
+
+def _is_first(ascending: _Numbers) -> _Bits:
+    """Return where a row has a new place; lanes that are disabled come last, and have none."""
+    return np.asarray((np.diff(ascending, axis=1, prepend=-1) != 0) & (ascending < _NOWHERE // _LINE_BYTES))

@@ -1,0 +1,47 @@
+"""Utilization by the machine code of loads whose addresses are apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from strided_loads import CTAS, THIN, strided
+
+from kprof_inject.analysis.evidence.code_units import CodeEvidence, code_evidence
+from kprof_inject.analysis.roofs.coalescing import requests_of
+from kprof_inject.analysis.roofs.unit_rates import SHARED
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
+
+CAPTURE = Path(__file__).parents[3] / "kprof_inject/demo/captures/three-stages"
+SM_CYCLES = 1000
+WARPS = 4
+
+
+def evidence(step: int, *others: str) -> CodeEvidence:
+    """Make the evidence for a load and a store of 32 elements. ``others`` are more instructions."""
+    (launch,) = read_capture(CAPTURE).launches
+    ran = strided(THIN, step=step, size=32)
+    lines = {one.operation.name: one.line for one in ran.operations}
+    opcodes = [("LDG.E", lines["tt.load"]), ("STG.E", lines["tt.store"]), *((one, 0) for one in others), ("EXIT", 0)]
+    code = MachineFunction(
+        "k",
+        tuple(
+            Instruction(number * INSTRUCTION_BYTES, opcode, "", line=line)
+            for number, (opcode, line) in enumerate(opcodes)
+        ),
+    )
+    found = code_evidence(launch.kernel, code, ran, requests_of(ran, code), SM_CYCLES, {})
+    assert found is not None
+    return found
+
+
+def test_addresses_that_are_apart_take_cycles_of_the_l1() -> None:
+    """All four warps load the same elements, one of them stores them. Otherwise, each access takes a cycle."""
+    assert evidence(1).launch.parts[SHARED] == pytest.approx(CTAS * WARPS * 2 / SM_CYCLES)
+    assert evidence(8).launch.parts[SHARED] == pytest.approx(CTAS * (WARPS + 1) * 8 / SM_CYCLES)
+
+
+@pytest.mark.parametrize(("others", "may_conflict"), [((), False), (("SHFL.BFLY",), False), (("LDS",), True)])
+def test_shared_memory_may_have_conflicts(others: tuple[str, ...], may_conflict: bool) -> None:
+    assert evidence(1, *others).launch.may_conflict == may_conflict
