@@ -14,6 +14,7 @@ from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import DRAM
+from kprof_inject.analysis.roofs.memory import DramBound
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import ALU, L2, SHARED
 from kprof_inject.capture import counters
@@ -76,6 +77,22 @@ def test_uncoalesced_access_if_memory_is_busy(measured: Measured) -> None:
     assert waiting.text.endswith("; warps wait longest for the load of 'x' at kernel.py:7")
     adjacent = {"LOAD_REQUESTS": 1e3, "LOAD_SECTORS": 8e3}
     assert limit_of(replace(measured, code=code), L2=81.0, **adjacent).name == "L2 81 %"
+
+
+@pytest.mark.parametrize(
+    ("read_bytes", "unknown", "name"),
+    [(1.5e6, 0, "DRAM and L2 85 %"), (1.6e6, 0, "uncoalesced access"), (1.5e6, 1, "uncoalesced access")],
+)
+def test_uncoalesced_access_does_not_limit_dram_that_reads_each_byte_once(
+    measured: Measured, read_bytes: float, unknown: int, name: str
+) -> None:
+    code = MachineFunction("kernel", (Instruction(0, "LDG.E.64", ""),))
+    bound = DramBound(1_000_000, 0, 1_000_000, 1_000_000, False, unknown, 0, 1e9)
+    known = replace(measured, code=code, light=SpeedOfLight((), dram=bound))
+    access = {"LOAD_REQUESTS": 1e3, "LOAD_SECTORS": 32e3, "DRAM_READ_BYTES": read_bytes}
+    limit = limit_of(known, DRAM=85.0, L2=81.0, **access)
+    assert limit.name == name
+    assert "touches 32.0 sectors of 32 bytes, where 8 would do" in limit.text
 
 
 SPREAD = Requests(9, "load", 8, 100, 1.0, 32, 8, 8, 2, 8, "of 'y' at kernel.py:9")
