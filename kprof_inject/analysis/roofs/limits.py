@@ -484,18 +484,18 @@ def _would_be_busy(whole: Roof) -> str:
 def _exchanges(judged: _Judged) -> Limit | None:
     """Judge exchanges between threads: types do not show how many of their bytes go through shared memory.
 
-    The machine code shows it.
+    The machine code shows it, but not how long conflicts of banks take.
     """
-    if judged.code is not None and judged.code.unknown_share <= MIN_NOTABLE:
-        return _conflicts(judged)
     possible = judged.light.exchanges
+    text = "threads exchange elements (reductions, scans, layout conversions, dots without tensor cores), "
+    if judged.code is not None and judged.code.unknown_share <= MIN_NOTABLE:
+        if (found := _conflicts(judged)) or not judged.may_conflict or possible < _NOTABLE_EXCHANGES:
+            return found
+        return judged.not_known(f"{text}and only counters show how long the banks conflict; {_nearest(judged)}")
     if possible < _NOTABLE_EXCHANGES or possible < max(judged.parts.values()):
         return None
-    text = (
-        "threads exchange elements (reductions, scans, layout conversions, dots without tensor cores), which may keep "
-    )
-    text += f"shared memory busy for {percent(min(possible, 1.0))} of the time, or longer where its banks conflict; "
-    text += "of what is known, "
+    text += f"which may keep shared memory busy for {percent(min(possible, 1.0))} of the time, or longer where its "
+    text += "banks conflict; of what is known, "
     return judged.not_known(text + _nearest(judged))
 
 

@@ -391,7 +391,9 @@ def test_integer_multiplications_are_named_if_they_are_most_of_the_fp32_units_wo
         (CodeBounds({ALU: 0.2}, 0.02), 0.0, "latency", True),
         (CodeBounds({ALU: 0.2}, 0.46), 0.0, "not known", False),
         # The instructions show what is exchanged, but not its conflicts.
-        (CodeBounds({ALU: 0.2}, 0.02), 0.4, "latency", True),
+        (CodeBounds({ALU: 0.2}, 0.02), 0.29, "latency", True),
+        (CodeBounds({ALU: 0.2}, 0.02), 0.3, "not known", False),
+        (CodeBounds({ALU: 0.2}, 0.02, may_conflict=False), 0.3, "latency", True),
         (CodeBounds({ALU: 0.2, SHARED: 0.35}, 0.02), 0.0, "not known", False),
         (CodeBounds({ALU: 0.4, SHARED: 0.35}, 0.02), 0.0, "latency", True),
     ],
