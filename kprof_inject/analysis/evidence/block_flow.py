@@ -2,8 +2,8 @@
 
 The variables are the numbers of times that warps take each edge between two blocks. A warp that enters a block also
 leaves it. Branches on the lines of ``scf.if``, loops and the like are uniform: all threads of a warp take the same way.
-Other branches may depend on masks, so that a warp takes both ways. The blocks from such a branch to where its ways meet
-have no known count: they are unclear.
+So are branches around a barrier. Other branches may depend on masks, so that a warp takes both ways. The blocks from
+such a branch to where its ways meet have no known count: they are unclear.
 """
 
 from __future__ import annotations
@@ -121,9 +121,11 @@ class BlockFlow:
         self._branches = {
             number
             for number in self._reached
-            if len(self._targets[number]) > 1 and self._last(number).line not in uniform
+            if len(self._targets[number]) > 1
+            and self._last(number).line not in uniform
+            and not self._skips_a_barrier(number)
         }
-        self.unclear = self._unclear()
+        self.unclear = set().union(*map(self._ways_of, self._branches))
         nodes = self._nodes()
         self._edges = [
             (source, target)
@@ -146,14 +148,20 @@ class BlockFlow:
         leaves = last.operation in _LEAVES or not block.successors
         return (*block.successors, _OUTSIDE) if leaves else block.successors
 
-    def _unclear(self) -> set[int]:
-        found: set[int] = set()
-        for number in self._branches:
-            meeting = self._meeting_point(number)
-            for target in self._targets[number]:
-                if target not in (meeting, _OUTSIDE):
-                    found |= _reached(self._targets, target, meeting)
-        return found
+    def _skips_a_barrier(self, branch: int) -> bool:
+        """Return whether one way from a branch has a barrier, which all warps of the CTA must reach or none.
+
+        ptxas gives the branch that skips a loop of no iterations the line of another operation at times.
+        """
+        code, ways = self._function.instructions, [self._blocks[number] for number in self._ways_of(branch)]
+        has_barrier = any(one.operation == "BAR" for block in ways for one in code[block.first : block.end])
+        return has_barrier and _OUTSIDE not in self._targets[branch]
+
+    def _ways_of(self, branch: int) -> set[int]:
+        """Return the blocks from a branch to where its ways meet."""
+        meeting = self._meeting_point(branch)
+        starts = [target for target in self._targets[branch] if target not in (meeting, _OUTSIDE)]
+        return set().union(*(_reached(self._targets, start, meeting) for start in starts))
 
     def _meeting_point(self, branch: int) -> int:
         """Return the first block on all ways from a branch to the exit."""

@@ -92,11 +92,11 @@ def _bounds(
 ) -> CodeBounds:
     """Return the bounds in these cycles.
 
-    Uncoalesced requests add their cycles to those of the L1 without conflicts. Units that would need more than all
-    cycles are left out, as the work or the cycles are not the scope's.
+    Uncoalesced requests add their cycles to those of the L1 without conflicts, and masks remove some. Units that would
+    need more than all cycles are left out, as the work or the cycles are not the scope's.
     """
-    extra = sum(one.extra_wavefronts for one in requests)
-    work = replace(work, wavefronts=work.wavefronts + round(extra))
+    uncounted = sum(one.uncounted_wavefronts for one in requests)
+    work = replace(work, wavefronts=max(work.wavefronts + round(uncounted), 0))
     found = _by_unit(work.utilization(sm_cycles, rates), pipelines)
     parts = {unit: min(share, 1.0) for unit, share in found.items() if 0 < share <= MAX_POSSIBLE}
     return CodeBounds(parts, work.unknown_share)

@@ -97,6 +97,15 @@ class Requests(Struct, frozen=True):
         return max(extra, 0.0) * (self.instructions or 0)
 
     @property
+    def uncounted_wavefronts(self) -> float:
+        """Cycles of the L1's data path beyond those of adjacent addresses in all lanes; negative if masks save more.
+
+        Those of a copy that bypasses the L1 write shared memory.
+        """
+        of_all_lanes = wavefronts_of(self.access_bytes)
+        return (self.active_share * (self.wavefronts or of_all_lanes) - of_all_lanes) * (self.instructions or 0)
+
+    @property
     def extra_sectors(self) -> float:
         """Sectors that all instructions touch beyond those of adjacent addresses."""
         return (self.sectors - self.adjacent_sectors) * self.requests

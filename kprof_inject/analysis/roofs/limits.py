@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.roofs.coalescing import Requests, is_spread, worst_of
+from kprof_inject.analysis.roofs.memory import DramBound
 from kprof_inject.analysis.roofs.operation_work import Work
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
@@ -180,6 +181,10 @@ class _Judged(Struct, frozen=True):
         """The units, the busiest first."""
         return sorted(self.parts, key=lambda unit: -self.parts[unit])
 
+    def dram_part(self, dram: DramBound, size_bytes: int) -> float:
+        """Return the part of the launch's time in which DRAM would move these bytes."""
+        return self.slowdown * 1e9 * size_bytes / dram.bytes_per_s / max(self.summary.duration_ns, 1)
+
     def name_of(self, roof: Roof) -> str:
         return self.summary.scopes[roof.index].distinct_name
 
@@ -325,17 +330,14 @@ def _memory(judged: _Judged) -> Limit | None:
     dram = judged.light.dram
     if dram is None or dram.streamed_bytes is None:
         return None
-
-    def part_of(size_bytes: int) -> float:
-        return judged.slowdown * 1e9 * size_bytes / dram.bytes_per_s / max(judged.summary.duration_ns, 1)
-
-    most, elsewhere = part_of(dram.streamed_bytes), part_of(dram.streamed_bytes - dram.unknown_bytes)
+    most = judged.dram_part(dram, dram.streamed_bytes)
+    elsewhere = judged.dram_part(dram, dram.streamed_bytes - dram.unknown_bytes)
     least = judged.parts.get(DRAM, 0.0)
     other_parts = [part for unit, part in judged.parts.items() if unit != DRAM]
     if most < LIMITING or max(other_parts) > _POSSIBLE:
         return None
     if dram.fits_l2 and not dram.unknown:
-        return _memory_in_l2(judged, part_of(dram.least_bytes), part_of(dram.read_bytes + dram.written_bytes))
+        return _memory_in_l2(judged, judged.dram_part(dram, dram.least_bytes), judged.dram_part(dram, dram.once_bytes))
     if dram.unknown and most > 1:
         return judged.not_known(
             f"DRAM would take {percent(most)} of the time for all that was requested, so some of it hit the L2; how "
@@ -372,13 +374,18 @@ def _memory_in_l2(judged: _Judged, least: float, most: float) -> Limit | None:
 
 
 def _l2(judged: _Judged) -> Limit | None:
-    """Judge the L2 if it may be the busiest unit: types do not show all that it has to do."""
-    part = judged.parts.get(L2_TO_SM, 0.0)
-    if part < _NOTABLE_L2:
+    """Judge the L2 and DRAM if they may be the busiest units: types do not show all that they have to do."""
+    part, dram = judged.parts.get(L2_TO_SM, 0.0), judged.light.dram
+    if part >= _NOTABLE_L2:
+        return judged.not_known(
+            f"the L2 is busy for at least {percent(part)} of the time, and longer with writes and with what DRAM "
+            "delivers, which only counters show"
+        )
+    if dram is None or (most := judged.dram_part(dram, dram.once_bytes)) < LIMITING:
         return None
     return judged.not_known(
-        f"the L2 is busy for at least {percent(part)} of the time, and longer with writes and with what DRAM delivers, "
-        "which only counters show"
+        f"DRAM would take {percent(most)} of the time if the L2 had nothing of what is accessed; of what is known, "
+        f"{_nearest(judged)}"
     )
 
 

@@ -44,6 +44,11 @@ class DramBound(Struct, frozen=True):
     """Number of elements that threads access at unknown addresses, each perhaps in a cycle of its own of the L1."""
 
     @property
+    def once_bytes(self) -> int:
+        """Everything that the launch reads and writes, once."""
+        return self.read_bytes + self.written_bytes
+
+    @property
     def least_ns(self) -> float:
         """Shortest possible duration of a launch that finds nothing in the L2."""
         return 1e9 * self.least_bytes / self.bytes_per_s

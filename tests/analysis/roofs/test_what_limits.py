@@ -263,7 +263,8 @@ def lit(*, loop: Roof | None = None, more: SpeedOfLight | None = None, **parts: 
         # What the L2 may have, if all of it was read and written once in the launch's time.
         (lit(more=SpeedOfLight((), dram=dram(0.59, 1.2, fits_l2=True))), "latency"),
         (lit(more=SpeedOfLight((), dram=dram(0.6, 1.2, fits_l2=True))), "DRAM or L2, most likely"),
-        (lit(ALU=0.51, more=SpeedOfLight((), dram=dram(0.6, 1.2, fits_l2=True))), "latency"),
+        (lit(ALU=0.51, more=SpeedOfLight((), dram=dram(0.6, 1.2, fits_l2=True))), "not known"),
+        (lit(ALU=0.51, more=SpeedOfLight((), dram=dram(0.49, 1.2, fits_l2=True))), "latency"),
         (lit(more=SpeedOfLight((), dram=dram(1.06, 1.2, fits_l2=True))), "not known"),
         # Less than 60 % without the operations whose addresses are unknown.
         (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, unknown=0.31))), "not known"),
