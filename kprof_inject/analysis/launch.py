@@ -312,6 +312,7 @@ class LaunchAnalysis:
             "disagreements": disagreements(self.units),
             "counters": json_values(self.measured.counted) if self.measured else None,
             "stalls": self.stalls.to_json() if self.stalls else None,
+            "requests": [json_values(one) for one in self.requests],
             "speed_of_light": self.speed_of_light.to_json(),
             "in_flight": self.flights.to_json() if self.flights else None,
             "causal": self.slopes.to_json() if self.slopes else None,
