@@ -1,4 +1,4 @@
-"""Which branches of machine code may split a warp."""
+"""Branches of machine code that may split a warp, and those that cannot."""
 
 from __future__ import annotations
 

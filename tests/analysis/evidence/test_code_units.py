@@ -37,7 +37,7 @@ def evidence(step: int, *others: str) -> CodeEvidence:
 
 
 def test_addresses_that_are_apart_take_cycles_of_the_l1() -> None:
-    """All four warps load the same elements, one of them stores them, which takes a cycle if they are adjacent."""
+    """The four warps load the same elements, one of them stores them, which takes a cycle if they are adjacent."""
     assert evidence(1).launch.parts[SHARED] == pytest.approx(CTAS * (WARPS + 1) / SM_CYCLES)
     assert evidence(8).launch.parts[SHARED] == pytest.approx(CTAS * (WARPS + 1) * 8 / SM_CYCLES)
 
