@@ -14,7 +14,8 @@ from kprof_inject.analysis.evidence.measured_limit import Measured, measured_lim
 from kprof_inject.analysis.evidence.stalls import Stalls, stalls_of
 from kprof_inject.analysis.evidence.units import UnitEvidence, disagreements, unit_evidence
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.roofs.limits import CodeBounds, Limit, dram_part, limit_of, whole_roof
+from kprof_inject.analysis.roofs.computed_limit import dram_part, limit_of, whole_roof
+from kprof_inject.analysis.roofs.limits import CodeBounds, Limit
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, evaluating
 from kprof_inject.capture.encoding import json_values

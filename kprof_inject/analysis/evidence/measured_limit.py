@@ -11,6 +11,7 @@ from kprof_inject.analysis.evidence.measured_units import Access, accesses, meas
 from kprof_inject.analysis.evidence.stalls import Stalls, TopStall
 from kprof_inject.analysis.roofs.coalescing import SECTOR_BYTES, Requests, sectors_text, worst_of
 from kprof_inject.analysis.roofs.coalescing import UNCOALESCED as MANY_SECTORS
+from kprof_inject.analysis.roofs.computed_limit import busy_loop, sms_without_work
 from kprof_inject.analysis.roofs.limits import (
     DRAM,
     IDLE,
@@ -21,8 +22,6 @@ from kprof_inject.analysis.roofs.limits import (
     UNIT_NAMES,
     Limit,
     as_busy,
-    busy_loop,
-    sms_without_work,
 )
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, L2, SHARED, SPECIAL, TENSOR

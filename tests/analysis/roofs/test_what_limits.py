@@ -11,7 +11,8 @@ from snapshots import check
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.roofs.coalescing import Requests
-from kprof_inject.analysis.roofs.limits import CodeBounds, limit_of
+from kprof_inject.analysis.roofs.computed_limit import limit_of
+from kprof_inject.analysis.roofs.limits import CodeBounds
 from kprof_inject.analysis.roofs.memory import DramBound
 from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight

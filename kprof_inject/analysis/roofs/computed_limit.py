@@ -1,0 +1,306 @@
+"""What limits a launch without counters: the unit that is busiest by TTGIR and machine code, or another cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from kprof_inject.analysis.roofs.coalescing import Requests
+from kprof_inject.analysis.roofs.limits import (
+    DRAM,
+    IDLE,
+    LIMITING,
+    MIN_NOTABLE,
+    MIN_TOGETHER,
+    NOT_KNOWN,
+    NOTABLE_COST_PERCENT,
+    POSSIBLE,
+    UNCOALESCED,
+    UNIT_NAMES,
+    CodeBounds,
+    JudgedLaunch,
+    Limit,
+    as_busy,
+)
+from kprof_inject.analysis.roofs.memory_limits import (
+    busy_l2,
+    busy_memory,
+    exchanged,
+    scattered_accesses,
+    uncoalesced_access,
+    unknown_accesses,
+)
+from kprof_inject.analysis.roofs.operation_work import Work
+from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
+from kprof_inject.analysis.roofs.unit_rates import FP32, L2_TO_SM, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.quantities import counted, percent, short_time, size_text
+from kprof_inject.timeline.trust import Overhead
+
+# A grid that uses a smaller part of the SMs, or has work for fewer on average, is the first thing to change.
+_MIN_SMS = 0.6
+
+
+def limit_of(
+    summary: LaunchSummary,
+    light: SpeedOfLight,
+    device_sms: int | None,
+    overhead: Overhead | None = None,
+    code: CodeBounds | None = None,
+    requests: Sequence[Requests] = (),
+) -> Limit:
+    """Determine what limits a launch.
+
+    ``device_sms`` is the number of the device's SMs. ``overhead`` is the measured cost of the records, if any: where it
+    is certain, the launch is judged by its time without them. ``code`` is what the machine code
+    shows, in the same cycles as ``light``; None if it is unknown. ``requests`` are those of loads and stores.
+    """
+    whole = whole_roof(summary, light)
+    if whole is None or (light.missing and light.has_unknown):
+        why = str(light.missing) if light.missing else _why_no_roof(light)
+        if idle := sms_without_work(summary, device_sms):
+            return Limit(IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
+        return Limit(NOT_KNOWN, (), why, {}, is_known=False)
+    slowdown = _slowdown(overhead)
+    if slowdown < 1:
+        light = replace(light, roofs=tuple(roof.without_slowdown(slowdown) for roof in light.roofs))
+    if slowdown != 1 and light.resident_cycles > whole.sm_cycles:
+        # The overhead is relative to the time in which CTAs are on the SMs, which includes writing out their records.
+        whole = whole.without_slowdown(whole.sm_cycles / light.resident_cycles)
+    shared = _share_with_work(summary, device_sms)
+    light = replace(light, roofs=tuple(_of_the_launch(roof, shared) for roof in light.roofs))
+    whole = _of_the_launch(whole, shared)
+    of_code = code.parts if code else {}
+    bounds = {
+        unit: max(whole.parts.get(unit, 0.0), of_code.get(unit, 0.0))
+        for unit in dict.fromkeys([*whole.parts, *of_code])
+    }
+    parts = {unit: min(slowdown * part, 1.0) for unit, part in {**bounds, **dram_part(summary, light)}.items()}
+    judged = JudgedLaunch(summary, light, whole, parts, device_sms, slowdown, code, requests)
+    return judged.without_records(_limit(judged))
+
+
+def _share_with_work(summary: LaunchSummary, device_sms: int | None) -> float:
+    """Return the share of the launch's time in which the device's SMs have a CTA, on average."""
+    idle = summary.idle
+    return 1.0 if idle is None else idle.work_share * idle.sms / max(device_sms or 0, idle.sms)
+
+
+def _of_the_launch(roof: Roof, share: float) -> Roof:
+    """Return the roof with the L2's part of the launch's whole time, as it serves all SMs and rests if some do."""
+    return replace(roof, parts={**roof.parts, L2_TO_SM: share * roof.parts.get(L2_TO_SM, 0.0)})
+
+
+def _why_no_roof(light: SpeedOfLight) -> str:
+    if light.unknown:
+        return "how often its operations are executed is unknown, as that depends on loaded data"
+    return "the kernel's function was not recorded; add --at func"
+
+
+def whole_roof(summary: LaunchSummary, light: SpeedOfLight) -> Roof | None:
+    """Return the roof of the kernel's function; None if it was not recorded."""
+    return next((roof for roof in light.roofs if _kind_of(summary, roof) == ScopeKind.FUNCTION), None)
+
+
+def _limit(judged: JudgedLaunch) -> Limit:
+    found = _first(judged, _few_sms, _idle, _at_roof, busy_memory, _at_roof_in_a_loop, _two_units)
+    if judged.whole.impossible:
+        return _left_out(found, judged.whole) if found else _impossible(judged)
+    return found or _first(judged, exchanged, scattered_accesses, unknown_accesses, busy_l2) or _waits(judged)
+
+
+def _first(judged: JudgedLaunch, *judges: Callable[[JudgedLaunch], Limit | None]) -> Limit | None:
+    return next((limit for judge in judges if (limit := judge(judged))), None)
+
+
+def _slowdown(overhead: Overhead | None) -> float:
+    """Return the slowdown by the records: the lower end of its interval, as parts are lower bounds."""
+    if overhead is None:
+        return 1.0
+    is_faster = overhead.is_measurable and overhead.percent < 0
+    is_slower = overhead.low_percent > NOTABLE_COST_PERCENT
+    return max(1 + overhead.low_percent / 100, 0.0) if is_faster or is_slower else 1.0
+
+
+def dram_part(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
+    """Return DRAM's part; empty if it exceeds all of the time, as then an unknown part of the bytes hit the L2."""
+    part = light.dram.min_part(summary.duration_ns) if light.dram else 0.0
+    return {DRAM: min(part, 1.0)} if 0 < part <= MAX_POSSIBLE else {}
+
+
+def _kind_of(summary: LaunchSummary, roof: Roof) -> str:
+    return summary.scopes[roof.index].kind
+
+
+def _at_roof(judged: JudgedLaunch) -> Limit | None:
+    first = judged.busiest[0]
+    # DRAM's part counts each byte once, and its peak cannot be reached.
+    if judged.parts[first] < (POSSIBLE if first == DRAM else LIMITING):
+        return None
+    if scattered := scattered_accesses(judged):
+        return scattered
+    units = as_busy(judged.parts)
+    loop = _busiest_loop(judged, units[0])
+    more = f", {percent(loop.part)} in {judged.name_of(loop)}" if loop and loop.part > judged.parts[units[0]] else ""
+    text = _with_parts(units, judged.parts, judged.whole.work, more)
+    uncoalesced = next((one for unit in units if (one := uncoalesced_access(judged, unit))), None)
+    if uncoalesced and DRAM not in units:
+        return judged.limit(UNCOALESCED, f"{text}, by uncoalesced access: {uncoalesced.text}", *units)
+    if units[0] == DRAM and judged.light.dram:
+        text += f": the launch has to move {size_text(judged.light.dram.least_bytes)}"
+    return judged.limit(_named(units, judged.parts), text, *units)
+
+
+def _named(units: Sequence[str], parts: Mapping[str, float]) -> str:
+    """Return units with the part of the first, such as ``tensor cores 75 %``."""
+    return f"{' and '.join(units)} {100 * parts[units[0]]:.0f} %"
+
+
+def _with_parts(units: Sequence[str], parts: Mapping[str, float], work: Work, more: str = "") -> str:
+    """Return units with their parts, such as ``the tensor cores (at least 64.1 % of peak)``.
+
+    ``more`` is added to the first.
+    """
+    first, *others = (f"{percent(parts[unit])} of peak" for unit in units)
+    shares = [f"at least {first}{more}", *others]
+    return " and ".join(f"{_name(unit, work)} ({share})" for unit, share in zip(units, shares, strict=True))
+
+
+def _name(unit: str, work: Work) -> str:
+    if unit == FP32 and work.integer_multiplications > max(work.multiplications, work.additions):
+        return "integer multiplication in the fp32 units"
+    return UNIT_NAMES[unit]
+
+
+def _few_sms(judged: JudgedLaunch) -> Limit | None:
+    waves = judged.summary.waves
+    if waves is None or not judged.device_sms or waves.sms >= _MIN_SMS * judged.device_sms:
+        return None
+    if waves.ctas >= judged.device_sms:
+        # The grid has a CTA for each SM, so it is not the reason.
+        return None
+    text = f"the grid: {counted(waves.ctas, 'CTA')} on {waves.sms} of {judged.device_sms} SMs; on these, "
+    text += judged.nearest
+    return judged.limit("grid", text)
+
+
+def _idle(judged: JudgedLaunch) -> Limit | None:
+    """Judge SMs without work, unless the others keep DRAM busy, which serves all of them."""
+    idle = sms_without_work(judged.summary, judged.device_sms)
+    if idle is None or judged.parts.get(DRAM, 0.0) >= LIMITING:
+        return None
+    return judged.limit(IDLE, f"{idle}; on those that have one, {judged.nearest}")
+
+
+def sms_without_work(summary: LaunchSummary, device_sms: int | None) -> str | None:
+    """Return how many SMs have a CTA on average, and what the others do; None if enough have one."""
+    idle = summary.idle
+    if idle is None:
+        return None
+    sms = max(device_sms or 0, idle.sms)
+    used = idle.sms / sms
+    if idle.work_share * used >= _MIN_SMS:
+        return None
+    others = {
+        "never get one": 1 - used,
+        "wait for their first": used * idle.before_share,
+        "have none between two": used * idle.between_share,
+        "are done": used * idle.after_share,
+    }
+    reasons = [f"{what} ({percent(share)})" for what, share in others.items() if share >= MIN_NOTABLE]
+    average = idle.work_share * idle.sms
+    return f"SMs without work: on average, {average:.1f} of {sms} SMs have a CTA; the others {' or '.join(reasons)}"
+
+
+def _at_roof_in_a_loop(judged: JudgedLaunch) -> Limit | None:
+    found = busy_loop(judged.summary, judged.light)
+    if found is None:
+        return None
+    loop, share = found
+    units = as_busy(loop.parts)
+    text = f"{_with_parts(units, loop.parts, loop.work)} in {judged.name_of(loop)}, {percent(share)} of the kernel's "
+    text += f"time; {percent(judged.parts[loop.unit])} over the whole kernel"
+    return judged.limit(_named(units, loop.parts), text, *units)
+
+
+def busy_loop(summary: LaunchSummary, light: SpeedOfLight) -> tuple[Roof, float] | None:
+    """Return the longest loop that keeps a unit of the SM busy, with its share of the kernel's time.
+
+    None if there is no such loop, or if it takes less than half of the time.
+    """
+    whole = whole_roof(summary, light)
+    loops = [
+        roof
+        for roof in light.roofs
+        if _kind_of(summary, roof) == ScopeKind.LOOP and roof.part >= LIMITING and roof.unit != DRAM
+    ]
+    if whole is None or not loops:
+        return None
+    loop = max(loops, key=lambda roof: roof.sm_cycles)
+    share = loop.sm_cycles / whole.sm_cycles
+    return (loop, share) if share >= POSSIBLE else None
+
+
+def _two_units(judged: JudgedLaunch) -> Limit | None:
+    """Judge two units that alternate, as the instructions of one warp use them one after the other."""
+    first, second = [unit for unit in judged.busiest if unit in (TENSOR, SPECIAL, FP32)][:2]
+    together = judged.parts[first] + judged.parts[second]
+    if together < MIN_TOGETHER or judged.parts[second] < MIN_NOTABLE:
+        return None
+    text = f"{UNIT_NAMES[first]} and {UNIT_NAMES[second]} in turn ({percent(judged.parts[first])} and "
+    text += f"{percent(judged.parts[second])} of peak): without overlap they take {percent(together)} of the time"
+    return judged.limit(f"{first} and {second} in turn", text, first, second)
+
+
+def _impossible(judged: JudgedLaunch) -> Limit:
+    """Return that the limit is unknown: a unit with impossible counts may be the limit, if no other one is."""
+    return judged.not_known(
+        f"the counts or the cycles are wrong, as by them {_would_be_busy(judged.whole)} of the time; of the other "
+        f"units, {judged.nearest}"
+    )
+
+
+def _left_out(limit: Limit, whole: Roof) -> Limit:
+    text = f"{limit.text}; ignores impossible counts, by which {_would_be_busy(whole)} of the time"
+    return replace(limit, text=text)
+
+
+def _would_be_busy(whole: Roof) -> str:
+    return " and ".join(
+        f"{UNIT_NAMES[unit]} would be busy for {percent(part)}" for unit, part in whole.impossible.items()
+    )
+
+
+def _waits(judged: JudgedLaunch) -> Limit:
+    """Return latency as the limit, or what the evidence does not show."""
+    if judged.code is not None and judged.code.unknown_share > MIN_NOTABLE:
+        return judged.not_known(
+            f"how often {percent(judged.code.unknown_share)} of its instructions are executed is unknown; of what is "
+            f"known, {judged.nearest}"
+        )
+    atomics = " (perhaps of its atomic operations)" if judged.light.atomics else ""
+    text = f"latency{atomics}{_hidden(judged)}: {judged.nearest}"
+    if uncoalesced := uncoalesced_access(judged, SHARED):
+        text += f"; {uncoalesced.text}"
+    dram = judged.light.dram
+    if dram and not dram.fits_l2:
+        text += f"; moving its bytes would take {short_time(dram.least_ns)}"
+    return judged.limit("latency", text)
+
+
+def _hidden(judged: JudgedLaunch) -> str:
+    """Return what may limit the launch without any evidence of it; empty if nothing may."""
+    if judged.code is None:
+        return ", or instructions that TTGIR does not show"
+    return ", or conflicts of memory accesses, which only counters show" if judged.may_conflict else ""
+
+
+def _loops(judged: JudgedLaunch) -> Iterator[Roof]:
+    return (roof for roof in judged.light.roofs if _kind_of(judged.summary, roof) == ScopeKind.LOOP)
+
+
+def _busiest_loop(judged: JudgedLaunch, unit: str) -> Roof | None:
+    loops: Sequence[Roof] = [roof for roof in _loops(judged) if roof.unit == unit]
+    return max(loops, key=lambda roof: roof.sm_cycles, default=None)

@@ -1,0 +1,162 @@
+"""What limits a launch without counters if memory may do so: DRAM, the L2, shared memory and L1.
+
+TTGIR and machine code show lower bounds of what they have to do, and for some of it upper bounds.
+"""
+
+from __future__ import annotations
+
+from kprof_inject.analysis.roofs.coalescing import Requests, is_spread, worst_of
+from kprof_inject.analysis.roofs.limits import DRAM, LIMITING, MIN_NOTABLE, POSSIBLE, JudgedLaunch, Limit, as_busy
+from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE
+from kprof_inject.analysis.roofs.unit_rates import L2, L2_TO_SM, SHARED
+from kprof_inject.quantities import percent
+
+# The L2's part counts what SMs read. On an H100, it was up to 1.7 times as busy, with writes and what DRAM delivers.
+_NOTABLE_L2 = 0.4
+# Smaller exchanges cannot hide what limits a launch.
+_NOTABLE_EXCHANGES = 0.3
+_DRAM_OR_L2 = "DRAM or L2, most likely"
+
+
+def busy_memory(judged: JudgedLaunch) -> Limit | None:
+    """Judge DRAM by its upper bound.
+
+    Memory that is accessed again may or may not hit the L2, and the addresses of a gather are unknown.
+    """
+    dram = judged.light.dram
+    if dram is None or dram.streamed_bytes is None:
+        return None
+    most = judged.dram_part(dram, dram.streamed_bytes)
+    elsewhere = judged.dram_part(dram, dram.streamed_bytes - dram.unknown_bytes)
+    least = judged.parts.get(DRAM, 0.0)
+    other_parts = [part for unit, part in judged.parts.items() if unit != DRAM]
+    if most < LIMITING or max(other_parts) > POSSIBLE:
+        return None
+    if dram.fits_l2 and not dram.unknown:
+        return _memory_in_l2(judged, judged.dram_part(dram, dram.least_bytes), judged.dram_part(dram, dram.once_bytes))
+    if dram.unknown and most > 1:
+        return judged.not_known(
+            f"DRAM would take {percent(most)} of the time for all that was requested, so some of it hit the L2; how "
+            f"much is unknown, as addresses depend on loaded data; of what is known, {judged.nearest}"
+        )
+    if dram.unknown and (elsewhere < LIMITING or dram.fits_l2):
+        return judged.not_known(
+            f"DRAM may be at {percent(least)} to {percent(most)} of peak: addresses depend on loaded data, so it is "
+            f"unknown how much hit the L2; of what is known, {judged.nearest}"
+        )
+    text = f"DRAM or the L2, most likely (DRAM at {percent(least)} to {percent(min(most, 1.0))} of peak: data that is "
+    text += "read again, or at unknown addresses, may hit the L2)"
+    return judged.limit(_DRAM_OR_L2, text, DRAM, L2)
+
+
+def _memory_in_l2(judged: JudgedLaunch, least: float, most: float) -> Limit | None:
+    """Judge memory of which all may be in the L2 when the launch begins.
+
+    The parts are DRAM's if nothing is: the smallest if the L2 keeps what is written, the largest if it keeps nothing of
+    that. An L2 that was filled in this time is as busy as DRAM, or busier (H100).
+    """
+    if most < LIMITING:
+        return None
+    if least > MAX_POSSIBLE:
+        return judged.not_known(
+            f"DRAM would take {percent(least)} of the time, so some of the data was in the L2, whose part is unknown; "
+            f"of what is known, {judged.nearest}"
+        )
+    text = f"DRAM or the L2, most likely (DRAM at up to {percent(min(most, 1.0))} of peak, unless the L2 had the data "
+    text += "already)"
+    if load := spread_load(judged):
+        text += f"; {load.text}"
+    return judged.limit(_DRAM_OR_L2, text, DRAM, L2)
+
+
+def busy_l2(judged: JudgedLaunch) -> Limit | None:
+    """Judge the L2 and DRAM if they may be the busiest units: types do not show all that they have to do."""
+    part, dram = judged.parts.get(L2_TO_SM, 0.0), judged.light.dram
+    if part >= _NOTABLE_L2:
+        return judged.not_known(
+            f"the L2 is busy for at least {percent(part)} of the time, and longer with writes and with what DRAM "
+            "delivers, which only counters show"
+        )
+    if dram is None or (most := judged.dram_part(dram, dram.once_bytes)) < LIMITING:
+        return None
+    return judged.not_known(
+        f"DRAM would take {percent(most)} of the time if the L2 had nothing of what is accessed; of what is known, "
+        f"{judged.nearest}"
+    )
+
+
+def uncoalesced_access(judged: JudgedLaunch, unit: str) -> Requests | None:
+    """Return the access that loads a unit most by addresses that are not adjacent.
+
+    None if that takes little of the unit's time, or less than conflicts of banks.
+    """
+    if unit == SHARED:
+        whole, part = judged.whole, judged.parts.get(SHARED, 0.0)
+        extra = sum(one.extra_wavefronts for one in judged.requests)
+        needed = max(MIN_NOTABLE * part * whole.sm_cycles / judged.slowdown, whole.work.conflict_cycles - extra)
+        return worst_of(judged.requests) if part >= MIN_NOTABLE and extra >= needed else None
+    return spread_load(judged) if unit == L2_TO_SM else None
+
+
+def spread_load(judged: JudgedLaunch) -> Requests | None:
+    """Return the load that touches most sectors beyond those it needs, if all loads together touch many of them."""
+    loads = [one for one in judged.requests if one.kind == "load"]
+    return worst_of(loads) if is_spread(loads) else None
+
+
+def scattered_accesses(judged: JudgedLaunch) -> Limit | None:
+    """Judge shared memory and L1 if accesses at unknown addresses may make them the limit."""
+    dram = judged.light.dram
+    if dram is None or {SHARED, DRAM}.intersection(as_busy(judged.parts)):
+        return None
+    part = judged.parts.get(SHARED, 0.0)
+    most = part + judged.slowdown * dram.scattered / judged.whole.sm_cycles
+    if most <= max(*judged.parts.values(), LIMITING):
+        return None
+    return judged.not_known(
+        f"shared memory and L1 are busy for {percent(part)} to {percent(min(most, 1.0))} of the time, as addresses "
+        f"depend on loaded data; of what is known, {judged.nearest}"
+    )
+
+
+def exchanged(judged: JudgedLaunch) -> Limit | None:
+    """Judge exchanges between threads: types do not show how many of their bytes go through shared memory.
+
+    The machine code shows it, but not how long conflicts of banks take.
+    """
+    possible = judged.light.exchanges
+    text = "threads exchange elements (reductions, scans, layout conversions, dots without tensor cores), "
+    if judged.code is not None and judged.code.unknown_share <= MIN_NOTABLE:
+        if (found := _conflicts(judged)) or not judged.may_conflict or possible < _NOTABLE_EXCHANGES:
+            return found
+        return judged.not_known(f"{text}and only counters show how long the banks conflict; {judged.nearest}")
+    if possible < _NOTABLE_EXCHANGES or possible < max(judged.parts.values()):
+        return None
+    text += f"which may keep shared memory busy for {percent(min(possible, 1.0))} of the time, or longer where its "
+    text += "banks conflict; of what is known, "
+    return judged.not_known(text + judged.nearest)
+
+
+def _conflicts(judged: JudgedLaunch) -> Limit | None:
+    """Judge shared memory and L1 if they are the busiest unit: instructions do not show how long conflicts take.
+
+    Where there can be none, they are no busier than their bound.
+    """
+    part = judged.parts.get(SHARED, 0.0)
+    if not judged.may_conflict or part < _NOTABLE_EXCHANGES or part < max(judged.parts.values()):
+        return None
+    return judged.not_known(
+        f"shared memory and L1 are busy for at least {percent(part)} of the time, and longer where banks conflict or "
+        "unknown addresses are apart, which only counters show"
+    )
+
+
+def unknown_accesses(judged: JudgedLaunch) -> Limit | None:
+    """Judge accesses to memory of unknown number, for which there is no upper bound of bytes."""
+    dram = judged.light.dram
+    if dram is None or dram.streamed_bytes is not None:
+        return None
+    return judged.not_known(
+        "the number of some memory accesses is unknown, as it depends on loaded data or a called function (--at iter "
+        f"counts the iterations of loops); of what is known, {judged.nearest}"
+    )
