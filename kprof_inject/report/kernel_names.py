@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -24,6 +25,28 @@ def kernel_names(kernels: Iterable[Kernel]) -> dict[str, str]:
     variants = list({(kernel.name, kernel.variant): kernel for kernel in kernels}.values())
     names = distinct_names([(kernel, _config(kernel)) for kernel in variants])
     return {kernel.variant: printable(name) for kernel, name in zip(variants, names, strict=True)}
+
+
+def without_inner_types(name: str) -> str:
+    """Return the name of a C++ kernel with its first template arguments, without their namespaces and arguments.
+
+    For example ``at::native::reduce_kernel<512, 1, ReduceOp, …>``; any other name as it is.
+    """
+    function, bracket, rest = name.partition("<")
+    if not bracket or not rest.rstrip().endswith(">"):
+        return name
+    arguments, depth, start = [], 0, 0
+    for position, character in enumerate(rest):
+        depth += (character in "<({") - (character in ">)}")
+        if (character == "," and not depth) or depth < 0:
+            arguments.append(_INNER.split(rest[start:position].strip(), maxsplit=1)[0].rpartition("::")[2])
+            start = position + 1
+    shown = arguments[:_MAX_ARGUMENTS] + ["…"] * (len(arguments) > _MAX_ARGUMENTS)
+    return f"{function}<{', '.join(shown)}>"
+
+
+_INNER = re.compile(r"[<({]")
+_MAX_ARGUMENTS = 3
 
 
 def distinct_names(kernels: Sequence[tuple[Kernel, Facts]]) -> list[str]:

@@ -10,7 +10,7 @@ from known_launch import known_launch
 from replacing import replace
 
 from kprof_inject.capture.model import Kernel
-from kprof_inject.report.kernel_names import kernel_names
+from kprof_inject.report.kernel_names import kernel_names, without_inner_types
 
 
 @pytest.fixture
@@ -40,3 +40,25 @@ def test_variants_of_which_nothing_is_known_are_called_as_their_folders(kernel: 
     known, unknown = variant(kernel, "add", "add-0", maxnreg=128), variant(kernel, "add", "add-1")
     assert kernel_names([known, unknown]) == {"add-0": "add-0 (maxnreg 128)", "add-1": "add-1"}
     assert kernel_names([replace(unknown, variant="add-2"), unknown]) == {"add-2": "add-2", "add-1": "add-1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("matmul_kernel", "matmul_kernel"),
+        ("sm80_xmma_gemm_f32f32_cublas", "sm80_xmma_gemm_f32f32_cublas"),
+        (
+            "at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MaxNanFunctor<float> > >",
+            "at::native::reduce_kernel<512, 1, ReduceOp>",
+        ),
+        (
+            "at::native::unrolled<at::native::copy(at::Iterator&)::{lambda()#3}::operator()() const, std::array<char*, "
+            "2ul>, 4, Calculator<1, unsigned int> >",
+            "at::native::unrolled<copy, array, 4, …>",
+        ),
+        ("axpy<float>", "axpy<float>"),
+        ("operator<", "operator<"),
+    ],
+)
+def test_the_types_of_a_kernel_of_cpp_are_short(name: str, shown: str) -> None:
+    assert without_inner_types(name) == shown

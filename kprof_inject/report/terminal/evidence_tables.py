@@ -11,6 +11,7 @@ from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_samples import KernelSamples, ProgramSamples
 from kprof_inject.quantities import counted, percent
+from kprof_inject.report.kernel_names import without_inner_types
 from kprof_inject.report.terminal.tables import Column, bars_for, print_plain, say
 
 _MAX_UNITS = 6
@@ -86,7 +87,7 @@ def print_program(program: ProgramSamples, rows: int | None, console: Console) -
     """Print the kernels of a sampled program, at most ``rows`` of them; None for all."""
     kernels = program.kernels[:rows]
     columns = [
-        Column("sampled kernel", [kernel.name for kernel in kernels], name=True),
+        Column("sampled kernel", [without_inner_types(kernel.name) for kernel in kernels], name=True),
         Column("SM time", [_share(kernel.share) for kernel in kernels]),
         Column("stalled on", [", ".join(_waits_of(kernel)) for kernel in kernels], left=True),
     ]
