@@ -20,12 +20,10 @@ from kprof_inject.ttgir.ssa_values import (
     result_names,
     without_strings,
 )
+from kprof_inject.ttgir.strings import variable_in
 from kprof_inject.ttgir.types import PrintedType, printed_types, types_of
 
 _ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:\s*([^\s,(){}]+)")
-# Triton's printer names a value after its variable, with a number where names would collide. A value without a
-# variable is %3, %arg3 or, for a constant, %c3_i32.
-_VARIABLE = re.compile(r"%(?!arg\d)([A-Za-z_]\w*?)(?:_\d+)?(?:#\d+)?")
 _SCALAR = re.compile(r"[a-z]\w*")
 _MAX_ALIASES = 64
 
@@ -88,7 +86,7 @@ def _results(module: Module, operation: Operation) -> Iterator[Scalar]:
         # The location names all loop-carried values, but not in their order.
         variables = [*_loop_carried_variables(module, operation), *[""] * len(names)][: len(names)]
     else:
-        variables = [variable or ("" if operation.traits.is_constant else _variable_in(name)) for name in names]
+        variables = [variable or ("" if operation.traits.is_constant else variable_in(name)) for name in names]
     for name, assigned, kind in zip(names, variables, types, strict=True):
         yield Scalar(name, assigned, line, kind, 0)
     yield from _lost_in(module, operation, variables)
@@ -113,7 +111,7 @@ def _loop_carried_variables(module: Module, loop: Operation) -> list[str]:
     """
     if loop.name != "scf.for":
         return []
-    variables = [_variable_in(name) for name in loop_arguments(module, loop)[1:]]
+    variables = [variable_in(name) for name in loop_arguments(module, loop)[1:]]
     last = _variable_of_results(loop)
     if last in variables and (variables.count(last) > 1 or "" in variables[: variables.index(last)]):
         return [variable if variable != last else "" for variable in variables]
@@ -121,7 +119,7 @@ def _loop_carried_variables(module: Module, loop: Operation) -> list[str]:
 
 
 def _variable_of_results(operation: Operation) -> str:
-    return next(map(_variable_in, result_names(operation)), "")
+    return next(map(variable_in, result_names(operation)), "")
 
 
 def _result_types(operation: Operation) -> list[str]:
@@ -180,7 +178,7 @@ def _arguments(module: Module, region: Region, block: Block) -> Iterator[Scalar]
     yield from _declared(module, label_text(module, region, block))
     if is_entry and region is owner.regions[0]:
         names = bound_names(owner)
-        variables = [_variable_in(name) for name in names]
+        variables = [variable_in(name) for name in names]
         if owner.name == "scf.for" and names:
             # The printer may give the induction variable the name of the loop's last result.
             counted = variables[0] if variables[0] != _variable_of_results(owner) else ""
@@ -205,7 +203,7 @@ def _declared(module: Module, text: str) -> Iterator[Scalar]:
     for argument, end in zip(found, begins[1:], strict=True):
         name, kind = argument.groups()
         variable, line = _origin(module, _location_in(text[argument.end() : end]))
-        yield Scalar(name, variable or _variable_in(name), line, kind if _SCALAR.fullmatch(kind) else "", 0)
+        yield Scalar(name, variable or variable_in(name), line, kind if _SCALAR.fullmatch(kind) else "", 0)
 
 
 def _location_in(text: str) -> str:
@@ -218,11 +216,6 @@ def _location_in(text: str) -> str:
         if letter == ")" and depth == 0:
             return text[place : end + 1]
     return ""
-
-
-def _variable_in(name: str) -> str:
-    found = _VARIABLE.fullmatch(name)
-    return found[1] if found else ""
 
 
 def _origin(module: Module, location_text: str) -> tuple[str, int]:

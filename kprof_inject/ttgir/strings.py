@@ -1,4 +1,4 @@
-"""MLIR's strings, and the names and source positions that consist of them; no parser needed."""
+"""MLIR's strings, names and source positions; no parser needed."""
 
 from __future__ import annotations
 
@@ -37,6 +37,17 @@ SYMBOL = rf"{STRING}|[\w$.-]+"
 def symbol_name(printed: str) -> str:
     """Return the name that ``SYMBOL`` matched."""
     return unquote(printed) if printed.startswith('"') else printed
+
+
+# Triton's printer names a value after its variable, with a number where names would collide. A value without a
+# variable is %3, %arg3 or, for a constant, %c3_i32.
+_VARIABLE = re.compile(r"%(?!arg\d)([A-Za-z_]\w*?)(?:_\d+)?(?:#\d+)?")
+
+
+def variable_in(name: str) -> str:
+    """Return the variable in the name of a value, such as *acc* in ``%acc_3``; empty if it has none."""
+    found = _VARIABLE.fullmatch(name)
+    return found[1] if found else ""
 
 
 _SOURCE_FILE = re.compile(rf"loc\((?:callsite\()?{POINT}")

@@ -21,6 +21,7 @@ from kprof_inject.capture.source_text import SourceLine, places_of
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, MachineFunction
 from kprof_inject.machine_code.scoreboards import waits_in
+from kprof_inject.ttgir.strings import variable_in
 
 # Nsight Compute, Kernel Profiling Guide, "Warp Stall Reasons".
 REASONS: Mapping[str, str] = {
@@ -287,14 +288,13 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
     )
 
 
-# MLIR gives values the names of Triton's variables, with a number where a name occurs again.
-_RESULT = re.compile(r"\s*%(?P<name>[A-Za-z]\w*?)(?:_\d+)?(?::\d+)? = ")
+_RESULT = re.compile(r"\s*(%[\w$.-]+)(?::\d+)? = ")
 
 
 def _value_of(line: str) -> str:
     """Return the name of the value that a line of the TTGIR computes; empty for one that has only a number."""
     found = _RESULT.match(line)
-    return found["name"] if found else ""
+    return variable_in(found[1]) if found else ""
 
 
 def _samples(record: SamplesRecord, code: MachineFunction) -> Iterator[tuple[int, dict[str, int]]]:

@@ -6,7 +6,6 @@ are moved as a whole (Nsight Compute, Kernel Profiling Guide, "Memory Tables"). 
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -27,6 +26,7 @@ from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import result_names
+from kprof_inject.ttgir.strings import variable_in
 from kprof_inject.ttgir.types import if_misfit, types_of
 
 SECTOR_BYTES, _LINE_BYTES, _WORD_BYTES = 32, 128, 4
@@ -208,12 +208,8 @@ def _place(operation: Operation, module: Module) -> str:
     if not chains:
         return ""
     source = f"{PurePath(chains[0][0].file).name}:{chains[0][0].line}"
-    name = _NAME.match(next(iter(result_names(operation)), ""))
-    return f"of {name[1]!r} at {source}" if name else f"at {source}"
-
-
-# MLIR gives values the names of Triton's variables, with a number where a name occurs again.
-_NAME = re.compile(r"%([A-Za-z]\w*?)(?:_\d+)?$")
+    variable = next(map(variable_in, result_names(operation)), "")
+    return f"of {variable!r} at {source}" if variable else f"at {source}"
 
 
 def _widest_bytes(one: CountedOperation, access: Access, layout: LinearLayout) -> int:
