@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from kprof_inject.analysis.evidence.stalls import Share, Stalls, stalls_of, waiting, without_subsets
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.capture.measurements import SamplesRecord
+from kprof_inject.capture.measurements import SamplesRecord, summed
 from kprof_inject.capture.program_samples import ProgramSamplesRecord, SampledKernel, read_program_samples
 from kprof_inject.capture.source_text import lines_of, ttgir_of
 
@@ -66,7 +66,7 @@ def _by_kernel(record: ProgramSamplesRecord, reports: Sequence[LaunchAnalysis]) 
     groups: defaultdict[str, list[SampledKernel]] = defaultdict(list)
     for kernel in record.kernels:
         groups[kernel.name].append(kernel)
-    counts = {name: _reasons(kernels) for name, kernels in groups.items()}
+    counts = {name: summed(without_subsets(kernel.reasons) for kernel in kernels) for name, kernels in groups.items()}
     whole = sum(reasons.total() for reasons in counts.values())
     recorded = {report.launch.kernel.program_variant: report for report in reports}
     kernels = [
@@ -80,13 +80,6 @@ def _by_kernel(record: ProgramSamplesRecord, reports: Sequence[LaunchAnalysis]) 
         if reasons.total()
     ]
     return ProgramSamples(tuple(sorted(kernels, key=lambda one: -one.share.value)), whole, record.dropped)
-
-
-def _reasons(kernels: Sequence[SampledKernel]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for kernel in kernels:
-        total.update(without_subsets(kernel.reasons))
-    return total
 
 
 def _stalls(

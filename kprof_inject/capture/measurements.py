@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -44,6 +45,14 @@ class SampledInstruction(Struct, frozen=True, array_like=True):
 
     address: Bytes
     samples: Mapping[Name, Count]
+
+
+def summed(samples: Iterable[Mapping[str, int]]) -> Counter[str]:
+    """Add up samples by reason."""
+    total: Counter[str] = Counter()
+    for one in samples:
+        total.update(one)
+    return total
 
 
 class SamplesRecord(Struct, frozen=True, kw_only=True):

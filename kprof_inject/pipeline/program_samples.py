@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from kprof_inject.capture.measurements import SampledInstruction
+from kprof_inject.capture.measurements import SampledInstruction, summed
 from kprof_inject.capture.program_samples import ProgramSamplesRecord, SampledKernel, write_program_samples
 from kprof_inject.capture.reader import ProcessFiles
 from kprof_inject.capture.schema import PROCESS_FILE
@@ -58,7 +58,7 @@ def _merged(records: Sequence[ProgramSamplesRecord]) -> ProgramSamplesRecord:
             SampledKernel(
                 name=name,
                 variant=variant,
-                reasons=_sum(kernel.reasons for kernel in kernels),
+                reasons=dict(summed(kernel.reasons for kernel in kernels)),
                 instructions=_merged_instructions(kernels),
             )
             for (name, variant), kernels in groups.items()
@@ -72,11 +72,4 @@ def _merged_instructions(kernels: Iterable[SampledKernel]) -> tuple[SampledInstr
     for kernel in kernels:
         for instruction in kernel.instructions:
             found[instruction.address].append(instruction.samples)
-    return tuple(SampledInstruction(address, _sum(samples)) for address, samples in sorted(found.items()))
-
-
-def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
-    return dict(total)
+    return tuple(SampledInstruction(address, dict(summed(samples))) for address, samples in sorted(found.items()))

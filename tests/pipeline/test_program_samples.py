@@ -43,7 +43,7 @@ def reports_of(capture: Path) -> list[LaunchAnalysis]:
 
 
 def save_two_processes(workspace: Workspace, capture: Path) -> None:
-    """One process of torch's kernel alone; another of the recorded kernel, too, waiting at its first instructions."""
+    """Save a process of torch's kernel alone, and one of the recorded kernel, too, which waits where it begins."""
     launch = read_capture(capture).launches[0]
     record = launch.kernel.measurements
     assert record is not None and record.samples is not None

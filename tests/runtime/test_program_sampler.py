@@ -19,7 +19,7 @@ OURS, TORCHS = SampledFunction("scale", 1), SampledFunction("_ZN2at6native12_GLO
 
 @dataclass
 class Calls:
-    """What was called, and the refusals to answer with."""
+    """Calls that were made, and the refusals to answer with."""
 
     made: list[str] = field(default_factory=list)
     refusals: dict[str, str] = field(default_factory=dict)

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from kprof_inject.analysis.evidence.measured_units import Access, accesses, measured_shares
 from kprof_inject.analysis.evidence.stalls import Stalls, TopStall
-from kprof_inject.analysis.roofs.coalescing import SECTOR_BYTES, Requests, sectors_text, worst_of
-from kprof_inject.analysis.roofs.coalescing import UNCOALESCED as MANY_SECTORS
+from kprof_inject.analysis.roofs.coalescing import MIN_UNCOALESCED, SECTOR_BYTES, Requests, sectors_text, worst_of
 from kprof_inject.analysis.roofs.computed_limit import busy_loop, sms_without_work
 from kprof_inject.analysis.roofs.limits import (
     DRAM,
@@ -258,7 +257,7 @@ def _uncoalesced(measured: Measured) -> Access | None:
     found = [
         access
         for access in accesses(measured.counted)
-        if access.sectors_per_request >= MANY_SECTORS * _adjacent_sectors(widest, access.kind)
+        if access.sectors_per_request >= MIN_UNCOALESCED * _adjacent_sectors(widest, access.kind)
     ]
     return max(found, key=lambda access: access.sectors, default=None)
 

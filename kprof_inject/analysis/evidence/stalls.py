@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from kprof_inject.capture.measurements import SamplesRecord
+from kprof_inject.capture.measurements import SamplesRecord, summed
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import SourceLine, places_of
 from kprof_inject.machine_code.control_flow import blocks_of
@@ -261,9 +261,7 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
                 for other_line, operation in awaited.get(index, {}).items():
                     awaited_by_line[line][reason][other_line] += count
                     operations[other_line][operation] += count
-    reasons: Counter[str] = Counter()
-    for counts in by_line.values():
-        reasons.update(counts)
+    reasons = summed(by_line.values())
     places = places_of(ttgir)
     lines = [
         LineStalls(
@@ -319,9 +317,5 @@ def _by_scope(table: ScopeTable, by_line: Mapping[int, Mapping[str, int]]) -> di
     for index, scope in enumerate(table.scopes):
         if scope.lines is not None:
             first, last = scope.lines
-            counts: Counter[str] = Counter()
-            for line, samples in by_line.items():
-                if first <= line <= last:
-                    counts.update(samples)
-            scopes[index] = dict(counts)
+            scopes[index] = dict(summed(samples for line, samples in by_line.items() if first <= line <= last))
     return scopes

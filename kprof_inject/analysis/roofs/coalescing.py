@@ -33,7 +33,7 @@ SECTOR_BYTES, _LINE_BYTES, _WORD_BYTES = 32, 128, 4
 _LANE_BITS = 5
 _LANES = 1 << _LANE_BITS
 # Requests that touch at least this many times the sectors or lines that they need are uncoalesced.
-UNCOALESCED = 2.0
+MIN_UNCOALESCED = 2.0
 # Requests of an operation that are evaluated: more would take time, and change the mean by less than 1 %.
 _MAX_REQUESTS = 512
 # Steps by these parts of the whole leave no large gaps in two dimensions, and avoid the periods of rows and columns:
@@ -84,11 +84,11 @@ class Requests(Struct, frozen=True):
     @property
     def is_uncoalesced(self) -> bool:
         """True if requests touch many more sectors or lines than they need."""
-        return self._has_many_sectors or self.lines >= UNCOALESCED * self.adjacent_lines
+        return self._has_many_sectors or self.lines >= MIN_UNCOALESCED * self.adjacent_lines
 
     @property
     def _has_many_sectors(self) -> bool:
-        return self.sectors >= UNCOALESCED * self.adjacent_sectors
+        return self.sectors >= MIN_UNCOALESCED * self.adjacent_sectors
 
     @property
     def extra_wavefronts(self) -> float:
@@ -137,7 +137,7 @@ def worst_of(requests: Sequence[Requests]) -> Requests | None:
 def is_spread(requests: Sequence[Requests]) -> bool:
     """Return True if requests together touch many more sectors than adjacent addresses would."""
     whole = sum(one.sectors * one.requests for one in requests)
-    return whole >= UNCOALESCED * sum(one.adjacent_sectors * one.requests for one in requests) > 0
+    return whole >= MIN_UNCOALESCED * sum(one.adjacent_sectors * one.requests for one in requests) > 0
 
 
 def requests_of(ran: ExecutedKernel, code: MachineFunction | None) -> tuple[Requests, ...]:
@@ -175,9 +175,13 @@ def _requests(
     distinct = replace(layout, warps=tuple(basis for basis in layout.warps if any(basis)))
     access_bytes = widths.get((one.line, kind)) or _widest_bytes(one, access, distinct)
     elements = max(access_bytes // access.element_bytes, 1)
-    means = _Means.of(_Grid.of(one, access, distinct, elements, 1), access_bytes)
-    if not means.active_share:
+    grid = _Grid.of(one, access, distinct, elements, 1)
+    starts = grid.starts
+    if not starts.size:
         return None
+    # A lane's access is aligned, so it touches one sector.
+    used_bytes = access_bytes * _distinct(starts // access_bytes)
+    is_bypassing = one.operation.name == _COPY and access_bytes >= _BYPASS_BYTES
     instructions = max((1 << len(layout.registers)) // elements, 1) << len(layout.warps)
     found = Requests(
         line=one.line,
@@ -185,12 +189,12 @@ def _requests(
         access_bytes=access_bytes,
         instructions=None if one.times is None else one.times * instructions,
         # Of warps that have the same elements, all load them, and one writes or copies them.
-        active_share=means.active_share / (1 if one.operation.name == "tt.load" else 1 << repeating),
-        sectors=means.sectors,
-        adjacent_sectors=means.adjacent_sectors,
-        lines=means.lines,
-        adjacent_lines=means.adjacent_lines,
-        wavefronts=0.0 if one.operation.name == _COPY and access_bytes >= _BYPASS_BYTES else means.wavefronts,
+        active_share=len(starts) / len(grid.active) / (1 if one.operation.name == "tt.load" else 1 << repeating),
+        sectors=float(_distinct(starts // SECTOR_BYTES).mean()),
+        adjacent_sectors=float(np.ceil(used_bytes / SECTOR_BYTES).mean()),
+        lines=float(_distinct(starts // _LINE_BYTES).mean()),
+        adjacent_lines=float(np.ceil(used_bytes / _LINE_BYTES).mean()),
+        wavefronts=0.0 if is_bypassing else _wavefronts(starts, access_bytes),
     )
     return replace(found, place=_place(one.operation, module)) if found.is_uncoalesced else found
 
@@ -260,6 +264,12 @@ class _Grid(Struct, frozen=True):
         addresses = sum((_values(part, at) for part in address.parts), np.zeros(shape, np.int64))
         return cls(addresses, np.broadcast_to(_all(mask.factors, at), shape))
 
+    @property
+    def starts(self) -> _Numbers:
+        """Addresses of the first elements, ascending, of each instruction whose mask enables any lane."""
+        found = np.sort(np.where(self.active[:, 0], self.address[:, 0], _NOWHERE), axis=1)
+        return found[found[:, 0] < _NOWHERE]
+
 
 def _chosen(executions: int, instructions: int, count: int) -> tuple[_Numbers, _Numbers]:
     """Return the execution and the instruction of ``count`` requests, or of all if they are fewer."""
@@ -292,34 +302,6 @@ def _sums(bases: Sequence[Basis], numbers: _Numbers, dim: int) -> _Numbers:
     return found
 
 
-class _Means(Struct, frozen=True):
-    """Means as in ``Requests``."""
-
-    active_share: float
-    sectors: float
-    adjacent_sectors: float
-    lines: float
-    adjacent_lines: float
-    wavefronts: float
-
-    @classmethod
-    def of(cls, grid: _Grid, access_bytes: int) -> _Means:
-        """Count what each instruction touches. A lane's access is aligned, so it touches one sector."""
-        starts = np.sort(np.where(grid.active[:, 0], grid.address[:, 0], _NOWHERE), axis=1)
-        starts = starts[starts[:, 0] < _NOWHERE]
-        if not starts.size:
-            return cls(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        used_bytes = access_bytes * _is_first(starts // access_bytes).sum(axis=1)
-        return cls(
-            active_share=len(starts) / len(grid.active),
-            sectors=float(_is_first(starts // SECTOR_BYTES).sum(axis=1).mean()),
-            adjacent_sectors=float(np.ceil(used_bytes / SECTOR_BYTES).mean()),
-            lines=float(_is_first(starts // _LINE_BYTES).sum(axis=1).mean()),
-            adjacent_lines=float(np.ceil(used_bytes / _LINE_BYTES).mean()),
-            wavefronts=_wavefronts(starts, access_bytes),
-        )
-
-
 def _wavefronts(starts: _Numbers, access_bytes: int) -> float:
     """Return the mean of the cycles that the banks need: as for shared memory, each gives one word of 4 bytes in one.
 
@@ -336,3 +318,8 @@ def _wavefronts(starts: _Numbers, access_bytes: int) -> float:
 def _is_first(ascending: _Numbers) -> _Bits:
     """Return where a row has a new place; lanes that are disabled come last, and have none."""
     return np.asarray((np.diff(ascending, axis=1, prepend=-1) != 0) & (ascending < _NOWHERE // _LINE_BYTES))
+
+
+def _distinct(ascending: _Numbers) -> _Numbers:
+    """Return the number of places in each row."""
+    return np.asarray(_is_first(ascending).sum(axis=1))

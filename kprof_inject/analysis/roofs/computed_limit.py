@@ -1,4 +1,4 @@
-"""What limits a launch without counters: the unit that is busiest by TTGIR and machine code, or another cause."""
+"""Limit of a launch without counters: the unit that is busiest by TTGIR and machine code, or another cause."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from kprof_inject.analysis.roofs.limits import (
 from kprof_inject.analysis.roofs.memory_limits import (
     busy_l2,
     busy_memory,
-    exchanged,
+    empty_l2,
+    exchanges,
     scattered_accesses,
     uncoalesced_access,
     unknown_accesses,
@@ -54,8 +55,8 @@ def limit_of(
     """Determine what limits a launch.
 
     ``device_sms`` is the number of the device's SMs. ``overhead`` is the measured cost of the records, if any: where it
-    is certain, the launch is judged by its time without them. ``code`` is what the machine code
-    shows, in the same cycles as ``light``; None if it is unknown. ``requests`` are those of loads and stores.
+    is certain, the launch is judged by its time without them. ``code`` is what the machine code shows, in the same
+    cycles as ``light``; None if it is unknown. ``requests`` are those of loads and stores.
     """
     whole = whole_roof(summary, light)
     if whole is None or (light.missing and light.has_unknown):
@@ -108,7 +109,8 @@ def _limit(judged: JudgedLaunch) -> Limit:
     found = _first(judged, _few_sms, _idle, _at_roof, busy_memory, _at_roof_in_a_loop, _two_units)
     if judged.whole.impossible:
         return _left_out(found, judged.whole) if found else _impossible(judged)
-    return found or _first(judged, exchanged, scattered_accesses, unknown_accesses, busy_l2) or _waits(judged)
+    unseen = _first(judged, exchanges, scattered_accesses, unknown_accesses, busy_l2, empty_l2)
+    return found or unseen or _waits(judged)
 
 
 def _first(judged: JudgedLaunch, *judges: Callable[[JudgedLaunch], Limit | None]) -> Limit | None:

@@ -93,7 +93,7 @@ class Limit(Struct, frozen=True):
 
 
 class JudgedLaunch(Struct, frozen=True):
-    """What a launch without counters is judged by.
+    """Evidence on a launch without counters.
 
     ``parts`` has for each unit the lower bound of the part of the time in which it is busy.
     """
@@ -155,12 +155,8 @@ class JudgedLaunch(Struct, frozen=True):
         """Description of the busiest units."""
         notable = [unit for unit in self.busiest if self.parts[unit] >= MIN_NOTABLE][:2]
         if not notable:
-            most = self.parts[self.busiest[0]]
-            return (
-                f"no unit is busy for more than {percent(most)} of the time"
-                if most >= _MIN_SHOWN
-                else "no unit is busy"
-            )
+            part = self.parts[self.busiest[0]]
+            return "no unit is busy" + (f" for more than {percent(part)} of the time" if part >= _MIN_SHOWN else "")
         names = " and ".join(f"{UNIT_NAMES[unit]} ({percent(self.parts[unit])})" for unit in notable)
         return f"the busiest {'units are' if len(notable) > 1 else 'unit is'} {names}"
 

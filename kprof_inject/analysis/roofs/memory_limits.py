@@ -1,4 +1,4 @@
-"""What limits a launch without counters if memory may do so: DRAM, the L2, shared memory and L1.
+"""Limits of a launch without counters by memory: DRAM, the L2, shared memory and L1.
 
 TTGIR and machine code show lower bounds of what they have to do, and for some of it upper bounds.
 """
@@ -70,13 +70,19 @@ def _memory_in_l2(judged: JudgedLaunch, least: float, most: float) -> Limit | No
 
 
 def busy_l2(judged: JudgedLaunch) -> Limit | None:
-    """Judge the L2 and DRAM if they may be the busiest units: types do not show all that they have to do."""
-    part, dram = judged.parts.get(L2_TO_SM, 0.0), judged.light.dram
-    if part >= _NOTABLE_L2:
-        return judged.not_known(
-            f"the L2 is busy for at least {percent(part)} of the time, and longer with writes and with what DRAM "
-            "delivers, which only counters show"
-        )
+    """Judge the L2 if it may be the busiest unit: types do not show all that it has to do."""
+    part = judged.parts.get(L2_TO_SM, 0.0)
+    if part < _NOTABLE_L2:
+        return None
+    return judged.not_known(
+        f"the L2 is busy for at least {percent(part)} of the time, and longer with writes and with what DRAM "
+        "delivers, which only counters show"
+    )
+
+
+def empty_l2(judged: JudgedLaunch) -> Limit | None:
+    """Judge DRAM if it would be busy, had the L2 nothing of what is accessed when the launch begins."""
+    dram = judged.light.dram
     if dram is None or (most := judged.dram_part(dram, dram.once_bytes)) < LIMITING:
         return None
     return judged.not_known(
@@ -119,7 +125,7 @@ def scattered_accesses(judged: JudgedLaunch) -> Limit | None:
     )
 
 
-def exchanged(judged: JudgedLaunch) -> Limit | None:
+def exchanges(judged: JudgedLaunch) -> Limit | None:
     """Judge exchanges between threads: types do not show how many of their bytes go through shared memory.
 
     The machine code shows it, but not how long conflicts of banks take.

@@ -252,8 +252,9 @@ def _tiles(layout: str, rank: int) -> tuple[_Bases, Sequence[int]] | None:
         registers, lanes, warps = (_grown(size, one, blocked.order) for one in counts)
         return ((registers, lanes, warps), blocked.order) if blocked.rank == rank else None
     shape, counted, major = (pattern.search(layout) for pattern in (_SHAPE, _WARPS, _MAJOR))
-    is_known = layout.startswith("#ttg.nvidia_mma") and shape and counted and major and not _SPLIT.search(layout)
-    if not (is_known and shape and counted and major) or rank != 2 or int(major[1]) not in (2, _WARP_GROUPS):
+    if not (layout.startswith("#ttg.nvidia_mma") and shape and counted and major) or _SPLIT.search(layout):
+        return None
+    if rank != 2 or int(major[1]) not in (2, _WARP_GROUPS):
         return None
     size, order = [_MATRIX_ROWS, _MATRIX_COLUMNS], (1, 0)
     columns = _number(shape[1], 1) // _MATRIX_COLUMNS

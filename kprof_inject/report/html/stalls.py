@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from kprof_inject.analysis.evidence.stalls import NOT_STALLED, REASONS, Share, Stalls
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_samples import program_samples
+from kprof_inject.capture.measurements import summed
 from kprof_inject.capture.source_text import SourceLine
 from kprof_inject.errors import printable
 from kprof_inject.report.html.page_schema import (
@@ -85,10 +86,7 @@ def sampled_program(reports: Sequence[LaunchAnalysis]) -> SampledProgram | None:
     if program is None:
         return None
     shown = program.kernels[:_MAX_SAMPLED_KERNELS]
-    totals: Counter[str] = Counter()
-    for kernel in shown:
-        totals.update(kernel.reasons)
-    names = _ordered(totals)
+    names = _ordered(summed(kernel.reasons for kernel in shown))
     return SampledProgram(
         samples=program.samples,
         reasons=_described(names),

@@ -11,10 +11,9 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator
 
-from kprof_inject.capture.measurements import SampledInstruction
+from kprof_inject.capture.measurements import SampledInstruction, summed
 from kprof_inject.capture.program_samples import ProgramSamplesRecord, SampledKernel
 from kprof_inject.capture.schema import MAX_NAME_LENGTH
 from kprof_inject.errors import KprofError
@@ -86,13 +85,10 @@ class ProgramSampler:
     def _kernels(self, samples: PcSamples) -> Iterator[SampledKernel]:
         for function, by_address in samples.by_function.items():
             variant = self._variants.get(function.cubin_crc, "")
-            reasons: Counter[str] = Counter()
-            for counts in by_address.values():
-                reasons.update(counts)
             yield SampledKernel(
                 name=function_name(function.name),
                 variant=variant,
-                reasons=dict(reasons),
+                reasons=dict(summed(by_address.values())),
                 instructions=tuple(_instructions(by_address)) if variant else (),
             )
 

@@ -161,7 +161,7 @@ def test_the_l2_rests_while_sms_have_no_work(summary: LaunchSummary) -> None:
 def test_scattered_accesses_may_take_a_cycle_each(
     summary: LaunchSummary, parts: dict[str, float], scattered: int, name: str
 ) -> None:
-    """Of 1,000 cycles, of which shared memory and L1 need 200 without conflicts."""
+    """The roof has 1,000 cycles, of which shared memory and L1 need 200 without conflicts."""
     bound = replace(dram(0.1, 0.2, unknown=0.1), scattered=scattered)
     light = lit(more=SpeedOfLight((), dram=bound), **{"shared_memory_and_L1": 0.2, **parts})
     assert limit_of(summary, light, SMS).name == name
