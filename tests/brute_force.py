@@ -28,6 +28,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
 from kprof_inject.analysis.interpreter.executed_operation import Executed
 from kprof_inject.analysis.interpreter.footprints import Ranges
 from kprof_inject.analysis.interpreter.interpreter import executed
+from kprof_inject.analysis.interpreter.loaded_integers import Memory
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.parser import parse
 
@@ -102,12 +103,19 @@ class Ran:
         return [(access, _touched(self.happened[one.operation], access)) for one, access in evaluated if access]
 
 
-def run(kernel: Kernel) -> Ran:
+class Table:
+    """Memory as ``loaded`` has it: its integers of 32 bits are known."""
+
+    def read(self, addresses: Array, size_bytes: int) -> Array | None:
+        return loaded(addresses) if size_bytes == 4 else None
+
+
+def run(kernel: Kernel, memory: Memory | None = None) -> Ran:
     module = parse(kernel.text)
     function = module.operations[0].regions[0].blocks[0].operations[0]
     happened = happened_in(module, function, kernel.grid, kernel.arguments)
     told = kernel.arguments if kernel.told is None else kernel.told
-    return Ran(executed(module, function, kernel.grid, told), happened)
+    return Ran(executed(module, function, kernel.grid, told, memory), happened)
 
 
 def happened_in(module: Module, function: Operation, grid: Grid, arguments: Sequence[int | None]) -> Happened:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode
 from kprof_inject.capture.foreign.entries import Recorded
+from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
 from kprof_inject.capture.measurements import MeasurementsRecord
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_costs import RecordCost
@@ -151,6 +152,8 @@ class Kernel(Struct, frozen=True):
     """The dumped variant that this build was made from: builds with a smaller buffer share it. Empty if unknown."""
     measurements: MeasurementsRecord | None = None
     """Counters and stall samples of the kernel without records; None if it was not measured."""
+    loaded: LoadedIntegersRecord | None = None
+    """Integers of a launch's memory that decide what it executes; None if they are unknown."""
     moves: Mapping[str, tuple[Moved, ...] | None] = {}
     """Instructions that the compiler moved across the records of each scope, by the name of its record; None if that is
     unknown."""

@@ -24,6 +24,7 @@ from kprof_inject.capture.encoding import (
     require_seal,
     sealed,
 )
+from kprof_inject.capture.loaded_integers import LOADED_INTEGERS_FILE, LoadedIntegersRecord
 from kprof_inject.capture.measurements import (
     MACHINE_CODE_FILE,
     MEASUREMENTS_FILE,
@@ -291,6 +292,7 @@ def _kernel(
         not_replayed=(timing.not_replayed or "") if timing else "",
         launches=launches.get(variant),
         measurements=files.read_if_there(f"{folder}/{MEASUREMENTS_FILE}", MeasurementsRecord),
+        loaded=files.read_if_there(f"{folder}/{LOADED_INTEGERS_FILE}", LoadedIntegersRecord),
         moves=moves.scopes if moves else {},
         program_variant=record.program_variant or _program_variant(variant),
     )

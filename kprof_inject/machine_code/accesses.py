@@ -14,6 +14,7 @@ _DEFAULT_BYTES = 4
 # Matrices of 8 x 8 elements of 16 bits, 128 bytes each: one, two or four of them.
 _MATRICES = frozenset(("LDSM", "STSM"))
 _OF_MATRICES = {"2": 2, "4": 4}
+_MATRIX_ROWS = 8
 # CUDA C++ Programming Guide, "Shared Memory": 32 banks of 4 bytes serve a warp in a cycle.
 _WAVEFRONT_BYTES, _LANES = 128, 32
 
@@ -36,6 +37,16 @@ def min_wavefronts(one: Instruction) -> int:
     if one.operation in _MATRICES:
         return _OF_MATRICES.get(one.opcode.rpartition(".")[2], 1)
     return wavefronts_of(bytes_of_thread(one))
+
+
+def max_wavefronts(one: Instruction) -> int:
+    """Return how many cycles of the L1's data path an instruction of the LSU takes at most: each lane its own.
+
+    The rows of a matrix are accessed as those of a lane.
+    """
+    if one.operation in _MATRICES:
+        return _MATRIX_ROWS * min_wavefronts(one)
+    return max(_LANES, min_wavefronts(one))
 
 
 def wavefronts_of(access_bytes: int) -> int:

@@ -28,7 +28,7 @@ from kprof_inject.capture.schema import (
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.captured_code import CapturedKernel, machine_code_saved
+from kprof_inject.pipeline.captured_kernels import CapturedKernel, kernels_examined
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted, listed
 from kprof_inject.runtime.counters.permission import has_nvidia_module, is_permitted
@@ -179,7 +179,7 @@ def measure_capture(workspace: Workspace, capture: Path, choice: LaunchChoice, s
 
 def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], choice: LaunchChoice, say: Say) -> None:
     jobs: list[_Job] = [*_record_jobs(workspace, kernels, choice), *_measure_jobs(kernels, choice)]
-    with machine_code_saved(workspace, kernels, say):
+    with kernels_examined(workspace, kernels, say):
         if not jobs:
             return
         purposes = ", to ".join(dict.fromkeys(job.purpose for job in jobs))

@@ -145,9 +145,9 @@ class _Body(Struct, frozen=True):
 class ValueGraph:
     """The values of a function as the nodes of a graph, with the ``operands`` and the ``uses`` of each.
 
-    An operation with regions passes values on by their position and has a node for each result, in ``results``; the
-    others, the ``leaves``, have one node for all results. A name is resolved while the region that defines it is read;
-    a name without a definition is an unknown value.
+    An operation with regions passes values on by their position and has a node for each result, in ``results``, and its
+    operands in ``nests``; the others, the ``leaves``, have one node for all results. A name is resolved while the
+    region that defines it is read; a name without a definition is an unknown value.
     """
 
     def __init__(self, module: Module, function: Operation) -> None:
@@ -156,6 +156,7 @@ class ValueGraph:
         self.uses: list[list[int]] = []
         self.leaves: list[Leaf] = []
         self.results: list[tuple[Operation, list[int]]] = []
+        self.nests: list[tuple[Operation, list[int]]] = []
         self._module = module
         self._named: dict[str, int] = {}
         self._hidden: list[tuple[str, int | None]] = []
@@ -200,6 +201,7 @@ class ValueGraph:
             for target, value in zip(targets, given, strict=False):
                 self._link(target, value)
         self.results.append((operation, results))
+        self.nests.append((operation, values))
 
     def _arguments_in(self, region: Region, bound: Sequence[str]) -> dict[str, list[int]]:
         """Return the arguments of each of a region's blocks; ``bound`` are those that its operation names."""

@@ -191,10 +191,91 @@ def test_remaining_iterations_determine_those_of_the_unrolled_loop() -> None:
 
 
 @pytest.mark.parametrize("copies", [(2, 1, 1), (4, 3, 1, 2), (2, 2)])
-def test_remainders_that_have_several_solutions_are_unknown(copies: tuple[int, ...]) -> None:
-    """Copies that are as many as the loop's, or of which several have the same sum."""
+def test_remainders_of_as_many_iterations_as_the_loop_are_unknown(copies: tuple[int, ...]) -> None:
+    """They may be executed in its place."""
     found = found_in(remainder(*copies), 7)
     assert None in found[:3]
+
+
+def again(*, before: bool) -> MachineFunction:
+    """A loop of four copies, a block of two, and a loop of one; perhaps with an iteration before them."""
+    first = (f"{LOAD} LDG.E", f"{LOOP} @P3 BRA r") if before else ()
+    four = ("a:", *[f"{LOAD} LDG.E"] * 4, f"{LOOP} @P0 BRA a", "r:")
+    two = (f"{LOOP} @P1 BRA s", *[f"{LOAD} LDG.E"] * 2, "s:")
+    one = (f"{LOOP} @P2 BRA e", "b:", f"{LOAD} LDG.E", f"{LOOP} @P2 BRA b", "e:")
+    return made(*first, *four, *two, *one, f"{RETURN} EXIT")
+
+
+@pytest.mark.parametrize(("iterations", "four", "two", "one"), [(11, 2, 1, 1), (12, 3, 0, 0), (7, 1, 1, 1)])
+def test_the_rest_may_be_in_a_loop_of_its_own(iterations: int, four: int, two: int, one: int) -> None:
+    found = found_in(again(before=False), iterations)
+    assert found == [four * ALL, ALL, two * ALL, ALL, one * ALL, ALL]
+
+
+@pytest.mark.parametrize(("iterations", "four", "two", "one"), [(12, 2, 1, 1), (13, 3, 0, 0), (8, 1, 1, 1)])
+def test_an_iteration_before_all_others(iterations: int, four: int, two: int, one: int) -> None:
+    """It is executed in any case, as its block is the first."""
+    found = found_in(again(before=True), iterations)
+    assert found == [ALL, four * ALL, ALL, two * ALL, ALL, one * ALL, ALL]
+
+
+# Instructions of a loop of arithmetic, which mark no operation.
+ARITHMETIC = BODY.replace("%w = tt.load %q : !tt.ptr<f32>", "%w = arith.addf %v, %v : f32").replace(
+    "tt.store %q, %w : !tt.ptr<f32>", "%u = arith.mulf %w, %w : f32"
+)
+ADD = LOAD
+
+
+def counting(step: str, copies: int, *, compare: str = "R2") -> list[str]:
+    adds = [f"{ADD} FADD"] * copies
+    return [*adds, f"{LOOP} {step}", f"{LOOP} ISETP.NE.AND P0, PT, {compare}, RZ, PT"]
+
+
+@pytest.mark.parametrize(
+    ("step", "copies"),
+    [
+        ("IADD3 R2, R2, 0x1, RZ", 1),
+        ("VIADD R2, R2, 0xffffffff", 1),
+        ("IADD3 R2, P1, R2, -0x2, RZ", 2),
+        ("VIADD R2, R2, 0x5", 5),
+    ],
+)
+def test_a_counter_shows_how_many_iterations_a_machine_loop_executes(step: str, copies: int) -> None:
+    code = made("a:", *counting(step, copies), f"{LOOP} @P0 BRA a", f"{RETURN} EXIT")
+    found = block_executions(code, arithmetic(10), WARPS)
+    assert found == [10 // copies * ALL, ALL]
+
+
+def arithmetic(iterations: int) -> ExecutedKernel:
+    return evaluated(ARITHMETIC, "k", (CTAS, 1, 1), (ADDRESS, iterations), ScopeTable(()))
+
+
+def test_blocks_with_as_many_instructions_as_copies_are_the_rest() -> None:
+    four = ("a:", *counting("VIADD R2, R2, 0xfffffffc", 4), f"{LOOP} @P0 BRA a")
+    one = (f"{LOOP} @P1 BRA e", "b:", *counting("VIADD R2, R2, -0x1", 1), f"{LOOP} @P1 BRA b", "e:")
+    code = made(*four, *one, f"{RETURN} EXIT")
+    assert block_executions(code, arithmetic(11), WARPS) == [2 * ALL, ALL, 3 * ALL, ALL]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ["10 FADD"],
+        counting("IADD3 R3, R2, 0x1, RZ", 1),
+        counting("IADD3 R2, R2, 0x1, RZ", 1, compare="R22"),
+        [*counting("IADD3 R2, R2, 0x1, RZ", 1), f"{LOOP} VIADD R2, R2, 0x2"],
+    ],
+)
+def test_without_a_clear_counter_nothing_is_known(body: list[str]) -> None:
+    """An address is no counter, nor is a register that another one's name begins with; and of two, none is."""
+    code = made("a:", *body, f"{LOOP} @P0 BRA a", f"{RETURN} EXIT")
+    assert block_executions(code, arithmetic(10), WARPS)[0] is None
+
+
+def test_as_many_instructions_as_half_a_copy_are_not_clear() -> None:
+    half = (f"{LOOP} @P1 BRA e", *[f"{ADD} FADD"] * 2, "e:")
+    code = made("a:", *counting("VIADD R2, R2, 0x1", 4), f"{LOOP} @P0 BRA a", *half, f"{RETURN} EXIT")
+    assert block_executions(code, arithmetic(10), WARPS)[0] is None
 
 
 def test_what_moved_out_of_a_loop_shows_nothing() -> None:

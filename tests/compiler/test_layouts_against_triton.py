@@ -15,6 +15,7 @@ from kprof_inject.ttgir.types import printed_types
 
 BLOCKED = "#ttg.blocked<{{sizePerThread = {}, threadsPerWarp = {}, warpsPerCTA = {}, order = {}}}>"
 MMA = "#ttg.nvidia_mma<{{versionMajor = {}, versionMinor = 0, warpsPerCTA = {}, instrShape = {}}}>"
+OPERAND = "#ttg.dot_op<{{opIdx = {}, parent = {}{}}}>"
 SHAPES = ([1, 64], [8, 8], [32, 16], [64, 256], [128, 32], [256, 1])
 
 
@@ -33,6 +34,10 @@ def layouts(gluon: Any) -> Iterator[tuple[str, Any, list[int]]]:
             found.append((MMA.format(version, warps, shape), matrices))
     for (text, layout), shape in itertools.product(found, SHAPES):
         yield text, layout, shape
+        if "Major = 3" not in text:
+            for operand, width in itertools.product((0, 1), (1, 2, 4, 8) if "mma" in text else (0,)):
+                of_dot = gluon.DotOperandLayout(operand, layout, width)
+                yield OPERAND.format(operand, text, f", kWidth = {width}" if width else ""), of_dot, shape
         for dim in (0, 1):
             yield f"#ttg.slice<{{dim = {dim}, parent = {text}}}>", gluon.SliceLayout(dim, layout), [shape[1 - dim]]
 
@@ -46,7 +51,7 @@ def test_each_thread_has_the_elements_that_triton_gives_it() -> None:
     builder = gluon_ir.GluonOpBuilder(context)
     if not hasattr(builder, "to_linear_layout"):
         pytest.skip("this Triton does not show linear layouts")
-    for text, layout, shape in random.Random(1).sample([*layouts(gluon)], 400):
+    for text, layout, shape in random.Random(1).sample([*layouts(gluon)], 600):
         theirs = builder.to_linear_layout(layout._to_ir(builder), shape)
         bases = theirs.reg_bases, theirs.lane_bases, theirs.warp_bases
         (printed,) = printed_types(f"tensor<{'x'.join(map(str, shape))}xf32, #t>")

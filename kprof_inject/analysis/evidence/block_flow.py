@@ -2,8 +2,9 @@
 
 The variables are the numbers of times that warps take each edge between two blocks. A warp that enters a block also
 leaves it. Branches on the lines of ``scf.if``, loops and the like are uniform: all threads of a warp take the same way.
-So are branches around a barrier. Other branches may depend on masks, so that a warp takes both ways. The blocks from
-such a branch to where its ways meet have no known count: they are unclear.
+So are branches around a barrier, and those on a value that is the same in all threads (``uniformity``). Other branches
+may depend on masks, so that a warp takes both ways. The blocks from such a branch to where its ways meet have no known
+count: they are unclear.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from fractions import Fraction
 
 from kprof_inject.machine_code.control_flow import Block, loops_of
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
+from kprof_inject.machine_code.uniformity import has_uniform_branch
 
 
 class Contradiction(Exception):
@@ -38,6 +40,17 @@ class Equations:
         while zeros := self._zeros():
             for name in zeros:
                 self._insert({name: Fraction(1)}, 0)
+
+    def add_if_possible(self, more: Iterable[tuple[Terms, int]]) -> bool:
+        """Add some equations, unless the others exclude one of them; return whether they were added."""
+        rows = {name: (dict(others), known) for name, (others, known) in self._rows.items()}
+        try:
+            for terms, value in more:
+                self.add(terms, value)
+        except Contradiction:
+            self._rows = rows
+            return False
+        return True
 
     def _insert(self, terms: Terms, value: int) -> None:
         rest, known = self._reduced(terms)
@@ -124,6 +137,7 @@ class BlockFlow:
             if len(self._targets[number]) > 1
             and self._last(number).line not in uniform
             and not self._skips_a_barrier(number)
+            and not has_uniform_branch(function.instructions[blocks[number].first : blocks[number].end])
         }
         self.unclear = set().union(*map(self._ways_of, self._branches))
         nodes = self._nodes()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.evidence.instruction_work import InstructionWork, Utilization, launch_work, scope_work
+from kprof_inject.analysis.evidence.shared_wavefronts import shared_wavefronts, unclear_wavefronts
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import CodeBounds
@@ -16,7 +17,6 @@ from kprof_inject.analysis.roofs.pipeline_rates import PipelineRates, pipeline_r
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL
 from kprof_inject.capture.model import Kernel
-from kprof_inject.machine_code.accesses import global_access, min_wavefronts
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.units import Pipeline
 
@@ -29,9 +29,6 @@ _PIPELINES: _PipelinesOfUnits = {
 }
 # Nsight Compute, Kernel Profiling Guide, "Pipelines": only GA100 and older GPUs have a pipeline of its own for fp16.
 _PIPELINES_OF_TARGET: Mapping[str, _PipelinesOfUnits] = {"cuda:80": {**_PIPELINES, FP32: (Pipeline.FMA,)}}
-
-# Threads of a warp exchange values by it without banks.
-_SHUFFLE = "SHFL"
 
 
 class CodeEvidence(Struct, frozen=True):
@@ -62,41 +59,43 @@ def code_evidence(
     works = scope_work(code, executions, ran.scope_map)
     lines = [one.line for one in requests]
     extra = {index: [requests[row] for row in ran.scope_map.rows_in(index, lines)] for index in works}
-    launch = _bounds(launch_work(code, executions), requests, sm_cycles, rates, pipelines)
+    shared = shared_wavefronts(code, executions, ran, kernel.requested_warps)
+    lines_of_shared = sorted(shared.uncounted)
+    launch = _bounds(launch_work(code, executions), requests, shared.uncounted.values(), sm_cycles, rates, pipelines)
+    unclear = unclear_wavefronts(code, executions, shared, {(one.line, one.kind) for one in requests})
     return CodeEvidence(
-        launch=replace(launch, may_conflict=_may_conflict(code, requests)),
+        launch=replace(launch, most_shared=launch.parts.get(SHARED, 0.0) + unclear / sm_cycles if sm_cycles else 1.0),
         scopes={
-            index: _bounds(work, extra[index], scope_cycles[index], rates, pipelines)
+            index: _bounds(
+                work,
+                extra[index],
+                [shared.uncounted[lines_of_shared[row]] for row in ran.scope_map.rows_in(index, lines_of_shared)],
+                scope_cycles[index],
+                rates,
+                pipelines,
+            )
             for index, work in works.items()
             if index in scope_cycles
         },
     )
 
 
-def _may_conflict(code: MachineFunction, requests: Sequence[Requests]) -> bool:
-    """Return True unless the cycles that all instructions take of the L1's data path are known."""
-    known = {(one.line, one.kind) for one in requests}
-    for one in code.instructions:
-        access = global_access(one)
-        if min_wavefronts(one) and one.operation != _SHUFFLE and (access is None or (one.line, access[0]) not in known):
-            return True
-    return False
-
-
 def _bounds(
     work: InstructionWork,
     requests: Sequence[Requests],
+    uncounted: Iterable[float],
     sm_cycles: int,
     rates: PipelineRates,
     pipelines: _PipelinesOfUnits,
 ) -> CodeBounds:
     """Return the bounds in these cycles.
 
-    Uncoalesced requests add their cycles to those of the L1 without conflicts, and masks remove some. Units that would
-    need more than all cycles are left out, as the work or the cycles are not the scope's.
+    Uncoalesced requests and conflicts of banks, which are ``uncounted``, add their cycles to those of the L1 without
+    them, and masks remove some. Units that would need more than all cycles are left out, as the work or the cycles are
+    not the scope's.
     """
-    uncounted = sum(one.uncounted_wavefronts for one in requests)
-    work = replace(work, wavefronts=max(work.wavefronts + round(uncounted), 0))
+    more = sum(one.uncounted_wavefronts for one in requests) + sum(uncounted)
+    work = replace(work, wavefronts=max(work.wavefronts + round(more), 0))
     found = _by_unit(work.utilization(sm_cycles, rates), pipelines)
     parts = {unit: min(share, 1.0) for unit, share in found.items() if 0 < share <= MAX_POSSIBLE}
     return CodeBounds(parts, work.unknown_share)

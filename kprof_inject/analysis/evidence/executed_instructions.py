@@ -1,12 +1,13 @@
 """Compute how often a launch executes each basic block of its machine code, without a GPU.
 
-The interpreter counts the executions of TTGIR operations. Three facts relate them to blocks.
+The interpreter counts the executions of TTGIR operations. Four facts relate them to blocks.
 
 * Flow (``block_flow``): a warp that enters a block also leaves it.
 * Anchors: instructions that the compiler neither removes nor merges, such as barriers and stores. If a block has ``c``
   copies of an operation's anchor, each execution of the block executes the operation ``c`` times.
 * Unrolled loops: the copies in the machine loop and in the blocks for remaining iterations together execute the
-  iterations of the TTGIR loop. ``_UnrolledLoop`` says when their number tells how often each block is executed.
+  iterations of the TTGIR loop. ``_UnrolledLoop`` says how often each block is executed.
+* Counters: a machine loop adds its iterations to a register (``loop_counters``).
 
 What these equations do not determine is unknown, and everything is if they contradict each other. Loops that are fully
 unrolled or predicated are no loops of the machine code, and need no rule.
@@ -17,13 +18,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import combinations
 from math import gcd, prod
 
 import numpy as np
 from msgspec import Struct
 
-from kprof_inject.analysis.evidence.block_flow import BlockFlow, Contradiction, Equations, added
+from kprof_inject.analysis.evidence.block_flow import BlockFlow, Contradiction, Equations, Terms, added
+from kprof_inject.analysis.evidence.loop_counters import loop_counts
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, loop_axis
 from kprof_inject.analysis.interpreter.executed_operation import Executed
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
@@ -56,6 +57,9 @@ def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int)
     try:
         for anchor in _anchors(function, blocks, flow, ran, warps):
             anchor.add_to(equations, flow, all_warps)
+        for loop in loop_counts(function, blocks, ran):
+            if flow.unclear.isdisjoint(loop.copies):
+                _Anchor(loop.counted, loop.counted.times or 0, loop.copies).add_if_possible(equations, flow, all_warps)
         return flow.executions(equations)
     except Contradiction:
         return [None] * len(blocks)
@@ -80,21 +84,35 @@ class _Anchor(Struct, frozen=True):
 
     def add_to(self, equations: Equations, flow: BlockFlow, warps: int) -> None:
         """Add the equations that follow. Raises ``Contradiction``."""
-        loop, trips = _UnrolledLoop.of(self.copies, flow.depth), _trips(self.counted, self.times)
-        solutions = loop.solutions(trips) if loop and trips else None
+        solutions = self._solutions(flow, warps)
         if solutions == []:
             # There are other copies, which have no such instruction.
             return
+        equations.add(*self._total(flow, warps))
+        any(map(equations.add_if_possible, solutions or ()))
+
+    def add_if_possible(self, equations: Equations, flow: BlockFlow, warps: int) -> None:
+        """Add them unless others exclude them."""
+        solutions = self._solutions(flow, warps)
+        if solutions != [] and equations.add_if_possible([self._total(flow, warps)]):
+            any(map(equations.add_if_possible, solutions or ()))
+
+    def _total(self, flow: BlockFlow, warps: int) -> tuple[Terms, int]:
+        """Return the equation that all copies together are executed as often as the operation."""
         total: dict[int, Fraction] = {}
         for block, count in self.copies.items():
             total = added(total, flow.entering(block), Fraction(count))
-        equations.add(total, self.times * warps)
-        if loop is None or solutions is None or len(solutions) > 1:
-            return
-        (executed,) = solutions
-        for block, executions in executed.blocks.items():
-            equations.add(flow.entering(block), executions * warps)
-        equations.add(flow.entering_loop_of(loop.main), executed.entries * warps)
+        return total, self.times * warps
+
+    def _solutions(self, flow: BlockFlow, warps: int) -> list[list[tuple[Terms, int]]] | None:
+        """Return the equations of each way to execute an unrolled loop, the most likely one first.
+
+        None if it is no such loop.
+        """
+        loop, trips = _UnrolledLoop.of(self.copies, flow.depth), _trips(self.counted, self.times)
+        if loop is None or not trips:
+            return None
+        return [executed.equations(flow, loop.main, warps) for executed in loop.solutions(trips)]
 
 
 def _trips(counted: CountedOperation, times: int) -> dict[int, int] | None:
@@ -131,53 +149,67 @@ class _LoopExecutions(Struct, frozen=True):
 
     def plus(self, blocks: Mapping[int, int], entries: int) -> _LoopExecutions:
         """Add other executions of the same loop."""
-        total = {block: self.blocks.get(block, 0) + count for block, count in blocks.items()}
+        names = dict.fromkeys([*self.blocks, *blocks])
+        total = {block: self.blocks.get(block, 0) + blocks.get(block, 0) for block in names}
         return _LoopExecutions(total, self.entries + entries)
+
+    def equations(self, flow: BlockFlow, main: int, warps: int) -> list[tuple[Terms, int]]:
+        """Return the equations that give the blocks these executions."""
+        found: list[tuple[Terms, int]] = [(flow.entering(block), warps * times) for block, times in self.blocks.items()]
+        return [*found, (flow.entering_loop_of(main), warps * self.entries)]
 
 
 class _UnrolledLoop(Struct, frozen=True):
     """The copies of a TTGIR loop's body: ``unrolled`` of them in the block ``main`` of a machine loop.
 
-    The others are outside of the machine loop, so that each is executed at most once when the TTGIR loop is. If they
-    are fewer than ``unrolled``, the number of iterations determines that of the machine loop: ptxas has, say, a loop of
-    four iterations, then a block for two, and one for a last one. A loop that is not unrolled has one copy.
+    Others are outside of the machine loop (``once``), so that each is executed at most once when the TTGIR loop is, or
+    in smaller machine loops (``again``). ptxas has, say, a loop of four iterations, then a block for two, and a loop or
+    a block of one for the rest. It may also have a first iteration before the loop. A loop that is not unrolled has one
+    copy.
     """
 
     main: int
     unrolled: int
-    others: Mapping[int, int]
+    once: Mapping[int, int]
+    again: Mapping[int, int]
 
     @classmethod
     def of(cls, copies: Mapping[int, int], depth: Callable[[int], int]) -> _UnrolledLoop | None:
-        """Return the loop; None if the copies are not in one machine loop and in blocks outside of it."""
-        main = max(copies, key=depth)
+        """Return the loop; None if the copies are not in machine loops of one depth and in blocks outside of them."""
+        main = max(copies, key=lambda block: (depth(block), copies[block]))
         others = {block: count for block, count in copies.items() if block != main}
-        is_outside = all(depth(block) == depth(main) - 1 for block in others)
-        if depth(main) and is_outside and sum(others.values()) < copies[main]:
-            return cls(main, copies[main], others)
-        return None
+        once = {block: count for block, count in others.items() if depth(block) == depth(main) - 1}
+        again = {block: count for block, count in others.items() if depth(block) == depth(main)}
+        is_known = depth(main) > 0 and len(once) + len(again) == len(others)
+        if not is_known or max(again.values(), default=0) >= copies[main] or sum(once.values()) >= copies[main]:
+            return None
+        return cls(main, copies[main], once, again)
 
     def solutions(self, trips: Mapping[int, int]) -> list[_LoopExecutions]:
-        """Return how often the blocks may be executed: no solution, one, or two or more.
+        """Return how often the blocks may be executed, the most likely one first.
 
-        ``trips`` has the executions of the TTGIR loop by their number of iterations.
+        ``trips`` has the executions of the TTGIR loop by their number of iterations. What remains of them is executed
+        by the largest blocks that fit. In each solution but the first, a block is executed before all others.
         """
-        found = [_LoopExecutions({}, 0)]
-        for iterations, times in trips.items():
-            rounds, rest = divmod(iterations, self.unrolled)
-            entries = times if rounds else 0
-            each = [
-                {self.main: rounds * times, **{block: times * (block in some) for block in self.others}}
-                for some in self._subsets()
-                if sum(self.others[block] for block in some) == rest
-            ]
-            # Two are enough to show that there is more than one.
-            found = [one.plus(blocks, entries) for one in found for blocks in each][:2]
-        return found
+        found = (self._with_first(first, trips) for first in (None, *self.once))
+        return [one for one in found if one is not None]
 
-    def _subsets(self) -> Iterator[tuple[int, ...]]:
-        for size in range(len(self.others) + 1):
-            yield from combinations(self.others, size)
+    def _with_first(self, first: int | None, trips: Mapping[int, int]) -> _LoopExecutions | None:
+        before = self.once[first] if first is not None else 0
+        total = _LoopExecutions({}, 0)
+        for iterations, times in trips.items():
+            if iterations < before:
+                return None
+            rounds, rest = divmod(iterations - before, self.unrolled)
+            blocks = {self.main: rounds, **({first: 1} if first is not None else {})}
+            for block, count in sorted({**self.once, **self.again}.items(), key=lambda item: -item[1]):
+                if block != first:
+                    blocks[block] = rest // count if block in self.again else min(rest // count, 1)
+                    rest -= blocks[block] * count
+            if rest:
+                return None
+            total = total.plus({block: times * each for block, each in blocks.items()}, times if rounds else 0)
+        return total
 
 
 # Instructions that mark an execution of an operation. Each table has the operations that an instruction may be of, as

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -28,6 +29,8 @@ from kprof_inject.analysis.interpreter.integer_operations import bytes_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import argument_types, names_in
 from kprof_inject.ttgir.types import PrintedType, if_misfit, types_of
+
+T = TypeVar("T")
 
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
@@ -138,6 +141,18 @@ _FORMS = {
     "amdg.async_tdm_fused_copy_global_to_local": _UNKNOWN_READ,
     **dict.fromkeys(("amdg.async_tdm_copy_local_to_global", "amdg.async_tdm_scatter"), _UNKNOWN_WRITE),
 }
+
+
+_WRITTEN = {"tt.store": 1, "tt.atomic_rmw": 1, "tt.atomic_cas": 1}
+"""The operand that a write takes its data from, by the operation's name."""
+
+
+def deciding_operands(operation: Operation, operands: Sequence[T]) -> list[T]:
+    """Return those operands of an operation that decide which global memory it accesses; empty if it accesses none."""
+    if operation.name not in _FORMS:
+        return []
+    written = _WRITTEN.get(operation.name)
+    return [operand for place, operand in enumerate(operands) if place != written]
 
 
 class Access(Struct, frozen=True):

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
+from graphlib import CycleError, TopologicalSorter
 from math import prod
 
 import numpy as np
@@ -40,19 +41,27 @@ Condition = Mask | None
 class Arrivals:
     """The conditions and arguments with which the blocks of a region are reached.
 
-    They are known once all predecessors of a block were interpreted. Nothing is known if a branch goes backwards.
+    They are known once all predecessors of a block were interpreted: ``blocks`` has each block after them. Nothing is
+    known if blocks lead back.
     """
 
     def __init__(self, module: Module, region: Region, when: Condition) -> None:
         """Start with a region whose first block runs under the condition ``when``, without arguments."""
         self._module = module
         self._region = region
-        places = {block.label: place for place, block in enumerate(region.blocks)}
         self._arrivals: dict[str, list[tuple[Condition, Sequence[Value]]]] = defaultdict(list)
         self._arrivals[region.blocks[0].label].append((when, ()))
-        self._goes_back = any(
-            places.get(label, 0) <= place for place, block in enumerate(region.blocks) for label, _ in _ways_from(block)
-        )
+        self._goes_back = False
+        self.blocks: Sequence[Block] = region.blocks
+        order = TopologicalSorter[str]({block.label: () for block in region.blocks})
+        for block in region.blocks:
+            for label, _ in _ways_from(block):
+                order.add(label, block.label)
+        by_label = {block.label: block for block in region.blocks}
+        try:
+            self.blocks = [by_label[label] for label in order.static_order() if label in by_label]
+        except CycleError:
+            self._goes_back = True
 
     def when(self, block: Block) -> Condition:
         """Return the condition under which a block runs."""

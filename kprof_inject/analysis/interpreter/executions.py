@@ -14,9 +14,11 @@ from kprof_inject.analysis.interpreter.accesses import Access, access_of
 from kprof_inject.analysis.interpreter.axis_arrays import loop_axis
 from kprof_inject.analysis.interpreter.executed_operation import Executed, asks_for_iteration, predicate_of
 from kprof_inject.analysis.interpreter.interpreter import Grid, executed
+from kprof_inject.analysis.interpreter.loaded_integers import KnownRanges, Memory
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import evaluating
+from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
@@ -89,7 +91,8 @@ def evaluated_kernel(launch: Launch) -> ExecutedKernel:
     Raises ``KprofError`` if the module cannot be read, or evaluated.
     """
     kernel = launch.kernel
-    return evaluated(ttgir_of(kernel), str(kernel.folder), launch.grid, launch.arguments, kernel.scopes)
+    loaded = kernel.loaded if kernel.loaded and kernel.loaded.is_of(launch.grid, launch.arguments) else None
+    return evaluated(ttgir_of(kernel), str(kernel.folder), launch.grid, launch.arguments, kernel.scopes, loaded)
 
 
 def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> ExecutedKernel:
@@ -111,24 +114,34 @@ def _parsed(text: str, file: str) -> Module | KprofError:
 
 
 @lru_cache(maxsize=2)  # and many have the same arguments
-def evaluated(text: str, file: str, grid: Grid, arguments: tuple[int | None, ...], table: ScopeTable) -> ExecutedKernel:
+def evaluated(
+    text: str,
+    file: str,
+    grid: Grid,
+    arguments: tuple[int | None, ...],
+    table: ScopeTable,
+    loaded: LoadedIntegersRecord | None = None,
+) -> ExecutedKernel:
     """Return what a launch of a module with this grid and these arguments executes; ``table`` has its recorded scopes.
 
-    Raises ``KprofError`` if the module cannot be read, or evaluated.
+    ``loaded`` has integers of its memory, None if all are unknown. Raises ``KprofError`` if the module cannot be read,
+    or evaluated.
     """
     module = _parsed(text, file)
     if isinstance(module, KprofError):
         raise module.with_traceback(None)
     with evaluating():
-        return _evaluated(module, grid, arguments, table)
+        return _evaluated(module, grid, arguments, table, KnownRanges.of(loaded) if loaded else None)
 
 
-def _evaluated(module: Module, grid: Grid, arguments: tuple[int | None, ...], table: ScopeTable) -> ExecutedKernel:
+def _evaluated(
+    module: Module, grid: Grid, arguments: tuple[int | None, ...], table: ScopeTable, memory: Memory | None
+) -> ExecutedKernel:
     entry = entry_function(module)
     found: list[Executed] = []
     for function in (one for one in module.walk() if one.name == FUNCTION):
         if function is entry:
-            found += executed(module, function, grid, arguments)
+            found += executed(module, function, grid, arguments, memory)
         else:
             found += [Executed.unknown(one) for one in function.walk() if one is not function]
     lines = module.line_numbers([one.operation.start for one in found])

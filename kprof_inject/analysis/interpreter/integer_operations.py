@@ -112,12 +112,38 @@ def _of_anything(operation: Operation, _: Sequence[Value]) -> Value:
     return Mask() if types_of(operation)[0].element == "i1" else IntegerExpr.integer(0)
 
 
-def _of_widening(_: Operation, operands: Sequence[Value]) -> Value:
+def _of_widening(operation: Operation, operands: Sequence[Value]) -> Value:
     value = operands[0]
-    if not isinstance(value, Mask):
+    if isinstance(value, Mask):
+        joint = value.joint()
+        return None if value.is_lower_bound else IntegerExpr((AxisArray(joint.axes, joint.values.astype(np.int64)),))
+    if not isinstance(value, IntegerExpr) or value.bounds()[0] >= 0:
         return value
+    bits = types_of(operation)[0].bits
+    return _each(value, lambda values: np.where(values < 0, values + (1 << bits), values)) if bits < _WORD else None
+
+
+def _of_narrowing(operation: Operation, operands: Sequence[Value]) -> Value:
+    """Keep the low bits of a number; a placeholder is assumed to fit."""
+    value, bits = operands[0], types_of(operation)[-1].bits
+    if not isinstance(value, IntegerExpr) or not is_settled(value):
+        return value
+    if bits == 1:
+        joint = value.joint()
+        return Mask((AxisArray(joint.axes, joint.values & 1 != 0),))
+    low, high = value.bounds()
+    half = 1 << (bits - 1)
+    if -half <= low and high < half:
+        return value
+    return _each(value, lambda values: ((values + half) & (2 * half - 1)) - half)
+
+
+def _each(value: IntegerExpr, compute: Callable[[Array], Array]) -> IntegerExpr:
     joint = value.joint()
-    return None if value.is_lower_bound else IntegerExpr((AxisArray(joint.axes, joint.values.astype(np.int64)),))
+    return IntegerExpr((AxisArray(joint.axes, compute(joint.values)),))
+
+
+_WORD = 64
 
 
 def _two(compute: Callable[[IntegerExpr, IntegerExpr], Value]) -> Give:
@@ -172,6 +198,9 @@ def _quotient(one: IntegerExpr, other: IntegerExpr) -> Value:
         return IntegerExpr.integer(0)
     if not _divides(other):
         return None
+    if divisor and divisor > 0 and one.bounds()[0] >= 0:
+        multiple, rest = _multiple_and_rest(one, divisor)
+        return IntegerExpr.of(*(_floor(part, divisor) for part in multiple), _floor(rest.joint(), divisor))
     return IntegerExpr((joined(_divided, one.joint(), other.joint()),))
 
 
@@ -187,7 +216,22 @@ def _remainder(one: IntegerExpr, other: IntegerExpr) -> Value:
         return one
     if not _divides(other):
         return None
+    if divisor and divisor > 0 and one.bounds()[0] >= 0:
+        _, rest = _multiple_and_rest(one, divisor)
+        return _each(rest, lambda values: values % divisor)
     return IntegerExpr((joined(lambda one, other: one - _divided(one, other) * other, one.joint(), other.joint()),))
+
+
+def _multiple_and_rest(value: IntegerExpr, divisor: int) -> tuple[list[AxisArray], IntegerExpr]:
+    """Split a sum into parts that are multiples of a number, and the others, which need not be joined with them."""
+    is_multiple = [not (part.values % divisor).any() for part in value.parts]
+    multiple = [part for part, is_it in zip(value.parts, is_multiple, strict=True) if is_it]
+    rest = [part for part, is_it in zip(value.parts, is_multiple, strict=True) if not is_it]
+    return multiple, IntegerExpr(tuple(rest)) if rest else IntegerExpr.integer(0)
+
+
+def _floor(part: AxisArray, divisor: int) -> AxisArray:
+    return AxisArray(part.axes, part.values // divisor)
 
 
 def _divides(divisor: IntegerExpr) -> bool:
@@ -250,7 +294,7 @@ _POINTER_BYTES = 8
 
 _SAME = """
     tt.splat tt.broadcast tt.bitcast tt.int_to_ptr tt.ptr_to_int ttg.convert_layout tt.unsplat
-    arith.extsi arith.trunci arith.index_cast arith.index_castui
+    arith.extsi arith.index_cast arith.index_castui
     ttg.memdesc_trans ttg.memdesc_reshape ttg.memdesc_reinterpret
 """
 _LINEAR = frozenset(
@@ -261,6 +305,7 @@ _LINEAR = frozenset(
         "tt.expand_dims",
         "tt.trans",
         "tt.reshape",
+        "arith.trunci",
         "arith.addi",
         "arith.subi",
         "arith.muli",
@@ -274,6 +319,7 @@ _OPERATIONS: Mapping[str, Give] = {
     **dict.fromkeys(("ttg.local_alloc", "ttng.tmem_alloc"), _of_allocation),
     **dict.fromkeys(("ttg.memdesc_index", "ttg.memdesc_subview"), _of_part),
     "arith.extui": _of_widening,
+    "arith.trunci": _of_narrowing,
     "tt.expand_dims": _of_expansion,
     "tt.trans": _of_transposition,
     "tt.reshape": _of_reshaping,

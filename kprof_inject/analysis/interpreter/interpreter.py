@@ -1,7 +1,7 @@
 """Interpreter that runs a kernel for all CTAs of a launch at once, and records the integer operands of its operations.
 
-Loaded values are unknown, and so is everything computed from them. For a loop, it first determines how each value
-changes from iteration to iteration.
+Loaded values are unknown, and so is everything computed from them, but for integers in memory that is known. For a
+loop, it first determines how each value changes from iteration to iteration.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kprof_inject.analysis.interpreter.accesses import (
 from kprof_inject.analysis.interpreter.axis_arrays import (
     ALWAYS,
     CTA,
+    OPEN,
     AxisArray,
     Descriptor,
     GridAxis,
@@ -50,6 +51,7 @@ from kprof_inject.analysis.interpreter.control_flow import (
 )
 from kprof_inject.analysis.interpreter.executed_operation import Executed, predicate_of
 from kprof_inject.analysis.interpreter.integer_operations import value_of
+from kprof_inject.analysis.interpreter.loaded_integers import Memory, deciding_loads, loaded
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.ssa_values import (
@@ -75,12 +77,21 @@ _MAX_STEPPED = 1 << 15  # operations of all these iterations: about half a secon
 Grid = tuple[int, int, int]
 
 
-def executed(module: Module, function: Operation, grid: Grid, arguments: Sequence[int | None] = ()) -> list[Executed]:
+def executed(
+    module: Module,
+    function: Operation,
+    grid: Grid,
+    arguments: Sequence[int | None] = (),
+    memory: Memory | None = None,
+) -> list[Executed]:
     """Return all operations of a function that have no regions, in the order of the text.
 
-    ``arguments`` are the function's, as a capture has them; empty if unknown.
+    ``arguments`` are the function's, as a capture has them; empty if unknown. ``memory`` is what it begins with, of
+    which it changes nothing that is known; None if all is unknown.
     """
     walk = _Interpreter(module, grid)
+    if memory is not None:
+        walk.know(function, memory)
     with np.errstate(all="ignore"):  # integers of random numbers and the like overflow
         walk.function(function, arguments)
     return walk.found
@@ -101,6 +112,13 @@ class _Interpreter:
         self._depth = 0
         self._taken = 0
         self._max_taken = max(_MAX_TAKEN, _MAX_TAKEN_EACH * module.text.count("\n"))
+        self._memory: Memory | None = None
+        self._known_loads: frozenset[Operation] = frozenset()
+
+    def know(self, function: Operation, memory: Memory) -> None:
+        """Read memory where that decides what the function does."""
+        self._memory = memory
+        self._known_loads = deciding_loads(self._module, function)
 
     def function(self, function: Operation, arguments: Sequence[int | None]) -> None:
         names = argument_names(self._module, function)
@@ -130,11 +148,14 @@ class _Interpreter:
         if len(region.blocks) == 1:
             return self._block(region.blocks[0], when, sizes)
         arrivals = Arrivals(self._module, region, when)
-        for block in region.blocks:
+        begun = len(self.found)
+        for block in arrivals.blocks:
             arriving = arrivals.when(block)
             self._values |= arrivals.arguments(block)
             self._block(block, arriving, sizes)
             arrivals.leave(block, arriving, self._values)
+        # A block may stand before one that leads to it.
+        self.found[begun:] = sorted(self.found[begun:], key=lambda one: one.operation.start)
         return []
 
     def _block(self, block: Block, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
@@ -163,7 +184,7 @@ class _Interpreter:
         self.found.append(Executed(operation, tuple(operands), sizes, when, self._predicate(operation)))
         names = result_names(operation)
         if len(names) == 1:
-            self._values[names[0]] = value = self._value(operation, operands)
+            self._values[names[0]] = value = self._value(operation, operands, when)
             self._taken += size_of(value) // 1024
         self._create(operation, operands)
         return []
@@ -175,13 +196,15 @@ class _Interpreter:
         return value if isinstance(value, Mask) else None
 
     @if_misfit(None)
-    def _value(self, operation: Operation, operands: Sequence[Value]) -> Value:
+    def _value(self, operation: Operation, operands: Sequence[Value], when: Mask | None) -> Value:
         """Return None if the value would be too large, or if the operands do not fit the operation."""
         with suppress(TooLarge):
-            return self._known_value(operation, operands)
+            return self._known_value(operation, operands, when)
         return None
 
-    def _known_value(self, operation: Operation, operands: Sequence[Value]) -> Value:
+    def _known_value(self, operation: Operation, operands: Sequence[Value], when: Mask | None) -> Value:
+        if operation in self._known_loads and self._memory is not None:
+            return loaded(operation, operands, when, self._memory) if all(map(is_settled, operands)) else OPEN
         if operation.name in ("tt.get_program_id", "tt.get_num_programs"):
             found = _WHICH.match(operation.tail)
             return self._of_grid(operation.name, "xyz".index(found[1])) if found else None

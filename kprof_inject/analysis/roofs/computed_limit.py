@@ -28,13 +28,14 @@ from kprof_inject.analysis.roofs.memory_limits import (
     busy_memory,
     empty_l2,
     exchanges,
+    may_be_busier,
     scattered_accesses,
     uncoalesced_access,
     unknown_accesses,
 )
 from kprof_inject.analysis.roofs.operation_work import Work
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import FP32, L2_TO_SM, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.roofs.unit_rates import FP32, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, short_time, size_text
@@ -152,7 +153,10 @@ def _at_roof(judged: JudgedLaunch) -> Limit | None:
         return judged.limit(UNCOALESCED, f"{text}, by uncoalesced access: {uncoalesced.text}", *units)
     if units[0] == DRAM and judged.light.dram:
         text += f": the launch has to move {size_text(judged.light.dram.least_bytes)}"
-    return judged.limit(_named(units, judged.parts), text, *units)
+    name = _named(units, judged.parts)
+    if busier := may_be_busier(judged, judged.parts[first]):
+        return judged.limit(f"{name}, or DRAM or L2", f"{text}{busier}", *units, DRAM, L2)
+    return judged.limit(name, text, *units)
 
 
 def _named(units: Sequence[str], parts: Mapping[str, float]) -> str:
@@ -294,9 +298,7 @@ def _waits(judged: JudgedLaunch) -> Limit:
 
 def _hidden(judged: JudgedLaunch) -> str:
     """Return what may limit the launch without any evidence of it; empty if nothing may."""
-    if judged.code is None:
-        return ", or instructions that TTGIR does not show"
-    return ", or conflicts of memory accesses, which only counters show" if judged.may_conflict else ""
+    return ", or instructions that TTGIR does not show" if judged.code is None else ""
 
 
 def _loops(judged: JudgedLaunch) -> Iterator[Roof]:

@@ -35,7 +35,7 @@ MIN_NOTABLE = 0.1
 # A smaller part would be rounded to 0 %.
 _MIN_SHOWN = 0.001
 # Units within this margin count as equally busy.
-_NEAR = 0.1
+NEAR = 0.1
 
 UNIT_NAMES = {
     TENSOR: "the tensor cores",
@@ -54,13 +54,13 @@ UNIT_NAMES = {
 class CodeBounds(Struct, frozen=True):
     """Lower bounds of the units' parts by the machine code.
 
-    ``unknown_share`` is the share of the instructions whose number of executions is unknown. ``may_conflict`` is True
-    if accesses to shared memory or at unknown addresses may take longer than these bounds.
+    ``unknown_share`` is the share of the instructions whose number of executions is unknown. ``most_shared`` is an
+    upper bound of the part of shared memory and L1: accesses may conflict where neither layouts nor addresses show it.
     """
 
     parts: Mapping[str, float]
     unknown_share: float
-    may_conflict: bool = True
+    most_shared: float = 1.0
 
 
 class Limit(Struct, frozen=True):
@@ -112,9 +112,9 @@ class JudgedLaunch(Struct, frozen=True):
     """Requests of loads and stores, where they are known."""
 
     @property
-    def may_conflict(self) -> bool:
-        """True if accesses to memory may take longer than the machine code shows."""
-        return self.code is None or self.code.may_conflict
+    def most_shared(self) -> float:
+        """Upper bound of the part of shared memory and L1 by the machine code."""
+        return 1.0 if self.code is None else min(self.slowdown * self.code.most_shared, 1.0)
 
     @property
     def busiest(self) -> list[str]:
@@ -164,5 +164,5 @@ class JudgedLaunch(Struct, frozen=True):
 def as_busy(parts: Mapping[str, float]) -> list[str]:
     """Return the busiest unit, and those that are nearly as busy."""
     most = max(parts.values())
-    found = [unit for unit, part in parts.items() if part >= max(most - _NEAR, POSSIBLE)]
+    found = [unit for unit, part in parts.items() if part >= max(most - NEAR, POSSIBLE)]
     return sorted(found, key=lambda unit: -parts[unit])

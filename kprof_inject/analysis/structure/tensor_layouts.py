@@ -202,6 +202,11 @@ class LinearLayout(Struct, frozen=True):
     lanes: tuple[Basis, ...]
     warps: tuple[Basis, ...]
 
+    @property
+    def size(self) -> int:
+        """Number of elements of all threads; repeated ones count each time."""
+        return 1 << len(self.registers) + len(self.lanes) + len(self.warps)
+
     @classmethod
     def of(cls, parts: Iterable[Sequence[Basis]]) -> LinearLayout:
         """Return a layout of registers, lanes and warps."""
@@ -219,6 +224,12 @@ def linear_layout(printed: PrintedType, aliases: Mapping[str, str]) -> LinearLay
     return parts and LinearLayout.of(parts)
 
 
+def is_of_tensor_cores(layout: str, aliases: Mapping[str, str]) -> bool:
+    """Return whether a layout is that of a result of NVIDIA's tensor cores, or of an operand."""
+    operand = _OPERAND.match(layout)
+    return (aliases.get(operand[2], operand[2]) if operand else layout).startswith("#ttg.nvidia_mma")
+
+
 _Bases = tuple[list[Basis], list[Basis], list[Basis]]
 
 
@@ -232,8 +243,57 @@ def _bases(layout: str, shape: tuple[int, ...], aliases: Mapping[str, str]) -> _
         return registers, lanes, warps
     if layout.startswith("#ttg.linear"):
         return _printed_bases(layout, len(shape))
-    tiles = _tiles(layout, len(shape))
+    if operand := _OPERAND.match(layout):
+        tiles = _operand_tiles(int(operand[1]), aliases.get(operand[2], operand[2]), int(operand[3] or 0), shape)
+    else:
+        tiles = _tiles(layout, len(shape))
     return tiles and _repeated(tiles[0], tiles[1], shape)
+
+
+_OPERAND = re.compile(r"#ttg\.dot_op<\{opIdx = ([01]), parent = (.*?)(?:, kWidth = (\d+))?\}>$")
+
+
+def _operand_tiles(
+    operand: int, parent: str, k_width: int, shape: Sequence[int]
+) -> tuple[_Bases, Sequence[int]] | None:
+    """Return the same as ``_tiles`` for an operand of a dot whose result has the layout ``parent``.
+
+    Warps that compute the same rows, or columns, have the same elements of it.
+    """
+    if len(shape) != 2:
+        return None
+    along_k = 1 - operand
+    if blocked := blocked_of(parent):
+        counts = [list(one) for one in (blocked.elements, blocked.lanes, blocked.warps)]
+        counts[0][along_k] = shape[along_k]
+        size = [1, 1]
+        registers, lanes, warps = (
+            _without(_grown(size, one, blocked.order), along_k if number else None) for number, one in enumerate(counts)
+        )
+        return ((registers, lanes, warps), blocked.order) if blocked.rank == 2 else None
+    tiles = _tiles(parent, 2)
+    if tiles is None or not k_width or k_width & (k_width - 1):
+        return None
+    order = (along_k, operand)
+    rows = _MATRIX_ROWS if operand == 0 else _MATRIX_COLUMNS
+    size = [1, 1]
+    registers = _grown(size, _of_operand(k_width, along_k), order)
+    lanes = [*_grown(size, _of_operand(4, along_k), order), *_grown(size, _of_operand(8, operand), order)]
+    registers += _grown(size, _of_operand(rows // 8, operand), order)
+    registers += _grown(size, _of_operand(2, along_k), order)
+    counted = _WARPS.search(parent)
+    warps_of = [_number(counted[1], 0), _number(counted[1], 1)] if counted else [1, 1]
+    warps = _without(_grown([size[0] if operand == 0 else 1, size[1] if operand else 1], warps_of, (1, 0)), along_k)
+    return (registers, lanes, warps), order
+
+
+def _of_operand(count: int, dim: int) -> tuple[int, int]:
+    return (count, 1) if dim == 0 else (1, count)
+
+
+def _without(bases: Sequence[Basis], dim: int | None) -> list[Basis]:
+    """Return bases that repeat elements along a dimension."""
+    return [tuple(0 if one == dim else step for one, step in enumerate(basis)) for basis in bases]
 
 
 def _printed_bases(layout: str, rank: int) -> _Bases | None:

@@ -42,6 +42,11 @@ def test_addresses_that_are_apart_take_cycles_of_the_l1() -> None:
     assert evidence(8).launch.parts[SHARED] == pytest.approx(CTAS * (WARPS + 1) * 8 / SM_CYCLES)
 
 
-@pytest.mark.parametrize(("others", "may_conflict"), [((), False), (("SHFL.BFLY",), False), (("LDS",), True)])
-def test_shared_memory_may_have_conflicts(others: tuple[str, ...], may_conflict: bool) -> None:
-    assert evidence(1, *others).launch.may_conflict == may_conflict
+@pytest.mark.parametrize(
+    ("others", "unclear"),
+    [((), 0), (("SHFL.BFLY", "LDL", "STL.64"), 0), (("LDS",), 31), (("LDSM.16.M88.4",), 28), (("LDS.128",), 28)],
+)
+def test_accesses_to_shared_memory_may_conflict(others: tuple[str, ...], unclear: int) -> None:
+    """Each lane may access another row of the same bank; those of a matrix have eight rows."""
+    launch = evidence(1, *others).launch
+    assert launch.most_shared == pytest.approx(launch.parts[SHARED] + CTAS * WARPS * unclear / SM_CYCLES)

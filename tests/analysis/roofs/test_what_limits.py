@@ -144,7 +144,7 @@ def test_the_l2_rests_while_sms_have_no_work(summary: LaunchSummary) -> None:
     light = lit(L2_to_SM=0.7, tensor_cores=0.1, loop=roof("loop[0]", 900, L2_to_SM=0.7))
     assert limit_of(replace(summary, idle=None), light, SMS).name == "L2 to SM 70 %"
     found = limit_of(replace(summary, idle=idle), light, SMS)
-    assert found.name == "not known"
+    assert found.name == "L2, most likely"
     assert (found.parts["L2 to SM"], found.parts["tensor cores"]) == pytest.approx((0.525, 0.1))
 
 
@@ -260,13 +260,19 @@ def lit(*, loop: Roof | None = None, more: SpeedOfLight | None = None, **parts: 
         (lit(ALU=0.52, more=SpeedOfLight((), dram=dram(0.5, 0.5))), "latency"),
         # The L2 may be busier than by what SMs read.
         (lit(L2_to_SM=0.4), "not known"),
+        (lit(L2_to_SM=0.45), "not known"),
+        (lit(L2_to_SM=0.46), "L2, most likely"),
+        (lit(L2_to_SM=0.46, ALU=0.59, tensor_cores=0.1), "L2, most likely"),
         (lit(L2_to_SM=0.39), "latency"),
         # What the L2 may have, if all of it was read and written once in the launch's time.
         (lit(more=SpeedOfLight((), dram=dram(0.59, 1.2, fits_l2=True))), "latency"),
         (lit(more=SpeedOfLight((), dram=dram(0.6, 1.2, fits_l2=True))), "DRAM or L2, most likely"),
         (lit(ALU=0.51, more=SpeedOfLight((), dram=dram(0.6, 1.2, fits_l2=True))), "not known"),
         (lit(ALU=0.51, more=SpeedOfLight((), dram=dram(0.49, 1.2, fits_l2=True))), "latency"),
-        (lit(more=SpeedOfLight((), dram=dram(1.06, 1.2, fits_l2=True))), "not known"),
+        (lit(ALU=0.51, more=SpeedOfLight((), dram=dram(0.62, 1.2, fits_l2=True))), "DRAM or L2, most likely"),
+        (lit(more=SpeedOfLight((), dram=dram(1.06, 1.2, fits_l2=True))), "DRAM or L2, most likely"),
+        (lit(ALU=0.7, more=SpeedOfLight((), dram=dram(0.71, 1.2, fits_l2=True))), "ALU 70 %, or DRAM or L2"),
+        (lit(ALU=0.7, more=SpeedOfLight((), dram=dram(0.69, 1.2, fits_l2=True))), "ALU 70 %"),
         # Less than 60 % without the operations whose addresses are unknown.
         (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, unknown=0.31))), "not known"),
         (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, unknown=0.29))), "DRAM or L2, most likely"),
@@ -390,14 +396,15 @@ def test_integer_multiplications_are_named_if_they_are_most_of_the_fp32_units_wo
     ("bounds", "exchanges", "name", "is_known"),
     [
         (CodeBounds({ALU: 0.87, ISSUE: 0.6}, 0.02), 0.0, "ALU 87 %", True),
-        (CodeBounds({ALU: 0.2}, 0.02), 0.0, "latency", True),
-        (CodeBounds({ALU: 0.2}, 0.46), 0.0, "not known", False),
-        # The instructions show what is exchanged, but not its conflicts.
-        (CodeBounds({ALU: 0.2}, 0.02), 0.29, "latency", True),
-        (CodeBounds({ALU: 0.2}, 0.02), 0.3, "not known", False),
-        (CodeBounds({ALU: 0.2}, 0.02, may_conflict=False), 0.3, "latency", True),
-        (CodeBounds({ALU: 0.2, SHARED: 0.35}, 0.02), 0.0, "not known", False),
-        (CodeBounds({ALU: 0.4, SHARED: 0.35}, 0.02), 0.0, "latency", True),
+        (CodeBounds({ALU: 0.2}, 0.02, most_shared=0.3), 0.0, "latency", True),
+        (CodeBounds({ALU: 0.2}, 0.46, most_shared=0.3), 0.0, "not known", False),
+        (CodeBounds({ALU: 0.2}, 0.46, most_shared=0.3), 0.3, "not known", False),
+        # The instructions show what is exchanged.
+        (CodeBounds({ALU: 0.2}, 0.02, most_shared=0.3), 0.3, "latency", True),
+        (CodeBounds({ALU: 0.2, SHARED: 0.35}, 0.02, most_shared=0.59), 0.0, "latency", True),
+        # They may conflict.
+        (CodeBounds({ALU: 0.2, SHARED: 0.35}, 0.02, most_shared=0.6), 0.0, "not known", False),
+        (CodeBounds({ALU: 0.2, SHARED: 0.05}, 0.02), 0.0, "not known", False),
     ],
 )
 def test_machine_code_shows_more_than_ttgir(
@@ -443,15 +450,6 @@ def test_uncoalesced_loads_keep_the_l2_busy(summary: LaunchSummary, sectors: flo
 def test_uncoalesced_loads_of_data_that_may_be_in_the_l2(summary: LaunchSummary) -> None:
     light = SpeedOfLight((roof("func"),), dram=dram(0.7, 0.8, fits_l2=True))
     assert limit_of(summary, light, SMS, requests=(strided(5),)).text.endswith("where 4 would do")
-
-
-def test_an_l1_without_conflicts_is_no_busier_than_its_bound(summary: LaunchSummary) -> None:
-    light = SpeedOfLight((roof("func"),))
-    for may_conflict, name in ((True, "not known"), (False, "latency")):
-        bounds = CodeBounds({SHARED: 0.45}, 0.0, may_conflict)
-        limit = limit_of(summary, light, SMS, None, bounds)
-        assert limit.name == name
-        assert ("conflict" in limit.text) == may_conflict
 
 
 def test_a_kernel_whose_executions_are_unknown_was_recorded(summary: LaunchSummary) -> None:

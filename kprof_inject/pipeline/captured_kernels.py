@@ -1,4 +1,8 @@
-"""Compile the kernels of a capture for their machine code, and save it with what the compiler moved across records."""
+"""Save what is known of a capture's kernels without running them again.
+
+That is their machine code, what the compiler moved across records, and the integers in memory that decide what a kernel
+executes.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.structure.recorded_lines import moves_in, original_lines
+from kprof_inject.capture.loaded_integers import LOADED_INTEGERS_FILE, LoadedIntegersRecord
 from kprof_inject.capture.measurements import MACHINE_CODE_FILE, MOVES_FILE, MovesRecord
 from kprof_inject.capture.reader import ProcessFiles
 from kprof_inject.capture.saved_launch import read_saved_launch
-from kprof_inject.capture.schema import KERNELS_FOLDER, TTGIR_FILE, KernelRecord
+from kprof_inject.capture.schema import KERNELS_FOLDER, TTGIR_FILE, KernelRecord, LaunchRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.pipeline import Say
+from kprof_inject.pipeline.loaded_integers import loaded_integers
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
 from kprof_inject.runtime.compiling.disassembly import (
     machine_code_of,
@@ -54,7 +60,7 @@ class CapturedKernel(Struct, frozen=True):
 
 
 @contextmanager
-def machine_code_saved(workspace: Workspace, kernels: Sequence[CapturedKernel], say: Say) -> Iterator[None]:
+def kernels_examined(workspace: Workspace, kernels: Sequence[CapturedKernel], say: Say) -> Iterator[None]:
     """Compile and disassemble the kernels meanwhile, and save what is known of them at the end of the context.
 
     Not without NVIDIA's driver: no kernel of this machine was really launched then.
@@ -66,10 +72,12 @@ def machine_code_saved(workspace: Workspace, kernels: Sequence[CapturedKernel], 
         for kernel in of_nvidia:
             made.append((kernel, MACHINE_CODE_FILE, pool.submit(_machine_code, kernel)))
             made.append((kernel, MOVES_FILE, pool.submit(_moves, workspace, kernel)))
+            made.append((kernel, LOADED_INTEGERS_FILE, pool.submit(_integers, kernel)))
         yield
         for kernel, file, result in made:
             try:
-                kernel.files.write(kernel.name_of(file), result.result())
+                if (found := result.result()) is not None:
+                    kernel.files.write(kernel.name_of(file), found)
             except Exception as error:  # noqa: BLE001 (without it, the report has less evidence)
                 what = error.what if isinstance(error, KprofError) else f"{type(error).__name__}: {error}"
                 say(f"{file} of {kernel.record.name} is missing: {what}")
@@ -90,6 +98,16 @@ def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:
             for name, moved in moves_in(module, functions).items()
         }
     )
+
+
+def _integers(kernel: CapturedKernel) -> LoadedIntegersRecord | None:
+    """Return the integers that decide what the captured launches execute; None without a launch that shows them."""
+    launches = (one for one, _ in kernel.files.launch_lines() if isinstance(one, LaunchRecord))
+    captured = next((one for one in launches if one.variant == kernel.variant and one.arguments), None)
+    if kernel.launch is None or captured is None:
+        return None
+    ttgir = (kernel.files.folder / kernel.name_of(TTGIR_FILE)).read_text()
+    return loaded_integers(ttgir, read_saved_launch(kernel.launch), captured)
 
 
 def _machine_code(kernel: CapturedKernel) -> MachineFunction:

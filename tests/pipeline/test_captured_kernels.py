@@ -12,8 +12,8 @@ from kprof_inject.capture.measurements import MACHINE_CODE_FILE, MOVES_FILE
 from kprof_inject.capture.reader import ProcessFiles
 from kprof_inject.capture.schema import KERNEL_FILE, KERNELS_FOLDER, KernelRecord
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
-from kprof_inject.pipeline import captured_code
-from kprof_inject.pipeline.captured_code import CapturedKernel, machine_code_saved
+from kprof_inject.pipeline import captured_kernels
+from kprof_inject.pipeline.captured_kernels import CapturedKernel, kernels_examined
 from kprof_inject.workspace import Workspace
 
 PROCESS = REPO / "tests/captures/matmul"
@@ -31,7 +31,7 @@ def kernel(tmp_path: Path) -> CapturedKernel:
 
 def saved(kernel: CapturedKernel, tmp_path: Path) -> tuple[set[str], list[str]]:
     said: list[str] = []
-    with machine_code_saved(Workspace.create(tmp_path / "workspace"), [kernel], said.append):
+    with kernels_examined(Workspace.create(tmp_path / "workspace"), [kernel], said.append):
         pass
     folder = kernel.files.folder / KERNELS_FOLDER / kernel.variant
     return {file for file in (MACHINE_CODE_FILE, MOVES_FILE) if (folder / file).exists()}, said
@@ -41,8 +41,8 @@ def test_what_is_found_is_saved_and_what_fails_is_said(
     kernel: CapturedKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = MachineFunction("matmul_kernel", (Instruction(0, "EXIT", "", line=3),))
-    monkeypatch.setattr(captured_code, "loaded_driver", object)
-    monkeypatch.setattr(captured_code, "machine_code_of", lambda module, options: [code])
+    monkeypatch.setattr(captured_kernels, "loaded_driver", object)
+    monkeypatch.setattr(captured_kernels, "machine_code_of", lambda module, options: [code])
     files, said = saved(kernel, tmp_path)
     assert files == {MACHINE_CODE_FILE}
     assert kernel.files.read(kernel.name_of(MACHINE_CODE_FILE), MachineFunction) == code
@@ -56,8 +56,8 @@ def test_a_bug_of_ours_costs_the_machine_code_alone(
     def fail(module: object, options: object) -> None:
         raise ValueError("no such scoreboard")
 
-    monkeypatch.setattr(captured_code, "loaded_driver", object)
-    monkeypatch.setattr(captured_code, "machine_code_of", fail)
+    monkeypatch.setattr(captured_kernels, "loaded_driver", object)
+    monkeypatch.setattr(captured_kernels, "machine_code_of", fail)
     files, said = saved(kernel, tmp_path)
     assert files == set()
     assert "machine_code.json of matmul_kernel is missing: ValueError: no such scoreboard" in said
@@ -66,5 +66,5 @@ def test_a_bug_of_ours_costs_the_machine_code_alone(
 def test_without_a_driver_nothing_is_compiled(
     kernel: CapturedKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(captured_code, "loaded_driver", lambda: None)
+    monkeypatch.setattr(captured_kernels, "loaded_driver", lambda: None)
     assert saved(kernel, tmp_path) == (set(), [])

@@ -1,0 +1,103 @@
+"""Machine loops that count iterations: how many of a TTGIR loop's they execute in one of theirs.
+
+That tells how often a loop of arithmetic is executed, in which no instruction marks an operation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
+from kprof_inject.machine_code.control_flow import Block, loops_of
+from kprof_inject.machine_code.instructions import Instruction, MachineFunction
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.ssa_values import constant_of, definition_of, operand_names
+
+_LOOP = "scf.for"
+_ADDITIONS = frozenset(("IADD3", "UIADD3", "VIADD"))
+_COMPARISONS = frozenset(("ISETP", "UISETP"))
+# ``UR4, UR4, -0x1, URZ``, or ``R2, P1, R2, 0xfffffffc, RZ`` with the carry: the register that is written, the one that
+# is read, and what is added to it.
+_STEP = re.compile(r"(?P<written>U?R\d+), (?:U?P\d+, )?(?P<read>U?R\d+), (?P<added>-?0x[0-9a-f]+)(?:, U?RZ)?$")
+_WORD = 1 << 32
+# Blocks with as many instructions of a loop as so many copies of its body have them, more or less: copies differ where
+# they share what they compute, and what is the same in all iterations is computed before them.
+_MAX_DEVIATION = 0.3
+
+
+class LoopCount(Struct, frozen=True):
+    """An operation of a TTGIR loop, with the number of times that each block of the machine code executes it."""
+
+    counted: CountedOperation
+    copies: Mapping[int, int]
+
+
+def loop_counts(function: MachineFunction, blocks: Sequence[Block], ran: ExecutedKernel) -> Iterator[LoopCount]:
+    """Yield the TTGIR loops without loops in them of which a machine loop counts the iterations."""
+    inside = _operations_of_loops(ran)
+    begins = ran.module.line_numbers([loop.start for loop in inside])
+    by_line = {line: loop for line, loop in zip(begins, inside, strict=True) if begins.count(line) == 1}
+    for machine_loop in loops_of(blocks):
+        for number in machine_loop.blocks:
+            block = blocks[number]
+            loop = by_line.get(function.instructions[block.end - 1].line)
+            if loop is None or machine_loop.header not in block.successors:
+                continue
+            unrolled = _unrolled(function.instructions[block.first : block.end], loop)
+            lines = {one.line for one in inside[loop]}
+            if unrolled and (copies := _copies(function, blocks, number, lines, unrolled)):
+                yield LoopCount(inside[loop][0], copies)
+
+
+def _operations_of_loops(ran: ExecutedKernel) -> Mapping[Operation, list[CountedOperation]]:
+    """Return the operations of each innermost loop that all of its iterations execute."""
+    found: dict[Operation, list[CountedOperation]] = {}
+    for one in ran.operations:
+        owner = next(one.operation.owners(), None)
+        if owner is not None and owner.name == _LOOP and one.times is not None and not one.executed.is_predicated:
+            found.setdefault(owner, []).append(one)
+    return {loop: ones for loop, ones in found.items() if sum(one.traits.is_loop for one in loop.walk()) == 1}
+
+
+def _unrolled(block: Sequence[Instruction], loop: Operation) -> int:
+    """Return how many iterations a block counts: 0 if it has no counter, or several."""
+    compared = " ".join(one.operands for one in block if one.operation in _COMPARISONS)
+    of_loop = [one for one in block if one.line == block[-1].line]
+    steps = [_STEP.match(one.operands) for one in of_loop if one.operation in _ADDITIONS and not one.predicate]
+    counters = [
+        _magnitude(int(step["added"], 16))
+        for step in steps
+        if step and step["written"] == step["read"] and re.search(rf"\b{step['written']}\b", compared)
+    ]
+    step = _step_of(loop)
+    return counters[0] // step if len(counters) == 1 and step and counters[0] % step == 0 else 0
+
+
+def _magnitude(added: int) -> int:
+    """Return the magnitude of a number that may be printed as one of 32 bits without a sign."""
+    return min(abs(added), abs(added - _WORD))
+
+
+def _step_of(loop: Operation) -> int:
+    """Return the step of a loop; 0 if it is no positive constant."""
+    names = operand_names(loop)
+    made = definition_of(names[3], loop) if len(names) > 3 else None
+    return max(constant_of(made) or 0, 0) if made is not None else 0
+
+
+def _copies(
+    function: MachineFunction, blocks: Sequence[Block], main: int, lines: Collection[int], unrolled: int
+) -> dict[int, int]:
+    """Return the copies of a loop with these lines in each block that has any, of which ``main`` has ``unrolled``.
+
+    Empty if they are not clear.
+    """
+    counts = [sum(one.line in lines for one in function.instructions[block.first : block.end]) for block in blocks]
+    if not counts[main]:
+        return {}
+    each = [unrolled * count / counts[main] for count in counts]
+    is_clear = all(abs(count - round(count)) <= _MAX_DEVIATION for count in each)
+    return {block: round(count) for block, count in enumerate(each) if round(count)} if is_clear else {}
