@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from kprof_inject.analysis.async_work.groups import InFlight, starts_async
 from kprof_inject.analysis.evidence.measured_limit import Measured, measured_limit
 from kprof_inject.analysis.evidence.stalls import Stalls, stalls_of
@@ -26,7 +28,7 @@ from kprof_inject.capture.source_text import lines_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.trust import Level, Verdict, judge
+from kprof_inject.timeline.trust import Level, Verdict, judge, usable_times
 from kprof_inject.timeline.waves import launch_duration_ns
 
 if TYPE_CHECKING:
@@ -179,7 +181,15 @@ class LaunchAnalysis:
             self.verdict.overhead,
             self.code_bounds,
             self.requests,
+            self._clean_ns,
         )
+
+    @property
+    def _clean_ns(self) -> float | None:
+        """Median time of the kernel without records; None if it is unknown."""
+        clean = self.launch.kernel.clean.without_launching()
+        times_ns = usable_times(clean.replayed_ns or clean.times_ns or ())
+        return float(np.median(times_ns)) if times_ns.size else None
 
     @cached_property
     def code_evidence(self) -> CodeEvidence | None:

@@ -13,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 
+from msgspec import Struct
+
 from kprof_inject.machine_code.control_flow import Block, loops_of
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 from kprof_inject.machine_code.uniformity import has_uniform_branch
@@ -114,6 +116,13 @@ _LEAVES = frozenset(("EXIT", "RET"))
 _OUTSIDE = -1
 """Number of the block before the entry and after all exits."""
 _Targets = Sequence[Sequence[int]]
+
+
+class Alternatives(Struct, frozen=True):
+    """Blocks of which warps execute at least one ``times`` times, and perhaps the others, too."""
+
+    blocks: tuple[int, ...]
+    times: int
 
 
 class BlockFlow:
@@ -226,10 +235,61 @@ class BlockFlow:
                 found.append(flows.value_of(self.entering(number)))
         return found
 
+    def alternatives(self, known: Sequence[int | None]) -> list[Alternatives]:
+        """Return the ways from each branch of known executions, if each is one block and they meet again."""
+        found = []
+        for branch in sorted(self._branches):
+            times, meeting = known[branch], self._meeting_point(branch)
+            ways = self._targets[branch]
+            if times and all(way in self.unclear and self._targets[way] == (meeting,) for way in ways):
+                found.append(Alternatives(tuple(ways), times))
+        return found
+
+    def most_executions(self, least: Sequence[int | None], entries: int) -> list[int | None]:
+        """Return an upper bound of the executions of each block; None if there is none.
+
+        ``least`` are the known executions, ``entries`` those of the function. Warps execute a block behind a branch at
+        most once each time, unless it is in a loop; and so a called function at each call.
+        """
+        found = [self._most(number, least, entries) if count is None else count for number, count in enumerate(least)]
+        code = self._function.instructions
+        calls = [
+            found[number]
+            for number, block in enumerate(self._blocks)
+            for one in code[block.first : block.end]
+            if one.operation == "CALL"
+        ]
+        of_calls = None if None in calls else sum(one or 0 for one in calls)
+        is_straight = not any(
+            target <= number
+            for number, block in enumerate(self._blocks)
+            if number not in self._reached and not self._is_padding(block)
+            for target in block.successors
+        )
+        return [
+            of_calls if one is None and is_straight and number not in self._reached else one
+            for number, one in enumerate(found)
+        ]
+
+    def _most(self, number: int, least: Sequence[int | None], entries: int) -> int | None:
+        if number not in self._reached:
+            return None
+        depth = self.depth(number)
+        bounds = [entries] if depth == 0 else []
+        for branch in self._branches:
+            count = least[branch]
+            if count is not None and self.depth(branch) == depth and number in self._ways_of(branch):
+                bounds.append(count)
+        return min(bounds, default=None)
+
     def _is_padding(self, block: Block) -> bool:
         """Return whether a block only separates the function from what follows it in memory."""
         code = self._function.instructions[block.first : block.end]
         return all(one.operation == "NOP" or one.targets == (one.address,) for one in code)
+
+    def is_reached(self, block: int) -> bool:
+        """Return whether warps may execute a block without a call."""
+        return block in self._reached
 
     def entering(self, block: int) -> Terms:
         """Return the executions of a block that is clear."""

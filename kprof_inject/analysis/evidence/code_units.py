@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.evidence.instruction_work import InstructionWork, Utilization, launch_work, scope_work
 from kprof_inject.analysis.evidence.shared_wavefronts import shared_wavefronts, unclear_wavefronts
-from kprof_inject.analysis.interpreter.executions import ExecutedKernel
-from kprof_inject.analysis.roofs.coalescing import Requests
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel, with_open_masks
+from kprof_inject.analysis.roofs.coalescing import Requests, requests_of
 from kprof_inject.analysis.roofs.limits import CodeBounds
 from kprof_inject.analysis.roofs.pipeline_rates import PipelineRates, pipeline_rates_of
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE
@@ -56,15 +56,20 @@ def code_evidence(
         return None
     pipelines = _PIPELINES_OF_TARGET.get(kernel.target, _PIPELINES)
     executions = block_executions(code, ran, kernel.requested_warps)
-    works = scope_work(code, executions, ran.scope_map)
+    known = executions.known
+    works = scope_work(code, known, ran.scope_map)
     lines = [one.line for one in requests]
     extra = {index: [requests[row] for row in ran.scope_map.rows_in(index, lines)] for index in works}
-    shared = shared_wavefronts(code, executions, ran, kernel.requested_warps)
+    shared = shared_wavefronts(code, known, ran, kernel.requested_warps)
     lines_of_shared = sorted(shared.uncounted)
-    launch = _bounds(launch_work(code, executions), requests, shared.uncounted.values(), sm_cycles, rates, pipelines)
-    unclear = unclear_wavefronts(code, executions, shared, {(one.line, one.kind) for one in requests})
+    work = launch_work(code, known, executions.alternatives)
+    launch = _bounds(work, requests, shared.uncounted.values(), sm_cycles, rates, pipelines)
+    unclear = unclear_wavefronts(code, executions.most, shared, requests, requests_of(with_open_masks(ran), code))
+    possible = launch_work(code, executions.most)
+    more = [*shared.uncounted.values(), unclear]
+    most = _by_unit(_with_wavefronts(possible, requests, more).utilization(sm_cycles, rates), pipelines)
     return CodeEvidence(
-        launch=replace(launch, most_shared=launch.parts.get(SHARED, 0.0) + unclear / sm_cycles if sm_cycles else 1.0),
+        launch=replace(launch, most=most, unknown_share=possible.unknown_share),
         scopes={
             index: _bounds(
                 work,
@@ -90,15 +95,22 @@ def _bounds(
 ) -> CodeBounds:
     """Return the bounds in these cycles.
 
-    Uncoalesced requests and conflicts of banks, which are ``uncounted``, add their cycles to those of the L1 without
-    them, and masks remove some. Units that would need more than all cycles are left out, as the work or the cycles are
-    not the scope's.
+    Units that would need more than all cycles are left out, as the work or the cycles are not the scope's.
     """
-    more = sum(one.uncounted_wavefronts for one in requests) + sum(uncounted)
-    work = replace(work, wavefronts=max(work.wavefronts + round(more), 0))
-    found = _by_unit(work.utilization(sm_cycles, rates), pipelines)
+    found = _by_unit(_with_wavefronts(work, requests, uncounted).utilization(sm_cycles, rates), pipelines)
     parts = {unit: min(share, 1.0) for unit, share in found.items() if 0 < share <= MAX_POSSIBLE}
     return CodeBounds(parts, work.unknown_share)
+
+
+def _with_wavefronts(
+    work: InstructionWork, requests: Sequence[Requests], uncounted: Iterable[float]
+) -> InstructionWork:
+    """Add the cycles of the L1 for uncoalesced requests and conflicts of banks, which are ``uncounted``.
+
+    Masks remove some.
+    """
+    more = sum(one.uncounted_wavefronts for one in requests) + sum(uncounted)
+    return replace(work, wavefronts=max(work.wavefronts + round(more), 0))
 
 
 def _by_unit(used: Utilization, pipelines: _PipelinesOfUnits) -> dict[str, float]:

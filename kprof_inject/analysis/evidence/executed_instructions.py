@@ -23,7 +23,7 @@ from math import gcd, prod
 import numpy as np
 from msgspec import Struct
 
-from kprof_inject.analysis.evidence.block_flow import BlockFlow, Contradiction, Equations, Terms, added
+from kprof_inject.analysis.evidence.block_flow import Alternatives, BlockFlow, Contradiction, Equations, Terms, added
 from kprof_inject.analysis.evidence.loop_counters import loop_counts
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, loop_axis
 from kprof_inject.analysis.interpreter.executed_operation import Executed
@@ -38,20 +38,37 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.types import bits_of, types_of
 
 
-def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int) -> list[int | None]:
-    """Return how often the warps of a launch execute each block of ``blocks_of(function)``; None if unknown.
+class BlockExecutions(Struct, frozen=True):
+    """How often the warps of a launch execute each block of its machine code, summed over all warps of all CTAs.
+
+    ``known`` is None for a block of which that is unknown; ``most`` has an upper bound, None if there is none.
+    ``alternatives`` are blocks of which one is executed.
+    """
+
+    known: list[int | None]
+    most: list[int | None]
+    alternatives: list[Alternatives] = []
+
+    @classmethod
+    def unknown(cls, count: int) -> BlockExecutions:
+        """Return that nothing is known of so many blocks."""
+        return cls([None] * count, [None] * count)
+
+
+def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int) -> BlockExecutions:
+    """Return how often a launch executes each block of ``blocks_of(function)``.
 
     ``function`` is the kernel's machine code by the lines of ``ran.module``, ``warps`` the number of warps of a CTA.
-    Each result is a sum over all warps of all CTAs. Functions that are called without inlining are unknown. So is
-    everything in a kernel with ``ttg.warp_specialize``, where the warps of each partition execute only their own code.
+    Functions that are called without inlining are unknown. So is everything in a kernel with ``ttg.warp_specialize``,
+    where the warps of each partition execute only their own code.
     """
     blocks = blocks_of(function)
     ctas = next((one.executed.sizes[CTA] for one in ran.operations if CTA in one.executed.sizes), None)
     if ctas is None or any(one.name == WARP_SPECIALIZE for one in ran.module.walk()):
-        return [None] * len(blocks)
+        return BlockExecutions.unknown(len(blocks))
     flow = BlockFlow(function, blocks, _uniform_lines(ran.module))
     if not flow.is_complete:
-        return [None] * len(blocks)
+        return BlockExecutions.unknown(len(blocks))
     all_warps = warps * int(ran.module.attribute("ttg.num-ctas") or 1)
     equations = flow.conservation(ctas * all_warps)
     try:
@@ -60,9 +77,10 @@ def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int)
         for loop in loop_counts(function, blocks, ran):
             if flow.unclear.isdisjoint(loop.copies):
                 _Anchor(loop.counted, loop.counted.times or 0, loop.copies).add_if_possible(equations, flow, all_warps)
-        return flow.executions(equations)
+        known = flow.executions(equations)
     except Contradiction:
-        return [None] * len(blocks)
+        return BlockExecutions.unknown(len(blocks))
+    return BlockExecutions(known, flow.most_executions(known, ctas * all_warps), flow.alternatives(known))
 
 
 def _uniform_lines(module: Module) -> set[int]:
@@ -236,7 +254,7 @@ def _anchors(
         counted = counted_at.get(line)
         if counted is None or counted.times is None or counted.executed.is_predicated:
             continue
-        if not _marks(name, where, counted.operation.traits):
+        if not _marks(name, where, counted.operation.traits) or not all(map(flow.is_reached, where)):
             continue
         placed = _placed(where, flow, line)
         copies = placed and _copies(placed, _bytes_of_thread(counted.operation, name, ran.module, warps), flow)

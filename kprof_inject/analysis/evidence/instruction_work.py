@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from kprof_inject.analysis.evidence.block_flow import Alternatives
 from kprof_inject.analysis.roofs.pipeline_rates import PipelineRates
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.machine_code.accesses import min_wavefronts
@@ -39,6 +41,19 @@ class InstructionWork(Struct, frozen=True):
         """Share of the machine code's instructions whose executions are not included."""
         return self.unknown / self.instructions if self.instructions else 0.0
 
+    def plus_least(self, ways: Sequence[InstructionWork]) -> InstructionWork:
+        """Add what each of several ways does at least. Which one is taken remains unknown."""
+        least = {
+            pipeline: min(way.pipelines.get(pipeline, 0) for way in ways)
+            for pipeline in {name for way in ways for name in way.pipelines}
+        }
+        return replace(
+            self,
+            issued=self.issued + min(way.issued for way in ways),
+            pipelines={**self.pipelines, **{name: self.pipelines.get(name, 0) + more for name, more in least.items()}},
+            wavefronts=self.wavefronts + min(way.wavefronts for way in ways),
+        )
+
     def utilization(self, sm_cycles: int, rates: PipelineRates) -> Utilization:
         """Return the utilization in ``sm_cycles``, the cycles in which any warp ran the scope, summed over the SMs."""
         if not sm_cycles:
@@ -66,9 +81,19 @@ class Utilization(Struct, frozen=True):
 _Executed = tuple[Instruction, int | None]
 
 
-def launch_work(function: MachineFunction, executions: Sequence[int | None]) -> InstructionWork:
-    """Return the work of a launch; ``executions`` are those of the function's blocks."""
-    return _work(_executed(function, executions))
+def launch_work(
+    function: MachineFunction, executions: Sequence[int | None], alternatives: Sequence[Alternatives] = ()
+) -> InstructionWork:
+    """Return the work of a launch.
+
+    ``executions`` are those of the function's blocks. Of ``alternatives``, the smallest counts for each unit.
+    """
+    total = _work(_executed(function, executions))
+    blocks = blocks_of(function)
+    for one in alternatives:
+        ways = [function.instructions[blocks[number].first : blocks[number].end] for number in one.blocks]
+        total = total.plus_least([_work((instruction, one.times) for instruction in way) for way in ways])
+    return total
 
 
 def scope_work(

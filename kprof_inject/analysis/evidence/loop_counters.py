@@ -36,7 +36,10 @@ class LoopCount(Struct, frozen=True):
 
 
 def loop_counts(function: MachineFunction, blocks: Sequence[Block], ran: ExecutedKernel) -> Iterator[LoopCount]:
-    """Yield the TTGIR loops without loops in them of which a machine loop counts the iterations."""
+    """Yield the TTGIR loops of which a machine loop counts the iterations.
+
+    A loop with loops in it must not be unrolled.
+    """
     inside = _operations_of_loops(ran)
     begins = ran.module.line_numbers([loop.start for loop in inside])
     by_line = {line: loop for line, loop in zip(begins, inside, strict=True) if begins.count(line) == 1}
@@ -48,18 +51,20 @@ def loop_counts(function: MachineFunction, blocks: Sequence[Block], ran: Execute
                 continue
             unrolled = _unrolled(function.instructions[block.first : block.end], loop)
             lines = {one.line for one in inside[loop]}
-            if unrolled and (copies := _copies(function, blocks, number, lines, unrolled)):
+            is_innermost = sum(one.traits.is_loop for one in loop.walk()) == 1
+            copies = _copies(function, blocks, number, lines, unrolled) if is_innermost else {number: 1}
+            if copies and (is_innermost or unrolled == 1):
                 yield LoopCount(inside[loop][0], copies)
 
 
 def _operations_of_loops(ran: ExecutedKernel) -> Mapping[Operation, list[CountedOperation]]:
-    """Return the operations of each innermost loop that all of its iterations execute."""
+    """Return the operations directly in each loop that all of its iterations execute."""
     found: dict[Operation, list[CountedOperation]] = {}
     for one in ran.operations:
         owner = next(one.operation.owners(), None)
         if owner is not None and owner.name == _LOOP and one.times is not None and not one.executed.is_predicated:
             found.setdefault(owner, []).append(one)
-    return {loop: ones for loop, ones in found.items() if sum(one.traits.is_loop for one in loop.walk()) == 1}
+    return found
 
 
 def _unrolled(block: Sequence[Instruction], loop: Operation) -> int:
@@ -96,7 +101,7 @@ def _copies(
     Empty if they are not clear.
     """
     counts = [sum(one.line in lines for one in function.instructions[block.first : block.end]) for block in blocks]
-    if not counts[main]:
+    if not counts[main] or not unrolled:
         return {}
     each = [unrolled * count / counts[main] for count in counts]
     is_clear = all(abs(count - round(count)) <= _MAX_DEVIATION for count in each)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.structure.banks import SIDES, shared_cycles
 from kprof_inject.machine_code.accesses import global_access, max_wavefronts, min_wavefronts
 from kprof_inject.machine_code.control_flow import blocks_of
@@ -83,19 +84,24 @@ def _counted(code: MachineFunction, executions: Sequence[int | None]) -> Counter
 
 def unclear_wavefronts(
     code: MachineFunction,
-    executions: Sequence[int | None],
+    most_executions: Sequence[int | None],
     shared: SharedWavefronts,
-    requests: Collection[tuple[int, str]],
+    known: Sequence[Requests],
+    possible: Sequence[Requests],
 ) -> float:
     """Return an upper bound of the cycles that conflicts may add where neither layouts nor addresses show them.
 
-    Addresses show those of ``requests``, which are lines with ``load`` or ``store``.
+    ``most_executions`` are upper bounds of those of the blocks. ``known`` are the requests whose addresses and masks
+    are known; of ``possible`` ones, only the addresses are.
     """
+    are_known = {(one.line, one.kind) for one in known}
+    of_request = {(one.line, one.kind): one.wavefronts for one in possible}
     most: Counter[int] = Counter()
-    for block, times in zip(blocks_of(code), executions, strict=True):
+    for block, times in zip(blocks_of(code), most_executions, strict=True):
         for one in code.instructions[block.first : block.end] if times else ():
             access, least = global_access(one), min_wavefronts(one)
-            is_clear = access is not None and (one.line, access[0]) in requests
-            if least and not is_clear and one.operation not in _NEVER_CONFLICT:
-                most[one.line] += (times or 0) * (max_wavefronts(one) - least)
+            key = (one.line, access[0]) if access else None
+            if least and key not in are_known and one.operation not in _NEVER_CONFLICT:
+                each = of_request.get(key) if key else None
+                most[one.line] += (times or 0) * max(round(each or max_wavefronts(one)) - least, 0)
     return sum(min(cycles, shared.most_uncounted.get(line, cycles)) for line, cycles in most.items())

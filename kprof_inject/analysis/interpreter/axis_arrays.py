@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 from kprof_inject.ttgir.nodes import Operation
 
 MAX_ELEMENTS = 1 << 22
-"""Maximum size of one array."""
+"""Maximum size of an array of integers."""
+
+_BITS_EACH = 8
+"""So many booleans take the memory of an integer."""
 
 
 class TooLarge(Exception):
@@ -66,8 +69,17 @@ class AxisArray(Struct, frozen=True):
         return dict(zip(self.axes, self.values.shape, strict=True))
 
 
+def joined_bits(compute: Callable[..., Array], *parts: AxisArray) -> AxisArray:
+    """Combine arrays into one of booleans that has the axes of all of them. Raises ``TooLarge``."""
+    return _joined(compute, parts, _BITS_EACH * MAX_ELEMENTS)
+
+
 def joined(compute: Callable[..., Array], *parts: AxisArray) -> AxisArray:
     """Combine arrays into one that has the axes of all of them. Raises ``TooLarge``."""
+    return _joined(compute, parts, MAX_ELEMENTS)
+
+
+def _joined(compute: Callable[..., Array], parts: Sequence[AxisArray], max_elements: int) -> AxisArray:
     axes = tuple(sorted({axis for part in parts for axis in part.axes}))
     sizes: dict[GridAxis, int] = {}
     for part in parts:
@@ -76,7 +88,7 @@ def joined(compute: Callable[..., Array], *parts: AxisArray) -> AxisArray:
             if size > 1 and sizes.get(axis, 1) not in (1, size):
                 raise TooLarge
             sizes[axis] = max(size, sizes.get(axis, 0)) if size else 0
-    if prod(sizes.values()) > MAX_ELEMENTS:
+    if prod(sizes.values()) > max_elements:
         raise TooLarge
     values = compute(*(part.over(axes) for part in parts))
     return AxisArray(axes, np.broadcast_to(values, [sizes[axis] for axis in axes]))
@@ -171,7 +183,7 @@ class Mask(Struct, frozen=True):
 
     def joint(self) -> AxisArray:
         """Return the mask as one array. Raises ``TooLarge``."""
-        return reduce(lambda one, another: joined(np.logical_and, one, another), self.factors, constant(True))
+        return reduce(lambda one, another: joined_bits(np.logical_and, one, another), self.factors, constant(True))
 
     def inverted(self) -> Mask | None:
         """Return the negation, or None if the mask is only a lower bound. Raises ``TooLarge``."""
@@ -219,7 +231,7 @@ def compared(compare: Callable[[Array, Array], Array], one: IntegerExpr, other: 
     if bool(compare(np.array(low), zero)) and bool(compare(np.array(high), zero)) and _is_order(compare):
         return Mask()
     try:
-        found = joined(compare, one.joint(), other.joint())
+        found = joined_bits(compare, one.joint(), other.joint())
         return Mask((found,))
     except TooLarge:
         if not _is_order(compare):

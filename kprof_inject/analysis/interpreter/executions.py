@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.accesses import Access, access_of
-from kprof_inject.analysis.interpreter.axis_arrays import loop_axis
+from kprof_inject.analysis.interpreter.axis_arrays import ALWAYS, loop_axis
 from kprof_inject.analysis.interpreter.executed_operation import Executed, asks_for_iteration, predicate_of
 from kprof_inject.analysis.interpreter.interpreter import Grid, executed
 from kprof_inject.analysis.interpreter.loaded_integers import KnownRanges, Memory
@@ -102,6 +102,15 @@ def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> Exe
         return ran
     counted = (replace(one, times=_times(one.executed, iterations)) for one in ran.operations)
     return dataclasses.replace(ran, operations=tuple(counted))
+
+
+def with_open_masks(ran: ExecutedKernel) -> ExecutedKernel:
+    """Return the same kernel as if unknown masks were true everywhere."""
+    opened = (
+        replace(one, access=replace(one.access, mask=ALWAYS)) if one.access and one.access.mask is None else one
+        for one in ran.operations
+    )
+    return dataclasses.replace(ran, operations=tuple(opened))
 
 
 @lru_cache(maxsize=4)  # the launches of a kernel come together

@@ -168,6 +168,8 @@ def _requests(
     kind, access = _KINDS.get(one.operation.name), one.access
     if kind is None or access is None or access.address is None or access.mask is None or one.executed.when is None:
         return None
+    if access.mask.is_lower_bound:
+        return None
     layout = _layout(one.operation, access, module.aliases, warps)
     if layout is None or len(layout.lanes) != _LANE_BITS:
         return None

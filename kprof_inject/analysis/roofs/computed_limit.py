@@ -28,6 +28,7 @@ from kprof_inject.analysis.roofs.memory_limits import (
     busy_memory,
     empty_l2,
     exchanges,
+    looked_up_lines,
     may_be_busier,
     scattered_accesses,
     uncoalesced_access,
@@ -35,7 +36,7 @@ from kprof_inject.analysis.roofs.memory_limits import (
 )
 from kprof_inject.analysis.roofs.operation_work import Work
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import FP32, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.roofs.unit_rates import FP32, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, short_time, size_text
@@ -52,12 +53,14 @@ def limit_of(
     overhead: Overhead | None = None,
     code: CodeBounds | None = None,
     requests: Sequence[Requests] = (),
+    clean_ns: float | None = None,
 ) -> Limit:
     """Determine what limits a launch.
 
     ``device_sms`` is the number of the device's SMs. ``overhead`` is the measured cost of the records, if any: where it
-    is certain, the launch is judged by its time without them. ``code`` is what the machine code shows, in the same
-    cycles as ``light``; None if it is unknown. ``requests`` are those of loads and stores.
+    is certain, the launch is judged by its time without them, which is ``clean_ns`` if it is known. ``code`` is what
+    the machine code shows, in the same cycles as ``light``; None if it is unknown. ``requests`` are those of loads and
+    stores.
     """
     whole = whole_roof(summary, light)
     if whole is None or (light.missing and light.has_unknown):
@@ -66,12 +69,17 @@ def limit_of(
             return Limit(IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
         return Limit(NOT_KNOWN, (), why, {}, is_known=False)
     slowdown = _slowdown(overhead)
+    shared = _share_with_work(summary, device_sms)
+    if slowdown > 1 and clean_ns:
+        # Part of the cost is before the first CTA and after the last one.
+        slowdown = max(min(slowdown, summary.duration_ns / clean_ns), 1.0)
+    # SMs need not spend on work what the launch takes longer.
+    slowdown_of_sms = max(shared * slowdown, 1.0) if slowdown > 1 else slowdown
     if slowdown < 1:
         light = replace(light, roofs=tuple(roof.without_slowdown(slowdown) for roof in light.roofs))
     if slowdown != 1 and light.resident_cycles > whole.sm_cycles:
         # The overhead is relative to the time in which CTAs are on the SMs, which includes writing out their records.
         whole = whole.without_slowdown(whole.sm_cycles / light.resident_cycles)
-    shared = _share_with_work(summary, device_sms)
     light = replace(light, roofs=tuple(_of_the_launch(roof, shared) for roof in light.roofs))
     whole = _of_the_launch(whole, shared)
     of_code = code.parts if code else {}
@@ -79,8 +87,10 @@ def limit_of(
         unit: max(whole.parts.get(unit, 0.0), of_code.get(unit, 0.0))
         for unit in dict.fromkeys([*whole.parts, *of_code])
     }
-    parts = {unit: min(slowdown * part, 1.0) for unit, part in {**bounds, **dram_part(summary, light)}.items()}
-    judged = JudgedLaunch(summary, light, whole, parts, device_sms, slowdown, code, requests)
+    of_whole_time = {L2_TO_SM: bounds.pop(L2_TO_SM, 0.0), **dram_part(summary, light)}
+    parts = {unit: min(slowdown_of_sms * part, 1.0) for unit, part in bounds.items()}
+    parts |= {unit: min(slowdown * part, 1.0) for unit, part in of_whole_time.items()}
+    judged = JudgedLaunch(summary, light, whole, parts, device_sms, slowdown, slowdown_of_sms, code, requests)
     return judged.without_records(_limit(judged))
 
 
@@ -110,7 +120,7 @@ def _limit(judged: JudgedLaunch) -> Limit:
     found = _first(judged, _few_sms, _idle, _at_roof, busy_memory, _at_roof_in_a_loop, _two_units)
     if judged.whole.impossible:
         return _left_out(found, judged.whole) if found else _impossible(judged)
-    unseen = _first(judged, exchanges, scattered_accesses, unknown_accesses, busy_l2, empty_l2)
+    unseen = _first(judged, looked_up_lines, exchanges, scattered_accesses, unknown_accesses, busy_l2, empty_l2)
     return found or unseen or _waits(judged)
 
 
@@ -139,12 +149,14 @@ def _kind_of(summary: LaunchSummary, roof: Roof) -> str:
 
 def _at_roof(judged: JudgedLaunch) -> Limit | None:
     first = judged.busiest[0]
+    # Without records, the launch may only take longer because the clock was lower.
+    part = judged.parts[first] / min(judged.slowdown, 1.0)
     # DRAM's part counts each byte once, and its peak cannot be reached.
-    if judged.parts[first] < (POSSIBLE if first == DRAM else LIMITING):
+    if part < (POSSIBLE if first == DRAM else LIMITING):
         return None
     if scattered := scattered_accesses(judged):
         return scattered
-    units = as_busy(judged.parts)
+    units = as_busy(judged.parts) or [first]
     loop = _busiest_loop(judged, units[0])
     more = f", {percent(loop.part)} in {judged.name_of(loop)}" if loop and loop.part > judged.parts[units[0]] else ""
     text = _with_parts(units, judged.parts, judged.whole.work, more)
@@ -286,14 +298,34 @@ def _waits(judged: JudgedLaunch) -> Limit:
             f"how often {percent(judged.code.unknown_share)} of its instructions are executed is unknown; of what is "
             f"known, {judged.nearest}"
         )
+    if branches := _branches(judged):
+        return branches
     atomics = " (perhaps of its atomic operations)" if judged.light.atomics else ""
-    text = f"latency{atomics}{_hidden(judged)}: {judged.nearest}"
+    name, text = "latency", f"latency{atomics}{_hidden(judged)}: {judged.nearest}"
+    units = as_busy(judged.parts) if judged.parts[judged.busiest[0]] >= POSSIBLE else []
+    if units:
+        # Lower bounds: the launch may be at a roof.
+        name = f"latency, or {_named(units, judged.parts)}"
     if uncoalesced := uncoalesced_access(judged, SHARED):
         text += f"; {uncoalesced.text}"
     dram = judged.light.dram
     if dram and not dram.fits_l2:
         text += f"; moving its bytes would take {short_time(dram.least_ns)}"
-    return judged.limit("latency", text)
+    return judged.limit(name, text, *units)
+
+
+def _branches(judged: JudgedLaunch) -> Limit | None:
+    """Judge instructions behind branches that warps may or may not take: they may keep a unit busy."""
+    if judged.code is None or judged.code.most is None:
+        return None
+    most = {unit: judged.most_of(unit) for unit in judged.code.most if unit != SHARED}
+    unit = max(most, key=lambda one: most[one], default=ISSUE)
+    if most.get(unit, 0.0) < LIMITING or judged.parts.get(unit, 0.0) >= most[unit]:
+        return None
+    return judged.not_known(
+        f"{UNIT_NAMES[unit]} would be busy for {percent(judged.parts.get(unit, 0.0))} to {percent(most[unit])} of the "
+        f"time, depending on which branches warps take; of what is known, {judged.nearest}"
+    )
 
 
 def _hidden(judged: JudgedLaunch) -> str:

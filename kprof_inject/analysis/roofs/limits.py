@@ -52,15 +52,15 @@ UNIT_NAMES = {
 
 
 class CodeBounds(Struct, frozen=True):
-    """Lower bounds of the units' parts by the machine code.
+    """Bounds of the units' parts by the machine code: ``parts`` are lower ones, ``most`` upper ones.
 
-    ``unknown_share`` is the share of the instructions whose number of executions is unknown. ``most_shared`` is an
-    upper bound of the part of shared memory and L1: accesses may conflict where neither layouts nor addresses show it.
+    ``unknown_share`` is the share of the instructions whose number of executions has no upper bound. ``most`` is None
+    if no upper bound is known.
     """
 
     parts: Mapping[str, float]
     unknown_share: float
-    most_shared: float = 1.0
+    most: Mapping[str, float] | None = None
 
 
 class Limit(Struct, frozen=True):
@@ -106,15 +106,18 @@ class JudgedLaunch(Struct, frozen=True):
     slowdown: float
     """Lower bound of the ratio of the durations with and without records; 1 if the difference is small or unknown. Less
     than 1 if records make the launch faster, as they may where they change the order in which CTAs reach the L2."""
+    slowdown_of_sms: float
+    """The same of the time in which SMs have work."""
     code: CodeBounds | None
     """What the machine code shows; None if it is unknown."""
     requests: Sequence[Requests] = ()
     """Requests of loads and stores, where they are known."""
 
-    @property
-    def most_shared(self) -> float:
-        """Upper bound of the part of shared memory and L1 by the machine code."""
-        return 1.0 if self.code is None else min(self.slowdown * self.code.most_shared, 1.0)
+    def most_of(self, unit: str) -> float:
+        """Return an upper bound of a unit's part by the machine code, which need not execute all instructions."""
+        if self.code is None or self.code.most is None:
+            return 1.0
+        return min(self.slowdown_of_sms * self.code.most.get(unit, 0.0), 1.0)
 
     @property
     def busiest(self) -> list[str]:

@@ -149,8 +149,9 @@ class Traffic:
         kernel = self._timeline.launch.kernel
         if kernel.dram_bytes_per_s is None or kernel.l2_bytes is None:
             return None
-        read = self._union(one.form.reads and not one.form.writes for _, one in self._accesses)
-        written = self._union(one.form.writes and not one.form.reads for _, one in self._accesses)
+        # The L2 reads what an atomic operation changes.
+        read = self._union(one.form.reads for _, one in self._accesses)
+        written = self._union(one.form.writes for _, one in self._accesses)
         return DramBound(
             read_bytes=read.size_bytes,
             written_bytes=written.size_bytes,
@@ -165,7 +166,8 @@ class Traffic:
 
     def _scattered(self, number: int) -> int:
         one = self._accesses[number][1]
-        return (self._streamed(number) or 0) // one.element_bytes if one.form.by_registers else 0
+        is_scattered = one.form.by_registers and one.address is None
+        return (self._streamed(number) or 0) // one.element_bytes if is_scattered else 0
 
     def _streamed_bytes(self, l1_bytes: int) -> int | None:
         found = [self._streamed(number) for number in range(len(self._accesses))]
@@ -185,8 +187,11 @@ class Traffic:
     def _streamed(self, number: int) -> int | None:
         times, one = self._accesses[number]
         ranges = self._ranges(number, by_sm=False)
-        if ranges is not None:
+        is_lower_bound = one.mask is not None and one.mask.is_lower_bound
+        if ranges is not None and not is_lower_bound:
             return ranges.size_bytes
+        if is_lower_bound:
+            return one.max_bytes(times)
         if times is None and one.whole_bytes <= _SECTOR_BYTES:
             return 0
         requested_bytes = one.requested_bytes(times)

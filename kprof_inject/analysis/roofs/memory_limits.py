@@ -6,7 +6,17 @@ TTGIR and machine code show lower bounds of what they have to do, and for some o
 from __future__ import annotations
 
 from kprof_inject.analysis.roofs.coalescing import Requests, is_spread, worst_of
-from kprof_inject.analysis.roofs.limits import DRAM, LIMITING, MIN_NOTABLE, NEAR, POSSIBLE, JudgedLaunch, Limit, as_busy
+from kprof_inject.analysis.roofs.limits import (
+    DRAM,
+    LIMITING,
+    MIN_NOTABLE,
+    NEAR,
+    POSSIBLE,
+    UNCOALESCED,
+    JudgedLaunch,
+    Limit,
+    as_busy,
+)
 from kprof_inject.analysis.roofs.memory import DramBound
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE
 from kprof_inject.analysis.roofs.unit_rates import L2, L2_TO_SM, SHARED
@@ -15,6 +25,9 @@ from kprof_inject.quantities import percent
 # The L2's part counts what SMs read. On an H100, it was 1.0 to 1.9 times as busy, with writes and what DRAM delivers:
 # for 15 kernels with a part of 0.45 or more, Nsight Compute counted 1.33 times as much in the median.
 _NOTABLE_L2, _USUAL_L2 = 0.4, 1.33
+# Lines of 128 bytes that the L2 looks up for an SM in a cycle: on an H100, Nsight Compute's ``lts__t_tag_requests``
+# would reach its peak at 70 to 74 lines in a cycle of 132 SMs.
+_LINES_OF_SM = 0.55
 # Smaller exchanges cannot hide what limits a launch.
 _NOTABLE_EXCHANGES = 0.3
 DRAM_OR_L2 = "DRAM or L2, most likely"
@@ -34,7 +47,7 @@ def busy_memory(judged: JudgedLaunch) -> Limit | None:
     others = max(part for unit, part in judged.parts.items() if unit != DRAM)
     if dram.fits_l2 and not dram.unknown:
         return _memory_in_l2(judged, dram, others)
-    if most < LIMITING or others > POSSIBLE:
+    if most < _needed(others):
         return None
     if dram.unknown and most > 1:
         return judged.not_known(
@@ -51,6 +64,11 @@ def busy_memory(judged: JudgedLaunch) -> Limit | None:
     return judged.limit(DRAM_OR_L2, text, DRAM, L2)
 
 
+def _needed(others: float) -> float:
+    """Return the upper bound of DRAM's part from which it may limit a launch whose other units have these parts."""
+    return max(LIMITING, others + NEAR) if others > POSSIBLE else LIMITING
+
+
 def _memory_in_l2(judged: JudgedLaunch, dram: DramBound, others: float) -> Limit | None:
     """Judge memory of which all may be in the L2 when the launch begins; ``others`` is the part of the busiest unit.
 
@@ -58,7 +76,7 @@ def _memory_in_l2(judged: JudgedLaunch, dram: DramBound, others: float) -> Limit
     filled in this time is as busy as DRAM, or busier (H100).
     """
     least, most = judged.dram_part(dram, dram.least_bytes), judged.dram_part(dram, dram.once_bytes)
-    if most < max(LIMITING, others + NEAR if others > POSSIBLE else 0.0):
+    if most < _needed(others):
         return None
     if least > MAX_POSSIBLE:
         reason = f"DRAM would take {percent(least)} of the time, so the L2 had some of the data already"
@@ -76,6 +94,29 @@ def may_be_busier(judged: JudgedLaunch, part: float) -> str:
     if dram is None or not dram.fits_l2 or (most := judged.dram_part(dram, dram.once_bytes)) < part:
         return ""
     return f"; or DRAM or the L2: DRAM at up to {percent(min(most, 1.0))} of peak, unless the L2 had the data already"
+
+
+def looked_up_lines(judged: JudgedLaunch) -> Limit | None:
+    """Judge the L2 if uncoalesced accesses may keep it busy: it looks up each line that a request touches.
+
+    Stores all reach it; loads may hit the L1.
+    """
+    if not judged.device_sms or not is_spread(judged.requests):
+        return None
+    kinds = ("store", "load")
+    least, loads = (sum(one.lines * one.requests for one in judged.requests if one.kind == kind) for kind in kinds)
+    each = judged.slowdown_of_sms / judged.whole.sm_cycles / _LINES_OF_SM
+    most = each * (least + loads)
+    if most < max(LIMITING, *judged.parts.values()) or (worst := worst_of(judged.requests)) is None:
+        return None
+    lines = f"it looks up lines for {percent(min(each * least, 1.0))} to {percent(min(most, 1.0))} of the time"
+    if each * least < LIMITING / 2:
+        return judged.not_known(
+            f"the L2 may be the limit, by uncoalesced access, unless loads hit the L1: {lines}; {worst.text}; "
+            f"of what is known, {judged.nearest}"
+        )
+    text = f"the L2, most likely, by uncoalesced access: {lines}; {worst.text}"
+    return judged.limit(f"{UNCOALESCED}, most likely", text, L2)
 
 
 def busy_l2(judged: JudgedLaunch) -> Limit | None:
@@ -113,7 +154,7 @@ def uncoalesced_access(judged: JudgedLaunch, unit: str) -> Requests | None:
     if unit == SHARED:
         whole, part = judged.whole, judged.parts.get(SHARED, 0.0)
         extra = sum(one.extra_wavefronts for one in judged.requests)
-        needed = max(MIN_NOTABLE * part * whole.sm_cycles / judged.slowdown, whole.work.conflict_cycles - extra)
+        needed = max(MIN_NOTABLE * part * whole.sm_cycles / judged.slowdown_of_sms, whole.work.conflict_cycles - extra)
         return worst_of(judged.requests) if part >= MIN_NOTABLE and extra >= needed else None
     return spread_load(judged) if unit == L2_TO_SM else None
 
@@ -130,7 +171,7 @@ def scattered_accesses(judged: JudgedLaunch) -> Limit | None:
     if dram is None or {SHARED, DRAM}.intersection(as_busy(judged.parts)):
         return None
     part = judged.parts.get(SHARED, 0.0)
-    most = part + judged.slowdown * dram.scattered / judged.whole.sm_cycles
+    most = part + judged.slowdown_of_sms * dram.scattered / judged.whole.sm_cycles
     if most <= max(*judged.parts.values(), LIMITING):
         return None
     return judged.not_known(
@@ -158,9 +199,12 @@ def exchanges(judged: JudgedLaunch) -> Limit | None:
 
 def _conflicts(judged: JudgedLaunch) -> Limit | None:
     """Judge shared memory and L1 if conflicts that nothing shows may make them the limit."""
-    part, most = judged.parts.get(SHARED, 0.0), judged.most_shared
+    part, most = judged.parts.get(SHARED, 0.0), judged.most_of(SHARED)
     if most < max(LIMITING, *judged.parts.values()):
         return None
+    if part >= max(LIMITING - NEAR, *judged.parts.values()):
+        text = f"shared memory and L1, most likely ({percent(part)} to {percent(most)} of peak)"
+        return judged.limit(f"{SHARED}, most likely", text, SHARED)
     return judged.not_known(
         f"shared memory and L1 are busy for {percent(part)} to {percent(most)} of the time, as only counters show how "
         f"long banks conflict in reductions, scans and the like; {judged.nearest}"

@@ -54,7 +54,7 @@ def _executions(report: LaunchAnalysis, function: MachineFunction, block_count: 
         kernel = report.launch.kernel
         try:
             with evaluating():
-                return block_executions(function, report.executed, kernel.requested_warps)
+                return block_executions(function, report.executed, kernel.requested_warps).known
         except Unevaluated:
             pass
     return [None] * block_count

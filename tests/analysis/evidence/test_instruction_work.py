@@ -117,7 +117,7 @@ def test_the_loop_of_a_compiled_matmul() -> None:
     sizes = (2048, 1024, 16 * 64)
     ran = evaluated(MATMUL.read_text(), str(MATMUL), (128, 1, 1), (*[1 << 20] * 3, *sizes, 1024, 1024, 1024), table)
     (function,) = machine_code_of(ran.module, {})
-    executions = block_executions(function, ran, 4)
+    executions = block_executions(function, ran, 4).known
     whole, scopes = launch_work(function, executions), scope_work(function, executions, ran.scope_map)
     iterations = 16 * 128 * 4
     tensor = 2 * 4 * iterations
