@@ -245,13 +245,14 @@ class BlockFlow:
                 found.append(Alternatives(tuple(ways), times))
         return found
 
-    def most_executions(self, least: Sequence[int | None], entries: int) -> list[int | None]:
+    def max_executions(self, known: Sequence[int | None], entries: int) -> list[int | None]:
         """Return an upper bound of the executions of each block; None if there is none.
 
-        ``least`` are the known executions, ``entries`` those of the function. Warps execute a block behind a branch at
-        most once each time, unless it is in a loop; and so a called function at each call.
+        ``known`` has the executions of blocks where they are known, ``entries`` are those of the function. After a
+        branch, a warp executes a block at most once, unless the block is in a loop. It executes a called function once
+        for each call.
         """
-        found = [self._most(number, least, entries) if count is None else count for number, count in enumerate(least)]
+        found = [self._max_of(number, known, entries) if count is None else count for number, count in enumerate(known)]
         code = self._function.instructions
         calls = [
             found[number]
@@ -271,13 +272,13 @@ class BlockFlow:
             for number, one in enumerate(found)
         ]
 
-    def _most(self, number: int, least: Sequence[int | None], entries: int) -> int | None:
+    def _max_of(self, number: int, known: Sequence[int | None], entries: int) -> int | None:
         if number not in self._reached:
             return None
         depth = self.depth(number)
         bounds = [entries] if depth == 0 else []
         for branch in self._branches:
-            count = least[branch]
+            count = known[branch]
             if count is not None and self.depth(branch) == depth and number in self._ways_of(branch):
                 bounds.append(count)
         return min(bounds, default=None)

@@ -39,7 +39,7 @@ from kprof_inject.ttgir.types import bits_of, types_of
 
 
 class BlockExecutions(Struct, frozen=True):
-    """How often the warps of a launch execute each block of its machine code, summed over all warps of all CTAs.
+    """Number of times that the warps of a launch execute each block of its machine code, in all CTAs together.
 
     ``known`` is None for a block of which that is unknown; ``most`` has an upper bound, None if there is none.
     ``alternatives`` are blocks of which one is executed.
@@ -51,7 +51,7 @@ class BlockExecutions(Struct, frozen=True):
 
     @classmethod
     def unknown(cls, count: int) -> BlockExecutions:
-        """Return that nothing is known of so many blocks."""
+        """Return unknown executions of ``count`` blocks."""
         return cls([None] * count, [None] * count)
 
 
@@ -80,7 +80,7 @@ def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int)
         known = flow.executions(equations)
     except Contradiction:
         return BlockExecutions.unknown(len(blocks))
-    return BlockExecutions(known, flow.most_executions(known, ctas * all_warps), flow.alternatives(known))
+    return BlockExecutions(known, flow.max_executions(known, ctas * all_warps), flow.alternatives(known))
 
 
 def _uniform_lines(module: Module) -> set[int]:

@@ -41,7 +41,7 @@ class InstructionWork(Struct, frozen=True):
         """Share of the machine code's instructions whose executions are not included."""
         return self.unknown / self.instructions if self.instructions else 0.0
 
-    def plus_least(self, ways: Sequence[InstructionWork]) -> InstructionWork:
+    def plus_min(self, ways: Sequence[InstructionWork]) -> InstructionWork:
         """Add what each of several ways does at least. Which one is taken remains unknown."""
         least = {
             pipeline: min(way.pipelines.get(pipeline, 0) for way in ways)
@@ -92,7 +92,7 @@ def launch_work(
     blocks = blocks_of(function)
     for one in alternatives:
         ways = [function.instructions[blocks[number].first : blocks[number].end] for number in one.blocks]
-        total = total.plus_least([_work((instruction, one.times) for instruction in way) for way in ways])
+        total = total.plus_min([_work((instruction, one.times) for instruction in way) for way in ways])
     return total
 
 

@@ -23,8 +23,8 @@ _COMPARISONS = frozenset(("ISETP", "UISETP"))
 # is read, and what is added to it.
 _STEP = re.compile(r"(?P<written>U?R\d+), (?:U?P\d+, )?(?P<read>U?R\d+), (?P<added>-?0x[0-9a-f]+)(?:, U?RZ)?$")
 _WORD = 1 << 32
-# Blocks with as many instructions of a loop as so many copies of its body have them, more or less: copies differ where
-# they share what they compute, and what is the same in all iterations is computed before them.
+# The number of a loop's instructions in a block, in units of those of one copy of its body, may deviate that far from a
+# whole number: copies share some computations, and what is the same in all iterations is computed before the loop.
 _MAX_DEVIATION = 0.3
 
 

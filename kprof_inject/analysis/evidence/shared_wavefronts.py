@@ -18,15 +18,15 @@ from kprof_inject.ttgir.types import if_misfit, types_of
 
 _REDUCTION = "tt.reduce"
 # Each warp writes its part of a result to shared memory once; one warp reads it, and all read the result.
-_MOST_EACH = 3
+_MAX_EACH = 3
 # Scattered copies take longer than their words of one bank: on an H100, Nsight Compute counted up to 6 times as many
 # cycles.
 _COPY = "ttg.async_copy_global_to_local"
 # Triton chooses the layout in shared memory so that banks do not conflict: ``optimalSwizzling`` of its
 # ``GenericSwizzling.cpp``, from 3.5 on.
 _WITHOUT_CONFLICTS = "ttg.convert_layout"
-# Threads of a warp exchange values without banks, and local memory has their words beside each other (CUDA C++
-# Programming Guide, "Local Memory").
+# A shuffle uses no banks, and local memory has the words of a warp's threads next to each other (CUDA C++ Programming
+# Guide, "Local Memory").
 _NEVER_CONFLICT = frozenset(("SHFL", "LDL", "STL"))
 _OWN = frozenset(("LDS", "LDSM", "STS", "STSM"))
 """Instructions that only access shared memory."""
@@ -36,17 +36,20 @@ class SharedWavefronts(Struct, frozen=True):
     """Accesses to shared memory whose conflicts follow from types and layouts, by the TTGIR line.
 
     ``uncounted`` are the cycles that a launch takes beyond those of its instructions without conflicts; negative if
-    threads read the same words. ``most_uncounted`` has upper bounds where no more is known.
+    threads read the same words. ``max_uncounted`` has upper bounds where no more is known.
     """
 
     uncounted: Mapping[int, float]
-    most_uncounted: Mapping[int, float]
+    max_uncounted: Mapping[int, float]
 
 
 def shared_wavefronts(
     code: MachineFunction, executions: Sequence[int | None], ran: ExecutedKernel, warps: int
 ) -> SharedWavefronts:
-    """Return the conflicts of a launch of CTAs with so many warps; ``executions`` are those of the code's blocks."""
+    """Return the conflicts of a launch.
+
+    ``executions`` are those of the code's blocks, and ``warps`` the number of warps of a CTA.
+    """
     counted = _counted(code, executions)
     uncounted: dict[int, float] = {}
     most: dict[int, float] = {}
@@ -55,7 +58,7 @@ def shared_wavefronts(
         if name == _WITHOUT_CONFLICTS:
             most[one.line] = 0.0
         elif name == _REDUCTION and times is not None:
-            most[one.line] = times * _MOST_EACH * warps * _results_of(one.operation)
+            most[one.line] = times * _MAX_EACH * warps * _results_of(one.operation)
         elif name in SIDES and times is not None and (found := shared_cycles(one.operation, ran.module.aliases)):
             own = times * found.cycles - counted[one.line] if counted[one.line] else 0.0
             extra = found.cycles - found.least
@@ -84,24 +87,24 @@ def _counted(code: MachineFunction, executions: Sequence[int | None]) -> Counter
 
 def unclear_wavefronts(
     code: MachineFunction,
-    most_executions: Sequence[int | None],
+    max_executions: Sequence[int | None],
     shared: SharedWavefronts,
     known: Sequence[Requests],
     possible: Sequence[Requests],
 ) -> float:
     """Return an upper bound of the cycles that conflicts may add where neither layouts nor addresses show them.
 
-    ``most_executions`` are upper bounds of those of the blocks. ``known`` are the requests whose addresses and masks
+    ``max_executions`` are upper bounds of those of the blocks. ``known`` are the requests whose addresses and masks
     are known; of ``possible`` ones, only the addresses are.
     """
     are_known = {(one.line, one.kind) for one in known}
     of_request = {(one.line, one.kind): one.wavefronts for one in possible}
     most: Counter[int] = Counter()
-    for block, times in zip(blocks_of(code), most_executions, strict=True):
+    for block, times in zip(blocks_of(code), max_executions, strict=True):
         for one in code.instructions[block.first : block.end] if times else ():
             access, least = global_access(one), min_wavefronts(one)
             key = (one.line, access[0]) if access else None
             if least and key not in are_known and one.operation not in _NEVER_CONFLICT:
                 each = of_request.get(key) if key else None
                 most[one.line] += (times or 0) * max(round(each or max_wavefronts(one)) - least, 0)
-    return sum(min(cycles, shared.most_uncounted.get(line, cycles)) for line, cycles in most.items())
+    return sum(min(cycles, shared.max_uncounted.get(line, cycles)) for line, cycles in most.items())

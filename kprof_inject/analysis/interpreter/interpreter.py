@@ -154,7 +154,7 @@ class _Interpreter:
             self._values |= arrivals.arguments(block)
             self._block(block, arriving, sizes)
             arrivals.leave(block, arriving, self._values)
-        # A block may stand before one that leads to it.
+        # The text may have a block before one that branches to it.
         self.found[begun:] = sorted(self.found[begun:], key=lambda one: one.operation.start)
         return []
 

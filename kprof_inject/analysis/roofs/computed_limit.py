@@ -315,10 +315,10 @@ def _waits(judged: JudgedLaunch) -> Limit:
 
 
 def _branches(judged: JudgedLaunch) -> Limit | None:
-    """Judge instructions behind branches that warps may or may not take: they may keep a unit busy."""
+    """Judge instructions that only some ways from a branch execute: they may keep a unit busy."""
     if judged.code is None or judged.code.most is None:
         return None
-    most = {unit: judged.most_of(unit) for unit in judged.code.most if unit != SHARED}
+    most = {unit: judged.max_part_of(unit) for unit in judged.code.most if unit != SHARED}
     unit = max(most, key=lambda one: most[one], default=ISSUE)
     if most.get(unit, 0.0) < LIMITING or judged.parts.get(unit, 0.0) >= most[unit]:
         return None

@@ -113,7 +113,7 @@ class JudgedLaunch(Struct, frozen=True):
     requests: Sequence[Requests] = ()
     """Requests of loads and stores, where they are known."""
 
-    def most_of(self, unit: str) -> float:
+    def max_part_of(self, unit: str) -> float:
         """Return an upper bound of a unit's part by the machine code, which need not execute all instructions."""
         if self.code is None or self.code.most is None:
             return 1.0

@@ -199,7 +199,7 @@ def exchanges(judged: JudgedLaunch) -> Limit | None:
 
 def _conflicts(judged: JudgedLaunch) -> Limit | None:
     """Judge shared memory and L1 if conflicts that nothing shows may make them the limit."""
-    part, most = judged.parts.get(SHARED, 0.0), judged.most_of(SHARED)
+    part, most = judged.parts.get(SHARED, 0.0), judged.max_part_of(SHARED)
     if most < max(LIMITING, *judged.parts.values()):
         return None
     if part >= max(LIMITING - NEAR, *judged.parts.values()):

@@ -96,7 +96,7 @@ SKIPPED, TAKEN = 4096 + 4 * 1001, 4096 + 4 * 1002
 
 
 class Hole(Table):
-    """A table that ends before an address or begins behind it."""
+    """A table that ends before an address, or begins after it."""
 
     def __init__(self, address: int, is_above: bool) -> None:
         self.unknown = range(address, address + 400) if is_above else range(4096 + 4000, address + 4)
