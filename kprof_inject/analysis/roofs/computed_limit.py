@@ -77,7 +77,7 @@ def limit_of(
     slowdown_of_sms = max(shared * slowdown, 1.0) if slowdown > 1 else slowdown
     if slowdown < 1:
         light = replace(light, roofs=tuple(roof.without_slowdown(slowdown) for roof in light.roofs))
-    if slowdown != 1 and light.resident_cycles > whole.sm_cycles:
+    if slowdown > 1 and light.resident_cycles > whole.sm_cycles:
         # The overhead is relative to the time in which CTAs are on the SMs, which includes writing out their records.
         whole = whole.without_slowdown(whole.sm_cycles / light.resident_cycles)
     light = replace(light, roofs=tuple(_of_the_launch(roof, shared) for roof in light.roofs))
@@ -163,9 +163,12 @@ def _at_roof(judged: JudgedLaunch) -> Limit | None:
     uncoalesced = next((one for unit in units if (one := uncoalesced_access(judged, unit))), None)
     if uncoalesced and DRAM not in units:
         return judged.limit(UNCOALESCED, f"{text}, by uncoalesced access: {uncoalesced.text}", *units)
+    name = _named(units, judged.parts)
+    if DRAM in units and L2_TO_SM not in units:
+        # The L2 passes on what DRAM delivers: on an H100, it was from 8 points less busy than DRAM to 16 points more.
+        name, text, units = f"{name}, and L2", f"{text}, and the L2, which is about as busy", [*units, L2]
     if units[0] == DRAM and judged.light.dram:
         text += f": the launch has to move {size_text(judged.light.dram.least_bytes)}"
-    name = _named(units, judged.parts)
     if busier := may_be_busier(judged, judged.parts[first]):
         return judged.limit(f"{name}, or DRAM or L2", f"{text}{busier}", *units, DRAM, L2)
     return judged.limit(name, text, *units)

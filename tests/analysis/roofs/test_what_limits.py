@@ -130,7 +130,7 @@ def test_sms_without_work_need_no_records(summary: LaunchSummary) -> None:
 
 def test_few_sms_may_keep_dram_busy(summary: LaunchSummary) -> None:
     light = SpeedOfLight((roof("func"),), dram=dram(0.7, 0.8))
-    assert limit_of(replace(summary, idle=IDLE), light, SMS).units == ("DRAM",)
+    assert limit_of(replace(summary, idle=IDLE), light, SMS).units == ("DRAM", "L2")
 
 
 @pytest.mark.parametrize(("idle_share", "name"), [(0.39, "latency"), (0.41, "SMs without work")])
@@ -257,7 +257,7 @@ def lit(*, loop: Roof | None = None, more: SpeedOfLight | None = None, **parts: 
         (lit(more=SpeedOfLight((), dram=dram(0.1, 0.9, fits_l2=True))), "latency"),
         (lit(more=SpeedOfLight((), dram=dram(0.49, 0.8))), "DRAM or L2, most likely"),
         # DRAM from 50 %, as it cannot reach its peak.
-        (lit(more=SpeedOfLight((), dram=dram(0.5, 0.8))), "DRAM 50 %"),
+        (lit(more=SpeedOfLight((), dram=dram(0.5, 0.8))), "DRAM 50 %, and L2"),
         (lit(ALU=0.52, more=SpeedOfLight((), dram=dram(0.5, 0.5))), "latency, or ALU and DRAM 52 %"),
         # The L2 may be busier than by what SMs read.
         (lit(L2_to_SM=0.4), "not known"),
