@@ -14,6 +14,7 @@ from kprof_inject.runtime.counters.cupti import CuptiError
 from kprof_inject.runtime.counters.pc_sampler import PcSamples, SampledFunction
 from kprof_inject.runtime.counters.program_sampler import ProgramSampler, function_name
 
+BUSY = 9
 OURS, TORCHS = SampledFunction("scale", 1), SampledFunction("_ZN2at6native12_GLOBAL__N_14fillIfEEvPT_i", 2)
 
 
@@ -67,6 +68,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     monkeypatch.setattr(program_sampler, "PcSampler", Sampler)
     monkeypatch.setattr(program_sampler, "loaded_cupti", lambda: Path("libcupti.so.13"))
     monkeypatch.setattr(program_sampler, "current_context", lambda: 7)
+    monkeypatch.setattr(program_sampler, "becomes_idle", lambda context, seconds: context != BUSY)
     return calls
 
 
@@ -84,6 +86,17 @@ def test_a_context_is_sampled_from_its_first_kernel_to_the_end(calls: Calls) -> 
     assert [(one.address, dict(one.samples)) for one in ours.instructions] == [(16, {"wait": 3}), (32, {"wait": 4})]
     assert (torchs.variant, dict(torchs.reasons), torchs.instructions) == ("", {"selected": 5}, ())
     assert sampler.finish() is None
+
+
+def test_a_context_whose_kernel_does_not_end_is_left_alone(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = ProgramSampler()
+    sampler.begin()
+    monkeypatch.setattr(program_sampler, "current_context", lambda: BUSY)
+    sampler.begin()
+    found = sampler.finish()
+    assert found is not None
+    assert found.not_sampled == ("a kernel was still running when it ended",)
+    assert calls.made == ["load", "enable 7", "start", "enable 9", "start", "stop", "take", "disable"]
 
 
 def test_a_device_that_another_process_samples_is_refused_with_the_reason(calls: Calls) -> None:

@@ -19,10 +19,11 @@ from kprof_inject.capture.schema import MAX_NAME_LENGTH
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.counters.cupti import Cupti, find_cupti, loaded_cupti
 from kprof_inject.runtime.counters.pc_sampler import ByAddress, PcSampler, PcSamples
-from kprof_inject.runtime.devices.cuda_driver import current_context
+from kprof_inject.runtime.devices.cuda_driver import becomes_idle, current_context
 
 _PERIOD_LOG2 = 14
 _BUFFER_BYTES = 64 << 20
+_IDLE_SECONDS = 2.0
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::")
 
 
@@ -67,7 +68,13 @@ class ProgramSampler:
         if not samplers or os.getpid() != self._pid:
             return None
         samples = PcSamples()
-        for sampler in filter(None, samplers.values()):
+        for context, sampler in samplers.items():
+            if sampler is None:
+                continue
+            if not becomes_idle(context, _IDLE_SECONDS):
+                # CUPTI would wait for its end, which the program does not.
+                self._refusals.append("a kernel was still running when it ended")
+                continue
             try:
                 sampler.stop()
                 sampler.take(samples)
