@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.roofs.limits import DRAM, UNIT_NAMES
+from kprof_inject.analysis.roofs.unit_rates import TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records
 from kprof_inject.capture.scopes import ScopeKind
@@ -42,29 +44,35 @@ class Trust(Struct, frozen=True):
 def advice_on(report: LaunchAnalysis) -> tuple[Advice, ...]:
     """Return everything to try, in this order.
 
-    First how to keep all records, if some were lost, and how to disturb the kernel less, if the verdict is unreliable;
-    then the advice of the findings, sorted by the largest possible gain; then what it takes to judge the rest. Empty if
-    every rule judged the launch and found nothing, and the verdict is reliable.
+    First that the launch is at its roof, if it is; then the advice of the findings, sorted by the largest possible
+    gain; then what it takes to judge the rest. What only concerns the recording is in ``trust_in``. Empty if every rule
+    judged the launch and found nothing.
     """
     lost = missing_records(report.timeline) if report.summary.records_lost else None
-    first = [_to_keep(report, lost)] if lost else []
-    return (*first, *_to_disturb_less(report), *_by_findings(report), *_to_judge(report, lost))
+    return (*_at_roof(report), *_by_findings(report), *_to_judge(report, lost))
 
 
-def _to_keep(report: LaunchAnalysis, lost: Unjudged) -> Advice:
-    rules = [rule for why, rules in report.unjudged.items() if why.reason == lost.reason for rule in rules]
-    what = _unjudged(rules, lost) if rules else lost.reason
-    return Advice(f"{'use a larger buffer' if report.summary.is_foreign else lost.remedy} ({what})", "", None)
-
-
-def _to_disturb_less(report: LaunchAnalysis) -> Iterator[Advice]:
-    if report.verdict.level is not Level.UNRELIABLE:
+def _at_roof(report: LaunchAnalysis) -> Iterator[Advice]:
+    """Yield how little there is to win if a unit is busy nearly all of the launch's time."""
+    limit = report.limit
+    if not limit.is_known or not limit.units:
         return
-    why = "the records disturb the kernel: they may cause findings, and hide others"
-    if fewer := fewer_records(report):
-        yield Advice(f"record less: {fewer}", why, None)
-    elif report.slopes is None:
-        yield Advice("use causal, which needs no records", why, None)
+    unit = max(limit.units, key=lambda one: limit.parts.get(one, 0.0))
+    part = limit.parts.get(unit, 0.0)
+    # Those of an SM's units by TTGIR or machine code are parts of the time in which SMs have work.
+    is_of_whole_time = limit.evidence == "measured" or unit == DRAM
+    if part >= _MIN_ROOF and is_of_whole_time:
+        left = percent(max(1 - part, 0.0))
+        work = f"less work for {UNIT_NAMES[unit]}{_LESS_WORK.get(unit, '')}"
+        yield Advice(f"at its roof: no more than {left} to win without {work}", "", None)
+
+
+# A unit that is busy for a smaller part of the time leaves more to win than most changes of its work would.
+_MIN_ROOF = 0.8
+_LESS_WORK = {
+    DRAM: ": fewer bytes, by smaller types, by fusing kernels, or by reading data once",
+    TENSOR: ": smaller types, or fewer operations",
+}
 
 
 def _by_findings(report: LaunchAnalysis) -> Iterator[Advice]:
@@ -74,9 +82,11 @@ def _by_findings(report: LaunchAnalysis) -> Iterator[Advice]:
 
 def _to_judge(report: LaunchAnalysis, lost: Unjudged | None) -> Iterator[Advice]:
     for why, rules in report.unjudged.items():
-        if lost is None or why.reason != lost.reason:
-            what = _unjudged(rules, why)
-            yield Advice(f"{why.remedy} ({what})" if why.remedy else what, "", None)
+        remedy = (
+            "use a larger buffer" if lost and why.reason == lost.reason and report.summary.is_foreign else why.remedy
+        )
+        what = _unjudged(rules, why)
+        yield Advice(f"{remedy} ({what})" if remedy else what, "", None)
 
 
 def _unjudged(rules: Sequence[str], why: Unjudged) -> str:
@@ -84,13 +94,24 @@ def _unjudged(rules: Sequence[str], why: Unjudged) -> str:
 
 
 def trust_in(report: LaunchAnalysis) -> Trust:
-    """Return the verdict on the kernel: at most ``CAREFUL`` if records are missing or the clock rate is assumed."""
+    """Return the verdict on the kernel: at most ``CAREFUL`` if records are missing or the clock rate is assumed.
+
+    It says how to disturb the kernel less, if the verdict is unreliable.
+    """
     verdict = report.verdict
     doubts = [*_missing(report.summary), *_clock(report.summary)]
-    if not doubts:
-        return Trust(verdict.level, verdict.text)
-    level = Level.CAREFUL if verdict.level is Level.TRUSTWORTHY else verdict.level
-    return Trust(level, "; ".join((*doubts, verdict.text)))
+    level = Level.CAREFUL if doubts and verdict.level is Level.TRUSTWORTHY else verdict.level
+    return Trust(level, "; ".join((*doubts, verdict.text, *_to_disturb_less(report))))
+
+
+def _to_disturb_less(report: LaunchAnalysis) -> Iterator[str]:
+    if report.verdict.level is not Level.UNRELIABLE:
+        return
+    why = "as records may cause findings, and hide others"
+    if fewer := fewer_records(report):
+        yield f"record less, {why}: {fewer}"
+    elif report.slopes is None:
+        yield f"use causal, which needs no records, {why}"
 
 
 def fewer_records(report: LaunchAnalysis) -> str:

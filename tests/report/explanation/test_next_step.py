@@ -12,7 +12,7 @@ from known_reports import KINDS, delayed
 from replacing import replace
 from snapshots import check
 
-from kprof_inject.analysis.advice import advice_on
+from kprof_inject.analysis.advice import advice_on, trust_in
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.unjudged import Unjudged
@@ -92,9 +92,10 @@ def test_what_is_unreliable_is_no_reason_for_a_change(tmp_path: Path, trusted: L
     report = altered(*KINDS["prologue"](tmp_path), verdict=replace(trusted.verdict, level=Level.UNRELIABLE))
     table = report.timeline.table
     assert report.findings and command(report) == "kprof-inject profile --at func --at loop -- PROG"
-    less, finding, *_ = (one.text for one in advice_on(report))
-    assert less.endswith(": --at func --at loop") and finding == report.findings[0].advice
-    check("report/next-step", less, "advice to record less")
+    assert advice_on(report)[0].text == report.findings[0].advice
+    less = trust_in(report).text
+    assert less.endswith(": --at func --at loop")
+    check("report/next-step", less, "trust that needs fewer records")
 
     def of_kinds(count: int) -> LaunchAnalysis:
         timeline = replace(report.timeline, table=replace(table, scopes=table.scopes[:count]))
@@ -107,9 +108,9 @@ def test_what_is_unreliable_is_no_reason_for_a_change(tmp_path: Path, trusted: L
     least = of_kinds(1)
     least = altered(least, timeline=replace(least.timeline, launch=replace(least.launch, kernel=one_warp)))
     assert command(least) == "kprof-inject causal -- PROG"
-    assert "causal" in advice_on(least)[0].text
-    check("report/next-step", advice_on(least)[0].text, "advice to use causal")
-    assert advice_on(altered(least, verdict=trusted.verdict)) == advice_on(least)[1:]
+    assert "use causal" in trust_in(least).text
+    check("report/next-step", trust_in(least).text, "trust that needs causal")
+    assert "causal" not in trust_in(altered(least, verdict=trusted.verdict)).text
     (other,) = delayed(tmp_path / "delayed")
     found = next_step(altered(least, slopes=other.slopes), Options())
     assert "--launches 0:20" in found.command

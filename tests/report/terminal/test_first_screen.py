@@ -143,18 +143,25 @@ def test_without_a_finding_it_says_so(report: LaunchAnalysis) -> None:
     assert line.startswith("no finding: ")
 
 
-def test_where_records_were_lost_keeping_them_comes_first(tmp_path: Path) -> None:
+def test_what_the_kernel_needs_comes_before_what_the_recording_needs(tmp_path: Path) -> None:
     report = made(known_launch(tmp_path, records_lost=8), Judgement("tail", FINDINGS[:1], None))
-    first, second, *_ = lines = advice(screen(report))
-    remedy, _, reason = first.removesuffix(")").partition(" (")
-    assert remedy.startswith("use --fit, ") and reason.startswith("25.0 % ")
-    assert second.startswith("mend prologue ")
-    check_screen(lines, "TRY if records were lost")
-    lost = Judgement("waiting", (), Unjudged(reason, remedy))
-    first, second, *_ = lines = advice(screen(altered(report, judgements=(*report.judgements, lost))))
-    assert first.startswith(f"{remedy} (waiting ") and first.endswith(f": {reason})")
-    assert second.startswith("mend prologue ")
-    check_screen(lines, "TRY if a rule needs them")
+    assert advice(screen(report))[0].startswith("mend prologue ")
+    lost = Judgement("waiting", (), Unjudged("25.0 % lost", "use --fit"))
+    lines = advice(screen(altered(report, judgements=(*report.judgements, lost))))
+    assert lines[0].startswith("mend prologue ")
+    assert lines[-1].startswith("use --fit (waiting ") and lines[-1].endswith(": 25.0 % lost)")
+    check_screen(lines, "TRY if a rule needs lost records")
+
+
+@pytest.mark.parametrize(("part", "left"), [(0.8, "20.0 %"), (0.92, "8.0 %"), (0.79, None)])
+def test_a_launch_at_its_roof_has_little_to_win(report: LaunchAnalysis, part: float, left: str | None) -> None:
+    limit = replace(report.limit, units=("DRAM", "L2"), parts={"DRAM": part, "L2": 0.5}, is_known=True)
+    first, *_ = lines = advice(screen(altered(report, limit=limit)))
+    assert first.startswith("at its roof: ") == (left is not None)
+    if left is not None:
+        assert f"no more than {left} to win " in first
+    if part > 0.9:
+        check_screen(lines[:1], "TRY at a roof")
 
 
 def test_a_doubtful_finding_is_marked(report: LaunchAnalysis) -> None:
