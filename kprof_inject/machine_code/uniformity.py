@@ -10,10 +10,11 @@ from kprof_inject.machine_code.instructions import Instruction
 # A register, a uniform one, or a predicate; ``R2.64`` names the one after it, too.
 _NAME = re.compile(r"\b(U?(?:R|P))(\d+|Z|T)\b")
 # Instructions whose result only depends on their operands. Source: CUDA Binary Utilities, "Instruction Set Reference".
-_PURE = """
+_PURE_NAMES = """
     IADD3 VIADD IMAD IMNMX VIMNMX ISETP LEA LOP3 MOV PLOP3 PRMT SEL SHF SGXT BREV FLO POPC IABS UIADD3 UIMAD UISETP ULEA
     ULOP3 UMOV UPLOP3 USEL USHF USGXT ULDC LDC R2UR CS2UR S2UR
 """
+_PURE = frozenset(_PURE_NAMES.split())
 # Special registers that are the same in all threads of a CTA.
 _UNIFORM_SPECIAL = re.compile(r"\bSR_(?:CTAID|NCTAID|CgaCtaId|GRIDID)")
 
@@ -45,7 +46,7 @@ def _is_uniform(name: str, before: Sequence[Instruction], steps: int) -> bool:
             return False
         if one.operation == "S2R":
             return bool(_UNIFORM_SPECIAL.search(one.operands))
-        return one.operation in _PURE.split() and all(_is_uniform(other, before[:place], steps - 1) for other in read)
+        return one.operation in _PURE and all(_is_uniform(other, before[:place], steps - 1) for other in read)
     return False
 
 

@@ -56,33 +56,24 @@ def code_evidence(
         return None
     pipelines = _PIPELINES_OF_TARGET.get(kernel.target, _PIPELINES)
     executions = block_executions(code, ran, kernel.requested_warps)
-    known = executions.known
-    works = scope_work(code, known, ran.scope_map)
-    lines = [one.line for one in requests]
-    extra = {index: [requests[row] for row in ran.scope_map.rows_in(index, lines)] for index in works}
-    shared = shared_wavefronts(code, known, ran, kernel.requested_warps)
-    lines_of_shared = sorted(shared.uncounted)
-    work = launch_work(code, known, executions.alternatives)
+    shared = shared_wavefronts(code, executions.known, ran, kernel.requested_warps)
+    work = launch_work(code, executions.known, executions.alternatives)
     launch = _bounds(work, requests, shared.uncounted.values(), sm_cycles, rates, pipelines)
-    unclear = unclear_wavefronts(code, executions.most, shared, requests, requests_of(with_open_masks(ran), code))
     possible = launch_work(code, executions.most)
-    more = [*shared.uncounted.values(), unclear]
-    most = _by_unit(_with_wavefronts(possible, requests, more).utilization(sm_cycles, rates), pipelines)
-    return CodeEvidence(
-        launch=replace(launch, most=most, unknown_share=possible.unknown_share),
-        scopes={
-            index: _bounds(
-                work,
-                extra[index],
-                [shared.uncounted[lines_of_shared[row]] for row in ran.scope_map.rows_in(index, lines_of_shared)],
-                scope_cycles[index],
-                rates,
-                pipelines,
-            )
-            for index, work in works.items()
-            if index in scope_cycles
-        },
-    )
+    unclear = unclear_wavefronts(code, executions.most, shared, requests, requests_of(with_open_masks(ran), code))
+    with_unclear = _with_wavefronts(possible, requests, [*shared.uncounted.values(), unclear])
+    most = _by_unit(with_unclear.utilization(sm_cycles, rates), pipelines)
+
+    lines, lines_of_shared = [one.line for one in requests], sorted(shared.uncounted)
+    scopes: dict[int, CodeBounds] = {}
+    for index, work_of_scope in scope_work(code, executions.known, ran.scope_map).items():
+        if index in scope_cycles:
+            own = [requests[row] for row in ran.scope_map.rows_in(index, lines)]
+            uncounted = [
+                shared.uncounted[lines_of_shared[row]] for row in ran.scope_map.rows_in(index, lines_of_shared)
+            ]
+            scopes[index] = _bounds(work_of_scope, own, uncounted, scope_cycles[index], rates, pipelines)
+    return CodeEvidence(replace(launch, most=most, unknown_share=possible.unknown_share), scopes)
 
 
 def _bounds(

@@ -1,0 +1,79 @@
+"""Cycles of shared memory that conflicts of banks add to those of the instructions."""
+
+from __future__ import annotations
+
+import pytest
+from bank_layouts import BLOCKED, SWIZZLED
+
+from kprof_inject.analysis.evidence.shared_wavefronts import shared_wavefronts, unclear_wavefronts
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated
+from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
+
+CTAS, WARPS = 3, 4
+TEXT = f"""\
+#t = {BLOCKED.format([1, 1], [1, 32], [1, 0])}
+#m = {SWIZZLED.format(1, 1, 1, [0, 1])}
+module {{
+  tt.func public @k(%p: !tt.ptr<f32>, %m: !ttg.memdesc<32x32xf32, #m, #smem>) {{
+    %x = ttg.local_load %m : !ttg.memdesc<32x32xf32, #m, #smem> -> tensor<32x32xf32, #t>
+    %y = ttg.convert_layout %x : tensor<32x32xf32, #t> -> tensor<32x32xf32, #t>
+    %z = "tt.reduce"(%y) <{{axis = 0 : i32}}> ({{
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.addf %a, %b : f32
+      tt.reduce.return %c : f32
+    }}) : (tensor<32x32xf32, #t>) -> tensor<32xf32, #ttg.slice<{{dim = 0, parent = #t}}>>
+    tt.return
+  }}
+}}
+"""
+LOAD, CONVERSION, REDUCTION = 5, 6, 7
+
+
+def ran() -> ExecutedKernel:
+    return evaluated(TEXT, "k.ttgir", (CTAS, 1, 1), (None, None), ScopeTable(()))
+
+
+def code(*parts: tuple[int, str]) -> MachineFunction:
+    """Return instructions of some lines."""
+    whole = [*parts, (0, "EXIT")]
+    return MachineFunction(
+        "k",
+        tuple(
+            Instruction(number * INSTRUCTION_BYTES, name, "", line=line) for number, (line, name) in enumerate(whole)
+        ),
+    )
+
+
+def test_a_load_takes_what_its_banks_need() -> None:
+    """The rows are stored by columns: a warp's 32 floats are all of one bank."""
+    found = shared_wavefronts(code(*[(LOAD, "LDS")] * 8), [CTAS * WARPS], ran(), WARPS)
+    counted = CTAS * WARPS * 8
+    assert found.uncounted == {LOAD: CTAS * 32 * 32 - counted}
+    assert found.max_uncounted[LOAD] == 0
+
+
+def test_a_load_without_instructions_adds_nothing() -> None:
+    assert shared_wavefronts(code(), [CTAS * WARPS], ran(), WARPS).uncounted == {LOAD: 0}
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "unclear"),
+    [
+        (LOAD, "LDS", 0),
+        (CONVERSION, "STS", 0),
+        (0, "STS", 31 * CTAS * WARPS),
+        # Each warp's part of 32 results, and the results: less than a cycle for each lane of all instructions.
+        (REDUCTION, "LDS", 31 * CTAS * WARPS),
+    ],
+)
+def test_only_conflicts_that_layouts_do_not_show_are_unclear(line: int, name: str, unclear: int) -> None:
+    function, executions = code((line, name)), [CTAS * WARPS]
+    shared = shared_wavefronts(function, executions, ran(), WARPS)
+    assert unclear_wavefronts(function, executions, shared, (), ()) == unclear
+
+
+def test_what_a_reduction_exchanges_bounds_its_conflicts() -> None:
+    function, executions = code(*[(REDUCTION, "STS")] * 50), [CTAS * WARPS]
+    shared = shared_wavefronts(function, executions, ran(), WARPS)
+    assert unclear_wavefronts(function, executions, shared, (), ()) == CTAS * 3 * WARPS * 32
