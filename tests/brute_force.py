@@ -70,14 +70,16 @@ Happened = Mapping[Operation, Sequence[Execution]]
 
 @dataclass(frozen=True)
 class Kernel:
-    """Made of the lines of its body; ``parameters`` have their types, as in ``%p: !tt.ptr<i32>``. ``told`` are the
-    arguments as a capture has them, if not all are known."""
+    """Made of the lines of its body; ``parameters`` have their types, as in ``%p: !tt.ptr<i32>``.
+
+    ``known_arguments`` are the arguments as a capture has them, if not all are known.
+    """
 
     body: str
     parameters: str = "%p: !tt.ptr<i32>"
     grid: Grid = (4, 1, 1)
     arguments: tuple[int | None, ...] = (4096,)
-    told: tuple[int | None, ...] | None = None
+    known_arguments: tuple[int | None, ...] | None = None
 
     @property
     def text(self) -> str:
@@ -114,8 +116,8 @@ def run(kernel: Kernel, memory: Memory | None = None) -> Ran:
     module = parse(kernel.text)
     function = module.operations[0].regions[0].blocks[0].operations[0]
     happened = happened_in(module, function, kernel.grid, kernel.arguments)
-    told = kernel.arguments if kernel.told is None else kernel.told
-    return Ran(executed(module, function, kernel.grid, told, memory), happened)
+    known = kernel.arguments if kernel.known_arguments is None else kernel.known_arguments
+    return Ran(executed(module, function, kernel.grid, known, memory), happened)
 
 
 def happened_in(module: Module, function: Operation, grid: Grid, arguments: Sequence[int | None]) -> Happened:

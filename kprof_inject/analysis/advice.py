@@ -82,9 +82,8 @@ def _by_findings(report: LaunchAnalysis) -> Iterator[Advice]:
 
 def _to_judge(report: LaunchAnalysis, lost: Unjudged | None) -> Iterator[Advice]:
     for why, rules in report.unjudged.items():
-        remedy = (
-            "use a larger buffer" if lost and why.reason == lost.reason and report.summary.is_foreign else why.remedy
-        )
+        is_of_foreign_buffer = report.summary.is_foreign and lost is not None and why.reason == lost.reason
+        remedy = "use a larger buffer" if is_of_foreign_buffer else why.remedy
         what = _unjudged(rules, why)
         yield Advice(f"{remedy} ({what})" if remedy else what, "", None)
 

@@ -146,9 +146,10 @@ class BlockFlow:
             if len(self._targets[number]) > 1
             and self._last(number).line not in uniform
             and not self._skips_a_barrier(number)
-            and not has_uniform_branch(function.instructions[blocks[number].first : blocks[number].end])
+            and not has_uniform_branch(self._code(blocks[number]))
         }
-        self.unclear = set().union(*map(self._ways_of, self._branches))
+        self._ways = {branch: self._ways_of(branch) for branch in self._branches}
+        self.unclear = set().union(*self._ways.values())
         nodes = self._nodes()
         self._edges = [
             (source, target)
@@ -176,8 +177,8 @@ class BlockFlow:
 
         ptxas gives the branch that skips a loop of no iterations the line of another operation at times.
         """
-        code, ways = self._function.instructions, [self._blocks[number] for number in self._ways_of(branch)]
-        has_barrier = any(one.operation == "BAR" for block in ways for one in code[block.first : block.end])
+        ways = [self._blocks[number] for number in self._ways_of(branch)]
+        has_barrier = any(one.operation == "BAR" for block in ways for one in self._code(block))
         return has_barrier and _OUTSIDE not in self._targets[branch]
 
     def _ways_of(self, branch: int) -> set[int]:
@@ -253,11 +254,10 @@ class BlockFlow:
         for each call.
         """
         found = [self._max_of(number, known, entries) if count is None else count for number, count in enumerate(known)]
-        code = self._function.instructions
         calls = [
             found[number]
             for number, block in enumerate(self._blocks)
-            for one in code[block.first : block.end]
+            for one in self._code(block)
             if one.operation == "CALL"
         ]
         of_calls = None if None in calls else sum(one or 0 for one in calls)
@@ -279,14 +279,16 @@ class BlockFlow:
         bounds = [entries] if depth == 0 else []
         for branch in self._branches:
             count = known[branch]
-            if count is not None and self.depth(branch) == depth and number in self._ways_of(branch):
+            if count is not None and self.depth(branch) == depth and number in self._ways[branch]:
                 bounds.append(count)
         return min(bounds, default=None)
 
     def _is_padding(self, block: Block) -> bool:
         """Return whether a block only separates the function from what follows it in memory."""
-        code = self._function.instructions[block.first : block.end]
-        return all(one.operation == "NOP" or one.targets == (one.address,) for one in code)
+        return all(one.operation == "NOP" or one.targets == (one.address,) for one in self._code(block))
+
+    def _code(self, block: Block) -> Sequence[Instruction]:
+        return self._function.instructions[block.first : block.end]
 
     def is_reached(self, block: int) -> bool:
         """Return whether warps may execute a block without a call."""

@@ -186,12 +186,11 @@ class Traffic:
 
     def _streamed(self, number: int) -> int | None:
         times, one = self._accesses[number]
-        ranges = self._ranges(number, by_sm=False)
-        is_lower_bound = one.mask is not None and one.mask.is_lower_bound
-        if ranges is not None and not is_lower_bound:
-            return ranges.size_bytes
-        if is_lower_bound:
+        if one.mask is not None and one.mask.is_lower_bound:
             return one.max_bytes(times)
+        ranges = self._ranges(number, by_sm=False)
+        if ranges is not None:
+            return ranges.size_bytes
         if times is None and one.whole_bytes <= _SECTOR_BYTES:
             return 0
         requested_bytes = one.requested_bytes(times)

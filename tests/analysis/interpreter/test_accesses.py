@@ -113,9 +113,9 @@ def test_of_a_buffer_in_the_generic_form_nothing_is_known() -> None:
     assert (access.address, access.mask) == (None, None)
 
 
-@pytest.mark.parametrize("told", [(), (None, 6, 8, 10, 1), (4096, 6, None, 10, 1), (4096, 6, 8, None, 1)])
-def test_of_a_descriptor_that_is_unknown_no_byte_is_known(told: tuple[int | None, ...]) -> None:
-    ran = run(replace(DESCRIPTORS["passed as later compilers print them"], told=told))
+@pytest.mark.parametrize("known", [(), (None, 6, 8, 10, 1), (4096, 6, None, 10, 1), (4096, 6, 8, None, 1)])
+def test_of_a_descriptor_that_is_unknown_no_byte_is_known(known: tuple[int | None, ...]) -> None:
+    ran = run(replace(DESCRIPTORS["passed as later compilers print them"], known_arguments=known))
     assert_right(ran)
     assert_bytes_right(ran)
     assert [access.touched() for access, _ in ran.accesses()] == [None] * 4

@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from brute_force import Kernel, Overflow, Ran, assert_bytes_right, assert_right, run
+from brute_force import Kernel, Overflow, Ran, Table, assert_bytes_right, assert_right, run
 from executable_kernels import executable, kernels_in
 from generated_kernels import kernels
 from golden import fixtures, read
@@ -160,7 +160,7 @@ TILE %rows %r8
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_without_arguments_what_hangs_on_them_is_unknown(name: str) -> None:
-    ran = run(replace(KNOWN[name], told=()))
+    ran = run(replace(KNOWN[name], known_arguments=()))
     assert_right(ran)
     assert_bytes_right(ran)
     assert all(access.touched() is None for access, _ in ran.accesses())
@@ -226,13 +226,14 @@ def test_all_compiled_kernels_are_gone_through() -> None:
     assert sum(known) > 0.95 * len(known)
 
 
+@pytest.mark.parametrize("memory", [None, Table()], ids=["unknown memory", "known memory"])
 @given(kernels(), st.sampled_from((5, 30, 1 << 22)))
 @settings(max_examples=35, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_kernels_of_any_kind_are_as_plain_loops_have_them(kernel: Kernel, most: int) -> None:
+def test_kernels_of_any_kind_are_as_plain_loops_have_them(memory: Table | None, kernel: Kernel, most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(axis_arrays, "MAX_ELEMENTS", most)
         try:
-            ran = run(kernel)
+            ran = run(kernel, memory)
         except Overflow:
             reject()
         assert_right(ran)

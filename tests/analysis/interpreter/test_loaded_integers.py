@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from math import prod
 
 import numpy as np
 import pytest
-from brute_force import Kernel, Overflow, Table, assert_bytes_right, assert_right, run
+from brute_force import Kernel, Table, assert_bytes_right, assert_right, run
 from executable_kernels import executable, kernels_in
-from generated_kernels import kernels
-from hypothesis import HealthCheck, given, reject, settings
-from hypothesis import strategies as st
 
-from kprof_inject.analysis.interpreter import axis_arrays
 from kprof_inject.analysis.interpreter.interpreter import executed
 from kprof_inject.analysis.interpreter.loaded_integers import Integers, KnownRanges, deciding_loads
 from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
@@ -38,19 +33,6 @@ def test_everything_is_known_with_the_memory(name: str) -> None:
     assert_bytes_right(ran)
     assert all(one.times is not None for one in ran.found)
     assert all(access.places is not None and access.touched() is not None for access, _ in ran.accesses())
-
-
-@given(kernels(), st.sampled_from((5, 30, 1 << 22)))
-@settings(max_examples=35, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_kernels_of_any_kind_are_as_plain_loops_have_them(kernel: Kernel, most: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(axis_arrays, "MAX_ELEMENTS", most)
-        try:
-            ran = run(kernel, Table())
-        except Overflow:
-            reject()
-        assert_right(ran)
-        assert_bytes_right(ran, sms=[cta % 3 for cta in range(prod(kernel.grid))])
 
 
 GATHER = """
