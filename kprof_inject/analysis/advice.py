@@ -44,12 +44,16 @@ class Trust(Struct, frozen=True):
 def advice_on(report: LaunchAnalysis) -> tuple[Advice, ...]:
     """Return everything to try, in this order.
 
-    First that the launch is at its roof, if it is; then the advice of the findings, sorted by the largest possible
-    gain; then what it takes to judge the rest. What only concerns the recording is in ``trust_in``. Empty if every rule
-    judged the launch and found nothing.
+    First that the launch is at its roof, if no finding gains more than what is left; then the advice of the findings,
+    sorted by the gain to expect; then what it takes to judge the rest. What only concerns the recording is in
+    ``trust_in``. Never empty: where nothing was found, it says what would find more.
     """
     lost = missing_records(report.timeline) if report.summary.records_lost else None
-    return (*_at_roof(report), *_by_findings(report), *_to_judge(report, lost))
+    at_roof, findings = list(_at_roof(report)), list(_by_findings(report))
+    is_worth_more = any((one.share or 0.0) > _left(report) for one in findings)
+    first = (*findings, *at_roof) if is_worth_more else (*at_roof, *findings)
+    found = (*first, *_to_judge(report, lost))
+    return found or (_nothing_found(report),)
 
 
 def _at_roof(report: LaunchAnalysis) -> Iterator[Advice]:
@@ -67,6 +71,20 @@ def _at_roof(report: LaunchAnalysis) -> Iterator[Advice]:
         yield Advice(f"at its roof: no more than {left} to win without {work}", "", None)
 
 
+def _left(report: LaunchAnalysis) -> float:
+    """Return what the busiest unit leaves to win, as part of the launch's time."""
+    return max(1 - max(report.limit.parts.values(), default=0.0), 0.0)
+
+
+def _nothing_found(report: LaunchAnalysis) -> Advice:
+    """Return what no rule explains, and what would."""
+    parts = report.limit.parts
+    unit = max(parts, key=lambda one: parts[one], default="")
+    left = f"the busiest unit, {unit}, is at {percent(parts[unit])} of peak" if unit else "no unit is known to be busy"
+    what = f"no finding: no rule explains the rest; {left}"
+    return Advice(f"{what}; causal shows which part is critical, and try what other options gain", "", None)
+
+
 # A unit that is busy for a smaller part of the time leaves more to win than most changes of its work would.
 _MIN_ROOF = 0.8
 _LESS_WORK = {
@@ -77,7 +95,8 @@ _LESS_WORK = {
 
 def _by_findings(report: LaunchAnalysis) -> Iterator[Advice]:
     for finding in report.findings:
-        yield Advice(finding.advice, finding.sentence, finding.share, bool(finding.doubt))
+        if finding.expected:
+            yield Advice(finding.advice, finding.sentence, finding.share, bool(finding.doubt))
 
 
 def _to_judge(report: LaunchAnalysis, lost: Unjudged | None) -> Iterator[Advice]:

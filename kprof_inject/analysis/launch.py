@@ -149,10 +149,21 @@ class LaunchAnalysis:
         from kprof_inject.analysis.findings.finding import Evidence
         from kprof_inject.analysis.findings.rules import judge_by_rules
 
-        light, slopes = self.speed_of_light, self.slopes
-        return self._by_executed(
-            lambda executed: judge_by_rules(Evidence(self.timeline, self.summary, light, _known(executed), slopes))
-        )
+        def judge(executed: ExecutedKernel | Unjudged) -> tuple[Judgement, ...]:
+            evidence = Evidence(
+                timeline=self.timeline,
+                summary=self.summary,
+                light=self.speed_of_light,
+                ran=_known(executed),
+                slopes=self.slopes,
+                parts=self.limit.parts,
+                measured=self.measured,
+                code=self.machine_code,
+                requests=self.requests,
+            )
+            return judge_by_rules(evidence)
+
+        return self._by_executed(judge)
 
     def _by_executed(self, compute: Callable[[ExecutedKernel | Unjudged], T]) -> T:
         """Compute a part from the executed operations; without them if they are unknown, or if that fails."""
@@ -272,10 +283,10 @@ class LaunchAnalysis:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The causes that limit the launch, sorted by the part of its time that they explain."""
+        """The causes that limit the launch, sorted by the gain to expect without them."""
         found = [finding for judgement in self.judgements for finding in judgement.findings]
         # The sort is stable: findings with equal shares stay in the order of the rules.
-        return tuple(sorted(found, key=lambda finding: -finding.share))
+        return tuple(sorted(found, key=lambda finding: -finding.expected))
 
     @property
     def unjudged(self) -> dict[Unjudged, tuple[str, ...]]:

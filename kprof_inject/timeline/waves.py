@@ -87,8 +87,9 @@ class Ending(Struct, frozen=True):
 
     ``fullest_sms`` of the ``sms`` ran the most CTAs, ``most_ctas``. The other SMs idle for ``count_share`` because of
     that: it is the median delay by which those with the most CTAs finish later, but at most what ``ctas`` of equal
-    length would lose. The rest is due to CTAs that take longer than others: their median is ``cta_ns``; CTA
-    ``last_cta`` on ``last_sm`` ends last and takes ``last_cta_ns``.
+    length would lose, and no more than all SMs would gain by working at the pace of those with fewer. The rest is due
+    to CTAs that take longer than others: their median is ``cta_ns``; CTA ``last_cta`` on ``last_sm`` ends last and
+    takes ``last_cta_ns``.
     """
 
     sms: int
@@ -127,7 +128,11 @@ def ending_of(timeline: Timeline) -> Ending | None:
     if not fullest.all():
         later_ns = float(np.median(worked_ns[fullest]) - np.median(worked_ns[~fullest]))
         later_share = max(later_ns, 0.0) / duration_ns * float((~fullest).mean())
-        count_share = min(later_share, idle_share, _lost_by_count(len(ctas) / len(work.ids)))
+        ctas_per_sm = len(ctas) / len(work.ids)
+        # CTAs that share an SM hide each other's latency. Spread evenly, they would lose that.
+        others_ns = float(np.median(worked_ns[~fullest] / work.ctas[~fullest]))
+        at_pace_of_others = max(1 - ctas_per_sm * others_ns / duration_ns, 0.0)
+        count_share = min(later_share, idle_share, _lost_by_count(ctas_per_sm), at_pace_of_others)
     last = int(end_ns.argmax())
     cta_ns = end_ns - ctas["init_ns"]
     return Ending(

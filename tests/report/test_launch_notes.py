@@ -169,7 +169,7 @@ def test_the_last_wave_and_the_tail(tmp_path: Path) -> None:
     timeline = with_ctas(tmp_path, *[(sm, 0, 820) for sm in range(132)], *[(sm, 820, 1000) for sm in range(12)])
     lines = [note(timeline, subject) for subject in ("waves", "tail", "idle")]
     assert figures(lines[0]) == ["1.09", "144", "132", "1", "12", "12", "180"]
-    assert figures(lines[1]) == ["180", "16.4"] and figures(lines[2])[0] == "16.4"
+    assert figures(lines[1]) == ["180", "16.4", "10.5", "5.8"] and figures(lines[2])[0] == "16.4"
     check_note("\n".join(lines), "a last wave")
 
 

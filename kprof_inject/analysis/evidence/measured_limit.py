@@ -111,7 +111,7 @@ def _at_roof(measured: Measured) -> Limit | None:
         return None
     busy = " and ".join(f"{UNIT_NAMES[unit]} ({percent(shares[unit])} of peak)" for unit in units)
     conflicts = _conflicts_text(measured) if units[0] == SHARED else ""
-    uncoalesced = _uncoalesced_text(measured, units[0]) if units[0] in _MEMORY else ""
+    uncoalesced = uncoalesced_text(measured, units[0]) if units[0] in _MEMORY else ""
     if uncoalesced and not (DRAM in units and _reads_once(measured)):
         text = f"{busy}, by uncoalesced access: {uncoalesced}"
         return measured.limit(UNCOALESCED, f"{text}; {conflicts}" if conflicts else text, *units)
@@ -222,7 +222,7 @@ def _atomics(measured: Measured) -> Limit | None:
 
 def _latency(measured: Measured) -> Limit:
     warps = measured.metric(counters.WARPS_ACTIVE)
-    uncoalesced = _uncoalesced_text(measured)
+    uncoalesced = uncoalesced_text(measured)
     more = f"; {uncoalesced}" if uncoalesced else ""
     if 0 < warps < _FEW_WARPS and max(measured.shares.values()) < _BUSY:
         text = f"too few warps in flight: an SM has {warps:.1f} on average; {_waiting(measured)}{more}"
@@ -277,7 +277,7 @@ def _widest_access(code: MachineFunction | None) -> dict[str, int]:
     return found
 
 
-def _uncoalesced_text(measured: Measured, unit: str | None = None) -> str:
+def uncoalesced_text(measured: Measured, unit: str | None = None) -> str:
     """Return what uncoalesced accesses touch; empty if there are none.
 
     If the L1 is the busiest unit, they may touch few sectors, but take a notable part of its cycles.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -147,6 +147,28 @@ class Stalls(Struct, frozen=True):
         """Return ``file:line`` where most warps of a scope wait for a reason, and of the result that they need."""
         sources = {line.line: place_text(line.source) for line in self.lines}
         return sources.get(self._line_of(reason, index), ""), sources.get(self._awaited_for(reason, index), "")
+
+    def share_of(self, lines: Collection[int]) -> Share:
+        """Return the share of the warps' time at instructions of some lines, or in waits for results of these."""
+        own = sum(line.samples for line in self.lines if line.line in lines)
+        waits = sum(self._awaiting(line, lines) for line in self.lines if line.line not in lines)
+        return Share.of(min(own + waits, self.samples), self.samples)
+
+    def share_of_waits(self, lines: Collection[int]) -> Share:
+        """Return the share of the warps' time in waits for results of some lines, wherever the warps wait."""
+        waits = sum(self._awaiting(line, lines) for line in self.lines)
+        return Share.of(min(waits, self.samples), self.samples)
+
+    @staticmethod
+    def _awaiting(waiting_line: LineStalls, lines: Collection[int]) -> int:
+        """Return how many samples of a line wait for results of some lines.
+
+        Where warps may wait for several results, each counts.
+        """
+        return sum(
+            min(sum(count for line, count in found.items() if line in lines), waiting_line.reasons.get(reason, 0))
+            for reason, found in waiting_line.awaited.items()
+        )
 
     def waiting_in(self, index: int) -> list[tuple[str, Share]]:
         """Return what warps wait for in a scope, as shares of their time in it, the longest first.
@@ -310,6 +332,20 @@ def _awaited_operations(code: MachineFunction) -> dict[int, dict[int, str]]:
         other = code.instructions[wait.awaited]
         found[wait.waiting][other.line] = other.operation
     return found
+
+
+def share_of_instructions(record: SamplesRecord, code: MachineFunction, names: Collection[str]) -> float:
+    """Return the share of samples at some machine operations, or in waits for their results."""
+    awaited = _awaited_operations(code)
+    counted = whole = 0
+    for index, samples in _samples(record, code):
+        number = sum(samples.values())
+        whole += number
+        if code.instructions[index].operation in names:
+            counted += number
+        elif not set(names).isdisjoint(awaited.get(index, {}).values()):
+            counted += sum(samples.get(reason, 0) for reason in ("long_scoreboard", "short_scoreboard"))
+    return counted / whole if whole else 0.0
 
 
 def _by_scope(table: ScopeTable, by_line: Mapping[int, Mapping[str, int]]) -> dict[int, dict[str, int]]:

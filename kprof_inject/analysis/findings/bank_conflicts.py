@@ -35,9 +35,9 @@ def _finding(evidence: Evidence, one: CountedOperation, each: int, share: float,
         scope=roof.scope if roof else None,
         index=roof.index if roof else None,
         share=share,
-        text=f"bank conflicts: {one.operation.name}{where} ({evidence.place_of(one)}) occupies shared memory for "
-        f"{each + least} cycles instead of {least}, {percent(share)} of the SMs' time: threads of a warp access the "
-        "same bank, or less than its 4 bytes",
+        text=f"bank conflicts: {one.operation.name}{where} ({evidence.place_of(one.operation)}) occupies shared memory "
+        f"for {each + least} cycles instead of {least}, {percent(share)} of the SMs' time: threads of a warp access "
+        "the same bank, or less than its 4 bytes",
         advice=advice,
         figures={"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0},
     )

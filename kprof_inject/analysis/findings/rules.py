@@ -9,15 +9,25 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kprof_inject.analysis.findings.atomics import atomics
 from kprof_inject.analysis.findings.bank_conflicts import bank_conflicts
+from kprof_inject.analysis.findings.exposed_latency import barriers, exposed_loads
 from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.fp32_dots import fp32_dots
 from kprof_inject.analysis.findings.idle_sms import between_ctas, late_start, low_fill, tail, uneven_ctas
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
+from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
+from kprof_inject.analysis.findings.l2_reuse import l2_reuse
 from kprof_inject.analysis.findings.loop_phases import epilogue, first_iterations, last_iteration, prologue
+from kprof_inject.analysis.findings.loop_work import loop_invariant, reduction_in_loop
+from kprof_inject.analysis.findings.narrow_access import narrow_access
 from kprof_inject.analysis.findings.pace import pace
 from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
 from kprof_inject.analysis.findings.second_cta import second_cta
+from kprof_inject.analysis.findings.special_functions import special_functions
+from kprof_inject.analysis.findings.spills import spills
 from kprof_inject.analysis.findings.throttled import throttled
+from kprof_inject.analysis.findings.uncoalesced import uncoalesced
 from kprof_inject.analysis.findings.waiting import waiting
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, missing_records, too_short, unpaired_records
@@ -63,6 +73,19 @@ RULES: dict[str, Rule] = {
     "not-pipelined": not_pipelined,
     "too-few-stages": too_few_stages,
     "bank-conflicts": bank_conflicts,
+    "uncoalesced": uncoalesced,
+    "narrow-access": narrow_access,
+    "l2-reuse": l2_reuse,
+    "atomics": atomics,
+    "loop-invariant": loop_invariant,
+    "reduction-in-loop": reduction_in_loop,
+    "special-functions": special_functions,
+    "fp32-dots": fp32_dots,
+    "exposed-loads": exposed_loads,
+    "barriers": barriers,
+    "few-warps": few_warps,
+    "small-ctas": small_ctas,
+    "spills": spills,
     "second-cta": second_cta,
     "throttled": throttled,
 }
@@ -72,6 +95,11 @@ _WITHOUT_RECORDS = ("low-fill", "late-start", "between-ctas", "tail", "uneven-ct
 doubtful."""
 
 _OF_SAME_WORK = (
+    "low-fill",
+    "late-start",
+    "between-ctas",
+    "tail",
+    "uneven-ctas",
     "imbalanced-warps",
     "prologue",
     "epilogue",

@@ -36,4 +36,5 @@ def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         advice="check the power limit, or move fewer bytes for the same result, which takes less power; compare "
         "variants by cycles, not by time",
         figures={"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz},
+        likely=0.0,
     )

@@ -90,8 +90,9 @@ class Case:
         rules = [re.split(" of |: ", fact)[0] for fact in expected]
         if "..." not in listed:
             assert [finding.rule for finding in found] == rules
-        shares = [finding.share for finding in found]
-        assert shares == sorted(shares, reverse=True) and all(0 < share <= 1 for share in shares)
+        gains = [finding.expected for finding in found]
+        assert gains == sorted(gains, reverse=True)
+        assert all(finding.expected <= finding.share <= 1 and finding.share > 0 for finding in found)
         assert all(finding.text and finding.advice for finding in found)
         of_rule = {finding.rule: finding for finding in found}
         assert len(of_rule) == len(found)

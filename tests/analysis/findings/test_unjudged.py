@@ -21,9 +21,33 @@ from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.timeline.trust import Level
 
-OF_CTAS = ("low-fill", "late-start", "between-ctas", "tail", "uneven-ctas", "second-cta")
+OF_CTAS = ("low-fill", "late-start", "between-ctas", "tail", "uneven-ctas", "few-warps", "small-ctas", "second-cta")
 OF_LOOPS = ("prologue", "epilogue", "first-iterations", "last-iteration")
 OF_WARPS = ("imbalanced-warps",)
+OF_WORK = (
+    *(
+        "not-pipelined",
+        "too-few-stages",
+        "bank-conflicts",
+        "uncoalesced",
+        "narrow-access",
+        "l2-reuse",
+        "atomics",
+        "loop-invariant",
+    ),
+    *(
+        "reduction-in-loop",
+        "special-functions",
+        "fp32-dots",
+        "exposed-loads",
+        "barriers",
+        "few-warps",
+        "small-ctas",
+        "spills",
+        "second-cta",
+        "throttled",
+    ),
+)
 HEALTHY = Known()
 LOOP, LOOP_THAT_WAITS = "scf.for %i = ...", "scf.for %i = ...\nttg.async_wait"
 
@@ -66,7 +90,7 @@ def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
         "tail": "found",
         "uneven-ctas": "not found",
         **dict.fromkeys((*OF_WARPS, *OF_LOOPS, "waiting"), "could not judge"),
-        **dict.fromkeys(("not-pipelined", "too-few-stages", "bank-conflicts", "second-cta", "throttled"), "not found"),
+        **dict.fromkeys(OF_WORK, "not found"),
     }
 
 

@@ -1,0 +1,78 @@
+"""Atomic operations that wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
+from kprof_inject.analysis.interpreter.axis_arrays import TooLarge
+from kprof_inject.analysis.interpreter.executions import CountedOperation
+from kprof_inject.analysis.interpreter.footprints import max_repeats
+from kprof_inject.analysis.roofs.unit_rates import L2, SHARED
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture import counters
+from kprof_inject.quantities import percent
+
+# An operation of fewer elements is a lock or a counter of a CTA.
+_MIN_ELEMENTS = 32
+# Part of the warps' time in atomic operations, or of the requests to global memory, from which they may limit a launch.
+_MIN_TIME, _MIN_REQUESTS = 0.1, 0.1
+
+
+def atomics(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield atomic operations on each element of a tensor, which could be combined in the CTA first."""
+    if evidence.ran is None:
+        return
+    for one in evidence.ran.operations:
+        access = one.access
+        if not one.operation.traits.is_atomic or access is None:
+            continue
+        elements = access.whole_bytes // max(access.element_bytes, 1)
+        time_share = evidence.time_share_of([one.operation])
+        is_busy = time_share >= _MIN_TIME or _request_share(evidence) >= _MIN_REQUESTS
+        share = evidence.max_gain({L2: 1.0, SHARED: 1.0})
+        if elements >= _MIN_ELEMENTS and is_busy and share >= MIN_SHARE:
+            yield _finding(evidence, one, elements, time_share, share)
+
+
+def _request_share(evidence: Evidence) -> float:
+    """Return the share of atomic operations among the requests of warps to global memory; 0 if it was not counted."""
+    if evidence.measured is None:
+        return 0.0
+    atomic = sum(map(evidence.measured.metric, (counters.ATOMIC_REQUESTS, counters.REDUCTION_REQUESTS)))
+    others = sum(map(evidence.measured.metric, (counters.LOAD_REQUESTS, counters.STORE_REQUESTS)))
+    return atomic / (atomic + others) if atomic else 0.0
+
+
+def _finding(evidence: Evidence, one: CountedOperation, elements: int, time_share: float, share: float) -> Finding:
+    repeats = _repeats(one)
+    shared = "" if repeats is None else f", up to {repeats} of them at one address"
+    roof = evidence.roof_around(one.operation)
+    combine = (
+        "combine the elements of an address in the CTA (tl.sum, tl.max, tl.reduce), and issue one atomic operation for "
+        "it"
+        if repeats is not None and repeats > 1
+        else "combine elements in the CTA first, and issue one atomic operation for each address: a reduction "
+        "(tl.sum), or a histogram of the CTA (tl.histogram, or comparisons with each bin)"
+    )
+    return Finding(
+        rule="atomics",
+        scope=roof.scope if roof else None,
+        index=roof.index if roof else None,
+        share=share,
+        text=f"{evidence.words_of(one.operation)} updates {elements} elements at a time{shared}; warps spend "
+        f"{percent(time_share)} of their time in it",
+        advice=combine,
+        figures={"elements": elements, "time_share": time_share, "repeats": repeats or 0},
+        likely=share if time_share >= MIN_SHARE else share / 2,
+    )
+
+
+def _repeats(one: CountedOperation) -> int | None:
+    """Return how many elements of an execution share an address at most; None if that is unknown."""
+    if one.access is None or one.access.address is None:
+        return None
+    with suppress(TooLarge):
+        return max_repeats(one.access.address, one.access.shape)
+    return None

@@ -1,0 +1,78 @@
+"""Latency that nothing hides: loads that a loop waits for at once, and barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.roofs.limits import LIMITING
+from kprof_inject.analysis.structure.loop_values import body_of, varying_names
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.quantities import listed, percent
+from kprof_inject.ttgir.loops import pipeline_of
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.ssa_values import operand_names
+
+# Warps of healthy kernels wait as long for data or at barriers.
+_MIN_SHARE = 0.25
+_MAX_NAMES = 3
+_BARRIER = "barrier"
+
+
+def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield loops that load through registers what they use in the same iteration, and whose warps wait for it.
+
+    Needs samples of the warps. Loops with dots are judged by ``not_pipelined``.
+    """
+    stalls = evidence.measured.stalls if evidence.measured else None
+    if evidence.ran is None or stalls is None or evidence.busiest[1] >= LIMITING:
+        return
+    for loop in (one for one in evidence.ran.module.walk() if one.traits.is_loop):
+        body = body_of(loop)
+        varying = varying_names(evidence.ran.module, loop)
+        loads = [one for one in body if one.name == "tt.load" and not varying.isdisjoint(operand_names(one))]
+        if not loads or pipeline_of(loop) or any(one.traits.is_dot for one in loop.walk()):
+            continue
+        share = stalls.share_of_waits(evidence.lines_of(loads)).value
+        if share >= _MIN_SHARE:
+            yield _loads_finding(evidence, loads, share)
+
+
+def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float) -> Finding:
+    roof = evidence.roof_around(loads[0])
+    where = evidence.name_of(roof) if roof else "a loop"
+    what = listed([evidence.words_of(one) for one in loads], _MAX_NAMES)
+    return Finding(
+        rule="exposed-loads",
+        scope=roof.scope if roof else None,
+        index=roof.index if roof else None,
+        share=min(share, evidence.max_gain()),
+        text=f"{where} waits for its own loads in each iteration, {percent(share)} of the warps' time: {what}",
+        advice="request the data earlier: larger blocks along the loop, several iterations at once "
+        "(tl.range(..., loop_unroll_factor=4)) or ahead (tl.range(..., num_stages=3)), or more warps on an SM",
+        figures={"waiting": share},
+        likely=min(share, evidence.max_gain()) / 2,
+    )
+
+
+def barriers(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield barriers of the CTA at which its warps wait long; needs samples of the warps."""
+    stalls = evidence.measured.stalls if evidence.measured else None
+    if stalls is None or not stalls.samples:
+        return
+    waits = {line.line: line.reasons.get(_BARRIER, 0) - line.for_tensor_cores for line in stalls.lines}
+    share = sum(waits.values()) / stalls.samples
+    if share < _MIN_SHARE:
+        return
+    place = stalls.place_of(max(waits, key=lambda line: waits[line]))
+    gain = min(share, evidence.max_gain())
+    yield Finding(
+        rule="barriers",
+        scope=None,
+        share=gain,
+        text=f"warps wait {percent(share)} of their time at barriers of the CTA, most at {place or 'an unknown line'}",
+        advice="synchronise less: fewer warps per CTA (num_warps) so that a reduction stays within a warp, fewer "
+        "reductions and layout changes, or more CTAs on an SM that run meanwhile",
+        figures={"waiting": share},
+        likely=gain / 2,
+    )

@@ -1,0 +1,162 @@
+"""Too little work in flight to hide the latency of memory: few warps on an SM, or CTAs that hardly do anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.roofs.limits import LIMITING
+from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
+from kprof_inject.capture import counters
+from kprof_inject.capture.resources import ctas_per_sm, limited_by, limits_of
+from kprof_inject.quantities import counted, percent, short_time, size_text
+from kprof_inject.timeline.waves import Waves
+from kprof_inject.ttgir.loops import copy_pipelines
+from kprof_inject.ttgir.nodes import Module
+from kprof_inject.ttgir.types import types_of
+
+# An SM with a quarter of its 64 warps hides the latency of memory only if each has several accesses in flight.
+_MAX_WARPS = 16
+# A CTA needs about 1 us for its start, its first load from DRAM and its end (H100): several times this is efficient.
+_SHORT_CTA_NS = 4_000
+_MIN_WAVES = 4
+_MIN_SHARE = 0.2
+_LANES = 32
+# With fewer elements, a thread cannot share them with threads of other warps.
+_MIN_ELEMENTS_PER_THREAD = 4
+_MAX_NUM_WARPS = 16
+# Latency of a load from DRAM under load: 0.6 to 0.9 us on an H100.
+_DRAM_LATENCY_S = 0.7e-6
+
+
+def small_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield launches of so many short CTAs that starting and ending them takes much of the time."""
+    summary = evidence.summary
+    if missing := missing_ctas(evidence.timeline, summary):
+        yield missing
+        return
+    waves, ending = summary.waves, summary.ending
+    if not evidence.parts or waves is None or ending is None:
+        return
+    if waves.waves < _MIN_WAVES or ending.cta_ns > _SHORT_CTA_NS:
+        return
+    share = evidence.max_gain()
+    if share < _MIN_SHARE:
+        return
+    moved = evidence.light.dram.once_bytes / waves.ctas if evidence.light.dram else 0.0
+    size = f" and moves {size_text(round(moved))}" if moved else ""
+    unit, part = evidence.busiest
+    yield Finding(
+        rule="small-ctas",
+        scope=None,
+        share=share,
+        text=f"CTAs do too little: each of {waves.ctas} takes {short_time(ending.cta_ns)}{size}; most of that is its "
+        f"start, the latency of its first loads, and its end ({unit} at {percent(part)} of peak)",
+        advice="give each CTA more work: larger blocks (4 to 16 times as many elements), or a grid of "
+        f"{waves.sms * waves.slots_per_sm} CTAs that each loop over several blocks",
+        figures={"ctas": waves.ctas, "cta_ns": ending.cta_ns, "bytes_per_cta": moved, "waves": waves.waves},
+        likely=0.7 * share,
+    )
+
+
+def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield launches whose SMs hold so few warps that these cannot hide the latency of what they wait for.
+
+    Loops that copy ahead hide it by stages instead.
+    """
+    summary, ran = evidence.summary, evidence.ran
+    if missing := missing_ctas(evidence.timeline, summary):
+        yield missing
+        return
+    waves = summary.waves
+    if ran is None or waves is None or any(copy_pipelines(ran.module)):
+        return
+    active = _active_warps(evidence, waves)
+    share = evidence.max_gain()
+    busiest = max(evidence.parts.values(), default=0.0)
+    if active >= _MAX_WARPS or share < _MIN_SHARE or busiest >= LIMITING:
+        return
+    advice, more = _more_warps(evidence, waves, ran.module)
+    if not advice:
+        return
+    needed = _needed_bytes(evidence)
+    yield Finding(
+        rule="few-warps",
+        scope=None,
+        share=share,
+        text=f"too few warps in flight: an SM holds {active:.1f} of {limits_of(evidence.kernel.target).warps} on "
+        f"average, and {_waits(evidence)}{needed}",
+        advice=advice,
+        figures={"active_warps": active, "num_warps": evidence.kernel.requested_warps, "more_num_warps": more},
+        likely=0.7 * share if more > evidence.kernel.requested_warps else share / 2,
+    )
+
+
+def _active_warps(evidence: Evidence, waves: Waves) -> float:
+    if evidence.measured is not None and (found := evidence.measured.metric(counters.WARPS_ACTIVE)):
+        return found
+    resident = min(waves.ctas / waves.sms, evidence.kernel.clean.ctas_per_sm or waves.slots_per_sm)
+    return resident * evidence.kernel.requested_warps
+
+
+def _waits(evidence: Evidence) -> str:
+    stalls = evidence.measured.stalls if evidence.measured else None
+    if stalls is not None and (top := stalls.top):
+        return f"each waits {percent(top.share.value)} of its time for {stalls.words(top.reason)} ({top.reason})"
+    return "no unit is busy"
+
+
+def _needed_bytes(evidence: Evidence) -> str:
+    """Return how much must be in flight for all of DRAM's bandwidth, by Little's law; empty if that is unknown."""
+    rate, sms = evidence.kernel.dram_bytes_per_s, evidence.kernel.sm_count
+    if not rate or not sms:
+        return ""
+    needed = size_text(round(rate * _DRAM_LATENCY_S / sms))
+    return f"; by Little's law, DRAM's bandwidth needs {needed} in flight per SM"
+
+
+def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, int]:
+    """Return what gets more warps onto an SM, and the best ``num_warps``."""
+    kernel, warps = evidence.kernel, evidence.kernel.requested_warps
+    limits = limits_of(kernel.target)
+    elements = _largest_tensor(module)
+    on_sm = min(-(-waves.ctas // waves.sms), kernel.clean.ctas_per_sm or waves.slots_per_sm)
+    more = warps
+    while (
+        2 * more <= _MAX_NUM_WARPS
+        and 2 * more * on_sm <= limits.warps
+        and elements >= 2 * more * _LANES * _MIN_ELEMENTS_PER_THREAD
+    ):
+        more *= 2
+    if more > warps:
+        share = f"{elements // (_LANES * warps)} elements a thread"
+        return f"raise num_warps from {warps} to {more}: the largest tensor has {share} now", more
+    if waves.ctas < waves.sms * (kernel.clean.ctas_per_sm or waves.slots_per_sm):
+        return (
+            f"launch more CTAs with smaller blocks: an SM has room for {kernel.clean.ctas_per_sm} and gets "
+            f"{waves.ctas / waves.sms:.1f}",
+            warps,
+        )
+    by = limited_by(kernel.target, warps, kernel.clean)
+    if by == "CTAs":
+        return f"raise num_warps: CTAs of {counted(warps, 'warp')} take all slots of an SM", warps
+    if not by or by == "warps":
+        return "", warps
+    room = ctas_per_sm(limits, 0, warps, None)
+    return (
+        f"make room for more CTAs on an SM ({by} allow {kernel.clean.ctas_per_sm} of {room}): smaller tiles, fewer "
+        "registers (maxnreg) or stages",
+        warps,
+    )
+
+
+def _largest_tensor(module: Module) -> int:
+    """Return the number of elements of the largest tensor that is loaded or computed."""
+    sizes = (
+        prod(printed.shape)
+        for one in module.walk()
+        if one.traits.reads_global or one.traits.is_arithmetic
+        for printed in types_of(one)
+    )
+    return max(sizes, default=1)

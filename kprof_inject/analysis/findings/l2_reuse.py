@@ -1,0 +1,43 @@
+"""Operands that are read from DRAM again and again, because CTAs that run at once do not share them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
+from kprof_inject.analysis.roofs.limits import DRAM
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture import counters
+from kprof_inject.quantities import percent, ratio, size_text
+
+# Tiles of a matmul in a good order read each operand once or twice from DRAM.
+_MIN_REREAD = 2.0
+# With DRAM less busy, its bytes are not what the launch waits for.
+_MIN_DRAM = 0.25
+
+
+def l2_reuse(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield launches that read several times as many bytes from DRAM as there are to read; needs counters."""
+    dram, measured = evidence.light.dram, evidence.measured
+    if dram is None or dram.unknown or measured is None or dram.fits_l2 or not dram.read_bytes:
+        return
+    read = measured.metric(counters.DRAM_READ_BYTES)
+    again = read / dram.read_bytes
+    if again < _MIN_REREAD or evidence.parts.get(DRAM, 0.0) < _MIN_DRAM:
+        return
+    moved = read + measured.metric(counters.DRAM_WRITE_BYTES)
+    share = evidence.max_gain({DRAM: (read - dram.read_bytes) / moved})
+    if share < MIN_SHARE:
+        return
+    hits = percent(measured.metric(counters.L2_HIT_PERCENT) / 100)
+    yield Finding(
+        rule="l2-reuse",
+        scope=None,
+        share=share,
+        text=f"no reuse in the L2: DRAM reads {size_text(round(read))}, {ratio(again)} the "
+        f"{size_text(dram.read_bytes)} that the launch needs (L2 hit rate {hits})",
+        advice="change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of "
+        "tiles at a time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data",
+        figures={"read_bytes": read, "needed_bytes": dram.read_bytes, "ratio": again},
+        likely=0.7 * share,
+    )

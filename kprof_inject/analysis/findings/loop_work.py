@@ -1,0 +1,121 @@
+"""Work in each iteration of a loop that could be done once: what does not depend on the iteration, and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.structure.loop_values import (
+    accumulation_of,
+    body_of,
+    invariant_operations,
+    varying_names,
+)
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.quantities import listed, percent
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.ssa_values import operand_names
+from kprof_inject.ttgir.types import types_of
+
+# These edits are small, and their gain is measured where they are: less would be within noise.
+_MIN_SHARE = 0.05
+_MAX_NAMES = 3
+_DIVISIONS = frozenset(("arith.divf", "tt.precise_divf", "tt.approx_divf"))
+_INTEGER_DIVISIONS = frozenset(("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"))
+_REDUCTION = "tt.reduce"
+
+
+def loop_invariant(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield loads and costly arithmetic that a loop repeats, and divisions by a value that is always the same.
+
+    The compiler moves pure operations out of a loop, but no load if the loop may write to memory.
+    """
+    if evidence.ran is None:
+        return
+    module, seen = evidence.ran.module, set[Operation]()
+    for loop in (one for one in module.walk() if one.traits.is_loop):
+        repeated = [one for one in invariant_operations(module, loop) if one not in seen and _is_costly(one)]
+        divided = [one for one in _divisions_by_invariants(evidence, loop) if one not in seen]
+        seen.update(repeated, divided)
+        if not (repeated or divided):
+            continue
+        share = evidence.time_share_of([*repeated, *divided])
+        if share >= _MIN_SHARE:
+            yield _invariant_finding(evidence, loop, repeated, divided, share)
+
+
+def _is_costly(one: Operation) -> bool:
+    if one.traits.reads_global or one.name == _REDUCTION:
+        return True
+    is_slow = one.traits.is_transcendental or one.name in _DIVISIONS or one.name in _INTEGER_DIVISIONS
+    return is_slow and any(printed.shape for printed in types_of(one))
+
+
+def _divisions_by_invariants(evidence: Evidence, loop: Operation) -> list[Operation]:
+    assert evidence.ran is not None
+    varying = varying_names(evidence.ran.module, loop)
+    found = []
+    for one in body_of(loop):
+        names = operand_names(one)
+        is_division = one.name in _DIVISIONS and len(names) == 2 and any(printed.shape for printed in types_of(one))
+        if is_division and names[0] in varying and names[1] not in varying:
+            found.append(one)
+    return found
+
+
+def _invariant_finding(
+    evidence: Evidence, loop: Operation, repeated: Sequence[Operation], divided: Sequence[Operation], share: float
+) -> Finding:
+    roof = evidence.roof_around((repeated or divided)[0])
+    where = evidence.name_of(roof) if roof else "a loop"
+    what = listed([evidence.words_of(one) for one in (*repeated, *divided)], _MAX_NAMES)
+    advice = []
+    if repeated:
+        names = listed([evidence.words_of(one) for one in repeated], _MAX_NAMES)
+        advice.append(f"move {names} before the loop")
+        if any(one.traits.reads_global for one in repeated):
+            advice.append("the compiler does not, as the loop also writes to memory that might overlap")
+    if divided:
+        names = listed([evidence.place_of(one) for one in divided], _MAX_NAMES)
+        advice.append(f"compute the reciprocal of the divisor before the loop, and multiply by it at {names}")
+    return Finding(
+        rule="loop-invariant",
+        scope=roof.scope if roof else None,
+        index=roof.index if roof else None,
+        share=min(share, evidence.max_gain(), 1.0) if not evidence.parts else share,
+        text=f"{where} does in each iteration what does not depend on it: {what} take {percent(share)} of the warps' "
+        "time",
+        advice="; ".join(advice),
+        figures={"operations": len(repeated), "divisions": len(divided), "time_share": share},
+    )
+
+
+def reduction_in_loop(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield loops that reduce over threads in each iteration, though only the sum of all results is needed."""
+    if evidence.ran is None:
+        return
+    module = evidence.ran.module
+    for loop in (one for one in module.walk() if one.traits.is_loop):
+        found = [
+            one for one in body_of(loop) if one.name == _REDUCTION and accumulation_of(module, loop, one) is not None
+        ]
+        share = evidence.time_share_of(found) if found else 0.0
+        if share >= _MIN_SHARE:
+            yield _reduction_finding(evidence, found, share)
+
+
+def _reduction_finding(evidence: Evidence, reductions: Sequence[Operation], share: float) -> Finding:
+    roof = evidence.roof_around(reductions[0])
+    where = evidence.name_of(roof) if roof else "a loop"
+    what = listed([evidence.words_of(one) for one in reductions], _MAX_NAMES)
+    return Finding(
+        rule="reduction-in-loop",
+        scope=roof.scope if roof else None,
+        index=roof.index if roof else None,
+        share=share,
+        text=f"{where} reduces over threads in each iteration, only to accumulate the results: {what} "
+        f"take{'s' if len(reductions) == 1 else ''} {percent(share)} of the warps' time",
+        advice="accumulate the tensor element by element in the loop, and reduce it once after the loop (the order of "
+        "additions changes)",
+        figures={"reductions": len(reductions), "time_share": share},
+    )

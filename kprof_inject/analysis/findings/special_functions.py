@@ -1,0 +1,184 @@
+"""Special functions that are not needed: an equal expression has fewer of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
+from kprof_inject.analysis.interpreter.executions import CountedOperation
+from kprof_inject.analysis.roofs.operation_work import work_of
+from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SPECIAL
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.quantities import listed, percent
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.ssa_values import definition_of, operand_names
+from kprof_inject.ttgir.types import types_of
+
+_EXP = frozenset(("math.exp", "math.exp2"))
+_LOG = frozenset(("math.log", "math.log2"))
+_SQRT = frozenset(("math.sqrt", "tt.precise_sqrt"))
+_DIVISION = frozenset(("arith.divf", "tt.precise_divf", "tt.approx_divf"))
+# With the busiest of these units below, other things limit the launch.
+_MIN_BUSY = 0.5
+_ARITHMETIC = (SPECIAL, FP32, ALU, ISSUE)
+_MAX_NAMES = 3
+
+
+class _Removable(Struct, frozen=True):
+    """Operations that an equal expression does not need."""
+
+    operations: tuple[Operation, ...]
+    edit: str
+    """The edit, such as *exp(a) * exp(b) is exp(a + b)*."""
+
+
+_Operands = Sequence[Operation | None]
+
+
+def _of_product(operands: _Operands) -> str:
+    return _both(operands, _EXP, "exp(a) * exp(b) is exp(a + b)") or _both(
+        operands, _SQRT, "sqrt(a) * sqrt(b) is sqrt(a * b)"
+    )
+
+
+def _of_sum(operands: _Operands) -> str:
+    return _both(operands, _LOG, "log(a) + log(b) is log(a * b)")
+
+
+def _of_difference(operands: _Operands) -> str:
+    return _both(operands, _LOG, "log(a) - log(b) is log(a / b)")
+
+
+def _of_exponential(operands: _Operands) -> str:
+    return "exp(log(a)) is a" if operands and operands[0] is not None and operands[0].name in _LOG else ""
+
+
+def _both(operands: _Operands, names: frozenset[str], edit: str) -> str:
+    is_fitting = len(operands) == 2 and all(one is not None and one.name in names for one in operands)
+    return edit if is_fitting else ""
+
+
+_PATTERNS: Mapping[str, Callable[[_Operands], str]] = {
+    "arith.mulf": _of_product,
+    "arith.addf": _of_sum,
+    "arith.subf": _of_difference,
+    **dict.fromkeys(_EXP, _of_exponential),
+}
+
+
+def special_functions(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield special functions that an equal expression would not need; else where a busy unit's work comes from."""
+    busy = max((evidence.parts.get(unit, 0.0) for unit in _ARITHMETIC), default=0.0)
+    if evidence.ran is None or busy < _MIN_BUSY:
+        return
+    counts = {
+        one.operation: special * one.times
+        for one in evidence.ran.operations
+        if one.times and (special := _special_elements(one, evidence))
+    }
+    whole = sum(counts.values())
+    if not whole:
+        return
+    removable = list(_removable(evidence, counts))
+    removed = {operation for one in removable for operation in one.operations}
+    special = sum(counts.get(one, 0.0) for one in removed) / whole
+    share = evidence.max_gain({SPECIAL: special, **dict.fromkeys((FP32, ALU, ISSUE), _issued(evidence, removed))})
+    if removable and share >= MIN_SHARE:
+        yield _finding(evidence, removable, special, share)
+    elif evidence.parts.get(SPECIAL, 0.0) >= _MIN_BUSY:
+        yield _overview(evidence, counts, whole)
+
+
+def _special_elements(one: CountedOperation, evidence: Evidence) -> float:
+    return work_of(one.operation, evidence.ran.module.aliases).special if evidence.ran else 0.0
+
+
+def _issued(evidence: Evidence, removed: set[Operation]) -> float:
+    return evidence.issued_share_of(removed) if removed else 0.0
+
+
+def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterator[_Removable]:
+    assert evidence.ran is not None
+    divisions: dict[str, list[Operation]] = {}
+    for one in (counted.operation for counted in evidence.ran.operations):
+        operands = [definition_of(name, one) for name in operand_names(one)] if _may_match(one) else []
+        edit = _PATTERNS[one.name](operands) if one.name in _PATTERNS else ""
+        if edit:
+            is_inverse = one.name in _EXP
+            removed = [one, *operands] if is_inverse else operands[1:]
+            yield _Removable(tuple(found for found in removed if found is not None), edit)
+        if one.name in _DIVISION and len(operands) == 2:
+            yield from _of_division(one, operands)
+            if one in counts:
+                divisions.setdefault(operand_names(one)[1], []).append(one)
+        if one in counts and (smaller := _of_broadcast(one, operands)):
+            yield smaller
+    for same in divisions.values():
+        if len(same) > 1:
+            yield _Removable(tuple(same[1:]), "several divisions by one value: compute its reciprocal once")
+
+
+def _may_match(one: Operation) -> bool:
+    return one.name in _PATTERNS or one.name in _DIVISION or one.traits.is_transcendental
+
+
+def _of_division(one: Operation, operands: _Operands) -> Iterator[_Removable]:
+    dividend, divisor = operands
+    if divisor is None:
+        return
+    if divisor.name in _EXP:
+        is_quotient = dividend is not None and dividend.name in _EXP
+        edit = "exp(a) / exp(b) is exp(a - b)" if is_quotient else "x / exp(a) is x * exp(-a)"
+        yield _Removable((one, divisor) if is_quotient else (one,), edit)
+    elif divisor.name in _SQRT:
+        yield _Removable((one,), "x / sqrt(a) is x * rsqrt(a)")
+
+
+def _of_broadcast(one: Operation, operands: _Operands) -> _Removable | None:
+    """Return a function of elements that are copies of fewer: it could be computed before they are copied."""
+    made, types = operands[0] if operands else None, types_of(one)
+    if len(operands) != 1 or not types:
+        return None
+    while made is not None and made.traits.keeps_elements:
+        if types_of(made)[0].elements < types[-1].elements:
+            return _Removable((one,), f"{one.name.rpartition('.')[2]} of a broadcast: compute it before the broadcast")
+        made = definition_of(operand_names(made)[0], made)
+    return None
+
+
+def _finding(evidence: Evidence, removable: Sequence[_Removable], special: float, share: float) -> Finding:
+    edits = Counter(one.edit for one in removable)
+    places: dict[str, str] = {}
+    for one in removable:
+        places.setdefault(one.edit, evidence.place_of(one.operations[-1]))
+    advice = listed([f"{edit} ({places[edit]})" for edit in edits], _MAX_NAMES)
+    busiest = max(_ARITHMETIC, key=lambda unit: evidence.parts.get(unit, 0.0))
+    return Finding(
+        rule="special-functions",
+        scope=None,
+        share=share,
+        text=f"{percent(special)} of the special functions are not needed; {busiest} at "
+        f"{percent(evidence.parts[busiest])} of peak",
+        advice=f"use fewer special functions: {advice}",
+        figures={"removable": len(removable), "removable_share": special},
+    )
+
+
+def _overview(evidence: Evidence, counts: Mapping[Operation, float], whole: float) -> Finding:
+    """Return where the special functions are, if the unit limits the launch and no expression is known to be equal."""
+    first = sorted(counts, key=lambda one: -counts[one])[:_MAX_NAMES]
+    places = listed([f"{evidence.words_of(one)} ({percent(counts[one] / whole)})" for one in first], _MAX_NAMES)
+    share = evidence.max_gain({SPECIAL: 1.0})
+    return Finding(
+        rule="special-functions",
+        scope=None,
+        share=share,
+        text=f"the special function units are at {percent(evidence.parts[SPECIAL])} of peak: {places}",
+        advice="use fewer special functions (exponentials, divisions, square roots): fold factors into exp2, compute a "
+        "reciprocal once and multiply, compute on fewer elements, or replace some by polynomials of multiply-adds",
+        figures={"removable": 0},
+        likely=share / 2,
+    )

@@ -1,0 +1,30 @@
+"""Registers that the compiler keeps in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.quantities import percent
+
+_LOCAL_ACCESSES = frozenset(("LDL", "STL"))
+
+
+def spills(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield spills whose accesses take a notable part of the instructions or of the warps' time."""
+    spilled = evidence.kernel.clean.spills
+    if not spilled or evidence.code is None:
+        return
+    share = evidence.time_share_of_instructions(_LOCAL_ACCESSES)
+    if share < MIN_SHARE:
+        return
+    yield Finding(
+        rule="spills",
+        scope=None,
+        share=share,
+        text=f"registers do not suffice: each thread keeps {spilled} in local memory, whose accesses take "
+        f"{percent(share)} of the warps' time",
+        advice="use fewer registers per thread: more warps (num_warps), smaller tiles, or no maxnreg",
+        figures={"spills": spilled, "time_share": share},
+    )

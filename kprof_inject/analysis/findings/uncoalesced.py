@@ -1,0 +1,138 @@
+"""Loads and stores whose threads access addresses that are far apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from kprof_inject.analysis.evidence.measured_limit import uncoalesced_text
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
+from kprof_inject.analysis.interpreter.accesses import Access
+from kprof_inject.analysis.interpreter.axis_arrays import dimension
+from kprof_inject.analysis.interpreter.executions import CountedOperation
+from kprof_inject.analysis.roofs.coalescing import Requests
+from kprof_inject.analysis.roofs.limits import DRAM
+from kprof_inject.analysis.roofs.unit_rates import L2, SHARED
+from kprof_inject.analysis.structure.tensor_layouts import lanes_dimension
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture import counters
+from kprof_inject.ttgir.types import types_of
+
+# A smaller part of the sectors, or of the cycles of the L1, is not worth an edit.
+_MIN_EXTRA = 0.25
+
+
+class _Waste(Struct, frozen=True):
+    """Parts of their work that units would not have if all addresses were adjacent."""
+
+    sectors: float
+    wavefronts: float
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> _Waste:
+        requests = evidence.requests
+        whole = sum(one.sectors * one.requests for one in requests)
+        cycles = sum(one.wavefronts * one.requests for one in requests)
+        extra = sum(one.extra_sectors for one in requests if one.is_uncoalesced)
+        extra_cycles = sum(one.extra_wavefronts for one in requests if one.is_uncoalesced)
+        return cls(extra / whole if whole else 0.0, extra_cycles / cycles if cycles else 0.0)
+
+
+def uncoalesced(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield accesses that touch many more sectors or lines than adjacent addresses would."""
+    found = [one for one in evidence.requests if one.is_uncoalesced]
+    waste = _Waste.of(evidence)
+    if found and max(waste.sectors, waste.wavefronts) >= _MIN_EXTRA:
+        share = evidence.max_gain({SHARED: waste.wavefronts, L2: waste.sectors, DRAM: _dram_waste(evidence)})
+        if share >= MIN_SHARE:
+            yield _known(evidence, max(found, key=lambda one: (one.extra_sectors, one.extra_wavefronts)), waste, share)
+        return
+    text = uncoalesced_text(evidence.measured) if evidence.measured else ""
+    share = evidence.max_gain({SHARED: 0.5, L2: 0.5, DRAM: 0.5})
+    if text and share >= MIN_SHARE:
+        yield Finding(
+            rule="uncoalesced",
+            scope=None,
+            share=share,
+            text=f"uncoalesced access: {text}",
+            advice="let neighbouring threads access neighbouring addresses: sort the indices, or let each index load a "
+            "whole contiguous row",
+            figures={},
+            likely=share / 2,
+        )
+
+
+def _dram_waste(evidence: Evidence) -> float:
+    """Return the part of DRAM's bytes that the launch does not need, as sectors are lost before they are used."""
+    dram, measured = evidence.light.dram, evidence.measured
+    if dram is None or dram.unknown or measured is None:
+        return 0.0
+    moved = measured.metric(counters.DRAM_READ_BYTES) + measured.metric(counters.DRAM_WRITE_BYTES)
+    return max(1 - dram.once_bytes / moved, 0.0) if moved else 0.0
+
+
+def _known(evidence: Evidence, worst: Requests, waste: _Waste, share: float) -> Finding:
+    one = next((one for one in evidence.ran.operations if one.line == worst.line), None) if evidence.ran else None
+    apart, advice = _directions(evidence, one) if one else ("", _OTHER_SHAPE)
+    roof = evidence.roof_around(one.operation) if one else None
+    return Finding(
+        rule="uncoalesced",
+        scope=roof.scope if roof else None,
+        index=roof.index if roof else None,
+        share=share,
+        text=f"uncoalesced access: {worst.text}{apart}",
+        advice=advice,
+        figures={
+            "sectors_per_request": worst.sectors,
+            "needed_sectors": worst.adjacent_sectors,
+            "extra_sector_share": waste.sectors,
+            "extra_wavefront_share": waste.wavefronts,
+        },
+    )
+
+
+_OTHER_SHAPE = (
+    "let neighbouring threads access neighbouring addresses: load tiles whose last dimension runs along the contiguous "
+    "dimension of the tensor, or store the tensor transposed"
+)
+
+
+def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
+    """Return how far apart neighbouring threads access memory, and what to change."""
+    access = one.access
+    if access is None or evidence.ran is None:
+        return "", _OTHER_SHAPE
+    types = types_of(one.operation)
+    tensor = next((printed for printed in types if printed.shape == access.shape), None)
+    along = lanes_dimension(tensor, evidence.ran.module.aliases) if tensor else None
+    if along is None and len(access.shape) == 1:
+        along = 0
+    step = _step(access, along) if along is not None else None
+    apart = f"; neighbouring threads access places {step} bytes apart" if step else ""
+    contiguous = [
+        dim for dim, size in enumerate(access.shape) if size > 1 and _step(access, dim) == access.element_bytes
+    ]
+    if along is None or not contiguous or contiguous == [along]:
+        return apart, _OTHER_SHAPE
+    return (
+        f"{apart}, along dimension {along} of the tile; dimension {contiguous[0]} is contiguous in memory",
+        f"let neighbouring threads run along dimension {contiguous[0]} of the tile, which is contiguous: swap the "
+        "tile's dimensions (and use tl.trans for the result), make the tile wider there, or pass the stride of 1 as a "
+        "constant (tl.constexpr) so that the compiler knows it",
+    )
+
+
+def _step(access: Access, dim: int) -> int | None:
+    """Return the distance in bytes of neighbours along a dimension of the tile; None if it is unknown or varies."""
+    if access.address is None:
+        return None
+    axis, step = dimension(dim), 0
+    for part in access.address.parts:
+        if axis in part.axes and part.sizes[axis] > 1:
+            differences = np.diff(part.values, axis=part.axes.index(axis))
+            if differences.size == 0 or (differences != differences.flat[0]).any():
+                return None
+            step += int(differences.flat[0])
+    return abs(step)

@@ -1,0 +1,101 @@
+"""Values of a loop: those that do not depend on the iteration, and reductions whose results are only accumulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.ssa_values import loop_arguments, names_in, operand_names, result_names, without_strings
+
+_MOVES = frozenset(("tt.splat", "arith.extf", "arith.truncf", "arith.extsi", "arith.extui"))
+_ACCUMULATIONS = frozenset(
+    f"arith.{name}"
+    for name in ("addf", "addi", "maximumf", "maxnumf", "minimumf", "minnumf", "maxsi", "maxui", "minsi", "minui")
+)
+
+
+def body_of(loop: Operation) -> list[Operation]:
+    """Return the operations of a loop's body, without those inside of them."""
+    return [one for block in loop.regions[-1].blocks for one in block.operations]
+
+
+def varying_names(module: Module, loop: Operation) -> set[str]:
+    """Return the names of the values in a loop that may differ from iteration to iteration.
+
+    A load varies with its address, as if nothing wrote to memory meanwhile.
+    """
+    varying = set(loop_arguments(module, loop))
+    for region in loop.regions[:-1]:
+        varying.update(name for one in region.walk() for name in result_names(one))
+    for one in body_of(loop):
+        if _is_repeatable(one) and varying.isdisjoint(_names_taken(one)):
+            continue
+        varying.update(name for inner in one.walk() for name in result_names(inner))
+        varying.update(name.partition("#")[0] for name in result_names(one))
+    return varying
+
+
+def invariant_operations(module: Module, loop: Operation) -> list[Operation]:
+    """Return the operations of a loop's body that compute or load the same in each iteration."""
+    varying = varying_names(module, loop)
+    return [
+        one
+        for one in body_of(loop)
+        if _is_repeatable(one) and not one.traits.is_constant and varying.isdisjoint(_names_taken(one))
+    ]
+
+
+def _is_repeatable(one: Operation) -> bool:
+    """Return True if an operation has the same result when it is executed again with the same operands and memory."""
+    traits = one.traits
+    if one.regions and not traits.combines_elements:
+        return False
+    has_effects = traits.writes_global or traits.is_atomic or traits.starts_async or traits.is_wait
+    if has_effects or traits.is_terminator or traits.is_foreign or traits.is_output:
+        return False
+    is_pure = traits.is_arithmetic or traits.is_indexing or traits.is_move or traits.combines_elements
+    return is_pure or traits.reads_global
+
+
+def _names_taken(one: Operation) -> set[str]:
+    """Return the values that an operation takes, without those that its own regions define."""
+    own = {name for region in one.regions for inner in region.walk() for name in result_names(inner)}
+    taken = {name for inner in one.walk() for name in operand_names(inner)}
+    return {name for name in taken - own for name in (name, name.partition("#")[0])}
+
+
+def users_of(names: set[str], operations: Sequence[Operation]) -> Iterator[Operation]:
+    """Yield those operations that take any of the named values, also inside of their regions."""
+    return (one for one in operations if not names.isdisjoint(_names_taken(one)))
+
+
+def accumulation_of(module: Module, loop: Operation, reduction: Operation) -> Operation | None:
+    """Return the operation that adds a reduction's result to a loop-carried value; None if it is used otherwise.
+
+    The loop must combine the results of its iterations as the reduction combines elements, and use them for nothing
+    else, so that a single reduction after the loop gives the same result, but for the order of its additions.
+    """
+    body = body_of(loop)
+    combined = {one.name for region in reduction.regions for one in region.walk() if not one.traits.is_terminator}
+    names, moved = set(result_names(reduction)), reduction
+    while True:
+        users = [one for one in users_of(names, body) if one is not moved]
+        if len(users) != 1:
+            return None
+        (user,) = users
+        if user.traits.keeps_elements or user.traits.is_move or user.name in _MOVES:
+            names, moved = set(result_names(user)), user
+            continue
+        break
+    if user.name not in _ACCUMULATIONS or combined != {user.name}:
+        return None
+    others = [name for name in operand_names(user) if name not in names]
+    arguments = loop_arguments(module, loop)
+    if len(others) != 1 or others[0] not in arguments[1:]:
+        return None
+    place = arguments.index(others[0]) - 1
+    end = body[-1]
+    yielded = names_in(without_strings(end.tail))
+    is_carried = end.name == "scf.yield" and place < len(yielded) and yielded[place] in result_names(user)
+    uses = [one for one in users_of({others[0], *result_names(user)}, body) if one not in (user, end)]
+    return user if is_carried and not uses else None
