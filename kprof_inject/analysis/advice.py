@@ -52,8 +52,10 @@ def advice_on(report: LaunchAnalysis) -> tuple[Advice, ...]:
     at_roof, findings = list(_at_roof(report)), list(_by_findings(report))
     is_worth_more = any((one.share or 0.0) > _left(report) for one in findings)
     first = (*findings, *at_roof) if is_worth_more else (*at_roof, *findings)
-    found = (*first, *_to_judge(report, lost))
-    return found or (_nothing_found(report),)
+    to_judge = tuple(_to_judge(report, lost))
+    if not first and (report.limit.is_known or not to_judge):
+        first = (_nothing_found(report),)
+    return (*first, *to_judge)
 
 
 def _at_roof(report: LaunchAnalysis) -> Iterator[Advice]:
@@ -78,10 +80,9 @@ def _left(report: LaunchAnalysis) -> float:
 
 def _nothing_found(report: LaunchAnalysis) -> Advice:
     """Return what no rule explains, and what would."""
-    parts = report.limit.parts
-    unit = max(parts, key=lambda one: parts[one], default="")
-    left = f"the busiest unit, {unit}, is at {percent(parts[unit])} of peak" if unit else "no unit is known to be busy"
-    what = f"no finding: no rule explains the rest; {left}"
+    unit = max(report.limit.parts, key=lambda one: report.limit.parts[one], default="")
+    left = f"; {UNIT_NAMES[unit]} would leave {percent(_left(report))}" if unit else ""
+    what = f"no finding: no rule knows what to change{left}"
     return Advice(f"{what}; causal shows which part is critical, and try what other options gain", "", None)
 
 

@@ -257,7 +257,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         ctas_without_sm=int((timeline.ctas["sm"] < 0).sum()),
         waves=waves,
         idle=idle_of(timeline, waves),
-        ending=ending_of(timeline) if waves else None,
+        ending=ending_of(timeline, waves.slots_per_sm) if waves else None,
         phases=phase_sums.phases(),
         partitions=partitions,
         scopes=scopes,

@@ -109,8 +109,8 @@ class Ending(Struct, frozen=True):
         return self.idle_share - self.count_share
 
 
-def ending_of(timeline: Timeline) -> Ending | None:
-    """Compute the cost of the tail.
+def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
+    """Compute the cost of the tail. ``slots_per_sm`` CTAs fit on an SM.
 
     None if no CTA ran, or if the whole launch falls into one step of the timer.
     """
@@ -132,7 +132,7 @@ def ending_of(timeline: Timeline) -> Ending | None:
         # CTAs that share an SM hide each other's latency. Spread evenly, they would lose that.
         others_ns = float(np.median(worked_ns[~fullest] / work.ctas[~fullest]))
         at_pace_of_others = max(1 - ctas_per_sm * others_ns / duration_ns, 0.0)
-        count_share = min(later_share, idle_share, _lost_by_count(ctas_per_sm), at_pace_of_others)
+        count_share = min(later_share, idle_share, _lost_by_count(ctas_per_sm / slots_per_sm), at_pace_of_others)
     last = int(end_ns.argmax())
     cta_ns = end_ns - ctas["init_ns"]
     return Ending(
@@ -149,13 +149,13 @@ def ending_of(timeline: Timeline) -> Ending | None:
     )
 
 
-def _lost_by_count(ctas_per_sm: float) -> float:
-    """Return the share of their time that SMs idle at the end if all CTAs take equally long.
+def _lost_by_count(waves: float) -> float:
+    """Return the share of their time that SMs idle at the end if all waves take equally long.
 
     The device starts each CTA where a slot is free, so no SM runs one more than it must. If one did, the others had
     CTAs that took longer.
     """
-    return 1 - ctas_per_sm / ceil(ctas_per_sm)
+    return 1 - waves / ceil(waves)
 
 
 class LastWave(Struct, frozen=True):

@@ -15,7 +15,7 @@ from kprof_inject.timeline.waves import Ending, ending_of
 def ending(folder: Path, *ctas: tuple[int, int, int]) -> Ending | None:
     """Of CTAs by SM, begin and end."""
     rows = cta_rows(*[(cta, sm, begin_ns, end_ns, end_ns) for cta, (sm, begin_ns, end_ns) in enumerate(ctas)])
-    return ending_of(made_timeline(folder, [Scope("func")], [], rows))
+    return ending_of(made_timeline(folder, [Scope("func")], [], rows), 1)
 
 
 def test_an_sm_with_one_cta_more(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from kprof_inject.quantities import percent
 _MIN_ELEMENTS = 32
 # Part of the warps' time in atomic operations, or of the requests to global memory, from which they may limit a launch.
 _MIN_TIME, _MIN_REQUESTS = 0.1, 0.1
+# Part of the time that no unit explains, from which atomic operations may limit a launch without counters.
+_MIN_UNEXPLAINED = 0.5
 
 
 def atomics(evidence: Evidence) -> Iterator[Finding | Unjudged]:
@@ -30,8 +32,10 @@ def atomics(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             continue
         elements = access.whole_bytes // max(access.element_bytes, 1)
         time_share = evidence.time_share_of([one.operation])
-        is_busy = time_share >= _MIN_TIME or _request_share(evidence) >= _MIN_REQUESTS
         share = evidence.max_gain({L2: 1.0, SHARED: 1.0})
+        is_busy = time_share >= _MIN_TIME or _request_share(evidence) >= _MIN_REQUESTS
+        if evidence.measured is None:
+            is_busy = share >= _MIN_UNEXPLAINED
         if elements >= _MIN_ELEMENTS and is_busy and share >= MIN_SHARE:
             yield _finding(evidence, one, elements, time_share, share)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.roofs.limits import LIMITING
-from kprof_inject.analysis.structure.loop_values import body_of, varying_names
+from kprof_inject.analysis.structure.dependence import body_of, varying_names
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import listed, percent
 from kprof_inject.ttgir.loops import pipeline_of
@@ -51,7 +51,7 @@ def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float)
         advice="request the data earlier: larger blocks along the loop, several iterations at once "
         "(tl.range(..., loop_unroll_factor=4)) or ahead (tl.range(..., num_stages=3)), or more warps on an SM",
         figures={"waiting": share},
-        likely=min(share, evidence.max_gain()) / 2,
+        likely=min(share, evidence.max_gain()) / 4,
     )
 
 
@@ -74,5 +74,5 @@ def barriers(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         advice="synchronise less: fewer warps per CTA (num_warps) so that a reduction stays within a warp, fewer "
         "reductions and layout changes, or more CTAs on an SM that run meanwhile",
         figures={"waiting": share},
-        likely=gain / 2,
+        likely=gain / 4,
     )

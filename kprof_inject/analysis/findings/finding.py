@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -15,8 +15,9 @@ from kprof_inject.analysis.evidence.measured_limit import Measured
 from kprof_inject.analysis.evidence.stalls import share_of_instructions
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.coalescing import Requests
-from kprof_inject.analysis.roofs.limits import DRAM
+from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED, SPECIAL
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Kernel
@@ -86,6 +87,8 @@ _WORDS = {
 
 # Shares of DRAM's peak that kernels which only stream reach at most on an H100: 91 to 94 %.
 _MAX_DRAM = 0.93
+# On an H100, removing operations won 0.7 to 1.1 of their share of the warps' time.
+_MAX_ABOVE, _MIN_REST = 1.2, 0.9
 # An empty launch takes as long: 2.0 to 2.4 us on an H100.
 _MIN_LAUNCH_NS = 2_000
 
@@ -144,6 +147,27 @@ class Evidence(Struct, frozen=True):
         if self.measured is not None and self.measured.stalls is not None:
             return self.measured.stalls.share_of(lines).value
         return self._issued_share(lambda one: one.line in lines)
+
+    def max_gain_without(self, operations: Sequence[Operation]) -> float:
+        """Return an upper bound of the gain if a launch did not execute some operations.
+
+        It is their share of the warps' time. If a unit limits the launch, it may be more: the unit's time for them.
+        """
+        share = self.time_share_of(operations)
+        bound = min(_MAX_ABOVE * share, 1 - (1 - share) * _MIN_REST)
+        if self.busiest[1] < LIMITING:
+            return bound
+        issued, loads = self.issued_share_of(operations), self._wavefront_share_of(operations)
+        removed = {**dict.fromkeys((ISSUE, ALU, FP32, SPECIAL), issued), SHARED: loads}
+        return max(bound, self.max_gain(removed))
+
+    def _wavefront_share_of(self, operations: Sequence[Operation]) -> float:
+        """Return the part of the L1's cycles for accesses at known addresses that is for some operations."""
+        lines = self.lines_of(operations)
+        whole = sum(one.wavefronts * one.requests for one in self.requests)
+        return (
+            sum(one.wavefronts * one.requests for one in self.requests if one.line in lines) / whole if whole else 0.0
+        )
 
     def issued_share_of(self, operations: Iterable[Operation]) -> float:
         """Return the share of operations among all instructions that are issued; 0 if it is unknown."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from math import prod
 
 from kprof_inject.analysis.findings.finding import Evidence, Finding
-from kprof_inject.analysis.roofs.limits import LIMITING
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import ctas_per_sm, limited_by, limits_of
@@ -26,6 +25,12 @@ _LANES = 32
 # With fewer elements, a thread cannot share them with threads of other warps.
 _MIN_ELEMENTS_PER_THREAD = 4
 _MAX_NUM_WARPS = 16
+# More warps keep a unit that is busier than this only a little busier.
+_MAX_BUSY = 0.75
+# Reasons why warps wait that more warps would not hide, as they share what they wait for.
+_SHARED_REASONS = frozenset(
+    ("no_instructions", "math_pipe_throttle", "lg_throttle", "mio_throttle", "tex_throttle", "drain", "sleeping")
+)
 # Latency of a load from DRAM under load: 0.6 to 0.9 us on an H100.
 _DRAM_LATENCY_S = 0.7e-6
 
@@ -75,7 +80,7 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     active = _active_warps(evidence, waves)
     share = evidence.max_gain()
     busiest = max(evidence.parts.values(), default=0.0)
-    if active >= _MAX_WARPS or share < _MIN_SHARE or busiest >= LIMITING:
+    if active >= _MAX_WARPS or share < _MIN_SHARE or busiest >= _MAX_BUSY or not _waits_for_latency(evidence):
         return
     advice, more = _more_warps(evidence, waves, ran.module)
     if not advice:
@@ -89,7 +94,7 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         f"average, and {_waits(evidence)}{needed}",
         advice=advice,
         figures={"active_warps": active, "num_warps": evidence.kernel.requested_warps, "more_num_warps": more},
-        likely=0.7 * share if more > evidence.kernel.requested_warps else share / 2,
+        likely=share / 3,
     )
 
 
@@ -105,6 +110,12 @@ def _waits(evidence: Evidence) -> str:
     if stalls is not None and (top := stalls.top):
         return f"each waits {percent(top.share.value)} of its time for {stalls.words(top.reason)} ({top.reason})"
     return "no unit is busy"
+
+
+def _waits_for_latency(evidence: Evidence) -> bool:
+    stalls = evidence.measured.stalls if evidence.measured else None
+    top = stalls.top if stalls else None
+    return top is None or top.reason not in _SHARED_REASONS
 
 
 def _needed_bytes(evidence: Evidence) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
 from kprof_inject.analysis.roofs.limits import DRAM
+from kprof_inject.analysis.roofs.unit_rates import L2
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture import counters
 from kprof_inject.quantities import percent, ratio, size_text
@@ -26,7 +27,8 @@ def l2_reuse(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if again < _MIN_REREAD or evidence.parts.get(DRAM, 0.0) < _MIN_DRAM:
         return
     moved = read + measured.metric(counters.DRAM_WRITE_BYTES)
-    share = evidence.max_gain({DRAM: (read - dram.read_bytes) / moved})
+    # The L2 is busy with what it gets from DRAM, too.
+    share = evidence.max_gain(dict.fromkeys((DRAM, L2), (read - dram.read_bytes) / moved))
     if share < MIN_SHARE:
         return
     hits = percent(measured.metric(counters.L2_HIT_PERCENT) / 100)

@@ -56,7 +56,7 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             roof = roof.without(SHARED)
         if roof.part > _AT_ROOF:
             continue
-        share = (1 - roof.part) * evidence.share_of(roof)
+        share = min((1 - roof.part) * evidence.share_of(roof), evidence.max_gain({SHARED: 1.0}))
         if share >= _MIN_SHARE:
             yield _loads_finding(evidence, roof, share, loads) if loads else _copies_finding(evidence, roof, share)
 

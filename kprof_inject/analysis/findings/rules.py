@@ -23,6 +23,7 @@ from kprof_inject.analysis.findings.loop_work import loop_invariant, reduction_i
 from kprof_inject.analysis.findings.narrow_access import narrow_access
 from kprof_inject.analysis.findings.pace import pace
 from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
+from kprof_inject.analysis.findings.same_in_all_ctas import same_in_all_ctas
 from kprof_inject.analysis.findings.second_cta import second_cta
 from kprof_inject.analysis.findings.special_functions import special_functions
 from kprof_inject.analysis.findings.spills import spills
@@ -79,6 +80,7 @@ RULES: dict[str, Rule] = {
     "atomics": atomics,
     "loop-invariant": loop_invariant,
     "reduction-in-loop": reduction_in_loop,
+    "same-in-all-ctas": same_in_all_ctas,
     "special-functions": special_functions,
     "fp32-dots": fp32_dots,
     "exposed-loads": exposed_loads,

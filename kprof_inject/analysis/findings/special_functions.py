@@ -31,6 +31,7 @@ class _Removable(Struct, frozen=True):
     """Operations that an equal expression does not need."""
 
     operations: tuple[Operation, ...]
+    root: Operation
     edit: str
     """The edit, such as *exp(a) * exp(b) is exp(a + b)*."""
 
@@ -52,10 +53,6 @@ def _of_difference(operands: _Operands) -> str:
     return _both(operands, _LOG, "log(a) - log(b) is log(a / b)")
 
 
-def _of_exponential(operands: _Operands) -> str:
-    return "exp(log(a)) is a" if operands and operands[0] is not None and operands[0].name in _LOG else ""
-
-
 def _both(operands: _Operands, names: frozenset[str], edit: str) -> str:
     is_fitting = len(operands) == 2 and all(one is not None and one.name in names for one in operands)
     return edit if is_fitting else ""
@@ -65,7 +62,6 @@ _PATTERNS: Mapping[str, Callable[[_Operands], str]] = {
     "arith.mulf": _of_product,
     "arith.addf": _of_sum,
     "arith.subf": _of_difference,
-    **dict.fromkeys(_EXP, _of_exponential),
 }
 
 
@@ -85,7 +81,8 @@ def special_functions(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     removable = list(_removable(evidence, counts))
     removed = {operation for one in removable for operation in one.operations}
     special = sum(counts.get(one, 0.0) for one in removed) / whole
-    share = evidence.max_gain({SPECIAL: special, **dict.fromkeys((FP32, ALU, ISSUE), _issued(evidence, removed))})
+    issued = _issued(evidence, removed | {one.root for one in removable})
+    share = evidence.max_gain({SPECIAL: special, **dict.fromkeys((FP32, ALU, ISSUE), issued)})
     if removable and share >= MIN_SHARE:
         yield _finding(evidence, removable, special, share)
     elif evidence.parts.get(SPECIAL, 0.0) >= _MIN_BUSY:
@@ -107,9 +104,9 @@ def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterato
         operands = [definition_of(name, one) for name in operand_names(one)] if _may_match(one) else []
         edit = _PATTERNS[one.name](operands) if one.name in _PATTERNS else ""
         if edit:
-            is_inverse = one.name in _EXP
-            removed = [one, *operands] if is_inverse else operands[1:]
-            yield _Removable(tuple(found for found in removed if found is not None), edit)
+            yield _Removable(tuple(found for found in operands[1:] if found is not None), one, edit)
+        if one.name in _EXP and (power := _of_power(one, operands)):
+            yield power
         if one.name in _DIVISION and len(operands) == 2:
             yield from _of_division(one, operands)
             if one in counts:
@@ -118,7 +115,7 @@ def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterato
             yield smaller
     for same in divisions.values():
         if len(same) > 1:
-            yield _Removable(tuple(same[1:]), "several divisions by one value: compute its reciprocal once")
+            yield _Removable(tuple(same[1:]), same[0], "several divisions by one value: compute its reciprocal once")
 
 
 def _may_match(one: Operation) -> bool:
@@ -132,9 +129,23 @@ def _of_division(one: Operation, operands: _Operands) -> Iterator[_Removable]:
     if divisor.name in _EXP:
         is_quotient = dividend is not None and dividend.name in _EXP
         edit = "exp(a) / exp(b) is exp(a - b)" if is_quotient else "x / exp(a) is x * exp(-a)"
-        yield _Removable((one, divisor) if is_quotient else (one,), edit)
+        yield _Removable((one, divisor) if is_quotient else (one,), one, edit)
     elif divisor.name in _SQRT:
-        yield _Removable((one,), "x / sqrt(a) is x * rsqrt(a)")
+        yield _Removable((one,), one, "x / sqrt(a) is x * rsqrt(a)")
+
+
+def _of_power(one: Operation, operands: _Operands) -> _Removable | None:
+    """Return an exponential of a logarithm, or of a multiple of one, with the logarithm."""
+    (inner,) = operands or (None,)
+    if inner is None:
+        return None
+    if inner.name in _LOG:
+        return _Removable((one, inner), one, "exp(log(a)) is a")
+    factors = [definition_of(name, inner) for name in operand_names(inner)] if inner.name == "arith.mulf" else []
+    logarithm = next((factor for factor in factors if factor is not None and factor.name in _LOG), None)
+    if logarithm is None:
+        return None
+    return _Removable((one, logarithm), one, "exp(c * log(a)) is a ** c: multiplications, if c is whole")
 
 
 def _of_broadcast(one: Operation, operands: _Operands) -> _Removable | None:
@@ -144,7 +155,9 @@ def _of_broadcast(one: Operation, operands: _Operands) -> _Removable | None:
         return None
     while made is not None and made.traits.keeps_elements:
         if types_of(made)[0].elements < types[-1].elements:
-            return _Removable((one,), f"{one.name.rpartition('.')[2]} of a broadcast: compute it before the broadcast")
+            return _Removable(
+                (one,), one, f"{one.name.rpartition('.')[2]} of a broadcast: compute it before the broadcast"
+            )
         made = definition_of(operand_names(made)[0], made)
     return None
 
@@ -153,7 +166,7 @@ def _finding(evidence: Evidence, removable: Sequence[_Removable], special: float
     edits = Counter(one.edit for one in removable)
     places: dict[str, str] = {}
     for one in removable:
-        places.setdefault(one.edit, evidence.place_of(one.operations[-1]))
+        places.setdefault(one.edit, evidence.place_of(one.root))
     advice = listed([f"{edit} ({places[edit]})" for edit in edits], _MAX_NAMES)
     busiest = max(_ARITHMETIC, key=lambda unit: evidence.parts.get(unit, 0.0))
     return Finding(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -18,6 +18,7 @@ from kprof_inject.analysis.roofs.unit_rates import L2, SHARED
 from kprof_inject.analysis.structure.tensor_layouts import lanes_dimension
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture import counters
+from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.types import types_of
 
 # A smaller part of the sectors, or of the cycles of the L1, is not worth an edit.
@@ -31,19 +32,19 @@ class _Waste(Struct, frozen=True):
     wavefronts: float
 
     @classmethod
-    def of(cls, evidence: Evidence) -> _Waste:
-        requests = evidence.requests
+    def of(cls, requests: Sequence[Requests], found: Sequence[Requests]) -> _Waste:
+        """Sum up the waste of the requests that were found."""
         whole = sum(one.sectors * one.requests for one in requests)
         cycles = sum(one.wavefronts * one.requests for one in requests)
-        extra = sum(one.extra_sectors for one in requests if one.is_uncoalesced)
-        extra_cycles = sum(one.extra_wavefronts for one in requests if one.is_uncoalesced)
+        extra = sum(one.extra_sectors for one in found)
+        extra_cycles = sum(one.extra_wavefronts for one in found)
         return cls(extra / whole if whole else 0.0, extra_cycles / cycles if cycles else 0.0)
 
 
 def uncoalesced(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield accesses that touch many more sectors or lines than adjacent addresses would."""
-    found = [one for one in evidence.requests if one.is_uncoalesced]
-    waste = _Waste.of(evidence)
+    found = [one for one in evidence.requests if one.is_uncoalesced and not _is_vector(evidence, one)]
+    waste = _Waste.of(evidence.requests, found)
     if found and max(waste.sectors, waste.wavefronts) >= _MIN_EXTRA:
         share = evidence.max_gain({SHARED: waste.wavefronts, L2: waste.sectors, DRAM: _dram_waste(evidence)})
         if share >= MIN_SHARE:
@@ -60,8 +61,24 @@ def uncoalesced(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             advice="let neighbouring threads access neighbouring addresses: sort the indices, or let each index load a "
             "whole contiguous row",
             figures={},
-            likely=share / 2,
+            likely=share / 6,  # few programs can choose their indices
         )
+
+
+def _is_vector(evidence: Evidence, request: Requests) -> bool:
+    """Return True if each thread accesses more adjacent bytes than an instruction can, so that all sectors are used."""
+    one = next((one for one in evidence.ran.operations if one.line == request.line), None) if evidence.ran else None
+    if one is None or one.access is None or evidence.ran is None:
+        return False
+    along = _lanes_run_along(one.operation, one.access, evidence.ran.module)
+    return along is not None and _step(one.access, along) == one.access.element_bytes
+
+
+def _lanes_run_along(operation: Operation, access: Access, module: Module) -> int | None:
+    """Return the dimension of the tile along which neighbouring threads access it; None if it is unknown."""
+    tensor = next((printed for printed in types_of(operation) if printed.shape == access.shape), None)
+    along = lanes_dimension(tensor, module.aliases) if tensor else None
+    return 0 if along is None and len(access.shape) == 1 else along
 
 
 def _dram_waste(evidence: Evidence) -> float:
@@ -104,11 +121,7 @@ def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
     access = one.access
     if access is None or evidence.ran is None:
         return "", _OTHER_SHAPE
-    types = types_of(one.operation)
-    tensor = next((printed for printed in types if printed.shape == access.shape), None)
-    along = lanes_dimension(tensor, evidence.ran.module.aliases) if tensor else None
-    if along is None and len(access.shape) == 1:
-        along = 0
+    along = _lanes_run_along(one.operation, access, evidence.ran.module)
     step = _step(access, along) if along is not None else None
     apart = f"; neighbouring threads access places {step} bytes apart" if step else ""
     contiguous = [

@@ -37,6 +37,7 @@ OF_WORK = (
     ),
     *(
         "reduction-in-loop",
+        "same-in-all-ctas",
         "special-functions",
         "fp32-dots",
         "exposed-loads",

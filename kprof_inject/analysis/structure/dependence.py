@@ -1,4 +1,4 @@
-"""Values of a loop: those that do not depend on the iteration, and reductions whose results are only accumulated."""
+"""Dependence of values: on the iteration of a loop, on the CTA, and on the result of a reduction."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import loop_arguments, names_in, operand_names, result_names, without_strings
 
+_PROGRAM_ID = "tt.get_program_id"
 _MOVES = frozenset(("tt.splat", "arith.extf", "arith.truncf", "arith.extsi", "arith.extui"))
 _ACCUMULATIONS = frozenset(
     f"arith.{name}"
@@ -43,6 +44,56 @@ def invariant_operations(module: Module, loop: Operation) -> list[Operation]:
         for one in body_of(loop)
         if _is_repeatable(one) and not one.traits.is_constant and varying.isdisjoint(_names_taken(one))
     ]
+
+
+def operations_of_any_cta(module: Module, function: Operation) -> list[Operation]:
+    """Return the operations of a function that compute or load the same in each CTA.
+
+    Operations that only compute addresses are included, as are those inside of loops. A load depends on its address
+    alone, as if nothing wrote to memory meanwhile.
+    """
+    tainted: set[str] = set()
+    inside = [one for one in function.walk() if one is not function]
+    known = -1
+    while known != len(tainted):  # a loop passes values back to its begin
+        known = len(tainted)
+        for one in inside:
+            tainted.update(_tainted_by(module, one, tainted))
+    return [one for one in inside if _is_repeatable(one) and not _is_tainted(one, tainted)]
+
+
+def _tainted_by(module: Module, one: Operation, tainted: set[str]) -> Iterator[str]:
+    """Yield the names that depend on the CTA because of an operation."""
+    if one.name == "scf.for" and not _is_tainted_outside(one, tainted):
+        yield from _carried(module, one, tainted)
+    elif one.name == _PROGRAM_ID or _is_tainted(one, tainted) or not (_is_repeatable(one) or one.traits.is_loop):
+        yield from result_names(one)
+        yield from (name.partition("#")[0] for name in result_names(one))
+        if one.traits.is_loop:
+            yield from loop_arguments(module, one)
+
+
+def _carried(module: Module, loop: Operation, tainted: set[str]) -> Iterator[str]:
+    """Yield the values that a loop carries, and its results, as far as they depend on the CTA."""
+    arguments, results = loop_arguments(module, loop)[1:], result_names(loop)
+    initial = operand_names(loop)[-len(arguments) :] if arguments else []
+    end = body_of(loop)[-1]
+    yielded = names_in(without_strings(end.tail))[: len(arguments)]
+    for place, argument in enumerate(arguments):
+        sources = [*initial[place : place + 1], *yielded[place : place + 1], argument]
+        if any(name in tainted or name.partition("#")[0] in tainted for name in sources):
+            yield argument
+            yield from results[place : place + 1]
+
+
+def _is_tainted_outside(loop: Operation, tainted: set[str]) -> bool:
+    """Return True if the number of iterations depends on the CTA."""
+    bounds = names_in(without_strings(loop.tail.partition("iter_args")[0]))
+    return not tainted.isdisjoint(bounds)
+
+
+def _is_tainted(one: Operation, tainted: set[str]) -> bool:
+    return not tainted.isdisjoint(_names_taken(one))
 
 
 def _is_repeatable(one: Operation) -> bool:

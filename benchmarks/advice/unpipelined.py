@@ -1,0 +1,162 @@
+"""Loops with dots that do not load ahead: ``num_stages=1``. The edit is three or four stages."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from case import FLOAT, HALF, Case, Launch, Pair, Result, by_name, normal
+
+FLAW = "unpipelined"
+KEYWORDS = ("num_stages", "not pipelined", "pipeline the loop", "more stages")
+
+
+@triton.jit
+def gated_mlp_kernel(
+    x_ptr,
+    gate_ptr,
+    up_ptr,
+    out_ptr,
+    N,
+    K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """Compute silu(x @ gate) * (x @ up)."""
+    tiles_n = N // BLOCK_N
+    rows = tl.program_id(0) // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(0) % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    inner = tl.arange(0, BLOCK_K)
+    x_ptrs = x_ptr + rows[:, None] * K + inner[None, :]
+    weights = inner[:, None] * N + columns[None, :]
+    gate = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    up = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for _ in range(0, K, BLOCK_K):
+        x = tl.load(x_ptrs)
+        gate = tl.dot(x, tl.load(gate_ptr + weights), gate)
+        up = tl.dot(x, tl.load(up_ptr + weights), up)
+        x_ptrs += BLOCK_K
+        weights += BLOCK_K * N
+    out = gate / (1 + tl.exp(-gate)) * up
+    tl.store(out_ptr + rows[:, None] * N + columns[None, :], out.to(tl.float16))
+
+
+@triton.jit
+def nearest_centroid_kernel(
+    points_ptr,
+    centroids_ptr,
+    squares_ptr,
+    labels_ptr,
+    CENTROIDS,
+    DIM: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Assign each point to its nearest centroid, as in k-means; ``squares`` are the centroids' squared lengths."""
+    rows, dims, columns = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, DIM), tl.arange(0, BLOCK_N)
+    points = tl.load(points_ptr + rows[:, None] * DIM + dims[None, :])
+    best = tl.full((BLOCK_M, BLOCK_N), float("inf"), tl.float32)
+    labels = tl.zeros((BLOCK_M, BLOCK_N), tl.int32)
+    for start in range(0, CENTROIDS, BLOCK_N):
+        centroids = tl.load(centroids_ptr + (start + columns)[None, :] * DIM + dims[:, None])
+        distances = tl.load(squares_ptr + start + columns)[None, :] - 2 * tl.dot(points, centroids)
+        is_closer = distances < best
+        best = tl.where(is_closer, distances, best)
+        labels = tl.where(is_closer, (start + columns)[None, :], labels)
+    nearest = tl.min(best, 1)
+    tl.store(labels_ptr + rows, tl.min(tl.where(best == nearest[:, None], labels, CENTROIDS), 1))
+
+
+@triton.jit
+def convolution_kernel(
+    x_ptr,
+    weight_ptr,
+    out_ptr,
+    HEIGHT,
+    WIDTH,
+    CHANNELS: tl.constexpr,
+    FILTERS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """Convolve images with 3 x 3 filters, with the channels last, as an implicit matrix product."""
+    pixels = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    filters = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    y, x = pixels // WIDTH % HEIGHT, pixels % WIDTH
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for step in range(0, 9 * CHANNELS // BLOCK_K):
+        tap = step // (CHANNELS // BLOCK_K)
+        channels = step % (CHANNELS // BLOCK_K) * BLOCK_K + tl.arange(0, BLOCK_K)
+        down, right = tap // 3 - 1, tap % 3 - 1
+        is_inside = (y + down >= 0) & (y + down < HEIGHT) & (x + right >= 0) & (x + right < WIDTH)
+        source = pixels + down * WIDTH + right
+        a = tl.load(x_ptr + source[:, None] * CHANNELS + channels[None, :], mask=is_inside[:, None], other=0.0)
+        b = tl.load(weight_ptr + (tap * CHANNELS + channels)[:, None] * FILTERS + filters[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(out_ptr + pixels[:, None] * FILTERS + filters[None, :], acc.to(tl.float16))
+
+
+def gated_mlp(device: str, small: bool) -> Pair:
+    m, n, k = (128, 128, 128) if small else (4096, 2048, 2048)
+    x = normal(device, m, k, dtype=HALF)
+    gate, up = (normal(device, k, n, dtype=HALF) * k**-0.5 for _ in range(2))
+
+    def launcher(stages: int) -> Launch:
+        out = torch.empty((m, n), device=device, dtype=HALF)
+
+        def launch() -> Result:
+            grid = (m // 128 * (n // 128),)
+            gated_mlp_kernel[grid](x, gate, up, out, n, k, 128, 128, 64, num_warps=8, num_stages=stages)
+            return out
+
+        return launch
+
+    return launcher(1), launcher(3)
+
+
+def nearest_centroid(device: str, small: bool) -> Pair:
+    count, centroid_count, dim = (256, 128, 64) if small else (32768, 4096, 128)
+    points, centroids = normal(device, count, dim, dtype=HALF), normal(device, centroid_count, dim, dtype=HALF)
+    squares = centroids.to(FLOAT).square().sum(1)
+
+    def launcher(stages: int) -> Launch:
+        labels = torch.empty(count, device=device, dtype=torch.int32)
+
+        def launch() -> Result:
+            nearest_centroid_kernel[(count // 128,)](
+                points, centroids, squares, labels, centroid_count, dim, 128, 64, num_warps=8, num_stages=stages
+            )
+            return labels
+
+        return launch
+
+    return launcher(1), launcher(4)
+
+
+def convolution(device: str, small: bool) -> Pair:
+    images, height, width, channels, filters = (1, 8, 16, 64, 128) if small else (8, 64, 64, 256, 256)
+    x = normal(device, images, height, width, channels, dtype=HALF)
+    weight = normal(device, 3, 3, channels, filters, dtype=HALF) * (9 * channels) ** -0.5
+
+    def launcher(stages: int) -> Launch:
+        out = torch.empty((images, height, width, filters), device=device, dtype=HALF)
+
+        def launch() -> Result:
+            grid = (images * height * width // 128, filters // 128)
+            convolution_kernel[grid](
+                x, weight, out, height, width, channels, filters, 128, 128, 64, num_warps=8, num_stages=stages
+            )
+            return out
+
+        return launch
+
+    return launcher(1), launcher(3)
+
+
+CASES = by_name(
+    Case("gated-mlp", FLAW, gated_mlp, KEYWORDS),
+    Case("nearest-centroid", FLAW, nearest_centroid, KEYWORDS),
+    Case("convolution", FLAW, convolution, KEYWORDS),
+)

@@ -1,0 +1,209 @@
+"""Rules on what the units of a launch do: arithmetic, accesses to memory, and what is in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from analysis.findings.evidences import evidence_of
+from msgspec.structs import replace
+from snapshots import check
+
+from kprof_inject.analysis.findings.atomics import atomics
+from kprof_inject.analysis.findings.exposed_latency import barriers, exposed_loads
+from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.fp32_dots import fp32_dots
+from kprof_inject.analysis.findings.l2_reuse import l2_reuse
+from kprof_inject.analysis.findings.narrow_access import narrow_access
+from kprof_inject.analysis.findings.special_functions import special_functions
+from kprof_inject.analysis.findings.uncoalesced import uncoalesced
+from kprof_inject.analysis.roofs.memory import DramBound
+from kprof_inject.analysis.unjudged import Unjudged
+
+LOAD = "    %x = tt.load %at : tensor<128x!tt.ptr<f32>, #l>\n"
+STORE = "    tt.store %at, %y : tensor<128x!tt.ptr<f32>, #l>\n"
+BUSY = {"special functions": 0.9, "instruction issue": 0.3, "DRAM": 0.1}
+DRAM_BOUND = DramBound(
+    read_bytes=60_000_000,
+    written_bytes=0,
+    least_bytes=60_000_000,
+    streamed_bytes=None,
+    fits_l2=False,
+    unknown=0,
+    unknown_bytes=0,
+    bytes_per_s=3.35e12,
+)
+
+
+def found_by(rule: Callable[[Evidence], Iterator[Finding | Unjudged]], evidence: Evidence) -> list[Finding]:
+    return [one for one in rule(evidence) if isinstance(one, Finding)]
+
+
+def the_one(rule: Callable[[Evidence], Iterator[Finding | Unjudged]], evidence: Evidence, case: str) -> Finding:
+    (finding,) = found_by(rule, evidence)
+    check("analysis/findings", f"{finding.text}\n{finding.advice}", case)
+    return finding
+
+
+def function(name: str, result: str, *operands: str) -> str:
+    return f"    %{result} = {name} {', '.join(f'%{one}' for one in operands)} : tensor<128xf32, #l>\n"
+
+
+E = function("math.exp", "e", "x") + function("arith.addf", "s", "x", "x") + function("math.exp", "f", "s")
+
+
+@pytest.mark.parametrize(
+    ("body", "removable", "edit"),
+    [
+        (E + function("arith.mulf", "y", "e", "f"), 1 / 2, "exp(a + b)"),
+        (E + function("arith.divf", "y", "e", "f"), 2 / 3, "exp(a - b)"),
+        (E + function("arith.divf", "y", "x", "f"), 1 / 3, "x * exp(-a)"),
+        (
+            function("math.sqrt", "q", "x") + function("arith.divf", "y", "x", "q"),
+            1 / 2,
+            "rsqrt",
+        ),
+        (
+            function("arith.divf", "d", "x", "x") + function("arith.divf", "y", "d", "x"),
+            1 / 2,
+            "reciprocal once",
+        ),
+    ],
+    ids=["product", "quotient", "division by an exponential", "square root", "the same divisor"],
+)
+def test_special_functions_that_are_not_needed(tmp_path: Path, body: str, removable: float, edit: str) -> None:
+    (finding,) = found_by(special_functions, evidence_of(tmp_path, LOAD + body + STORE, BUSY))
+    assert edit in finding.advice
+    assert finding.figures["removable_share"] == pytest.approx(removable)
+    assert finding.share == pytest.approx(1 - max(0.9 * (1 - removable), 0.3))
+
+
+def test_special_functions_that_are_all_needed(tmp_path: Path) -> None:
+    body = LOAD + function("math.exp", "e", "x") + function("arith.addf", "y", "e", "x") + STORE
+    finding = the_one(special_functions, evidence_of(tmp_path, body, BUSY), "special functions")
+    assert finding.share == pytest.approx(0.7) and finding.expected == pytest.approx(0.35)
+    assert not found_by(special_functions, evidence_of(tmp_path, body, {"special functions": 0.4}))
+
+
+def test_a_function_of_a_broadcast(tmp_path: Path) -> None:
+    body = """\
+    %w = tt.expand_dims %x {axis = 1 : i32} : tensor<128xf32, #l> -> tensor<128x1xf32, #l>
+    %b = tt.broadcast %w : tensor<128x1xf32, #l> -> tensor<128x64xf32, #l>
+    %y = math.exp %b : tensor<128x64xf32, #l>
+"""
+    (finding,) = found_by(special_functions, evidence_of(tmp_path, LOAD + body, BUSY))
+    assert "before the broadcast" in finding.advice
+
+
+def atomic(address: str) -> str:
+    return (
+        LOAD + f"    %o = tt.atomic_rmw fadd, acq_rel, gpu, %{address}, %x : "
+        "(tensor<128x!tt.ptr<f32>, #l>, tensor<128xf32, #l>) -> tensor<128xf32, #l>\n"
+    )
+
+
+def test_atomics_at_one_address(tmp_path: Path) -> None:
+    evidence = evidence_of(tmp_path, atomic("base"), {"L2": 0.7, "DRAM": 0.1}, {"tt.atomic_rmw": 80})
+    finding = the_one(atomics, evidence, "atomics at one address")
+    assert finding.figures == {"elements": 128, "time_share": pytest.approx(0.8), "repeats": 128}
+    assert finding.share == pytest.approx(1 - 0.1 / 0.93)
+
+
+def test_atomics_that_take_no_time(tmp_path: Path) -> None:
+    assert not found_by(atomics, evidence_of(tmp_path, atomic("at"), {"DRAM": 0.1}, {"tt.atomic_rmw": 2}))
+
+
+STRIDED = """\
+    %k = arith.constant dense<1024> : tensor<128xi32, #l>
+    %o = arith.muli %r, %k : tensor<128xi32, #l>
+    %there = tt.addptr %base, %o : tensor<128x!tt.ptr<f32>, #l>, tensor<128xi32, #l>
+    %x = tt.load %there : tensor<128x!tt.ptr<f32>, #l>
+"""
+
+
+def test_neighbours_that_are_far_apart(tmp_path: Path) -> None:
+    parts = {"L2": 0.8, "shared memory and L1": 0.5, "DRAM": 0.3}
+    finding = the_one(uncoalesced, evidence_of(tmp_path, STRIDED, parts), "an uncoalesced load")
+    assert "4096 bytes apart" in finding.text
+    assert finding.figures["sectors_per_request"] == 32
+    assert not found_by(uncoalesced, evidence_of(tmp_path, LOAD, parts))
+    assert not found_by(uncoalesced, evidence_of(tmp_path, STRIDED, {**parts, "DRAM": 0.9}))
+
+
+@pytest.mark.parametrize(("read", "dram", "found"), [(240e6, 0.6, True), (90e6, 0.6, False), (240e6, 0.1, False)])
+def test_operands_that_dram_reads_again(tmp_path: Path, read: float, dram: float, found: bool) -> None:
+    parts = {"DRAM": dram, "tensor cores": 0.35}
+    evidence = evidence_of(tmp_path, LOAD, parts, dram=DRAM_BOUND, DRAM_READ_BYTES=read, L2_HIT_PERCENT=40.0)
+    if not found:
+        assert not found_by(l2_reuse, evidence)
+        return
+    finding = the_one(l2_reuse, evidence, "no reuse in the L2")
+    assert finding.figures["ratio"] == pytest.approx(4)
+    assert finding.share == pytest.approx(1 - 0.35)
+
+
+LOOP = """\
+    %sum = scf.for %i = %c0 to %c8 step %c1 iter_args(%acc = %zero) -> (tensor<128xf32, #l>)  : i32 {
+      %s = tt.splat %i : i32 -> tensor<128xi32, #l>
+      %there = tt.addptr %at, %s : tensor<128x!tt.ptr<f32>, #l>, tensor<128xi32, #l>
+      %x = tt.load %there : tensor<128x!tt.ptr<f32>, #l>
+      %y = arith.addf %acc, %x : tensor<128xf32, #l>
+      scf.yield %y : tensor<128xf32, #l>
+    }
+"""
+
+
+def test_loads_that_a_loop_waits_for(tmp_path: Path) -> None:
+    evidence = evidence_of(tmp_path, LOOP, {"DRAM": 0.3}, waits={"%x =": 70})
+    finding = the_one(exposed_loads, evidence, "loads that a loop waits for")
+    assert finding.share == pytest.approx(1 - 0.3 / 0.93) and finding.expected == finding.share / 4
+    assert not found_by(exposed_loads, replace(evidence, parts={"DRAM": 0.7}))
+    assert not found_by(exposed_loads, evidence_of(tmp_path, LOOP, {"DRAM": 0.3}, waits={"%x =": 10}))
+
+
+def with_barriers(evidence: Evidence, samples: int) -> Evidence:
+    assert evidence.measured is not None and evidence.measured.stalls is not None
+    stalls = evidence.measured.stalls
+    line = replace(stalls.lines[0], reasons={"barrier": samples, "wait": 100 - samples}, awaited={})
+    return replace(evidence, measured=replace(evidence.measured, stalls=replace(stalls, lines=(line,))))
+
+
+def test_barriers_that_take_time(tmp_path: Path) -> None:
+    evidence = evidence_of(tmp_path, LOAD, {"DRAM": 0.3})
+    finding = the_one(barriers, with_barriers(evidence, 40), "barriers")
+    assert finding.share == pytest.approx(0.4)
+    assert not found_by(barriers, with_barriers(evidence, 10))
+
+
+HALVES = """\
+    %h = tt.splat %g : !tt.ptr<f16> -> tensor<1024x!tt.ptr<f16>, #l>
+    %r2 = tt.make_range {end = 1024 : i32, start = 0 : i32} : tensor<1024xi32, #l>
+    %a2 = tt.addptr %h, %r2 : tensor<1024x!tt.ptr<f16>, #l>, tensor<1024xi32, #l>
+    %x = tt.load %a2 : tensor<1024x!tt.ptr<f16>, #l>
+"""
+
+
+def test_narrow_loads(tmp_path: Path) -> None:
+    def evidence(body: str, **parts: Any) -> Evidence:
+        made = evidence_of(tmp_path, body, {"instruction issue": 0.5, "DRAM": 0.4})
+        requests = tuple(replace(one, access_bytes=2, sectors=2, adjacent_sectors=2) for one in made.requests)
+        return replace(made, requests=requests)
+
+    body = HALVES.replace("%g", "%p16").replace(
+        "    %h", "    %p16 = tt.bitcast %p : !tt.ptr<f32> -> !tt.ptr<f16>\n    %h"
+    )
+    finding = the_one(narrow_access, evidence(body), "narrow loads")
+    assert finding.figures == {"access_bytes": 2}
+    assert not found_by(narrow_access, evidence_of(tmp_path, LOAD, {"instruction issue": 0.5}))
+
+
+def test_dots_without_tensor_cores(tmp_path: Path) -> None:
+    body = """\
+    %z = arith.constant dense<0.0> : tensor<64x64xf32, #l>
+    %d = tt.dot %z, %z, %z : tensor<64x64xf32, #x> * tensor<64x64xf32, #x> -> tensor<64x64xf32, #l>
+"""
+    finding = the_one(fp32_dots, evidence_of(tmp_path, body, {"fp32 units": 0.8, "DRAM": 0.1}), "dots of fp32")
+    assert finding.share == pytest.approx(0.6)
+    assert not found_by(fp32_dots, evidence_of(tmp_path, body, {"fp32 units": 0.3, "DRAM": 0.1}))
