@@ -1,4 +1,7 @@
-"""Insert a plan's records, or delays, into a text, and remove records again. All other bytes remain unchanged."""
+"""Insert a plan's records, or delays, into a text, remove records again, and replace other spans.
+
+All other bytes remain unchanged.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +46,17 @@ def strip(module: Module) -> str:
     edits = [(*_with_blanks(module, *run), "") for run in _runs(removed)]
     for number in used_numbers:
         edits.append((*_span_after_results(module, number), f" {_NUMBER} {number.location_text}".rstrip()))
+    return spliced(module.text, edits)
+
+
+def spliced(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """Return a text with each span from a start to an end replaced; spans do not overlap."""
     pieces: list[str] = []
     done = 0
     for start, end, replacement in sorted(edits):
-        pieces += [module.text[done:start], replacement]
+        pieces += [text[done:start], replacement]
         done = end
-    pieces.append(module.text[done:])
+    pieces.append(text[done:])
     return "".join(pieces)
 
 

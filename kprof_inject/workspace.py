@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from kprof_inject.capture.encoding import Record, decode, encode, read_json
+from kprof_inject.capture.edits import EDITS_FILE, OPTIONS_FILE, AppliedEdits, EditsRecord
+from kprof_inject.capture.encoding import Record, decode, encode, read_json, require_seal, sealed
 from kprof_inject.capture.experiments import (
     DELAYS_FILE,
     EXPERIMENT_ENDING,
@@ -388,6 +389,47 @@ class Workspace:
             return begun[-1]
         hint = f"make one: kprof-inject causal{workspace_argument(self.folder)} -- PROG"
         raise KprofError(f"{self.folder} has no experiment yet", hint=hint)
+
+    @property
+    def edited_builds_folder(self) -> Path:
+        """The folder with compiled kernels with edits, by a hash of their inputs, so that they can be reused."""
+        return self.folder / "edited_builds"
+
+    def edits_folder(self, variant: str) -> Path:
+        """Return the folder with the results of ``try`` for a kernel."""
+        return self.folder / "edits" / variant
+
+    def write_edits(self, edits: EditsRecord, applied: AppliedEdits | None, ttgir: str = "") -> None:
+        """Replace the edits that were tried for a kernel.
+
+        ``applied`` says how to use the best, None if there is none; ``ttgir`` is its text if that was edited.
+        """
+        folder = self.edits_folder(edits.variant)
+        shutil.rmtree(folder, ignore_errors=True)
+        if ttgir:
+            write_text(self.edited_ttgir_path(self.kernel(edits.variant)), ttgir)
+        if applied is not None:
+            _write(folder / OPTIONS_FILE, applied)
+        write_bytes(folder / EDITS_FILE, sealed(encode(edits), EDITS_FILE) + b"\n")
+
+    def edited_ttgir_path(self, kernel: DumpedKernel) -> Path:
+        """Return the path of a kernel's best TTGIR, in a folder with the layout that Triton looks up."""
+        folder = self.edits_folder(kernel.variant) / "override"
+        return folder / kernel.info.override_key / f"{kernel.info.file_name}.ttgir"
+
+    def applied_edits(self, variant: str) -> AppliedEdits | None:
+        """Read how to use a kernel's best edits; None if there are none."""
+        path = self.edits_folder(variant) / OPTIONS_FILE
+        return decode(read_json(path, self.folder), AppliedEdits, str(path), "run try again") if path.exists() else None
+
+    def edits(self, variant: str) -> EditsRecord | None:
+        """Read the edits that were tried for a kernel; None if there are none."""
+        path = self.edits_folder(variant) / EDITS_FILE
+        if not path.exists():
+            return None
+        text = read_json(path, self.folder)
+        require_seal(text, EDITS_FILE, str(path), "run try again")
+        return decode(text, EditsRecord, str(path), "run try again")
 
     def _read(self, path: Path, kind: type[Record]) -> Record:
         return decode(read_json(path, self.folder), kind, str(path), _DUMP_AGAIN)

@@ -81,9 +81,9 @@ def _left(report: LaunchAnalysis) -> float:
 def _nothing_found(report: LaunchAnalysis) -> Advice:
     """Return what no rule explains, and what would."""
     unit = max(report.limit.parts, key=lambda one: report.limit.parts[one], default="")
-    left = f"; {UNIT_NAMES[unit]} would leave {percent(_left(report))}" if unit else ""
-    what = f"no finding: no rule knows what to change{left}"
-    return Advice(f"{what}; causal shows which part is critical, and try what other options gain", "", None)
+    left = f"at most {percent(_left(report))} to win, as {UNIT_NAMES[unit]} must work for the rest; " if unit else ""
+    how = "causal shows which part is critical, and try measures other options"
+    return Advice(f"no finding: {left}{how}", "", None)
 
 
 # A unit that is busy for a smaller part of the time leaves more to win than most changes of its work would.

@@ -71,6 +71,21 @@ def json_values(record: Any) -> dict[str, Any]:
     return values
 
 
+def schema_of(kind: type[Record], title: str) -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of a record."""
+    made: dict[str, Any] = _on_one_line(msgspec.json.schema(kind))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **made}
+
+
+def _on_one_line(value: Any) -> Any:
+    """Join the lines of each text: the indentation of docstrings depends on Python's version."""
+    if isinstance(value, str):
+        return " ".join(value.split())
+    if isinstance(value, dict):
+        return {key: _on_one_line(part) for key, part in value.items()}
+    return [_on_one_line(part) for part in value] if isinstance(value, list) else value
+
+
 @cache
 def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 
 import click
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.capture.mode import Mode, parse_warps
+from kprof_inject.capture.mode import parse_warps
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.saved_launch import SavedLaunch
 from kprof_inject.cli.console import say, table_console
+from kprof_inject.cli.kernel_sources import ProgramSource, source_of
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
     WorkspaceOrProgram,
@@ -41,22 +39,16 @@ from kprof_inject.pipeline.causal_runs import (
     with_structure,
 )
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
-from kprof_inject.pipeline.programs import dump, run
-from kprof_inject.pipeline.saved_launches import (
-    adopt,
-    capture_launch,
-    drop_launches,
-    finish_launches,
-    saved_launch_at,
-    saved_launches_of,
-)
+from kprof_inject.pipeline.saved_launches import drop_launches, finish_launches
 from kprof_inject.report.terminal.slope_table import print_slopes, slopes_csv, slopes_json
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, REPLAYS, LaunchChoice, parse_launches
-from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
+from kprof_inject.runtime.program import STOPPED
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
 from kprof_inject.workspace_paths import workspace_argument
+
+_WITHOUT_RECORDS = "so execution counts come from the kernel's arguments alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +169,9 @@ def command(
         opened = Workspace.open(workspace)
         printed.write(opened, opened.last_experiment_folder(), _last_capture(opened))
         return
-    source = _source_of(program, workspace, kernel)
+    source = source_of(program, workspace, kernel, "causal")
     in_program = replay_in_program or no_replay
-    if in_program and isinstance(source, _LaunchSource):
+    if in_program and not isinstance(source, ProgramSource):
         raise click.UsageError("--no-replay and --replay-in-program are for programs, not for a saved launch")
     with held(workspace, say):
         opened = Workspace.open(workspace) if is_dumped else Workspace.begin(workspace)
@@ -190,12 +182,13 @@ def command(
         write_insertions(opened, kernels)
         say_kernels_briefly(workspace, kernels, wanted)
         recorded = LaunchChoice(filter_, kernel, replays=NO_REPLAYS, keep_launches=not in_program)
-        capture, exit_code = source.record(opened, recorded)
+        capture, exit_code = source.record(opened, recorded, instead=_WITHOUT_RECORDS, made_by="causal")
         if exit_code in STOPPED:
             ctx.exit(exit_code)
         prepare(opened, kernels, wanted, capture, choice, say)
-        if in_program:
-            folder, exit_code = source.delay_in_program(opened, choice)
+        if in_program and isinstance(source, ProgramSource):
+            source.require_again(opened)
+            folder, exit_code = experiment_in_program(opened, choice, source.program, source.program_input, say)
         else:
             folder = experiment(opened, source.launches(opened, capture), choice, source.executable(capture), say)
         if capture is not None and keep_launches:
@@ -204,89 +197,6 @@ def command(
             drop_launches(opened, capture.folder)
         printed.write(opened, folder, capture)
     ctx.exit(exit_code)
-
-
-def _source_of(words: Sequence[str], workspace: Path, kernel: str) -> _ProgramSource | _LaunchSource:
-    saved = saved_launch_at(words, kernel)
-    if saved is not None:
-        return _LaunchSource(saved)
-    require_startable(words)
-    return _ProgramSource(words, kept_input(workspace))
-
-
-def _say_no_records(error: KprofError) -> None:
-    say(f"no records, so execution counts come from the kernel's arguments alone: {error.what}")
-
-
-@dataclass(frozen=True, slots=True)
-class _ProgramSource:
-    """A program that launches the kernels."""
-
-    program: Sequence[str]
-    program_input: ProgramInput
-
-    def dump(self, workspace: Workspace, kernel: str) -> int:
-        code = dump(workspace, kernel, self.program, self.program_input, say)
-        if code not in STOPPED:
-            self._require_again(workspace)
-        return code
-
-    def record(self, workspace: Workspace, choice: LaunchChoice) -> tuple[Capture | None, int]:
-        """Run the program with records at the same places; return the capture and the program's exit code.
-
-        The capture shows how often each place is executed, and its duration. None if nothing was recorded.
-        """
-        try:
-            folder, exit_code = run(workspace, choice, Mode(), self.program, self.program_input, say, made_by="causal")
-        except KprofError as error:
-            _say_no_records(error)
-            return None, 0
-        return read_capture(folder), exit_code
-
-    def launches(self, workspace: Workspace, capture: Capture | None) -> dict[str, Path]:
-        return {} if capture is None else saved_launches_of(workspace, capture.folder)
-
-    def executable(self, capture: Capture | None) -> str:
-        return capture.processes[0].info.executable if capture and capture.processes else ""
-
-    def delay_in_program(self, workspace: Workspace, choice: CausalChoice) -> tuple[Path, int]:
-        self._require_again(workspace)
-        return experiment_in_program(workspace, choice, self.program, self.program_input, say)
-
-    def _require_again(self, workspace: Workspace) -> None:
-        if self.program_input.refusal:
-            again = f"kprof-inject causal {quote(str(workspace.folder))} -- PROG"
-            raise KprofError(
-                f"cannot rerun the program: {self.program_input.refusal}",
-                hint=f"start it with < FILE, or continue with: {again}",
-            )
-
-
-@dataclass(slots=True)
-class _LaunchSource:
-    """A saved launch, which ``dump`` may replace by a recompiled one."""
-
-    saved: SavedLaunch
-
-    def dump(self, workspace: Workspace, kernel: str) -> int:
-        self.saved = adopt(workspace, self.saved, say)
-        return 0
-
-    def record(self, workspace: Workspace, choice: LaunchChoice) -> tuple[Capture | None, int]:
-        try:
-            return read_capture(capture_launch(workspace, self.saved, choice, Mode(), say, made_by="causal")), 0
-        except KprofError as error:
-            _say_no_records(error)
-            return None, 0
-
-    def launches(self, workspace: Workspace, capture: Capture | None) -> dict[str, Path]:
-        return {self.saved.record.variant: self.saved.folder}
-
-    def executable(self, capture: Capture | None) -> str:
-        return ""
-
-    def delay_in_program(self, workspace: Workspace, choice: CausalChoice) -> tuple[Path, int]:
-        raise KprofError("a saved launch has no program", hint="leave out --replay-in-program and --no-replay")
 
 
 def _last_capture(workspace: Workspace) -> Capture | None:

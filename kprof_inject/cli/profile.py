@@ -35,7 +35,7 @@ from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.merging import merge_into
 from kprof_inject.pipeline.programs import dump, run, run_and_fit, torch_traces
-from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at
+from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
 from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.program import STOPPED, kept_input, require_startable
@@ -61,6 +61,13 @@ from kprof_inject.workspace_lock import held
     "into that trace.",
 )
 @sample_program_option
+@harmless_setting(
+    "--try",
+    "tries",
+    is_flag=True,
+    help="Then try mechanical edits of the kernels on saved launches, as the command try does. Implies "
+    "--keep-launches.",
+)
 @json_option
 @program_argument
 @click.pass_context
@@ -76,6 +83,7 @@ def command(
     layout: str | None,
     torch_profiler: bool,
     sample_program: bool,
+    tries: bool,
     as_json: bool,
     program: tuple[str, ...],
 ) -> None:
@@ -89,6 +97,10 @@ def command(
     wanted = parse_selectors(selectors)
     mode.require_tags_kept(any(selector.tags for selector in wanted))
 
+    if tries and as_json:
+        raise click.UsageError("--try prints a table: for JSON, use --keep-launches, and then kprof-inject try --json")
+    if tries and choice.replays.in_program:
+        raise click.UsageError("--try needs saved launches, and --replay-in-program saves none")
     saved = saved_launch_at(program, choice.kernel)
     if saved is None:
         require_startable(program)
@@ -117,7 +129,7 @@ def command(
                     hint=f"profile it with < FILE, or continue with: kprof-inject run {quote(str(workspace))} -- PROG",
                 )
             step = run_and_fit if fit else run
-            recording = replace(choice, torch_trace=torch_profiler)
+            recording = replace(choice, torch_trace=torch_profiler, keep_launches=choice.keep_launches or tries)
             if saved is not None:
                 capture_folder, exit_code = capture_launch(opened, saved, choice, mode, say), 0
             else:
@@ -136,9 +148,28 @@ def command(
         else:
             print_answers(reports, table_console())
             say_next(workspace, reports, "-- PROG" if saved is None else quote(program[0]))
+        if tries:
+            launches = (
+                saved_launches_of(opened, capture_folder) if saved is None else {saved.record.variant: saved.folder}
+            )
+            _try(opened, launches, reports, choice.kernel)
         if torch_profiler:
             _merge(capture_folder, timelines, workspace / "torch_trace.kprof.json.gz", layout)
     ctx.exit(exit_code or dump_exit_code)
+
+
+def _try(workspace: Workspace, launches: dict[str, Path], reports: Sequence[LaunchAnalysis], kernel: str) -> None:
+    from kprof_inject.cli.edit_options import print_tried
+    from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
+
+    process = reports[0].launch.process if reports else None
+    executable = process.executable if process else ""
+    try:
+        records = try_edits(workspace, launches, reports, TryChoice(kernel), executable, say)
+    except KprofError as error:
+        say(f"no edits were tried: {error.what}")
+        return
+    print_tried(workspace, records, as_json=False)
 
 
 def _merge(capture_folder: Path, timelines: Sequence[Timeline], output: Path, layout: str | None) -> None:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from kprof_inject.capture.encoding import schema_of
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.trust import Level
@@ -270,17 +271,7 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema 2020-12 of what ``explain`` prints."""
-    made: dict[str, Any] = _on_one_line(msgspec.json.schema(Explanation))
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kprof-inject explain", **made}
-
-
-def _on_one_line(value: Any) -> Any:
-    """Join the lines of each text: the indentation of docstrings depends on Python's version."""
-    if isinstance(value, str):
-        return " ".join(value.split())
-    if isinstance(value, dict):
-        return {key: _on_one_line(part) for key, part in value.items()}
-    return [_on_one_line(part) for part in value] if isinstance(value, list) else value
+    return schema_of(Explanation, "kprof-inject explain")
 
 
 DEFAULT_BUDGET = 2000

@@ -102,6 +102,9 @@ class Ending(Struct, frozen=True):
     last_cta: int
     last_sm: int
     last_cta_ns: int
+    longest_first_share: float = 0.0
+    """Share by which the launch would be shorter if the longest CTAs began first, and took as long as they did; 0 if
+    ``uneven_share`` is small."""
 
     @property
     def uneven_share(self) -> float:
@@ -146,7 +149,22 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
         last_cta=int(ctas["cta"][last]),
         last_sm=int(ctas["sm"][last]),
         last_cta_ns=int(cta_ns[last]),
+        longest_first_share=(
+            max(1 - _longest_first_ns(ctas, slots_per_sm, len(work.ids)) / duration_ns, 0.0)
+            if idle_share - count_share >= _MIN_UNEVEN
+            else 0.0
+        ),
     )
+
+
+# A smaller idle share is not worth the time to hand out all CTAs again.
+_MIN_UNEVEN = 0.05
+
+
+def _longest_first_ns(ctas: NDArray[np.void], slots_per_sm: int, sms: int) -> int:
+    """Return how long the CTAs take if the longest begin first."""
+    order = np.argsort(ctas["init_ns"] - end_of_work_ns(ctas), kind="stable")
+    return _Queue.of(ctas[order], slots_per_sm).duration_ns(np.zeros(sms, np.int64))
 
 
 def _lost_by_count(waves: float) -> float:

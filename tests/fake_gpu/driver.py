@@ -19,7 +19,7 @@ from triton.compiler.compiler import CompiledKernel
 from triton.runtime.driver import driver
 
 from fake_gpu.gpu import FakeGpu, Launch, LoadedKernel
-from fake_gpu.profile_buffer import delays_in, records_in, timed_words, untimed_words
+from fake_gpu.profile_buffer import delays_in, is_reordered, records_in, timed_words, untimed_words
 from kprof_inject.runtime.devices import cuda_driver
 
 _VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
@@ -93,7 +93,8 @@ class FakeDriver(DriverBase):
         self, name: str, binary: bytes, shared_bytes: int, device: int
     ) -> tuple[FakeModule, int, int, int, int]:
         assert binary[:4] == b"\x7fELF"
-        kernel = LoadedKernel(name, records_in(self._loading.ttgir), delays_in(self._loading.ttgir))
+        ttgir = self._loading.ttgir
+        kernel = LoadedKernel(name, records_in(ttgir), delays_in(ttgir), is_reordered(ttgir))
         handle = self.gpu.load(kernel)
         module = FakeModule(self.gpu, handle)
         if kernel.records:

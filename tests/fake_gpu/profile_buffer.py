@@ -36,6 +36,11 @@ def delays_in(ttgir: Path) -> tuple[tuple[str, int], ...]:
     return tuple((name, int(cycles)) for cycles, name in found)
 
 
+def is_reordered(ttgir: Path) -> bool:
+    """Whether an edit of ``try`` has permuted the programs of a module; no kernel here asks for their number."""
+    return "tt.get_num_programs" in ttgir.read_text()
+
+
 def timed_words(launch: Launch, begun_ns: int, gap_cycles: int) -> NDArray[np.uint32]:
     """One row for each CTA. ``gap_cycles`` lie between two records of a warp."""
     return _in_rows(_words(launch, begun_ns, gap_cycles, _slots(launch, header_words=10)), launch)

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
 from kprof_inject.analysis.interpreter.executions import CountedOperation
+from kprof_inject.analysis.roofs.unit_rates import SHARED
 from kprof_inject.analysis.structure.banks import conflict_cycles, is_transposed, min_cycles
 from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture import counters
 from kprof_inject.quantities import percent
 
 
@@ -24,22 +26,32 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         share = each * (one.whole_times or 0) / evidence.sm_cycles
         if share >= MIN_SHARE:
             advice = _TRANSPOSED if is_transposed(one.operation, aliases) else _OTHER_LAYOUT
-            yield _finding(evidence, one, each, min(share, 1.0), advice)
+            # The layouts show a lower bound of the conflicts.
+            gain = max(min(share, 1.0), evidence.max_gain({SHARED: max(share, _counted_share(evidence))}))
+            yield _finding(evidence, one, each, min(share, 1.0), gain, advice)
 
 
-def _finding(evidence: Evidence, one: CountedOperation, each: int, share: float, advice: str) -> Finding:
+def _counted_share(evidence: Evidence) -> float:
+    """Return the share of conflicts among the cycles of shared memory and L1, as counted; 0 without counters."""
+    measured = evidence.measured
+    wavefronts = measured.metric(counters.WAVEFRONTS) if measured else 0.0
+    return measured.metric(counters.SHARED_CONFLICTS) / wavefronts if measured and wavefronts else 0.0
+
+
+def _finding(evidence: Evidence, one: CountedOperation, each: int, share: float, gain: float, advice: str) -> Finding:
     least, roof = min_cycles(one.operation), evidence.roof_around(one.operation)
     where = f" in {evidence.name_of(roof)}" if roof else ""
     return Finding(
         rule="bank-conflicts",
         scope=roof.scope if roof else None,
         index=roof.index if roof else None,
-        share=share,
+        share=gain,
         text=f"bank conflicts: {one.operation.name}{where} ({evidence.place_of(one.operation)}) occupies shared memory "
         f"for {each + least} cycles instead of {least}, {percent(share)} of the SMs' time: threads of a warp access "
         "the same bank, or less than its 4 bytes",
         advice=advice,
         figures={"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0},
+        likely=(share + gain) / 2,
     )
 
 

@@ -202,17 +202,17 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]
     last = f"CTA {ending.last_cta} on SM {ending.last_sm}, the last to finish, takes"
     if ending.cta_ns <= timeline.clock.timer_step_ns:
         what = f"most CTAs exit immediately, and {last} {short_time(ending.last_cta_ns)}"
-        advice = "do not launch CTAs without work; start the others first, or split them"
+        advice, share = "do not launch CTAs without work; start the others first, or split them", ending.uneven_share
     else:
         what = (
             f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} as long as the median CTA "
             f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)})"
         )
-        advice = f"see why CTA {ending.last_cta} has more work than others; start the longest CTAs first, or split them"
+        share, advice = _order_or_split(ending)
     yield Finding(
         rule="uneven-ctas",
         scope=None,
-        share=ending.uneven_share,
+        share=share,
         text=f"CTAs are uneven: {what}, and SMs idle at the end for {percent(ending.uneven_share)} of the launch on "
         "average",
         advice=advice,
@@ -226,3 +226,17 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]
             "idle_share": ending.idle_share,
         },
     )
+
+
+def _order_or_split(ending: Ending) -> tuple[float, str]:
+    """Return the gain and the advice for CTAs of different length: another order, or shorter ones."""
+    look = f"see why CTA {ending.last_cta} has more work than others"
+    by_order = min(ending.longest_first_share, ending.uneven_share)
+    if by_order < MIN_SHARE:
+        return ending.uneven_share, f"{look}, and split it: it takes most of the launch whenever it begins"
+    split = (
+        ""
+        if by_order > ending.uneven_share - MIN_SHARE
+        else f" (and split them, for up to {percent(ending.uneven_share)})"
+    )
+    return by_order, f"start the longest CTAs first{split}; {look}"

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from math import prod
 
 from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import ctas_per_sm, limited_by, limits_of
 from kprof_inject.quantities import counted, percent, short_time, size_text
 from kprof_inject.timeline.waves import Waves
-from kprof_inject.ttgir.loops import copy_pipelines
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.types import types_of
 
@@ -20,6 +20,8 @@ _MAX_WARPS = 16
 # A CTA needs about 1 us for its start, its first load from DRAM and its end (H100): several times this is efficient.
 _SHORT_CTA_NS = 4_000
 _MIN_WAVES = 4
+# Part of the instructions that blocks of four times the size would not execute.
+_MAX_OF_CTA = 0.75
 _MIN_SHARE = 0.2
 _LANES = 32
 # With fewer elements, a thread cannot share them with threads of other warps.
@@ -46,7 +48,8 @@ def small_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     if waves.waves < _MIN_WAVES or ending.cta_ns > _SHORT_CTA_NS:
         return
-    share = evidence.max_gain()
+    # Larger blocks share the instructions that each CTA executes for itself.
+    share = evidence.max_gain(dict.fromkeys((ISSUE, ALU, FP32, SHARED), _MAX_OF_CTA))
     if share < _MIN_SHARE:
         return
     moved = evidence.light.dram.once_bytes / waves.ctas if evidence.light.dram else 0.0
@@ -68,14 +71,14 @@ def small_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield launches whose SMs hold so few warps that these cannot hide the latency of what they wait for.
 
-    Loops that copy ahead hide it by stages instead.
+    Loops with dots hide it by stages instead.
     """
     summary, ran = evidence.summary, evidence.ran
     if missing := missing_ctas(evidence.timeline, summary):
         yield missing
         return
     waves = summary.waves
-    if ran is None or waves is None or any(copy_pipelines(ran.module)):
+    if ran is None or waves is None or any(one.traits.is_dot for one in ran.module.walk()):
         return
     active = _active_warps(evidence, waves)
     share = evidence.max_gain()

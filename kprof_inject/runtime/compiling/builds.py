@@ -9,6 +9,7 @@ import ast
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from kprof_inject.capture.schema import DumpedKernelRecord
 
 _KEPT = ("source", "ttir", "ttgir", "ptx", "cubin", "amdgcn", "hsaco")
 _ASSEMBLY = (".ptx", ".amdgcn")
+_NOT_CODE = (".version", ".file", ".loc")
+_DEBUG_SECTIONS = ".section\t.debug"
+"""These sections follow the code, in PTX and in AMD's assembly."""
 
 
 def build_files(kernel: Any) -> dict[str, bytes]:
@@ -60,3 +64,20 @@ def assembly_in(folder: Path) -> str:
     """Return the assembly of the build in a folder; empty if there is none."""
     paths = [path for path in folder.iterdir() if path.suffix in _ASSEMBLY]
     return paths[0].read_text() if paths else ""
+
+
+def difference_of_code(a: str, b: str) -> str:
+    """Return the first lines of code in which two assembly texts differ; empty if they are the same."""
+    for a_line, b_line in zip_longest(code_lines(a), code_lines(b), fillvalue=""):
+        if a_line != b_line:
+            return f"{a_line.strip()!r} against {b_line.strip()!r}"
+    return ""
+
+
+def code_lines(assembly: str) -> list[str]:
+    """Return the lines of code, without locations and the version of PTX.
+
+    Inductor writes the source to a different file in each process, and in some chooses a different version.
+    """
+    code, _, _ = assembly.partition(_DEBUG_SECTIONS)
+    return [line for line in code.splitlines() if not line.lstrip().startswith(_NOT_CODE)]

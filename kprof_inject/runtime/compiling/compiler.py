@@ -22,12 +22,14 @@ import triton.compiler
 import triton.compiler.compiler
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars
+from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 from triton.runtime.cache import get_override_manager
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
+from kprof_inject.runtime.compiling.switches import SWITCH_NAMES
 from kprof_inject.runtime.stack_room import COMPILING
 from kprof_inject.workspace import DumpedKernel, Workspace
 
@@ -130,7 +132,7 @@ _ASSEMBLERS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 def environment_names() -> tuple[str, ...]:
     """Return the names of the environment variables that a compiled kernel depends on."""
-    return (*get_cache_invalidating_env_vars(), *_ASSEMBLERS)
+    return (*dict.fromkeys((*get_cache_invalidating_env_vars(), *SWITCH_NAMES)), *_ASSEMBLERS)
 
 
 def environment() -> dict[str, str]:
@@ -176,6 +178,19 @@ def as_json(values: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     return vars(value) if hasattr(value, "__dict__") else str(value)
+
+
+@contextmanager
+def compiled_text(text: str, stage: str, file_name: str, target: GPUTarget, options: dict[str, Any]) -> Iterator[Any]:
+    """Compile the text of a module, TTIR or TTGIR by ``stage``, in a cache that is removed at the end of the context.
+
+    The compiler names its files after the source's, which become those of the build. Raises any error of the compiler.
+    """
+    with tempfile.TemporaryDirectory(prefix="kprof-text-") as cache, knobs.cache.scope():
+        knobs.cache.dir = cache
+        path = Path(cache, f"{file_name}.{stage}")
+        path.write_bytes(text.encode())
+        yield triton.compile(str(path), target=target, options=options)
 
 
 @contextmanager

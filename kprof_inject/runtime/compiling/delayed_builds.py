@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,15 +28,15 @@ from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, err
 _KEPT = (".json", ".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
 
 
-def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path) -> None:
+def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path, stage: str = "ttgir") -> None:
     """Compile ``text`` for the kernel's target with its options, and write the results to ``folder``.
 
-    Raises ``KprofError`` if another version of Triton dumped the kernel, and any exception of the compiler.
+    ``stage`` is what the text is: ``ttir`` or ``ttgir``. Raises ``KprofError`` if another version of Triton dumped the
+    kernel, and any exception of the compiler.
     """
     import triton
-    from triton import knobs
 
-    from kprof_inject.runtime.compiling.compiler import as_json
+    from kprof_inject.runtime.compiling.compiler import as_json, compiled_text
     from kprof_inject.runtime.compiling.instrumentation import target_of
 
     if kernel.triton_version != triton.__version__:
@@ -47,16 +46,11 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path) -> None:
         )
     if kernel.target is None:
         raise KprofError("its target is unknown", hint="dump it again")
+    options = {name: with_tuples(value) for name, value in kernel.options.items()}
     with (
-        tempfile.TemporaryDirectory(prefix="kprof-text-") as cache,
-        knobs.cache.scope(),
         _environment_of(kernel),
+        compiled_text(text, stage, kernel.file_name, target_of(kernel.target), options) as made,
     ):
-        knobs.cache.dir = cache
-        path = Path(cache, f"{kernel.file_name}.ttgir")
-        path.write_bytes(text.encode())
-        options = {name: with_tuples(value) for name, value in kernel.options.items()}
-        made = triton.compile(str(path), target=target_of(kernel.target), options=options)
         for name, source in made.metadata_group.items():
             if Path(name).suffix in _KEPT and not name.endswith(".json"):
                 shutil.copyfile(source, folder / name)
@@ -99,22 +93,26 @@ def with_tuples(value: Any) -> Any:
 _TIME_LIMIT_S = 600.0
 _MAX_PROCESSES = 16
 # Part of each build's name: change it when the content of a build's folder changes.
-_FORM = "1"
+_FORM = "2"
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A module's text, to be compiled with the options of the kernel that it came from."""
+    """A module's text, to be compiled with the options of the kernel that it came from.
+
+    ``stage`` is what the text is: ``ttir`` or ``ttgir``.
+    """
 
     text: str
     kernel: DumpedKernelRecord
+    stage: str = "ttgir"
 
     @property
     def name(self) -> str:
         """Name of the build; builds with the same binary have the same name."""
         kernel = self.kernel
         made_by = (kernel.triton_version, str(kernel.target), json.dumps([kernel.options, kernel.environment]))
-        parts = (_FORM, *made_by, self.text)
+        parts = (_FORM, self.stage, *made_by, self.text)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
@@ -123,9 +121,14 @@ class _CompileTask:
     build: Build
     folder: Path
 
+    @property
+    def target(self) -> str:
+        """Target and environment of a process: LLVM keeps some variables until the process ends."""
+        return json.dumps([str(self.build.kernel.target), self.build.kernel.environment], sort_keys=True)
+
     def run(self, written: Path) -> None:
         try:
-            compile_text(self.build.text, self.build.kernel, self.folder)
+            compile_text(self.build.text, self.build.kernel, self.folder, self.build.stage)
         except KprofError:
             raise
         except Exception as error:  # noqa: BLE001 (the compiler's errors have no common base)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from itertools import zip_longest
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from kprof_inject.capture.experiments import (
     SpinRecord,
 )
 from kprof_inject.capture.schema import Resources, plausible_sm_clock_hz
-from kprof_inject.runtime.compiling.builds import assembly_in, load
+from kprof_inject.runtime.compiling.builds import assembly_in, difference_of_code, load
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.experiments.paired_launches import PairedTimes
@@ -28,10 +27,6 @@ from kprof_inject.runtime.experiments.relaunch import Launchable
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, Grid
 from kprof_inject.workspace import DumpedKernel
-
-_NOT_CODE = (".version", ".file", ".loc")
-_DEBUG_SECTIONS = ".section\t.debug"
-"""These sections follow the code, in PTX and in AMD's assembly."""
 
 
 class NoExperiment(Exception):
@@ -76,7 +71,7 @@ class DelayedKernel:
         Raises ``NoExperiment`` if the module's text compiles to another kernel than the source.
         """
         own_assembly = str(self.kernel.asm.get("ptx") or self.kernel.asm.get("amdgcn") or "")
-        if difference := _difference(own_assembly, assembly_in(folder / plan.plain)):
+        if difference := difference_of_code(own_assembly, assembly_in(folder / plan.plain)):
             raise NoExperiment(f"its TTGIR alone compiles to a different kernel than the program runs ({difference})")
         for place, build in enumerate(plan.builds):
             loaded, refusal = self._loaded(folder, build)
@@ -104,23 +99,6 @@ class DelayedKernel:
 
 def _numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(value for value in args[HOOK_ARGUMENTS:] if isinstance(value, int | float))
-
-
-def _difference(a: str, b: str) -> str:
-    """Return the first lines of code in which two assembly texts differ; empty if they are the same."""
-    for a_line, b_line in zip_longest(_code(a), _code(b), fillvalue=""):
-        if a_line != b_line:
-            return f"{a_line.strip()!r} against {b_line.strip()!r}"
-    return ""
-
-
-def _code(assembly: str) -> list[str]:
-    """Return the lines of code, without locations and the version of PTX.
-
-    Inductor writes the source to a different file in each process, and in some chooses a different version.
-    """
-    code, _, _ = assembly.partition(_DEBUG_SECTIONS)
-    return [line for line in code.splitlines() if not line.lstrip().startswith(_NOT_CODE)]
 
 
 def experiment_record(

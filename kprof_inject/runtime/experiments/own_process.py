@@ -64,11 +64,13 @@ from kprof_inject.runtime.experiments.tasks import (
     TaskResult,
     TimeDelays,
     TimedLaunch,
+    TimeEdits,
     TimeLaunch,
     TimeRecords,
     read_tasks,
     write_result,
 )
+from kprof_inject.runtime.experiments.timed_edits import load_builds, overwrite_outputs, time_edits
 from kprof_inject.runtime.experiments.watchdog import Watchdog
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.launcher import own_scratch, writing_to
@@ -227,6 +229,18 @@ def _time_delays(task: TimeDelays, process: OwnProcess) -> TaskResult:
         record = experiment_record(dumped, task.plan, target, timed, device, spins, is_replayed=True)
         write_experiment(Path(task.folder), record)
     return TaskResult()
+
+
+@_done.register
+def _time_edits(task: TimeEdits, process: OwnProcess) -> TaskResult:
+    saved = read_saved_launch(Path(task.launch))
+    device = process.device_for(saved)
+    with loaded_launch(device, saved) as launch:
+        overwrite_outputs(device, launch)
+        clean = _clean_kernel(saved)
+        builds = list(load_builds(task, saved))
+        launches = _paired(launch, clean, [kernel for kernel, _ in builds], device, process)
+        return TaskResult(edits=time_edits(task, launch, launches, [refusal for _, refusal in builds]))
 
 
 @_done.register

@@ -18,15 +18,15 @@ from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
+from kprof_inject.capture.edits import MIN_PAIRS
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.experiments.back_to_back import BackToBack, is_same_work
 from kprof_inject.runtime.experiments.relaunch import LaunchMemory, NotReplayable, Relaunch
+from kprof_inject.runtime.experiments.results import Results, SameResults
 from kprof_inject.runtime.experiments.watchdog import MIN_WATCH_S, WATCH_MARGIN, Watchdog
 from kprof_inject.runtime.launch.launcher import own_scratch
 
 _QUANTILE = 1.96
-# Fewer pairs do not show their spread.
-_MIN_PAIRS = 12
 
 
 def rounds(count: int, seed: str) -> Iterator[Sequence[int]]:
@@ -52,17 +52,24 @@ class LaunchPairs:
 
     @property
     def error(self) -> float:
-        """Half of the 95 % interval of the median ratio; infinite if there are too few pairs.
+        """Half of the 95 % interval of the median ratio; infinite if there are too few pairs."""
+        low, _, high = self.interval
+        return (high - low) / 2
 
-        The interval is between two order statistics, which outliers do not move.
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        """The median ratio of the variant's times to the unchanged kernel's, between the ends of its 95 % interval.
+
+        The interval is between two order statistics, which outliers do not move. It is infinite if there are too few
+        pairs.
         """
         count = len(self.ns)
-        if count < _MIN_PAIRS:
-            return math.inf
         ratios = sorted(ns / clean for ns, clean in zip(self.ns, self.clean_ns, strict=True))
+        if count < MIN_PAIRS:
+            return -math.inf, statistics.median(ratios) if ratios else math.nan, math.inf
         distance = math.ceil(_QUANTILE * math.sqrt(count) / 2)
         low, high = max(count // 2 - distance, 0), min((count - 1) // 2 + distance, count - 1)
-        return (ratios[high] - ratios[low]) / 2
+        return ratios[low], statistics.median(ratios), ratios[high]
 
 
 # The driver queues about a thousand launches; after that, the host waits for the first one to end.
@@ -81,7 +88,7 @@ class PairedTimes:
     """Result of an experiment.
 
     ``refusals`` has the reasons why variants were left out, by their index. ``is_repeatable`` is false if the kernel's
-    results differ from launch to launch, so that no results were compared.
+    results differ from launch to launch.
     """
 
     pairs: Sequence[LaunchPairs]
@@ -112,6 +119,7 @@ class PairedLaunches:
     name: str
     seed: str
     waits: bool = False
+    results: Results = field(default_factory=SameResults)
     clean_ns: float = 0.0
     """Time of the unchanged kernel, known after the first launches."""
     first_digest: tuple[int, ...] | None = None
@@ -209,12 +217,15 @@ class PairedLaunches:
         return timed.times_ns(marks)
 
     def warm_up(self, timed: BackToBack) -> tuple[dict[int, str], bool]:
-        """Run each variant once; return those whose results differ from the clean kernel's, each with the reason.
+        """Run each variant once; return those whose results are refused, each with the reason.
 
-        Also return whether results are the same from launch to launch; if not, as with atomics on floats, they are not
-        compared. If a launch does the same work without restored memory, ``timed`` no longer restores it.
+        Also return whether the unchanged kernel's are the same from launch to launch, unlike with atomics on floats. If
+        a launch does the same work without restored memory, ``timed`` no longer restores it.
         """
-        alone = [self._alone(timed, self.clean) for _ in range(3)]
+        alone = []
+        for _ in range(3):
+            alone.append(self._alone(timed, self.clean))
+            self.results.note(alone[-1][1])
         self.first_digest = alone[0][1]
         self.clean_ns = statistics.median(ns for ns, _ in alone)
         is_repeatable = alone[0][1] is not None and len({digest for _, digest in alone}) == 1
@@ -222,8 +233,8 @@ class PairedLaunches:
         for place, kernel in enumerate(self.variants):
             if kernel is not None:
                 _, digest = self._alone(timed, kernel)
-                if is_repeatable and digest != alone[0][1]:
-                    refusals[place] = "its results differ from those of the unchanged kernel"
+                if refusal := self.results.refusal_of(place, digest):
+                    refusals[place] = refusal
         if is_repeatable and self._may_follow(timed, alone[0][1]):
             timed.follow_each_other(self.clean_ns)
         return refusals, is_repeatable

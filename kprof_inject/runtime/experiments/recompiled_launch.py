@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import triton
 from msgspec.structs import replace
-from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 
@@ -21,7 +19,7 @@ from kprof_inject.capture.schema import KERNEL_FILE, SOURCES_FILE, TTGIR_FILE, T
 from kprof_inject.errors import KprofError
 from kprof_inject.files import write_bytes, write_text
 from kprof_inject.runtime.compiling.builds import build_files
-from kprof_inject.runtime.compiling.compiler import as_json
+from kprof_inject.runtime.compiling.compiler import as_json, compiled_text
 from kprof_inject.runtime.compiling.instrumentation import target_of
 
 # Options of the program's Triton that describe its installation or target, which the present one knows better.
@@ -39,7 +37,8 @@ def recompile(saved: SavedLaunch, folder: Path) -> None:
     try:
         target = target_of(saved.kernel.target)
         options = _known_options(saved.kernel.options, target)
-        made = _compiled(paths[0], saved.kernel.file_name, target, options)
+        with compiled_text(paths[0].read_text(), "ttir", saved.kernel.file_name, target, options) as made:
+            texts = build_files(made)
     except Exception as error:  # the compiler's errors have no common base
         raise KprofError(
             f"Triton {triton.__version__} does not compile the TTIR of Triton {saved.record.triton}: {error}"
@@ -47,7 +46,7 @@ def recompile(saved: SavedLaunch, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     write_text(folder / TTGIR_FILE, made.asm["ttgir"])
     shutil.copyfile(saved.folder / SOURCES_FILE, folder / SOURCES_FILE)
-    for name, data in build_files(made).items():
+    for name, data in texts.items():
         write_bytes(folder / BUILD_FOLDER / name, data)
     kernel = replace(
         saved.kernel,
@@ -61,15 +60,6 @@ def recompile(saved: SavedLaunch, folder: Path) -> None:
         _link(saved.folder / MEMORY_FILE, folder / MEMORY_FILE)
     record = replace(saved.record, triton=triton.__version__, clean=TimedResources(), files=checksums(folder))
     write_saved_launch(folder, record)
-
-
-def _compiled(path: Path, file_name: str, target: GPUTarget, options: dict[str, Any]) -> Any:
-    with tempfile.TemporaryDirectory(prefix="kprof-recompiled-") as name, knobs.cache.scope():
-        knobs.cache.dir = name
-        # The compiler names its files after the source's, which become those of the build.
-        source = Path(name, f"{file_name}.ttir")
-        shutil.copyfile(path, source)
-        return triton.compile(str(source), target=target, options=options)
 
 
 def _known_options(options: Mapping[str, Any], target: GPUTarget) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from kprof_inject.capture.edits import MeasuredGain, Results
 from kprof_inject.capture.encoding import decode, encode, read_json
 from kprof_inject.capture.experiments import DelaysRecord
 from kprof_inject.capture.measurements import L2Contents, MeasurementsRecord
-from kprof_inject.capture.schema import MAX_TEXT_BYTES, DurationNs, KernelRecord, Name, ReplayRecord, Text
+from kprof_inject.capture.schema import MAX_TEXT_BYTES, DurationNs, KernelRecord, Name, ReplayRecord, Resources, Text
 from kprof_inject.files import read_regular, write_bytes
 
 TASKS_FILE = "tasks.json"
@@ -51,6 +52,18 @@ class TimeDelays(Struct, frozen=True, tag="delays", kw_only=True):
     folder: Text
 
 
+class TimeEdits(Struct, frozen=True, tag="edits", kw_only=True):
+    """Time a saved launch with each of the builds of its edited kernel, whose folders are ``builds``.
+
+    Floating-point results may differ by ``tolerance``; None is the default of their type.
+    """
+
+    launch: Text
+    builds: tuple[Text, ...]
+    seconds: float
+    tolerance: float | None = None
+
+
 class CaptureLaunch(Struct, frozen=True, tag="capture", kw_only=True):
     """Launch a saved launch ``times`` times with the records that are planned in the session's workspace."""
 
@@ -82,7 +95,7 @@ class RecompileLaunch(Struct, frozen=True, tag="recompile", kw_only=True):
     folder: Text
 
 
-Task = RecompileLaunch | TimeLaunch | TimeRecords | TimeDelays | CaptureLaunch | CountLaunch | SampleLaunch
+Task = RecompileLaunch | TimeLaunch | TimeRecords | TimeDelays | TimeEdits | CaptureLaunch | CountLaunch | SampleLaunch
 
 
 class TimedLaunch(Struct, frozen=True, kw_only=True):
@@ -103,6 +116,27 @@ class TimedLaunch(Struct, frozen=True, kw_only=True):
     l2: L2Contents = "left"
 
 
+class TimedBuild(Struct, frozen=True, kw_only=True):
+    """Result of a build of ``TimeEdits``, whose fields are those of ``TriedEdits``."""
+
+    gain: MeasuredGain | None = None
+    results: Results = ""
+    difference: float | None = None
+    refusal: Text = ""
+    resources: Resources | None = None
+
+
+class TimedEdits(Struct, frozen=True, kw_only=True):
+    """Result of ``TimeEdits``: its builds in their order, and the unchanged kernel as in ``EditsRecord``."""
+
+    builds: tuple[TimedBuild, ...]
+    clean_ns: DurationNs
+    clean: Resources
+    launches: int = 1
+    is_restored: bool = False
+    is_repeatable: bool = True
+
+
 class TaskResult(Struct, frozen=True, kw_only=True):
     """Result of one task: what it measured, or the reason why there is nothing.
 
@@ -114,6 +148,7 @@ class TaskResult(Struct, frozen=True, kw_only=True):
     timed: TimedLaunch | None = None
     l2: L2Contents = "left"
     replay: ReplayRecord | None = None
+    edits: TimedEdits | None = None
     measurements: MeasurementsRecord | None = None
 
 

@@ -1,0 +1,169 @@
+"""Files of ``try``: the edits of a kernel that were tried on a saved launch, and what each of them won.
+
+``docs/try.md`` describes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+from kprof_inject.capture.schema import Count, DurationNs, FileName, GridSize, Name, Resources, Target, Text
+
+EDITS_VERSION = 1
+EDITS_FILE = "edits.json"
+OPTIONS_FILE = "options.json"
+MAX_EDITS = 1 << 10
+
+MIN_WIN = 0.01
+"""A smaller gain is no reason to change a kernel: other inputs, or another clock, change as much."""
+
+MIN_PAIRS = 12
+"""Fewer pairs of times do not show their spread."""
+
+Ratio = Annotated[float, Meta(ge=-1e9, le=1.0)]
+"""Part of a kernel's time that an edit saves; negative if it costs time."""
+
+Outcome = Literal["faster", "slower", "no difference", "same code", "refused", "not measured"]
+Results = Literal["", "identical", "within"]
+"""How the results compare with those of the unchanged kernel; empty if they were not compared."""
+
+
+class Edit(Struct, frozen=True):
+    """An edit of a kernel: its kind, such as ``num_stages``, and the value that it sets."""
+
+    kind: Name
+    value: Name
+
+    def __str__(self) -> str:
+        """Return the edit as users write it: ``num_stages=4``."""
+        return f"{self.kind}={self.value}"
+
+
+MAX_EDITS_TOGETHER = 16
+Edits = Annotated[tuple[Edit, ...], Meta(max_length=MAX_EDITS_TOGETHER)]
+"""Edits that are made together."""
+
+
+def edits_text(edits: Sequence[Edit]) -> str:
+    """Return edits that are made together as users write them."""
+    return ", ".join(map(str, edits))
+
+
+class MeasuredGain(Struct, frozen=True, kw_only=True):
+    """Part of the kernel's time that edits save: the median of ``pairs`` pairs, and its 95 % interval."""
+
+    won: Ratio
+    low: Ratio
+    high: Ratio
+    pairs: Count
+
+    @property
+    def is_win(self) -> bool:
+        """True if the edits certainly save time, and enough of it."""
+        return self.low > 0 and self.won >= MIN_WIN
+
+    @property
+    def error(self) -> float:
+        """Half of the interval."""
+        return (self.high - self.low) / 2
+
+    @property
+    def outcome(self) -> Outcome:
+        """Conclusion from the interval."""
+        if self.is_win:
+            return "faster"
+        return "slower" if self.high < 0 else "no difference"
+
+
+class TriedEdits(Struct, frozen=True, kw_only=True):
+    """Edits that were tried together, and the result.
+
+    ``reason`` is the name of the finding that proposed them, ``neighbour`` or ``asked for``. ``predicted`` is the upper
+    bound of the gain by that finding. ``options`` has the compile options and the environment variables that they set.
+    ``same_code_as`` names the edits that compile to the same machine code; empty for the unchanged kernel's.
+    ``difference`` is the largest difference of a result, relative to the largest magnitude in the same memory.
+    ``refusal`` is the reason why they were not measured. ``confirmed`` is the gain in a second process.
+    """
+
+    edits: Edits
+    reason: Name = ""
+    predicted: Annotated[float, Meta(ge=0, le=1)] | None = None
+    options: dict[Name, Any] = field(default_factory=dict)
+    changes_ttgir: bool = False
+    outcome: Outcome = "not measured"
+    gain: MeasuredGain | None = None
+    confirmed: MeasuredGain | None = None
+    results: Results = ""
+    difference: Annotated[float, Meta(ge=0)] | None = None
+    same_code_as: Text = ""
+    refusal: Text = ""
+    resources: Resources | None = None
+
+    @property
+    def text(self) -> str:
+        """The edits as users write them."""
+        return edits_text(self.edits)
+
+
+class EditsRecord(Struct, frozen=True, kw_only=True):
+    """Content of a kernel's ``edits.json``.
+
+    ``best`` is the index in ``tried`` of the edits that a second process confirmed to win; None if there are none.
+    ``refusal`` is the reason why the kernel was not tried at all, in words that follow *because*. ``clean_ns`` is the
+    time of the unchanged kernel, from ``launches`` launches back to back. ``tolerance`` is the user's; None is the
+    default of each type.
+    """
+
+    version: int = EDITS_VERSION
+    name: Name
+    variant: FileName
+    device_name: Name = ""
+    target: Target | None = None
+    grid: tuple[GridSize, GridSize, GridSize]
+    triton: Name = ""
+    tolerance: Annotated[float, Meta(ge=0, le=1)] | None = None
+    clean: Resources = Resources()
+    clean_ns: DurationNs = 0.0
+    is_repeatable: bool = True
+    restored: bool = False
+    launches: Annotated[int, Meta(ge=1, lt=1 << 16)] = 1
+    tried: Annotated[tuple[TriedEdits, ...], Meta(max_length=MAX_EDITS)] = ()
+    best: Annotated[int, Meta(ge=0)] | None = None
+    refusal: Text = ""
+    gpu_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
+    compile_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
+
+    def __post_init__(self) -> None:
+        """Require a readable version, and a best among those that were tried."""
+        if self.version != EDITS_VERSION:
+            raise ValueError(f"the edits have version {self.version}, this program reads {EDITS_VERSION}")
+        if self.best is not None and self.best >= len(self.tried):
+            raise ValueError(f"expected one of {len(self.tried)} edits as the best, got {self.best}")
+
+    @property
+    def winner(self) -> TriedEdits | None:
+        """The edits that win; None if there are none."""
+        return None if self.best is None else self.tried[self.best]
+
+
+class AppliedEdits(Struct, frozen=True, kw_only=True):
+    """Content of a kernel's ``options.json``: how to use the best edits.
+
+    ``options`` are passed where the kernel is launched, or in ``triton_config``, which has all options of the kernel
+    that ``triton.Config`` names. ``ttgir`` is the path of the edited TTGIR. ``environment`` has the variables with
+    which the program uses that, and the switches of Triton. ``command`` needs no change of the source; it is null if
+    there are options, too.
+    """
+
+    kernel: Name
+    variant: FileName
+    edits: Edits
+    gain: MeasuredGain
+    options: dict[Name, Any]
+    triton_config: Text | None
+    ttgir: Text | None
+    environment: dict[Name, Text]
+    command: Text | None

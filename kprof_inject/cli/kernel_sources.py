@@ -1,0 +1,115 @@
+"""Sources of the kernels of an experiment: a program, or a saved launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.model import Capture
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.saved_launch import SavedLaunch
+from kprof_inject.cli.console import say
+from kprof_inject.errors import KprofError
+from kprof_inject.pipeline.programs import dump, run
+from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
+from kprof_inject.runtime.launch.launch_choice import LaunchChoice
+from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
+from kprof_inject.workspace import Workspace
+
+
+def source_of(words: Sequence[str], workspace: Path, kernel: str, command: str) -> ProgramSource | LaunchSource:
+    """Return what a command line names after the options of ``command``.
+
+    Raises ``KprofError`` if it is neither a program nor a saved launch.
+    """
+    saved = saved_launch_at(words, kernel)
+    if saved is not None:
+        return LaunchSource(saved, command)
+    require_startable(words)
+    return ProgramSource(words, kept_input(workspace), command)
+
+
+def _say_no_records(error: KprofError, instead: str) -> None:
+    say(f"no records, {instead}: {error.what}")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSource:
+    """A program that launches the kernels, for ``command``."""
+
+    program: Sequence[str]
+    program_input: ProgramInput
+    command: str
+
+    def dump(self, workspace: Workspace, kernel: str) -> int:
+        """Dump the kernels, and return the program's exit code. Raises ``KprofError`` if it cannot be run again."""
+        code = dump(workspace, kernel, self.program, self.program_input, say)
+        if code not in STOPPED:
+            self.require_again(workspace)
+        return code
+
+    def record(
+        self, workspace: Workspace, choice: LaunchChoice, *, instead: str, made_by: str = ""
+    ) -> tuple[Capture | None, int]:
+        """Run the program with the planned records; return the capture and the program's exit code.
+
+        The capture is None if nothing was recorded; ``instead`` says what that means, in words that follow *so*.
+        ``made_by`` is as in ``run``.
+        """
+        try:
+            folder, exit_code = run(workspace, choice, Mode(), self.program, self.program_input, say, made_by=made_by)
+        except KprofError as error:
+            _say_no_records(error, instead)
+            return None, 0
+        return read_capture(folder), exit_code
+
+    def launches(self, workspace: Workspace, capture: Capture | None) -> dict[str, Path]:
+        """Return the saved launch of each variant."""
+        return {} if capture is None else saved_launches_of(workspace, capture.folder)
+
+    def executable(self, capture: Capture | None) -> str:
+        """Return the program's Python; empty if it is unknown."""
+        return capture.processes[0].info.executable if capture and capture.processes else ""
+
+    def require_again(self, workspace: Workspace) -> None:
+        """Raise ``KprofError`` if the program cannot be run again."""
+        if self.program_input.refusal:
+            again = f"kprof-inject {self.command} {quote(str(workspace.folder))} -- PROG"
+            raise KprofError(
+                f"cannot rerun the program: {self.program_input.refusal}",
+                hint=f"start it with < FILE, or continue with: {again}",
+            )
+
+
+@dataclass(slots=True)
+class LaunchSource:
+    """A saved launch for ``command``, which ``dump`` may replace by a recompiled one."""
+
+    saved: SavedLaunch
+    command: str
+
+    def dump(self, workspace: Workspace, kernel: str) -> int:
+        """Make the launch's kernel that of the workspace; return 0."""
+        self.saved = adopt(workspace, self.saved, say)
+        return 0
+
+    def record(
+        self, workspace: Workspace, choice: LaunchChoice, *, instead: str, made_by: str = ""
+    ) -> tuple[Capture | None, int]:
+        """Launch it with the planned records; return as ``ProgramSource.record`` does."""
+        try:
+            return read_capture(capture_launch(workspace, self.saved, choice, Mode(), say, made_by=made_by)), 0
+        except KprofError as error:
+            _say_no_records(error, instead)
+            return None, 0
+
+    def launches(self, workspace: Workspace, capture: Capture | None) -> dict[str, Path]:
+        """Return the launch by its variant."""
+        return {self.saved.record.variant: self.saved.folder}
+
+    def executable(self, capture: Capture | None) -> str:
+        """Return an empty text: our Python repeats it."""
+        return ""

@@ -1,0 +1,92 @@
+"""``kprof-inject try``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.capture.counters import parse_metrics
+from kprof_inject.capture.model import Capture
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.cli.console import say
+from kprof_inject.cli.edit_options import print_tried, try_options
+from kprof_inject.cli.kernel_sources import source_of
+from kprof_inject.cli.options import (
+    PROGRAM_SETTINGS,
+    WorkspaceOrProgram,
+    json_option,
+    kernel_option,
+    names_a_workspace,
+    workspace_option,
+)
+from kprof_inject.cli.plans import say_kernels_briefly
+from kprof_inject.errors import KprofError
+from kprof_inject.pipeline.captures import decode_capture
+from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
+from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
+from kprof_inject.pipeline.saved_launches import saved_launches_of
+from kprof_inject.runtime.launch.launch_choice import LAST, LaunchChoice
+from kprof_inject.runtime.program import STOPPED
+from kprof_inject.workspace import Workspace
+from kprof_inject.workspace_lock import held
+
+_WITHOUT_RECORDS = "so there are no findings, and only options next to the present ones are tried"
+
+
+@click.command("try", cls=WorkspaceOrProgram, context_settings=PROGRAM_SETTINGS)
+@workspace_option
+@kernel_option
+@try_options
+@json_option
+@click.argument("program", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(
+    ctx: click.Context, workspace: Path, kernel: str, choice: TryChoice, as_json: bool, program: tuple[str, ...]
+) -> None:
+    """Edit each kernel mechanically, measure the edits on a saved launch, and show which of them make it faster.
+
+    With PROGRAM: profile it first, and save a launch of each kernel. With NAME.launch: capture and repeat that launch.
+    With only a WORKSPACE: repeat the launches that "profile --keep-launches" saved. The program itself is never
+    changed.
+    """
+    choice = choice.of_kernels(kernel)
+    is_dumped = bool(program) and names_a_workspace(program[0])
+    if is_dumped:
+        workspace, program = Path(program[0]), program[1:]
+    if not program:
+        opened = Workspace.open(workspace)
+        with held(workspace, say):
+            capture = read_capture(opened.last_capture_folder())
+            launches = saved_launches_of(opened, capture.folder)
+            executable = capture.processes[0].info.executable if capture.processes else ""
+            print_tried(
+                opened, try_edits(opened, launches, _analyses(capture), choice, executable, say), as_json=as_json
+            )
+        return
+    source = source_of(program, workspace, kernel, "try")
+    with held(workspace, say):
+        opened = Workspace.open(workspace) if is_dumped else Workspace.begin(workspace)
+        if not is_dumped and (code := source.dump(opened, kernel)) in STOPPED:
+            ctx.exit(code)
+        kernels = insert_kernels(opened, ())
+        write_insertions(opened, kernels)
+        say_kernels_briefly(workspace, kernels, ())
+        recorded = LaunchChoice(LAST, kernel, keep_launches=True, metrics=parse_metrics("default"))
+        recording, exit_code = source.record(opened, recorded, instead=_WITHOUT_RECORDS)
+        if exit_code in STOPPED:
+            ctx.exit(exit_code)
+        launches = source.launches(opened, recording)
+        records = try_edits(opened, launches, _analyses(recording), choice, source.executable(recording), say)
+        print_tried(opened, records, as_json=as_json)
+    ctx.exit(exit_code)
+
+
+def _analyses(capture: Capture | None) -> list[LaunchAnalysis]:
+    """Return the analysis of each launch of a capture; none if it cannot be read."""
+    try:
+        return [LaunchAnalysis.of(timeline) for timeline in decode_capture(capture, say)] if capture else []
+    except KprofError as error:
+        say(f"{_WITHOUT_RECORDS.removeprefix('so ')}: {error.what}")
+        return []

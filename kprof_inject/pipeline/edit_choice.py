@@ -1,0 +1,179 @@
+"""Choose which edits of a kernel to try, from the findings on its launch and from what has won so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.roofs.limits import DRAM, Limit
+from kprof_inject.analysis.roofs.unit_rates import L2, L2_TO_SM
+from kprof_inject.capture.edits import Edit
+from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
+from kprof_inject.runtime.experiments.edits.kinds import KINDS, with_options
+
+MAX_BUILDS = 12
+"""Maximum number of builds in each of the two rounds."""
+
+ASKED_FOR, NEIGHBOUR = "asked for", "neighbour"
+_VALUES_OF_FINDING = 2
+_MORE, _FEWER = "more", "fewer"
+
+
+class Proposal(Struct, frozen=True):
+    """Edits to try together, and why: the name of a finding, or one of the words above.
+
+    ``predicted`` is the upper bound of the gain by the finding.
+    """
+
+    edits: tuple[Edit, ...]
+    reason: str
+    predicted: float | None = None
+
+
+_Step = tuple[str, str]
+"""A kind of edit, with a direction or a value."""
+
+_STAGES_UP: _Step = ("num_stages", _MORE)
+_STAGES_DOWN: _Step = ("num_stages", _FEWER)
+_WARPS_UP: _Step = ("num_warps", _MORE)
+_WARPS_DOWN: _Step = ("num_warps", _FEWER)
+_FEWER_REGISTERS: _Step = ("maxnreg", _FEWER)
+_MORE_REGISTERS: _Step = ("maxnreg", _MORE)
+_LAST_FIRST: _Step = ("program_order", "reversed")
+_GROUPED: tuple[_Step, ...] = tuple(("program_order", f"grouped:{rows}") for rows in (8, 4, 16))
+_KEEP_LOADS: _Step = ("cache", "loads:evict_last")
+_DROP_LOADS: _Step = ("cache", "loads:evict_first")
+_DROP_STORES: _Step = ("cache", "stores:evict_first")
+
+# The edits that may help against what each rule finds, most promising first. Other rules propose none.
+_BY_RULE: Mapping[str, tuple[_Step, ...]] = {
+    "not-pipelined": (_STAGES_UP, _WARPS_UP),
+    "too-few-stages": (_STAGES_UP,),
+    "waiting": (_STAGES_UP, _WARPS_UP, _WARPS_DOWN),
+    "first-iterations": (_STAGES_DOWN, _STAGES_UP),
+    "last-iteration": (_WARPS_UP, _WARPS_DOWN),
+    "prologue": (_WARPS_UP, _WARPS_DOWN),
+    "epilogue": (_WARPS_UP, _WARPS_DOWN, _DROP_STORES),
+    "exposed-loads": (_STAGES_UP, _WARPS_UP, _FEWER_REGISTERS),
+    "barriers": (_WARPS_DOWN, _STAGES_UP),
+    "low-fill": (_WARPS_UP, _STAGES_UP),
+    "late-start": (_WARPS_DOWN,),
+    "between-ctas": (_WARPS_DOWN, _FEWER_REGISTERS, _STAGES_DOWN),
+    "tail": (_LAST_FIRST, _WARPS_UP, _WARPS_DOWN),
+    "uneven-ctas": (_LAST_FIRST, *_GROUPED),
+    "imbalanced-warps": (_WARPS_DOWN,),
+    "bank-conflicts": (_WARPS_UP, _WARPS_DOWN),
+    "second-cta": (_FEWER_REGISTERS, _STAGES_DOWN, _WARPS_DOWN),
+    "uncoalesced": (_WARPS_UP, _WARPS_DOWN, _KEEP_LOADS),
+    "narrow-access": (_WARPS_DOWN, _WARPS_UP),
+    "small-ctas": (_WARPS_DOWN,),
+    "few-warps": (_WARPS_UP, _FEWER_REGISTERS, _STAGES_DOWN),
+    "l2-reuse": (*_GROUPED, _LAST_FIRST, _KEEP_LOADS, _DROP_STORES),
+    "loop-invariant": (_WARPS_UP, _WARPS_DOWN),
+    "special-functions": (_WARPS_UP, _STAGES_UP),
+    "reduction-in-loop": (_WARPS_DOWN, _WARPS_UP),
+    "atomics": (_WARPS_UP, _WARPS_DOWN),
+    "spills": (_WARPS_UP, _MORE_REGISTERS, _STAGES_DOWN),
+}
+
+_BY_UNIT: Mapping[str, tuple[_Step, ...]] = {
+    DRAM: (_DROP_STORES, _KEEP_LOADS, _DROP_LOADS, _GROUPED[0]),
+    L2: (_GROUPED[0], _KEEP_LOADS, _WARPS_UP),
+    L2_TO_SM: (_GROUPED[0], _KEEP_LOADS, _WARPS_UP),
+}
+_NEIGHBOURHOOD: tuple[_Step, ...] = (_STAGES_UP, _WARPS_UP, _WARPS_DOWN, _STAGES_DOWN, _FEWER_REGISTERS)
+_AT_LAST: tuple[_Step, ...] = (("env", _MORE), ("fp_fusion", _MORE))
+
+
+def edits_for(
+    findings: Sequence[Finding], limit: Limit | None, kernel: KernelToEdit, asked_for: Sequence[Edit] = ()
+) -> list[Proposal]:
+    """Return the edits to try first, at most ``MAX_BUILDS``: those the user asked for alone, if any.
+
+    Otherwise those that the findings propose, which are sorted by the largest possible gain; then those against the
+    limit; then the options next to the present ones.
+    """
+    if asked_for:
+        alone = [Proposal((edit,), ASKED_FOR) for edit in asked_for]
+        kinds = {edit.kind for edit in asked_for}
+        together = [Proposal(tuple(asked_for), ASKED_FOR)] if len(asked_for) == len(kinds) > 1 else []
+        return [*alone, *together]
+    proposals: dict[Edit, Proposal] = {}
+    for proposal in (*_by_findings(findings, kernel), *_by_limit(limit, kernel), *_neighbours(kernel)):
+        proposals.setdefault(proposal.edits[0], proposal)
+    return list(proposals.values())[:MAX_BUILDS]
+
+
+def _by_findings(findings: Sequence[Finding], kernel: KernelToEdit) -> Iterator[Proposal]:
+    for finding in findings:
+        predicted = min(max(finding.share, 0.0), 1.0)
+        for step in _BY_RULE.get(finding.rule, ()):
+            for edit in _edits_of(step, kernel, _VALUES_OF_FINDING):
+                yield Proposal((edit,), finding.rule, predicted)
+
+
+def _by_limit(limit: Limit | None, kernel: KernelToEdit) -> Iterator[Proposal]:
+    for unit in limit.units if limit is not None and limit.is_known else ():
+        for step in _BY_UNIT.get(unit, ()):
+            yield from (Proposal((edit,), f"limit {unit}") for edit in _edits_of(step, kernel))
+
+
+def _neighbours(kernel: KernelToEdit) -> Iterator[Proposal]:
+    for step in (*_NEIGHBOURHOOD, *_AT_LAST):
+        yield from (Proposal((edit,), NEIGHBOUR) for edit in _edits_of(step, kernel))
+
+
+def _edits_of(step: _Step, kernel: KernelToEdit, most: int = 1) -> list[Edit]:
+    """Return the edits of a step that the kernel allows, at most ``most``."""
+    name, what = step
+    kind = KINDS[name]
+    if what == _FEWER:
+        values = kind.fewer(kernel)
+    elif what == _MORE:
+        values = kind.more(kernel)
+    else:
+        values = [value for value in kind.more(kernel) if value == what]
+    return [Edit(name, value) for value in values[:most]]
+
+
+def edits_after(
+    winners: Sequence[tuple[Edit, ...]], kernel: KernelToEdit, tried: Sequence[tuple[Edit, ...]]
+) -> list[Proposal]:
+    """Return the edits to try next, at most ``MAX_BUILDS``: those of the best winner together with others.
+
+    ``winners`` are sorted, the best first; ``tried`` are not tried again.
+    """
+    if not winners:
+        return []
+    best = winners[0]
+    found: dict[frozenset[Edit], Proposal] = {frozenset(edits): Proposal(edits, "") for edits in tried}
+    before = len(found)
+    for edits in (*_combined(best, winners[1:]), *_moved(best, kernel)):
+        found.setdefault(frozenset(edits), Proposal(edits, NEIGHBOUR))
+    return list(found.values())[before:][:MAX_BUILDS]
+
+
+def _combined(best: tuple[Edit, ...], others: Sequence[tuple[Edit, ...]]) -> Iterator[tuple[Edit, ...]]:
+    """Yield the best edits together with each of the others that change something else."""
+    kinds = {edit.kind for edit in best}
+    for other in others:
+        if kinds.isdisjoint(edit.kind for edit in other):
+            yield (*best, *other)
+
+
+def _moved(best: tuple[Edit, ...], kernel: KernelToEdit) -> Iterator[tuple[Edit, ...]]:
+    """Yield the best edits with one option moved further, or with another one changed."""
+    try:
+        edited = with_options(kernel, best)
+    except EditRefused:
+        return
+    for step in _NEIGHBOURHOOD:
+        for edit in _edits_of(step, edited):
+            yield (*(one for one in best if one.kind != edit.kind), edit)
+    orders = KINDS["program_order"].more(kernel)
+    for edit in best:
+        if edit.kind == "program_order":
+            rest = tuple(one for one in best if one is not edit)
+            yield from ((*rest, Edit(edit.kind, value)) for value in orders if value != edit.value)

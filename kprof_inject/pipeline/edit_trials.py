@@ -1,0 +1,397 @@
+"""The steps of ``try``: compile edits of a kernel, time them on a saved launch, and confirm the best."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.capture.edits import (
+    MAX_EDITS_TOGETHER,
+    MIN_PAIRS,
+    Edit,
+    EditsRecord,
+    MeasuredGain,
+    TriedEdits,
+    edits_text,
+)
+from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
+from kprof_inject.capture.schema import TTGIR_FILE, Resources
+from kprof_inject.errors import KprofError
+from kprof_inject.files import read_text
+from kprof_inject.pipeline import Say
+from kprof_inject.pipeline.applied_edits import how_to_apply
+from kprof_inject.pipeline.edit_choice import MAX_BUILDS, Proposal, edits_after, edits_for
+from kprof_inject.pipeline.own_processes import do_tasks
+from kprof_inject.quantities import counted
+from kprof_inject.runtime.compiling.builds import assembly_in, code_lines, difference_of_code
+from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
+from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, Stage
+from kprof_inject.runtime.experiments.edits.kinds import changes_ttgir, with_options, with_ttgir_edited
+from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdits, TimeEdits
+from kprof_inject.select.replay_safety import relaunch
+from kprof_inject.ttgir.parser import parse
+from kprof_inject.workspace import Workspace
+
+# Parts of the time limit: the first round, the combinations of what won, and the confirmation.
+_FIRST, _SECOND, _CONFIRMING = 0.45, 0.3, 0.25
+# Winners that are confirmed one after another until one is.
+_MAX_CONFIRMED = 3
+_MIN_SECONDS = 0.1
+
+
+class TryChoice(Struct, frozen=True):
+    """Choice of the kernels and edits to try.
+
+    ``kernel`` is a glob; ``seconds`` is the limit of the GPU's time per kernel; ``tolerance`` is that of
+    ``CloseResults``; ``edits`` are tried instead of those that findings propose.
+    """
+
+    kernel: str = "*"
+    seconds: float = 20.0
+    tolerance: float | None = None
+    edits: tuple[Edit, ...] = ()
+
+    def of_kernels(self, glob: str) -> TryChoice:
+        """Return the same choice for the kernels whose names match."""
+        return replace(self, kernel=glob)
+
+
+def try_edits(
+    workspace: Workspace,
+    launches: Mapping[str, Path],
+    analyses: Sequence[LaunchAnalysis],
+    choice: TryChoice,
+    executable: str,
+    say: Say,
+) -> list[EditsRecord]:
+    """Try edits of each kernel of which a launch was saved, and save the results in the workspace.
+
+    ``launches`` are by variant; ``analyses`` are those of the capture. Raises ``KprofError`` if there is no kernel.
+    """
+    records = []
+    for variant, path in launches.items():
+        saved = read_saved_launch(path)
+        if not fnmatchcase(saved.record.name, choice.kernel):
+            continue
+        analysis = next((one for one in reversed(analyses) if one.launch.kernel.program_variant == variant), None)
+        record, ttgir = _tried(workspace, saved, analysis, choice, executable, say)
+        workspace.write_edits(record, how_to_apply(workspace, record, saved.kernel), ttgir)
+        records.append(record)
+    if not records:
+        raise KprofError(
+            f"no launch of a kernel that matches {choice.kernel} was saved",
+            hint="save them: kprof-inject profile --keep-launches -- PROG",
+        )
+    return records
+
+
+def _tried(
+    workspace: Workspace,
+    saved: SavedLaunch,
+    analysis: LaunchAnalysis | None,
+    choice: TryChoice,
+    executable: str,
+    say: Say,
+) -> tuple[EditsRecord, str]:
+    """Return the record of a kernel's edits, and the TTGIR of the best if that was edited."""
+    record = EditsRecord(
+        name=saved.record.name,
+        variant=saved.record.variant,
+        device_name=saved.record.device_name,
+        target=saved.kernel.target,
+        grid=saved.record.grid,
+        triton=saved.kernel.triton_version,
+        tolerance=choice.tolerance,
+        clean=_resources_of(saved),
+    )
+    try:
+        if refusal := _refusal_of(saved):
+            return replace(record, refusal=refusal), ""
+        trials = _Trials(workspace, saved, choice, executable, say)
+        findings, limit = (analysis.findings, analysis.limit) if analysis else ((), None)
+        trials.run(edits_for(findings, limit, trials.kernel, choice.edits))
+    except KprofError as error:
+        return replace(record, refusal=error.what), ""
+    best = trials.best
+    is_edited = best is not None and changes_ttgir(best.proposal.edits)
+    return trials.record(record), best.kernel.ttgir if best is not None and is_edited else ""
+
+
+def _resources_of(saved: SavedLaunch) -> Resources:
+    """Return the resources of the unchanged kernel, without its times."""
+    clean = saved.record.clean
+    return Resources(clean.registers, clean.spills, clean.local_words, clean.shared_bytes, clean.ctas_per_sm)
+
+
+def _refusal_of(saved: SavedLaunch) -> str:
+    """Return why a kernel must not be tried, in words that follow *because*; empty without a reason."""
+    path = saved.folder / TTGIR_FILE
+    judged = saved.record.relaunch or relaunch(parse(read_text(path), str(path)))
+    return "it polls memory, and may hang when it runs at another speed" if judged.waits else ""
+
+
+@dataclass(slots=True)
+class _Trial:
+    """Edits that are tried together, as far as they have come."""
+
+    proposal: Proposal
+    kernel: KernelToEdit
+    build: Build | None = None
+    result: TimedBuild | None = None
+    refusal: str = ""
+    same_code_as: str | None = None
+    confirmed: MeasuredGain | None = None
+
+    @property
+    def is_to_be_timed(self) -> bool:
+        return self.build is not None and not self.refusal and self.same_code_as is None
+
+    @property
+    def gain(self) -> MeasuredGain | None:
+        return self.result.gain if self.result else None
+
+    def tried(self, unchanged: KernelToEdit) -> TriedEdits:
+        """Return the record of the trial."""
+        result, gain = self.result or TimedBuild(), self.confirmed or self.gain
+        refusal = self.refusal or result.refusal
+        if self.same_code_as is not None:
+            outcome: Any = "same code"
+        elif refusal:
+            outcome = "refused"
+        else:
+            outcome = gain.outcome if gain else "not measured"
+        return TriedEdits(
+            edits=self.proposal.edits,
+            reason=self.proposal.reason,
+            predicted=self.proposal.predicted,
+            options=_changed(unchanged, self.kernel),
+            changes_ttgir=changes_ttgir(self.proposal.edits),
+            outcome=outcome,
+            gain=self.gain,
+            confirmed=self.confirmed,
+            results=result.results,
+            difference=result.difference,
+            same_code_as=self.same_code_as or "",
+            refusal=refusal,
+            resources=result.resources,
+        )
+
+
+def _changed(unchanged: KernelToEdit, edited: KernelToEdit) -> dict[str, Any]:
+    """Return the options and variables that edits set, with their values."""
+    before = {**unchanged.record.options, **unchanged.record.environment}
+    after = {**edited.record.options, **edited.record.environment}
+    return {name: value for name, value in after.items() if before.get(name) != value}
+
+
+@dataclass(slots=True)
+class _Trials:
+    """Every trial with one kernel."""
+
+    workspace: Workspace
+    saved: SavedLaunch
+    choice: TryChoice
+    executable: str
+    say: Say
+    kernel: KernelToEdit = field(init=False)
+    trials: list[_Trial] = field(default_factory=list)
+    best: _Trial | None = None
+    timed: TimedEdits | None = None
+    gpu_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    _objections: dict[Stage, str] = field(default_factory=dict)
+    """For each text that is compiled, why the unchanged one does not give the program's kernel; empty if it does."""
+    _same_code: dict[str, str] = field(default_factory=dict)
+    """The edits whose builds have this code; empty for the unchanged kernel."""
+
+    def __post_init__(self) -> None:
+        """Read the kernel."""
+        ttir = next((read_text(path) for path in sorted(self.saved.build_folder.glob("*.ttir"))), "")
+        ttgir = read_text(self.saved.folder / TTGIR_FILE)
+        self.kernel = KernelToEdit(self.saved.kernel, ttgir, ttir, _resources_of(self.saved))
+        self._same_code["\n".join(code_lines(assembly_in(self.saved.build_folder)))] = ""
+
+    def run(self, proposals: Sequence[Proposal]) -> None:
+        """Try the proposals, then combinations of those that won, and confirm the best."""
+        self._try(proposals, _FIRST)
+        if not self.choice.edits:
+            tried = [trial.proposal.edits for trial in self.trials]
+            self._try(edits_after([trial.proposal.edits for trial in self._winners()], self.kernel, tried), _SECOND)
+        for trial in self._winners()[:_MAX_CONFIRMED]:
+            self._confirm(trial)
+            if trial.confirmed is not None and trial.confirmed.is_win:
+                self.best = trial
+                return
+
+    def record(self, record: EditsRecord) -> EditsRecord:
+        """Return the record with the results."""
+        if self.timed is not None:
+            record = replace(
+                record,
+                clean=self.timed.clean,
+                clean_ns=self.timed.clean_ns,
+                launches=self.timed.launches,
+                restored=self.timed.is_restored,
+                is_repeatable=self.timed.is_repeatable,
+            )
+        return replace(
+            record,
+            tried=tuple(trial.tried(self.kernel) for trial in self.trials),
+            best=None if self.best is None else self.trials.index(self.best),
+            gpu_seconds=self.gpu_seconds,
+            compile_seconds=self.compile_seconds,
+        )
+
+    def _winners(self) -> list[_Trial]:
+        """Return the trials that won, the best first: the fewest edits of those that are as good as the best."""
+        won = [(trial, trial.gain) for trial in self.trials if trial.gain is not None and trial.gain.is_win]
+        ranked = sorted(won, key=lambda one: -one[1].low)
+        if ranked:
+            best = ranked[0][1].won
+            ranked.sort(key=lambda one: len(one[0].proposal.edits) if one[1].high >= best else MAX_EDITS_TOGETHER)
+        return [trial for trial, _ in ranked]
+
+    def _try(self, proposals: Sequence[Proposal], part: float) -> None:
+        if not proposals:
+            return
+        most = self._most_in(part * self.choice.seconds)
+        left_out = len(proposals) - most
+        more = f"; {left_out} more do not fit in the time: raise --seconds" if left_out > 0 else ""
+        proposals = proposals[:most]
+        self.say(f"{self.saved.record.name}: {counted(len(proposals), 'edit')} to compile and time{more}")
+        trials = [self._with_options(proposal) for proposal in proposals]
+        self.trials += trials
+        begun = time.monotonic()
+        self._compile(trials)
+        self.compile_seconds += time.monotonic() - begun
+        self._drop_same_code(trials)
+        self._time([trial for trial in trials if trial.is_to_be_timed], part * self.choice.seconds)
+
+    def _most_in(self, seconds: float) -> int:
+        """Return how many edits can be timed often enough in this time, at least one."""
+        times_ns = self.saved.record.clean.times_ns
+        if not times_ns:
+            return MAX_BUILDS
+        return max(int(1e9 * seconds / (2 * MIN_PAIRS * max(statistics.median(times_ns), 1.0))), 1)
+
+    def _with_options(self, proposal: Proposal) -> _Trial:
+        try:
+            return _Trial(proposal, with_options(self.kernel, proposal.edits))
+        except EditRefused as error:
+            return _Trial(proposal, self.kernel, refusal=str(error))
+
+    def _compile(self, trials: Sequence[_Trial]) -> None:
+        """Compile the trials: first the TTIR with their options, then the TTGIR that they edit."""
+        of_options = [trial for trial in trials if not trial.refusal and trial.kernel.stage == "ttir"]
+        self._compile_from("ttir", of_options)
+        of_ttgir = [trial for trial in trials if not trial.refusal and changes_ttgir(trial.proposal.edits)]
+        for trial in of_ttgir:
+            try:
+                trial.kernel = with_ttgir_edited(self._recompiled(trial), trial.proposal.edits)
+            except EditRefused as error:
+                trial.refusal = str(error)
+        self._compile_from("ttgir", [trial for trial in of_ttgir if not trial.refusal])
+
+    def _compile_from(self, stage: Stage, trials: Sequence[_Trial]) -> None:
+        if not trials:
+            return
+        plain = Build(self._text(self.kernel, stage), self.kernel.record, stage)
+        for trial in trials:
+            trial.build = Build(self._text(trial.kernel, stage), trial.kernel.record, stage)
+        builds = [trial.build for trial in trials if trial.build is not None]
+        failure, *failures = compiled([plain, *builds], self.workspace.edited_builds_folder)
+        if stage not in self._objections:
+            self._objections[stage] = self._objection_to(plain, failure)
+        for trial, error in zip(trials, failures, strict=True):
+            if self._objections[stage]:
+                trial.refusal = self._objections[stage]
+            elif error is not None:
+                trial.refusal = f"it does not compile: {error.what.splitlines()[0]}"
+
+    @staticmethod
+    def _text(kernel: KernelToEdit, stage: Stage) -> str:
+        return kernel.ttir if stage == "ttir" else kernel.ttgir
+
+    def _objection_to(self, plain: Build, failure: KprofError | None) -> str:
+        """Return why the unchanged text does not compile to the program's kernel; empty if it does."""
+        if failure is not None:
+            return f"the unchanged kernel does not compile: {failure.what.splitlines()[0]}"
+        built = assembly_in(self.workspace.edited_builds_folder / plain.name)
+        difference = difference_of_code(assembly_in(self.saved.build_folder), built)
+        text = plain.stage.upper()
+        return difference and f"its {text} alone compiles to a different kernel than the program runs ({difference})"
+
+    def _recompiled(self, trial: _Trial) -> KernelToEdit:
+        """Return the kernel of a trial with the TTGIR that its options give."""
+        if trial.build is None:
+            return trial.kernel
+        folder = self.workspace.edited_builds_folder / trial.build.name
+        metadata = json.loads(read_text(folder / f"{trial.kernel.record.file_name}.json"))
+        (path,) = folder.glob("*.ttgir")
+        record = replace(trial.kernel.record, metadata=metadata)
+        return replace(trial.kernel, record=record, ttgir=read_text(path), stage="ttgir")
+
+    def _drop_same_code(self, trials: Sequence[_Trial]) -> None:
+        for trial in trials:
+            if trial.build is not None and not trial.refusal:
+                code = "\n".join(code_lines(assembly_in(self.workspace.edited_builds_folder / trial.build.name)))
+                if code in self._same_code:
+                    trial.same_code_as = self._same_code[code]
+                else:
+                    self._same_code[code] = edits_text(trial.proposal.edits)
+
+    def _time(self, trials: Sequence[_Trial], seconds: float) -> None:
+        """Time trials in turn; each in a process of its own if one of them ends the process that times them all.
+
+        Raises ``KprofError`` if the unchanged kernel cannot be timed either.
+        """
+        if not trials:
+            return
+        refusal = self._time_together(trials, seconds)
+        if not refusal:
+            return
+        if (clean_refusal := self._time_together((), _MIN_SECONDS)) or len(trials) == 1:
+            if clean_refusal:
+                raise KprofError(clean_refusal)
+            trials[0].refusal = refusal
+            return
+        for trial in trials:
+            trial.refusal = self._time_together([trial], max(seconds / len(trials), _MIN_SECONDS))
+
+    def _time_together(self, trials: Sequence[_Trial], seconds: float) -> str:
+        """Time trials in one process; return why that failed, empty if it did not."""
+        folder = self.workspace.edited_builds_folder.resolve()
+        task = TimeEdits(
+            launch=str(self.saved.folder.resolve()),
+            builds=tuple(str(folder / trial.build.name) for trial in trials if trial.build is not None),
+            seconds=seconds,
+            tolerance=self.choice.tolerance,
+        )
+        (result,) = do_tasks([task], self.executable, self.workspace.cache_folder_of_rerun("launches"))
+        self.gpu_seconds += result.seconds
+        if result.edits is None:
+            return result.refusal
+        self.timed = result.edits if trials or self.timed is None else self.timed
+        for trial, timed in zip(trials, result.edits.builds, strict=True):
+            trial.result = timed
+        return ""
+
+    def _confirm(self, trial: _Trial) -> None:
+        """Time a trial alone in a fresh process, since the best of several was partly luck."""
+        first = trial.result
+        refusal = self._time_together([trial], _CONFIRMING * self.choice.seconds / _MAX_CONFIRMED)
+        if refusal or trial.result is None or trial.result.refusal:
+            trial.refusal = refusal or (trial.result.refusal if trial.result else "")
+            return
+        trial.confirmed = trial.gain
+        trial.result = replace(trial.result, gain=first.gain if first else None)

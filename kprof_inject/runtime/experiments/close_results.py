@@ -1,0 +1,192 @@
+"""Accept results that differ from the unchanged kernel's by rounding alone: numbers within a tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.saved_launch import CHUNK_BYTES, MemoryRecord
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.experiments.loaded_launch import LoadedMemory
+from kprof_inject.runtime.experiments.results import OTHER_RESULTS, Digests
+
+DEFAULT_TOLERANCES = {
+    "fp64": 1e-8,
+    "fp32": 1e-4,
+    "fp16": 1e-2,
+    "bf16": 1e-2,
+    "fp8e4nv": 1e-1,
+    "fp8e5": 2e-1,
+}
+"""Largest difference by default, relative to the largest magnitude: some roundings of each type (an fp8 number has 3
+or 2 bits after its first one)."""
+
+
+_Read = Callable[[int], NDArray[np.uint8]]
+"""Returns the bytes of a range by its number."""
+
+
+@dataclass(slots=True)
+class CloseResults:
+    """Accept the same bytes, and floating-point numbers within a tolerance.
+
+    The tolerance is relative to the largest magnitude among the numbers of a range that a launch changes; None is that
+    of ``DEFAULT_TOLERANCES`` for the type. If the unchanged kernel's results differ from launch to launch, those of a
+    variant must be close to both of the last two, and these to each other.
+    """
+
+    device: Device
+    stream: int
+    memory: LoadedMemory
+    tolerance: float | None = None
+    differences: dict[int, float] = field(default_factory=dict)
+    """Largest relative difference of each variant whose results are not the same bytes."""
+    _noted: list[tuple[Digests, dict[int, NDArray[np.uint8]]]] = field(default_factory=list)
+    _before: Digests = None
+    _own_refusal: str | None = None
+
+    def note(self, digest: Digests) -> None:
+        """Copy the ranges that the launch changed to the host, unless they are the same as before."""
+        if self._before is None:
+            self._before = self._digest_of_copies()
+        same = next((contents for noted, contents in self._noted if noted == digest and digest is not None), None)
+        self._noted.append((digest, self._contents(digest) if same is None else same))
+        del self._noted[:-2]
+
+    def refusal_of(self, place: int, digest: Digests) -> str:
+        """Compare the bytes, and what differs by value."""
+        if digest is not None and digest in [noted for noted, _ in self._noted]:
+            return ""
+        if self._own_refusal is None:
+            self._own_refusal = self._compared_own()
+        if self._own_refusal:
+            return self._own_refusal
+        found = 0.0
+        for noted, contents in self._noted:
+            difference, refusal = self._compared(noted, contents, digest, self._now)
+            if refusal:
+                return refusal
+            found = max(found, difference)
+        self.differences[place] = found
+        return ""
+
+    def _compared_own(self) -> str:
+        """Return why the unchanged kernel's own results vary too much to compare others with them; empty if not."""
+        (a_digest, a), (b_digest, b) = self._noted[0], self._noted[-1]
+        if a_digest == b_digest and a_digest is not None:
+            return ""
+        _, refusal = self._compared(a_digest, a, b_digest, b.__getitem__)
+        return "the unchanged kernel's own results differ from launch to launch by more" if refusal else ""
+
+    def _digest_of_copies(self) -> Digests:
+        digests = [self.device.digest(copy, one.size_bytes, self.stream) for one, copy in self.memory.copies]
+        return None if None in digests else tuple(digest for digest in digests if digest is not None)
+
+    def _contents(self, digest: Digests) -> dict[int, NDArray[np.uint8]]:
+        """Return the bytes of the ranges that the launch changed, by their number."""
+        changed = _changed(self._before, digest, len(self.memory.copies))
+        return {number: self._now(number) for number in changed}
+
+    def _now(self, number: int) -> NDArray[np.uint8]:
+        record, _ = self.memory.copies[number]
+        return self._at(record.address, record.size_bytes)
+
+    def _at(self, address: int, size_bytes: int) -> NDArray[np.uint8]:
+        return np.array(self.device.contents(address, size_bytes, self.stream), dtype=np.uint8)
+
+    def _compared(
+        self, noted: Digests, contents: dict[int, NDArray[np.uint8]], digest: Digests, other: _Read
+    ) -> tuple[float, str]:
+        """Return the largest relative difference, and the refusal, of contents that differ from those noted."""
+        found = 0.0
+        for number in _changed(noted, digest, len(self.memory.copies)):
+            record, copy = self.memory.copies[number]
+            tolerance = self._tolerance_of(record)
+            if number not in contents or tolerance is None:
+                return found, f"{OTHER_RESULTS} ({_named(record)})"
+            difference = relative_difference(
+                record.element, contents[number], other(number), self._at(copy, record.size_bytes)
+            )
+            found = max(found, difference)
+            if not difference <= tolerance:
+                return found, f"{OTHER_RESULTS} by {difference:.2g} of the largest ({_named(record)})"
+        return found, ""
+
+    def _tolerance_of(self, record: MemoryRecord) -> float | None:
+        """Return the tolerance of a range; None if its type has to have the same bytes, or is unknown."""
+        default = DEFAULT_TOLERANCES.get(record.element)
+        return default if default is None or self.tolerance is None else self.tolerance
+
+
+def _changed(before: Digests, after: Digests, count: int) -> Sequence[int]:
+    if before is None or after is None:
+        return range(count)
+    return [number for number, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+
+
+def _named(record: MemoryRecord) -> str:
+    return f"{record.element or 'unknown type'} at {record.address:#x}"
+
+
+def relative_difference(
+    element: str, reference: NDArray[np.uint8], other: NDArray[np.uint8], initial: NDArray[np.uint8]
+) -> float:
+    """Return the largest difference of two results, relative to the largest magnitude of the reference.
+
+    Only numbers that differ from each other, or from the ``initial`` ones, have a magnitude: memory that no launch
+    wrote may hold anything. NaN and infinities must be at the same places; otherwise the difference is infinite.
+    """
+    most_difference = most_magnitude = 0.0
+    for begin in range(0, reference.size, CHUNK_BYTES):
+        chunk = slice(begin, begin + CHUNK_BYTES)
+        a, b, c = (values_of(element, data[chunk]) for data in (reference, other, initial))
+        is_finite = np.isfinite(a)
+        if not np.array_equal(a[~is_finite], b[~is_finite], equal_nan=True) or not np.isfinite(b[is_finite]).all():
+            return float("inf")
+        differs = is_finite & (a != b)
+        changed = is_finite & ((a != c) | differs)
+        if differs.any():
+            most_difference = max(most_difference, float(np.abs(a[differs] - b[differs]).max()))
+        if changed.any():
+            most_magnitude = max(most_magnitude, float(np.abs(a[changed]).max()))
+    if not most_difference:
+        return 0.0
+    return most_difference / most_magnitude if most_magnitude else float("inf")
+
+
+def values_of(element: str, data: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Return the numbers in bytes, of a type in ``DEFAULT_TOLERANCES``; bytes after the last whole number are ignored.
+
+    Sources of the fp8 formats: "FP8 Formats for Deep Learning", Micikevicius et al.
+    """
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        if element in ("fp64", "fp32", "fp16"):
+            size_bytes = int(element[2:]) // 8
+            return data[: data.size // size_bytes * size_bytes].view(f"<f{size_bytes}").astype(np.float64)
+        if element == "bf16":
+            high = data[: data.size // 2 * 2].view("<u2").astype(np.uint32) << 16
+            return high.view(np.float32).astype(np.float64)
+    return _fp8_values(element)[data]
+
+
+def _fp8_values(element: str) -> NDArray[np.float64]:
+    return np.fromiter(_fp8(element), dtype=np.float64, count=256)
+
+
+def _fp8(element: str) -> Iterator[float]:
+    exponent_bits, mantissa_bits = (5, 2) if element == "fp8e5" else (4, 3)
+    bias = (1 << exponent_bits - 1) - 1
+    for code in range(256):
+        exponent, mantissa = (code & 0x7F) >> mantissa_bits, code & (1 << mantissa_bits) - 1
+        if exponent_bits == 5 and exponent == 31:
+            value = float("nan") if mantissa else float("inf")
+        elif exponent_bits == 4 and code & 0x7F == 0x7F:
+            value = float("nan")
+        elif exponent == 0:
+            value = mantissa * 2.0 ** (1 - bias - mantissa_bits)
+        else:
+            value = (1 + mantissa / (1 << mantissa_bits)) * 2.0 ** (exponent - bias)
+        yield -value if code & 0x80 else value

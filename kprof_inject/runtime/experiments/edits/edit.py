@@ -1,0 +1,90 @@
+"""Parts of an edit: a kernel as text and options, and the interface of a kind of edit.
+
+This imports no Triton: edits change texts and options, which the compiler's processes compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kprof_inject.capture.schema import DumpedKernelRecord, Resources
+
+Stage = Literal["ttir", "ttgir"]
+"""The text that is compiled after an edit: TTIR after edits of options, else TTGIR."""
+
+
+class EditRefused(Exception):
+    """Error that an edit of this kernel is impossible or illegal; its text is the reason, as a sentence part."""
+
+
+class KernelToEdit(Struct, frozen=True):
+    """A kernel as edits change it.
+
+    ``ttir`` is empty if it was not saved, as for Gluon. ``clean`` are the resources of the unchanged kernel. ``stage``
+    is the text to compile.
+    """
+
+    record: DumpedKernelRecord
+    ttgir: str
+    ttir: str = ""
+    clean: Resources = Resources()
+    stage: Stage = "ttgir"
+
+    def option(self, name: str) -> Any:
+        """Return a compile option; None if this Triton has none of this name."""
+        return self.record.options.get(name)
+
+    def with_option(self, name: str, value: object) -> KernelToEdit:
+        """Return the kernel with another compile option, to be compiled from its TTIR. Raises ``EditRefused``."""
+        if name not in self.record.options:
+            raise EditRefused(f"Triton {self.record.triton_version} has no option {name} for this target")
+        record = replace(self.record, options={**self.record.options, name: value})
+        return replace(self._to_recompile(), record=record)
+
+    def with_variable(self, name: str, value: str) -> KernelToEdit:
+        """Return the kernel with another variable of the compiler's environment. Raises ``EditRefused``."""
+        record = replace(self.record, environment={**self.record.environment, name: value})
+        return replace(self._to_recompile(), record=record)
+
+    def _to_recompile(self) -> KernelToEdit:
+        if not self.ttir:
+            raise EditRefused("it has no TTIR to compile again (Gluon kernels have none)")
+        if self.option("ir_override"):
+            raise EditRefused("the program replaces its code (ir_override), so that options change nothing")
+        return replace(self, stage="ttir")
+
+
+class EditKind(Protocol):
+    """A kind of edit."""
+
+    @property
+    def name(self) -> str:
+        """Name of the kind, as in ``--edit NAME=VALUE``."""
+
+    @property
+    def values(self) -> str:
+        """Description of the values, for messages."""
+
+    @property
+    def edits_ttgir(self) -> bool:
+        """True if it changes the text of the TTGIR; false if it changes options, with which the TTIR is compiled."""
+
+    def more(self, kernel: KernelToEdit) -> Sequence[str]:
+        """Return the values to try above the present one, nearest first; of a kind without order, all values."""
+
+    def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
+        """Return the values to try below the present one, nearest first."""
+
+    def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
+        """Return the kernel with this value. Raises ``EditRefused`` if that is impossible or not legal."""
+
+
+def number_in(value: str, least: int, most: int) -> int:
+    """Return a user's number. Raises ``EditRefused`` if it is none, or out of bounds."""
+    if not value.isdecimal() or not least <= int(value) <= most:
+        raise EditRefused(f"{value} is not a number from {least} to {most}")
+    return int(value)

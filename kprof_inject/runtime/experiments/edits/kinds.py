@@ -1,0 +1,69 @@
+"""The kinds of edits: one line for each, and how edits are combined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kprof_inject.capture.edits import Edit
+from kprof_inject.errors import KprofError, did_you_mean
+from kprof_inject.runtime.experiments.edits.cache_hints import CacheHints
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
+from kprof_inject.runtime.experiments.edits.fp_fusion import FpFusion
+from kprof_inject.runtime.experiments.edits.maxnreg import MaxRegisters
+from kprof_inject.runtime.experiments.edits.num_stages import NumStages
+from kprof_inject.runtime.experiments.edits.num_warps import NumWarps
+from kprof_inject.runtime.experiments.edits.program_order import ProgramOrder
+from kprof_inject.runtime.experiments.edits.switches import Switch
+
+_ALL: tuple[EditKind, ...] = (
+    NumStages(),
+    NumWarps(),
+    MaxRegisters(),
+    FpFusion(),
+    Switch(),
+    ProgramOrder(),
+    CacheHints(),
+)
+KINDS = {kind.name: kind for kind in _ALL}
+"""The kinds by name, those of options first."""
+
+
+def parse_edit(text: str) -> Edit:
+    """Return the edit that a user writes as ``NAME=VALUE``. Raises ``KprofError``; the value is checked later."""
+    name, equals, value = text.partition("=")
+    kind = KINDS.get(name)
+    if kind is None:
+        known = ", ".join(KINDS)
+        raise KprofError(
+            f"there is no edit {name!r}", hint=f"{did_you_mean(name, KINDS) or 'the edits are '}{known}", exit_code=2
+        )
+    if not equals or not value:
+        raise KprofError(f"the edit {name} has no value", hint=f"{name}=VALUE: {kind.values}", exit_code=2)
+    return Edit(name, value)
+
+
+def with_options(kernel: KernelToEdit, edits: Sequence[Edit]) -> KernelToEdit:
+    """Return the kernel with the edits of its options. Raises ``EditRefused``."""
+    for edit in edits:
+        if not KINDS[edit.kind].edits_ttgir:
+            kernel = KINDS[edit.kind].applied(kernel, edit.value)
+    return kernel
+
+
+def with_ttgir_edited(kernel: KernelToEdit, edits: Sequence[Edit]) -> KernelToEdit:
+    """Return the kernel with the edits of its TTGIR, which edits of its options have to precede.
+
+    Raises ``EditRefused``.
+    """
+    for edit in edits:
+        if KINDS[edit.kind].edits_ttgir:
+            try:
+                kernel = KINDS[edit.kind].applied(kernel, edit.value)
+            except KprofError as error:  # the TTGIR is not understood
+                raise EditRefused(error.what) from None
+    return kernel
+
+
+def changes_ttgir(edits: Sequence[Edit]) -> bool:
+    """Return whether any of the edits changes the text of the TTGIR."""
+    return any(KINDS[edit.kind].edits_ttgir for edit in edits)

@@ -1,0 +1,44 @@
+"""Number of warps of a CTA."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, number_in
+
+# A CTA has at most 1024 threads (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+_MAX_WARPS = 32
+_MAX_PROPOSED = 16
+_STEPS = 2
+_WARP_SPECIALIZED = ("ttg.warp_specialize", "tt.warp_specialize", "nvws.")
+
+
+class NumWarps:
+    """The option ``num_warps``."""
+
+    name = "num_warps"
+    values = f"a power of two from 1 to {_MAX_WARPS}"
+    edits_ttgir = False
+
+    def more(self, kernel: KernelToEdit) -> Sequence[str]:
+        """Return twice and four times as many warps."""
+        wanted = [_present(kernel) << step for step in range(1, _STEPS + 1)]
+        return [str(warps) for warps in wanted if 0 < warps <= _MAX_PROPOSED]
+
+    def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
+        """Return half and a quarter of the warps."""
+        wanted = [_present(kernel) >> step for step in range(1, _STEPS + 1)]
+        return [str(warps) for warps in wanted if warps]
+
+    def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
+        """Set the option. Partitions of a warp-specialized kernel have their own numbers of warps."""
+        warps = number_in(value, 1, _MAX_WARPS)
+        if warps & (warps - 1):
+            raise EditRefused(f"{value} is not a power of two")
+        if any(word in text for word in _WARP_SPECIALIZED for text in (kernel.ttir, kernel.ttgir)):
+            raise EditRefused("its partitions have their own numbers of warps (warp specialization)")
+        return kernel.with_option(self.name, warps)
+
+
+def _present(kernel: KernelToEdit) -> int:
+    return int(kernel.option("num_warps") or 0)

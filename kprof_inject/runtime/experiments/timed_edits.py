@@ -1,0 +1,142 @@
+"""Time the builds of an edited kernel, each between launches of the unchanged one, and compare their results."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from kprof_inject.capture.edits import MIN_PAIRS, MeasuredGain
+from kprof_inject.capture.saved_launch import DescriptorArgument, SavedArgument, SavedLaunch, parameters, pointers_in
+from kprof_inject.capture.schema import TTGIR_FILE, Resources
+from kprof_inject.errors import KprofError
+from kprof_inject.files import read_text
+from kprof_inject.runtime.compiling.builds import BuildSource, load
+from kprof_inject.runtime.devices.cuda_driver import resources_of
+from kprof_inject.runtime.experiments.close_results import CloseResults
+from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, MappingDevice
+from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, PairedLaunches
+from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdits, TimeEdits
+from kprof_inject.runtime.faults import first_line
+from kprof_inject.select.replay_safety import relaunch
+from kprof_inject.select.written_arguments import written_arguments
+from kprof_inject.ttgir.parser import parse
+
+_MAX_ROUNDS = 3000
+# Half of an interval. One that is wholly on the slower side need not be narrower than the other.
+_PRECISE, _PRECISE_IF_SLOWER = 0.0015, 0.02
+# No number that a kernel computes is likely to have these bytes.
+_UNWRITTEN = 0xA5
+_WRITTEN_BYTES = 16 << 20
+
+
+def load_builds(task: TimeEdits, saved: SavedLaunch) -> Iterator[tuple[Any, str]]:
+    """Yield each build of a task, loaded, or None and the reason why it does not load."""
+    for folder in task.builds:
+        try:
+            yield load(Path(folder), BuildSource.of(saved.kernel)), ""
+        except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
+            yield None, f"it does not load: {first_line(error)}"
+
+
+def time_edits(task: TimeEdits, launch: LoadedLaunch, launches: PairedLaunches, refusals: Sequence[str]) -> TimedEdits:
+    """Time the variants of ``launches``, whose builds are the task's; ``refusals`` has the reasons against some."""
+    results = CloseResults(launches.device, launch.relaunch.stream, launch.memory, task.tolerance)
+    launches.results = results
+    timed = launches.run(time.monotonic() + task.seconds, _MAX_ROUNDS, _is_enough, MIN_PAIRS)
+    builds = []
+    for place, (kernel, refusal, pairs) in enumerate(zip(launches.variants, refusals, timed.pairs, strict=True)):
+        if kernel is None or place in timed.refusals:
+            builds.append(TimedBuild(refusal=refusal or timed.refusals[place], resources=_resources(kernel)))
+            continue
+        difference = results.differences.get(place)
+        builds.append(
+            TimedBuild(
+                gain=_gain(pairs),
+                results="identical" if difference is None else "within",
+                difference=difference,
+                refusal="" if pairs.ns else "there was no time to launch it",
+                resources=_resources(kernel),
+            )
+        )
+    all_clean_ns = [ns for pairs in timed.pairs for ns in pairs.clean_ns]
+    return TimedEdits(
+        builds=tuple(builds),
+        clean_ns=statistics.median(all_clean_ns) if all_clean_ns else launches.clean_ns,
+        clean=Resources(**resources_of(launches.clean)),
+        launches=timed.launches,
+        is_restored=timed.restored,
+        is_repeatable=timed.is_repeatable,
+    )
+
+
+def _resources(kernel: Any) -> Resources | None:
+    return None if kernel is None else Resources(**resources_of(kernel))
+
+
+def _gain(pairs: LaunchPairs) -> MeasuredGain | None:
+    if len(pairs.ns) < MIN_PAIRS:
+        return None
+    low, middle, high = pairs.interval
+    return MeasuredGain(won=1 - middle, low=1 - high, high=1 - low, pairs=len(pairs.ns))
+
+
+def _is_enough(pairs: Sequence[LaunchPairs]) -> bool:
+    """Return whether all gains are known well enough."""
+    return all(map(_is_precise, (one for one in pairs if one.ns)))
+
+
+def _is_precise(pairs: LaunchPairs) -> bool:
+    low, _, _ = pairs.interval
+    return pairs.error <= _PRECISE or (low > 1 and pairs.error <= _PRECISE_IF_SLOWER)
+
+
+def overwrite_outputs(device: MappingDevice, launch: LoadedLaunch) -> None:
+    """Overwrite the memory that the kernel only writes to, before anything is launched.
+
+    A program that launches a kernel repeatedly has the right results there already, so a variant that leaves some of
+    them out would not be noticed.
+    """
+    for number in outputs_of(launch.saved):
+        record, copy = launch.memory.copies[number]
+        for offset in range(0, record.size_bytes, _WRITTEN_BYTES):
+            size_bytes = min(_WRITTEN_BYTES, record.size_bytes - offset)
+            device.write(copy + offset, bytes([_UNWRITTEN]) * size_bytes)
+
+
+def outputs_of(saved: SavedLaunch) -> list[int]:
+    """Return the numbers of the memory ranges that the kernel only writes to, as far as its TTGIR shows.
+
+    There are none if the kernel makes pointers of integers, or reads some from memory: these may lead anywhere.
+    """
+    path = saved.folder / TTGIR_FILE
+    try:
+        module = parse(read_text(path), str(path))
+    except KprofError:
+        return []
+    is_written = [] if relaunch(module).refusal else written_arguments(module)
+    named = zip(parameters(saved), saved.record.arguments, strict=True)
+    passed = [argument for (_, kind), argument in named if kind != "constexpr"]
+    counts = [_compiled_arguments(argument) for argument in passed]
+    if sum(counts) != len(is_written):
+        return []  # such as a tuple, which is several arguments of the compiled kernel
+    written, others = set[int](), set[int]()
+    for argument, begin in zip(passed, accumulate(counts[:-1], initial=0), strict=True):
+        for pointer in pointers_in([argument]):
+            (written if is_written[begin] else others).update(_ranges_at(saved, pointer.address))
+    return sorted(written - others)
+
+
+def _compiled_arguments(argument: SavedArgument) -> int:
+    """Return how many arguments of the compiled kernel one of the program is; descriptors have shapes and strides."""
+    if not isinstance(argument, DescriptorArgument):
+        return 1
+    shape = argument.fields.get("shape")
+    return 1 + 2 * len(shape) if isinstance(shape, tuple) else 1
+
+
+def _ranges_at(saved: SavedLaunch, address: int) -> list[int]:
+    return [number for number, one in enumerate(saved.record.memory) if one.address <= address < one.end]

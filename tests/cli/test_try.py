@@ -1,0 +1,172 @@
+"""``try`` and ``profile --try`` on the fake GPU, where more warps and more stages make a kernel faster."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from command_line import CommandLine
+from fake_gpu.gpu import REORDERED_NS
+from fake_gpu.known_cost import keep_cost
+from launch_files import edit
+from programs.child import PROGRAMS, REPO, Ended, clean_environment, fake_gpu_path, run_child
+
+from kprof_inject.report.tried_edits import tried_schema
+from kprof_inject.workspace import Workspace
+
+pytestmark = pytest.mark.triton
+
+STARTUP = PROGRAMS.parent / "fake_gpu" / "startup"
+SCHEMA = REPO / "docs/try.schema.json"
+
+PROGRAM = """
+from fake_gpu.program import gpu
+import torch
+from fake_gpu.kernels import scale
+
+x, out = torch.arange(1, 17, dtype=torch.float32), torch.zeros(16)
+for n in range(1, 31):
+    scale[(16,)](x, out, n)
+print("result", out.tolist()[:3])
+"""
+
+
+@pytest.fixture
+def kprof(tmp_path: Path) -> CommandLine:
+    """The command line, whose programs and processes have the fake GPU; ``ws`` knows what records cost."""
+    (tmp_path / "prog.py").write_text(PROGRAM)
+    keep_cost(Workspace.begin(tmp_path / "ws"))
+    return CommandLine(tmp_path, fake_gpu_path(STARTUP))
+
+
+def tried(kprof: CommandLine, *words: str | Path) -> dict[str, Any]:
+    """What ``try --json`` prints of the only kernel."""
+    ended = kprof("try", "-o", "ws", "--seconds", "1", "--json", *words)
+    assert ended.exit_code == 0, ended.stderr
+    values = json.loads(ended.stdout[ended.stdout.index("{") :])
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(values)
+    (kernel,) = values["kernels"]
+    return dict(kernel)
+
+
+def names(kernel: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    record = kernel["record"]
+    return {", ".join(f"{one['kind']}={one['value']}" for one in each["edits"]): each for each in record["tried"]}
+
+
+def test_the_schema_is_that_of_the_records() -> None:
+    assert json.loads(SCHEMA.read_text()) == json.loads(json.dumps(tried_schema())), "run scripts/try-schema"
+
+
+def test_a_saved_launch(kprof: CommandLine, scale_launch: Path) -> None:
+    kernel = tried(kprof, scale_launch)
+    assert kernel["headline"].startswith("num_warps=16 makes scale 6.1 % ± 0.0 faster (predicted at most ")
+    assert kernel["apply"]["options"] == {"num_warps": 16}
+    assert kernel["apply"]["triton_config"] == "triton.Config({}, num_warps=16, num_stages=3)"
+    assert (kernel["apply"]["command"], kernel["apply"]["ttgir"]) == (None, None)
+    found = names(kernel)
+    assert found["num_warps=2"]["outcome"] == "slower"
+    assert found["num_warps=16"]["confirmed"]["pairs"] >= 12
+    workspace = Workspace.open(kprof.folder / "ws")
+    record = workspace.edits(kernel["record"]["variant"])
+    assert record is not None
+    assert record.winner is not None
+    assert record.winner.text == "num_warps=16"
+
+
+def test_a_program_is_profiled_and_its_launches_kept(kprof: CommandLine) -> None:
+    ended = kprof("try", "-o", "ws", "--seconds", "1", "--", sys.executable, "prog.py")
+    assert ended.exit_code == 0, ended.stderr
+    assert ended.stdout.count("result [30.0, 60.0, 90.0]") == 2, "it runs as by itself"
+    assert "num_warps=16 makes scale 6.1 % ± 0.0 faster" in ended.stdout
+    assert "scale[grid](..., num_warps=16)" in ended.stdout
+    again = tried(kprof)
+    assert again["apply"]["options"] == {"num_warps": 16}
+    mine = tried(kprof, "--edit", "num_warps=8", "--edit", "num_warps=3")
+    assert {text: each["outcome"] for text, each in names(mine).items()} == {
+        "num_warps=8": "faster",
+        "num_warps=3": "refused",
+    }
+
+
+def test_edits_of_ttgir_are_written_as_an_override(kprof: CommandLine, scale_launch: Path) -> None:
+    kernel = tried(kprof, "--edit", "program_order=reversed", scale_launch)
+    applied = kernel["apply"]
+    assert (applied["options"], applied["edits"]) == ({}, [{"kind": "program_order", "value": "reversed"}])
+    assert applied["command"].endswith(" PROG")
+    assert applied["triton_config"].endswith(f", num_stages=3, ir_override='{applied['ttgir']}')")
+    # The very command, with the program in place of PROG.
+    shown = PROGRAM + "print('took', gpu.ran[-1].duration_ns)"
+    (kprof.folder / "prog.py").write_text(shown)
+    environment = {**clean_environment(kprof.folder), "PYTHONPATH": fake_gpu_path(STARTUP)}
+    took = []
+    for command in ("PROG", applied["command"]):
+        words = ["sh", "-c", command.replace("PROG", f"{sys.executable} prog.py")]
+        ended = run_child(words, kprof.folder, env=environment)
+        assert "result [30.0, 60.0, 90.0]" in ended.stdout, ended.stderr
+        took.append(int(ended.stdout.split()[-1]))
+    assert took == [19_570, 19_570 - REORDERED_NS]
+
+
+def test_edits_of_options_and_ttgir_are_combined(kprof: CommandLine, scale_launch: Path) -> None:
+    kernel = tried(kprof, "--edit", "program_order=reversed", "--edit", "num_warps=16", scale_launch)
+    assert names(kernel)["program_order=reversed, num_warps=16"]["results"] == "identical"
+    applied = kernel["apply"]
+    assert len(applied["edits"]) == 2
+    assert applied["options"] == {"num_warps": 16}
+    assert applied["command"] is None, "the source must have the option, too"
+    text = Path(applied["ttgir"]).read_text()
+    assert '"ttg.num-warps" = 16' in text
+    assert "%kprof_order" in text
+
+
+def test_without_a_win_there_is_nothing_to_apply(kprof: CommandLine, scale_launch: Path) -> None:
+    kernel = tried(kprof, "--edit", "num_warps=2", scale_launch)
+    assert kernel["apply"] is None
+    assert kernel["headline"].startswith("no edit makes scale faster: 1 edit measured at 19.6 µs")
+    folder = Workspace.open(kprof.folder / "ws").edits_folder(kernel["record"]["variant"])
+    assert [path.name for path in folder.iterdir()] == ["edits.json"]
+
+
+def test_a_kernel_that_polls_is_not_tried(kprof: CommandLine, scale_launch: Path) -> None:
+    edit(scale_launch, lambda values: values.update(relaunch={"refusal": "", "waits": True}))
+    kernel = tried(kprof, scale_launch)
+    assert "polls memory" in kernel["record"]["refusal"]
+    assert kernel["record"]["tried"] == []
+
+
+def test_profile_can_try(kprof: CommandLine) -> None:
+    ended = kprof("profile", "-o", "ws", "--try", "--", sys.executable, "prog.py")
+    assert ended.exit_code == 0, ended.stderr
+    assert ended.stdout.index("LIMIT") < ended.stdout.index("num_warps=16 makes scale")
+    assert list((kprof.folder / "ws/launches").glob("*/*.launch"))
+
+
+def test_profile_can_try_a_saved_launch(kprof: CommandLine, scale_launch: Path) -> None:
+    ended = kprof("profile", "-o", "ws", "--try", scale_launch)
+    assert ended.exit_code == 0, ended.stderr
+    assert "num_warps=16 makes scale" in ended.stdout
+
+
+def refused(ended: Ended) -> str:
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    return ended.stderr
+
+
+def test_usage_errors(kprof: CommandLine) -> None:
+    assert "there is no edit 'num_warp'" in refused(kprof("try", "--edit", "num_warp=8", "--", "prog.py"))
+    assert "has no value" in refused(kprof("try", "--edit", "num_warps", "--", "prog.py"))
+    assert "try --json" in refused(kprof("profile", "--try", "--json", "--", "prog.py"))
+    assert "saved launches" in refused(kprof("profile", "--try", "--replay-in-program", "--", "prog.py"))
+
+
+def test_without_saved_launches_it_says_how_to_save_them(kprof: CommandLine) -> None:
+    ended = kprof("profile", "-o", "ws", "--", sys.executable, "prog.py")
+    assert ended.exit_code == 0, ended.stderr
+    ended = kprof("try", "ws")
+    assert ended.exit_code == 1
+    assert "profile --keep-launches" in ended.stderr

@@ -1,0 +1,50 @@
+"""Kernels to edit: fixtures of the installed Triton for an H100, with the options that it has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import triton
+from golden import FIXTURES, form_of, kernel_of, read
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import make_backend
+
+from kprof_inject.capture.schema import DumpedKernelRecord, Resources, Target
+from kprof_inject.runtime.compiling.compiler import as_json
+from kprof_inject.runtime.experiments.edits.edit import KernelToEdit
+
+H100 = GPUTarget("cuda", 90, 32)
+_FOLDER = FIXTURES / triton.__version__ / "cuda-90"
+PATHS = [
+    path
+    for path in sorted([*_FOLDER.glob("*.ttgir"), *_FOLDER.glob("*.ttgir.gz")])
+    if ".expected" not in path.name and not form_of(path)
+]
+
+
+def path_of(name: str) -> Path:
+    """The fixture of a kernel."""
+    return next(path for path in PATHS if kernel_of(path) == name)
+
+
+def kernel_to_edit(text: str, ttir: str = "", clean: Resources | None = None, **options: Any) -> KernelToEdit:
+    """A kernel with this TTGIR, and with ``options``."""
+    found = re.search(r'"ttg.num-warps" = (\d+)', text)
+    given = {"num_warps": int(found[1]) if found else 4, **options}
+    known = as_json(make_backend(H100).parse_options(given).__dict__)
+    record = DumpedKernelRecord(
+        name="kernel",
+        override_key="KEY",
+        file_name="kernel",
+        target=Target("cuda", 90),
+        options=known,
+        triton_version=triton.__version__,
+    )
+    return KernelToEdit(record, text, ttir, clean or Resources())
+
+
+def fixture_to_edit(name: str) -> KernelToEdit:
+    """The kernel of a fixture."""
+    return kernel_to_edit(read(path_of(name)))

@@ -1,0 +1,152 @@
+"""Results that differ: by rounding alone, by more, in NaN, in memory that no launch writes, from launch to launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fake_gpu.device import FakeDevice
+from fake_gpu.gpu import FakeGpu
+
+from kprof_inject.capture.saved_launch import MemoryRecord
+from kprof_inject.runtime.experiments.close_results import (
+    DEFAULT_TOLERANCES,
+    CloseResults,
+    relative_difference,
+    values_of,
+)
+from kprof_inject.runtime.experiments.loaded_launch import LoadedMemory
+
+DTYPES = {
+    "fp64": torch.float64,
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "fp8e4nv": torch.float8_e4m3fn,
+    "fp8e5": torch.float8_e5m2,
+}
+
+
+@pytest.mark.parametrize("element", DTYPES)
+def test_each_type_is_read_as_torch_reads_it(element: str) -> None:
+    """All of 8 and 16 bits; with bytes left over."""
+    size = DTYPES[element].itemsize
+    codes = np.arange(1 << min(8 * size, 16), dtype=np.uint32)
+    data = np.zeros((len(codes), size), dtype=np.uint8)
+    data[:, -1] = codes >> (8 if size > 1 else 0)
+    if size > 1:
+        data[:, -2] = codes & 0xFF
+    data = data.reshape(-1)
+    expected = torch.from_numpy(data.copy()).view(DTYPES[element]).to(torch.float64).numpy()
+    assert np.array_equal(values_of(element, data), expected, equal_nan=True)
+    if size > 1:
+        assert len(values_of(element, data[:-1])) == len(codes) - 1
+
+
+def as_bytes(*values: float) -> Any:
+    return np.array(values, dtype=np.float32).view(np.uint8)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("reference", "other", "initial", "difference"),
+    [
+        ((1, 4, 2), (1, 4, 2), (0, 0, 0), 0),
+        ((1, 4, 2), (1.5, 4, 2), (0, 0, 0), 0.125),
+        ((1, 1e30, 2), (1, 1e30, 1.5), (0, 1e30, 0), 0.25),  # what no launch wrote has no magnitude
+        ((1, NAN, 2), (1, NAN, 2.5), (0, 0, 0), 0.25),
+        ((1, NAN, 2), (1, 3, 2), (0, 0, 0), INF),
+        ((1, 3, 2), (1, NAN, 2), (0, 0, 0), INF),
+        ((1, INF, 2), (1, -INF, 2), (0, 0, 0), INF),
+        ((0, 0), (0, 1e-9), (0, 0), INF),
+        ((0.0,), (-0.0,), (1,), 0),
+    ],
+)
+def test_relative_difference(
+    reference: tuple[float, ...], other: tuple[float, ...], initial: tuple[float, ...], difference: float
+) -> None:
+    found = relative_difference("fp32", as_bytes(*reference), as_bytes(*other), as_bytes(*initial))
+    assert found == pytest.approx(difference)
+
+
+class Kernel:
+    """Memory with two ranges, of numbers and of ``element``, and what launches leave there."""
+
+    def __init__(self, element: str, tolerance: float | None = None) -> None:
+        self.gpu = FakeGpu()
+        self.device = FakeDevice(self.gpu)
+        self._blocks = [self.gpu.allocate_in_host(64) for _ in range(4)]
+        records = [
+            MemoryRecord(address=block.address, size_bytes=64, offset=0, chunk_crc32=(0,), element=kind)
+            for block, kind in zip(self._blocks[:2], (element, "i32"), strict=True)
+        ]
+        copies = tuple((record, copy.address) for record, copy in zip(records, self._blocks[2:], strict=True))
+        self.memory = LoadedMemory(self.device, copies)
+        self.results = CloseResults(self.device, 0, self.memory, tolerance)
+
+    def leave(self, numbers: float, integer: int = 0) -> tuple[int, ...] | None:
+        self.memory.refresh(0)
+        dtype: Any = {"fp32": np.float32, "fp16": np.float16}.get(self.memory.copies[0][0].element, np.int32)
+        self._blocks[0].bytes.view(dtype)[:] = numbers
+        self._blocks[1].bytes.view(np.int32)[0] = integer
+        return self.memory.digest(0)
+
+    def clean(self, *numbers: float) -> None:
+        for number in numbers:
+            self.results.note(self.leave(number))
+
+    def refusal(self, numbers: float, integer: int = 0, place: int = 0) -> str:
+        return self.results.refusal_of(place, self.leave(numbers, integer))
+
+
+@pytest.fixture
+def kernels() -> Iterator[type[Kernel]]:
+    yield Kernel
+
+
+def test_the_same_bytes_are_accepted(kernels: type[Kernel]) -> None:
+    kernel = kernels("fp32")
+    kernel.clean(4, 4, 4)
+    assert kernel.refusal(4) == ""
+    assert kernel.results.differences == {}
+
+
+@pytest.mark.parametrize(("element", "tolerance"), [("fp32", None), ("fp16", None), ("fp32", 0.25)])
+def test_numbers_may_differ_within_the_tolerance(kernels: type[Kernel], element: str, tolerance: float | None) -> None:
+    kernel = kernels(element, tolerance)
+    kernel.clean(4, 4, 4)
+    limit = 4 * (tolerance or DEFAULT_TOLERANCES[element])
+    assert kernel.refusal(4 + 0.9 * limit, place=3) == ""
+    assert 0 < kernel.results.differences[3] <= limit / 4
+    refusal = kernel.refusal(4 + 1.2 * limit, place=4)
+    assert "its results differ" in refusal and element in refusal
+    assert 4 not in kernel.results.differences
+
+
+def test_integers_must_be_equal(kernels: type[Kernel]) -> None:
+    kernel = kernels("fp32")
+    kernel.clean(4, 4, 4)
+    assert "its results differ" in kernel.refusal(4, integer=1)
+    kernel = kernels("i32", 0.5)
+    kernel.clean(4, 4, 4)
+    assert "its results differ" in kernel.refusal(5)
+
+
+def test_results_that_vary_are_compared_with_two_launches(kernels: type[Kernel]) -> None:
+    kernel = kernels("fp32")
+    kernel.clean(4, 4.0001, 4.0002)
+    assert kernel.refusal(4.0002) == ""
+    assert kernel.refusal(4.0003) == ""
+    assert "its results differ" in kernel.refusal(4.01)
+
+
+def test_results_that_vary_too_much_cannot_be_compared(kernels: type[Kernel]) -> None:
+    kernel = kernels("fp32")
+    kernel.clean(4, 5, 6)
+    assert kernel.refusal(6) == "", "the same bytes"
+    assert "own results differ" in kernel.refusal(5.5)

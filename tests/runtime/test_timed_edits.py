@@ -1,0 +1,170 @@
+"""Builds of an edited kernel, timed in a process of ours on the fake GPU, where more warps are faster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from fake_gpu.gpu import FakeGpu, Launch, with_elements
+from fake_gpu.kernels import cycles_of
+from fake_gpu.repeating import OwnProcessHere, own_process_here
+from launch_files import edit, read_all
+
+from kprof_inject.capture.edits import Edit
+from kprof_inject.capture.saved_launch import read_saved_launch
+from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
+from kprof_inject.runtime.experiments.edits.edit import KernelToEdit
+from kprof_inject.runtime.experiments.edits.kinds import with_options
+from kprof_inject.runtime.experiments.tasks import TaskResult, TimeEdits
+from kprof_inject.runtime.experiments.timed_edits import outputs_of
+
+pytestmark = pytest.mark.triton
+
+WARPS = (2, 8, 16)
+
+
+@pytest.fixture(scope="module")
+def builds(scale_launch_once: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """``scale`` with each number of ``WARPS``."""
+    saved = read_saved_launch(scale_launch_once)
+    (ttir,) = saved.build_folder.glob("*.ttir")
+    kernel = KernelToEdit(saved.kernel, "", ttir.read_text())
+    edited = [with_options(kernel, [Edit("num_warps", str(warps))]) for warps in WARPS]
+    folder = tmp_path_factory.mktemp("builds")
+    made = [Build(one.ttir, one.record, "ttir") for one in edited]
+    assert list(compiled(made, folder)) == [None] * len(WARPS)
+    return [folder / build.name for build in made]
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[OwnProcessHere]:
+    with own_process_here(tmp_path) as process:
+        yield process
+
+
+def timed(process: OwnProcessHere, launch: Path, builds: list[Path], tolerance: float | None = None) -> TaskResult:
+    task = TimeEdits(launch=str(launch), builds=tuple(map(str, builds)), seconds=0.5, tolerance=tolerance)
+    _, (result,) = process.do(task)
+    assert result is not None
+    return result
+
+
+def test_each_build_is_compared_with_the_unchanged_kernel(
+    scale_launch: Path, process: OwnProcessHere, builds: list[Path]
+) -> None:
+    result = timed(process, scale_launch, builds)
+    assert result.refusal == ""
+    assert result.edits is not None
+    # 4 warps take 20,000 - 400 - 30 ns.
+    expected = [100 * (warps - 4) / 19_570 for warps in WARPS]
+    assert [one.gain.won for one in result.edits.builds if one.gain] == pytest.approx(expected, abs=1e-4)
+    assert [one.gain.outcome for one in result.edits.builds if one.gain] == ["slower", "faster", "faster"]
+    assert {one.results for one in result.edits.builds} == {"identical"}
+    assert result.edits.clean_ns == pytest.approx(19_570)
+    assert [one.resources.registers for one in result.edits.builds if one.resources] == [32] * 3
+
+
+def test_a_gain_below_one_percent_is_none(scale_launch: Path, process: OwnProcessHere, builds: list[Path]) -> None:
+    process.gpu.longer_ns = 30_000
+    result = timed(process, scale_launch, builds)
+    assert result.edits is not None
+    outcomes = [one.gain.outcome for one in result.edits.builds if one.gain]
+    assert outcomes == ["slower", "no difference", "faster"]
+
+
+def disturb(monkeypatch: pytest.MonkeyPatch, by: float) -> None:
+    """Have kernels of 8 warps leave other results."""
+    run_launch = FakeGpu._run
+
+    def disturbed(gpu: FakeGpu, launch: Launch) -> None:
+        run_launch(gpu, launch)
+        if launch.num_warps == 8:
+            with_elements(launch.arguments[1])[15] += by
+
+    monkeypatch.setattr(FakeGpu, "_run", disturbed)
+
+
+def test_other_results_are_refused(
+    scale_launch: Path, process: OwnProcessHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disturb(monkeypatch, 1.0)  # of 48
+    result = timed(process, scale_launch, builds)
+    assert result.edits is not None
+    assert ["its results differ" in one.refusal for one in result.edits.builds] == [False, True, False]
+    assert result.edits.builds[1].gain is None
+
+
+@pytest.mark.parametrize(("by", "tolerance"), [(0.001, None), (1.0, 0.05)])
+def test_results_may_differ_within_the_tolerance(
+    scale_launch: Path,
+    process: OwnProcessHere,
+    builds: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    by: float,
+    tolerance: float | None,
+) -> None:
+    disturb(monkeypatch, by)
+    result = timed(process, scale_launch, builds, tolerance)
+    assert result.edits is not None
+    assert [one.results for one in result.edits.builds] == ["identical", "within", "identical"]
+    assert result.edits.builds[1].difference == pytest.approx(by / 48, rel=0.01)
+
+
+def test_a_build_that_leaves_results_out_is_noticed_although_they_are_there(
+    scale_launch: Path, process: OwnProcessHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that launches a kernel repeatedly has its results in memory when a launch begins."""
+    with_results = with_results_before(scale_launch)
+    assert outputs_of(read_saved_launch(with_results)) == [1]
+    host_kernel = process.gpu.host_kernels["scale"]
+
+    def lazy(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, n: int) -> int:
+        return cycles_of(n)
+
+    run_launch = FakeGpu._run
+
+    def disturbed(gpu: FakeGpu, launch: Launch) -> None:
+        kernel = lazy if launch.num_warps == 8 else host_kernel
+        gpu.host_kernels = {**gpu.host_kernels, "scale": kernel}
+        run_launch(gpu, launch)
+
+    monkeypatch.setattr(FakeGpu, "_run", disturbed)
+    result = timed(process, with_results, builds)
+    assert result.edits is not None, result.refusal
+    assert ["its results differ" in one.refusal for one in result.edits.builds] == [False, True, False]
+
+
+def with_results_before(launch: Path) -> Path:
+    """Make the results of a launch what its memory has before it."""
+    import numpy as np
+    from launch_files import reseal
+
+    data = bytearray(read_all(launch))
+    x = np.frombuffer(bytes(data[:64]), dtype=np.float32)
+    data[64:128] = (3 * x).astype(np.float32).tobytes()
+    path = launch / "memory.bin"
+    path.write_bytes(bytes(data))
+
+    def change(values: dict[str, list[dict[str, object]]]) -> None:
+        values["memory"][1]["before"] = values["memory"][1]["after"]
+
+    edit(launch, change)
+    reseal(launch)
+    return launch
+
+
+def test_a_build_that_does_not_load_is_refused_alone(
+    scale_launch: Path, process: OwnProcessHere, builds: list[Path]
+) -> None:
+    result = timed(process, scale_launch, [builds[0] / "nothing", builds[1]])
+    assert result.edits is not None
+    assert "it does not load" in result.edits.builds[0].refusal
+    assert result.edits.builds[1].gain is not None
+
+
+def test_without_builds_the_unchanged_kernel_alone_is_launched(scale_launch: Path, process: OwnProcessHere) -> None:
+    result = timed(process, scale_launch, [])
+    assert result.edits is not None
+    assert result.edits.builds == ()
