@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.launch import Experiment, LaunchAnalysis
 from kprof_inject.analysis.program_overview import ProgramFinding, findings_in
 from kprof_inject.analysis.summary import LaunchSummary, summarise
-from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.foreign_buffer import described, parse_names, read_buffer_array
 from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.export.formats import TraceFile
@@ -35,8 +34,8 @@ _MAX_NAMES = 12
 class Results:
     """Launches in the order in which they were made, and everything that can be learnt from them."""
 
-    def __init__(self, timelines: Sequence[Timeline] = (), experiments: Sequence[ExperimentRecord] = ()) -> None:
-        """Hold launches, and the results of causal experiments with their kernels."""
+    def __init__(self, timelines: Sequence[Timeline] = (), experiments: Sequence[Experiment] = ()) -> None:
+        """Hold launches, and the results of experiments with their kernels."""
         self._timelines = list(timelines)
         self._experiments = tuple(experiments)
 

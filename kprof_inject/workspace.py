@@ -52,6 +52,8 @@ from kprof_inject.workspace_paths import (
 WORKSPACE_VERSION = 1
 
 _DUMP_AGAIN = "dump again: kprof-inject dump -- PROG"
+_TRY_AGAIN = "run try again"
+_EDITS_FOLDER = "edits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +399,7 @@ class Workspace:
 
     def edits_folder(self, variant: str) -> Path:
         """Return the folder with the results of ``try`` for a kernel."""
-        return self.folder / "edits" / variant
+        return self.folder / _EDITS_FOLDER / variant
 
     def write_edits(self, edits: EditsRecord, applied: AppliedEdits | None, ttgir: str = "") -> None:
         """Replace the edits that were tried for a kernel.
@@ -420,16 +422,21 @@ class Workspace:
     def applied_edits(self, variant: str) -> AppliedEdits | None:
         """Read how to use a kernel's best edits; None if there are none."""
         path = self.edits_folder(variant) / OPTIONS_FILE
-        return decode(read_json(path, self.folder), AppliedEdits, str(path), "run try again") if path.exists() else None
+        return decode(read_json(path, self.folder), AppliedEdits, str(path), _TRY_AGAIN) if path.exists() else None
 
     def edits(self, variant: str) -> EditsRecord | None:
         """Read the edits that were tried for a kernel; None if there are none."""
         path = self.edits_folder(variant) / EDITS_FILE
-        if not path.exists():
-            return None
+        return self._edits_in(path) if path.exists() else None
+
+    def all_edits(self) -> Iterator[EditsRecord]:
+        """Yield the edits that were tried for each kernel."""
+        yield from map(self._edits_in, sorted(self.folder.glob(f"{_EDITS_FOLDER}/*/{EDITS_FILE}")))
+
+    def _edits_in(self, path: Path) -> EditsRecord:
         text = read_json(path, self.folder)
-        require_seal(text, EDITS_FILE, str(path), "run try again")
-        return decode(text, EditsRecord, str(path), "run try again")
+        require_seal(text, EDITS_FILE, str(path), _TRY_AGAIN)
+        return decode(text, EditsRecord, str(path), _TRY_AGAIN)
 
     def _read(self, path: Path, kind: type[Record]) -> Record:
         return decode(read_json(path, self.folder), kind, str(path), _DUMP_AGAIN)

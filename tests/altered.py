@@ -14,6 +14,7 @@ _PARTS = (
     "executed",
     "speed_of_light",
     "slopes",
+    "edits",
     "judgements",
     "limit",
     "in_flight",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from case import FLOAT, HALF, Case, Launch, Pair, Result, by_name, normal
+from case import HALF, Case, Launch, Pair, Result, by_name, normal
 
 FLAW = "unpipelined"
 KEYWORDS = ("num_stages", "not pipelined", "pipeline the loop", "more stages")
@@ -43,29 +43,24 @@ def gated_mlp_kernel(
 
 
 @triton.jit
-def nearest_centroid_kernel(
-    points_ptr,
-    centroids_ptr,
-    squares_ptr,
-    labels_ptr,
-    CENTROIDS,
-    DIM: tl.constexpr,
+def adapter_kernel(
+    x_ptr,
+    down_ptr,
+    up_ptr,
+    out_ptr,
+    WIDTH,
+    RANK: tl.constexpr,
     BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
 ):
-    """Assign each point to its nearest centroid, as in k-means; ``squares`` are the centroids' squared lengths."""
-    rows, dims, columns = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, DIM), tl.arange(0, BLOCK_N)
-    points = tl.load(points_ptr + rows[:, None] * DIM + dims[None, :])
-    best = tl.full((BLOCK_M, BLOCK_N), float("inf"), tl.float32)
-    labels = tl.zeros((BLOCK_M, BLOCK_N), tl.int32)
-    for start in range(0, CENTROIDS, BLOCK_N):
-        centroids = tl.load(centroids_ptr + (start + columns)[None, :] * DIM + dims[:, None])
-        distances = tl.load(squares_ptr + start + columns)[None, :] - 2 * tl.dot(points, centroids)
-        is_closer = distances < best
-        best = tl.where(is_closer, distances, best)
-        labels = tl.where(is_closer, (start + columns)[None, :], labels)
-    nearest = tl.min(best, 1)
-    tl.store(labels_ptr + rows, tl.min(tl.where(best == nearest[:, None], labels, CENTROIDS), 1))
+    """Multiply activations by two thin matrices, as a low-rank adapter does: out = (x down) up."""
+    rows, inner, ranks = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_K), tl.arange(0, RANK)
+    hidden = tl.zeros((BLOCK_M, RANK), tl.float32)
+    for start in range(0, WIDTH, BLOCK_K):
+        x = tl.load(x_ptr + rows[:, None] * WIDTH + (start + inner)[None, :])
+        hidden = tl.dot(x, tl.load(down_ptr + (start + inner)[:, None] * RANK + ranks[None, :]), hidden)
+    added = tl.dot(hidden.to(tl.float16), tl.load(up_ptr + ranks[:, None] * BLOCK_K + inner[None, :]))
+    tl.store(out_ptr + rows[:, None] * BLOCK_K + inner[None, :], added.to(tl.float16))
 
 
 @triton.jit
@@ -116,19 +111,17 @@ def gated_mlp(device: str, small: bool) -> Pair:
     return launcher(1), launcher(3)
 
 
-def nearest_centroid(device: str, small: bool) -> Pair:
-    count, centroid_count, dim = (256, 128, 64) if small else (32768, 4096, 128)
-    points, centroids = normal(device, count, dim, dtype=HALF), normal(device, centroid_count, dim, dtype=HALF)
-    squares = centroids.to(FLOAT).square().sum(1)
+def adapter(device: str, small: bool) -> Pair:
+    count, width, rank, block_k = (128, 256, 64, 64) if small else (16384, 8192, 64, 64)
+    x = normal(device, count, width, dtype=HALF)
+    down, up = normal(device, width, rank, dtype=HALF) * width**-0.5, normal(device, rank, block_k, dtype=HALF)
 
     def launcher(stages: int) -> Launch:
-        labels = torch.empty(count, device=device, dtype=torch.int32)
+        out = torch.empty((count, block_k), device=device, dtype=HALF)
 
         def launch() -> Result:
-            nearest_centroid_kernel[(count // 128,)](
-                points, centroids, squares, labels, centroid_count, dim, 128, 64, num_warps=8, num_stages=stages
-            )
-            return labels
+            adapter_kernel[(count // 64,)](x, down, up, out, width, rank, 64, block_k, num_stages=stages)
+            return out
 
         return launch
 
@@ -157,6 +150,6 @@ def convolution(device: str, small: bool) -> Pair:
 
 CASES = by_name(
     Case("gated-mlp", FLAW, gated_mlp, KEYWORDS),
-    Case("nearest-centroid", FLAW, nearest_centroid, KEYWORDS),
+    Case("adapter", FLAW, adapter, KEYWORDS, relative=1e-2, absolute=1e-2),
     Case("convolution", FLAW, convolution, KEYWORDS),
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.roofs.limits import DRAM, UNIT_NAMES
+from kprof_inject.analysis.roofs.limits import DRAM, LIMITING, UNIT_NAMES
 from kprof_inject.analysis.roofs.unit_rates import TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records
@@ -53,9 +53,7 @@ def advice_on(report: LaunchAnalysis) -> tuple[Advice, ...]:
     is_worth_more = any((one.share or 0.0) > _left(report) for one in findings)
     first = (*findings, *at_roof) if is_worth_more else (*at_roof, *findings)
     to_judge = tuple(_to_judge(report, lost))
-    if not first and (report.limit.is_known or not to_judge):
-        first = (_nothing_found(report),)
-    return (*first, *to_judge)
+    return (*(first or (_nothing_found(report),)), *to_judge)
 
 
 def _at_roof(report: LaunchAnalysis) -> Iterator[Advice]:
@@ -79,10 +77,17 @@ def _left(report: LaunchAnalysis) -> float:
 
 
 def _nothing_found(report: LaunchAnalysis) -> Advice:
-    """Return what no rule explains, and what would."""
-    unit = max(report.limit.parts, key=lambda one: report.limit.parts[one], default="")
-    left = f"at most {percent(_left(report))} to win, as {UNIT_NAMES[unit]} must work for the rest; " if unit else ""
+    """Return that no rule found anything, and what would."""
+    limit = report.limit
     how = "causal shows which part is critical, and try measures other options"
+    if not limit.is_known:
+        return Advice(f"could not judge what to change: the limit is not known; {how}", "", None)
+    unit = max(limit.parts, key=lambda one: limit.parts[one], default="")
+    # Lower bounds say little of what is left unless they are high.
+    is_bound = bool(unit) and (limit.evidence == "measured" or limit.parts[unit] >= LIMITING)
+    left = (
+        f"at most {percent(_left(report))} to win, as {UNIT_NAMES[unit]} must work for the rest; " if is_bound else ""
+    )
     return Advice(f"no finding: {left}{how}", "", None)
 
 

@@ -20,6 +20,7 @@ from kprof_inject.analysis.roofs.computed_limit import dram_part, limit_of, whol
 from kprof_inject.analysis.roofs.limits import CodeBounds, Limit
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, evaluating
+from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.model import Launch
@@ -44,6 +45,9 @@ _DISTURBED = "the records disturb this kernel so much that it may be limited by 
 
 T = TypeVar("T")
 
+Experiment = ExperimentRecord | EditsRecord
+"""Result of ``causal``, or of ``try``, with one kernel."""
+
 
 class LaunchAnalysis:
     """A launch of a capture: its metrics, what each rule found, and how far to trust that."""
@@ -53,13 +57,13 @@ class LaunchAnalysis:
         launch: Launch,
         duration_ns: int,
         decode: Callable[[], Timeline],
-        experiments: Sequence[ExperimentRecord] = (),
+        experiments: Sequence[Experiment] = (),
         captured: Sequence[Launch] = (),
     ) -> None:
         """Keep the inputs; nothing is computed yet.
 
         ``captured`` has all launches of the capture, of which this one may be the only one that was chosen; empty if
-        unknown. ``experiments`` are the capture's causal experiments.
+        unknown. ``experiments`` are those with any kernels of the capture.
         """
         self.launch = launch
         self.duration_ns = duration_ns
@@ -69,7 +73,7 @@ class LaunchAnalysis:
 
     @classmethod
     def of(
-        cls, timeline: Timeline, experiments: Sequence[ExperimentRecord] = (), captured: Sequence[Launch] = ()
+        cls, timeline: Timeline, experiments: Sequence[Experiment] = (), captured: Sequence[Launch] = ()
     ) -> LaunchAnalysis:
         """Return the analysis of a launch that is already decoded."""
         return cls(timeline.launch, launch_duration_ns(timeline), lambda: timeline, experiments, captured)
@@ -136,12 +140,21 @@ class LaunchAnalysis:
     def slopes(self) -> KernelSlopes | None:
         """The result of the causal experiment with this launch's kernel and grid, or None if there was none."""
         variant, grid = self.launch.kernel.program_variant, self.launch.grid
-        own = next((one for one in self._experiments if (one.variant, one.grid) == (variant, grid)), None)
+        delayed = (one for one in self._experiments if isinstance(one, ExperimentRecord))
+        own = next((one for one in delayed if (one.variant, one.grid) == (variant, grid)), None)
         if own is None:
             return None
         from kprof_inject.analysis.causal.slopes import kernel_slopes
 
         return self._by_executed(lambda executed: kernel_slopes(own, _known(executed), self.timeline, self.summary))
+
+    @cached_property
+    def edits(self) -> EditsRecord | None:
+        """The edits that were tried on this launch's kernel and grid since it was captured; None if there are none."""
+        variant, grid = self.launch.kernel.program_variant, self.launch.grid
+        tried = (one for one in self._experiments if isinstance(one, EditsRecord))
+        own = (one for one in tried if (one.variant, one.grid) == (variant, grid))
+        return next((one for one in own if one.host_ns >= self.launch.host_ns), None)
 
     @cached_property
     def judgements(self) -> tuple[Judgement, ...]:
@@ -311,9 +324,9 @@ class LaunchAnalysis:
     def to_json(self) -> dict[str, Any]:
         """Return the summary's values and everything that was concluded from them.
 
-        Adds ``findings``, ``rules``, ``doubts``, ``trust``, ``limit``, ``speed_of_light``, ``in_flight`` and
-        ``causal``. What is computed for this call alone is not kept: for thousands of launches, it would take too much
-        memory.
+        Adds ``findings``, ``rules``, ``doubts``, ``trust``, ``limit``, ``speed_of_light``, ``in_flight``, ``causal``
+        and ``edits``. What is computed for this call alone is not kept: for thousands of launches, it would take too
+        much memory.
         """
         if "summary" in self.__dict__:
             return self._values()
@@ -338,6 +351,7 @@ class LaunchAnalysis:
             "speed_of_light": self.speed_of_light.to_json(),
             "in_flight": self.flights.to_json() if self.flights else None,
             "causal": self.slopes.to_json() if self.slopes else None,
+            "edits": json_values(self.edits) if self.edits else None,
         }
 
 

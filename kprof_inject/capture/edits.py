@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from kprof_inject.capture.schema import Count, DurationNs, FileName, GridSize, Name, Resources, Target, Text
+from kprof_inject.capture.schema import Count, DurationNs, FileName, GridSize, Name, Resources, Target, Text, TimeNs
 
 EDITS_VERSION = 1
 EDITS_FILE = "edits.json"
@@ -107,6 +107,28 @@ class TriedEdits(Struct, frozen=True, kw_only=True):
         """The edits as users write them."""
         return edits_text(self.edits)
 
+    @property
+    def final_gain(self) -> MeasuredGain | None:
+        """The gain in the last process that measured it; None if the edits were refused or not measured."""
+        return None if self.refusal else self.confirmed or self.gain
+
+
+class Bound(Struct, frozen=True, kw_only=True):
+    """An upper bound of what a change of some operations can win: what their virtual removal wins.
+
+    ``removed`` are the operations in words, and ``lines`` those of the TTGIR. ``reason`` is the name of the finding on
+    them, and ``predicted`` the upper bound of the gain by that finding. ``low`` is the lower bound of the gain by a causal
+    experiment; null without one. ``refusal`` is the reason why it was not measured, in words that follow *because*.
+    """
+
+    removed: Text
+    lines: Annotated[tuple[Annotated[int, Meta(ge=1)], ...], Meta(max_length=1 << 16)] = ()
+    reason: Name = ""
+    predicted: Annotated[float, Meta(ge=0, le=1)] | None = None
+    gain: MeasuredGain | None = None
+    low: Annotated[float, Meta(ge=0, le=1)] | None = None
+    refusal: Text = ""
+
 
 class EditsRecord(Struct, frozen=True, kw_only=True):
     """Content of a kernel's ``edits.json``.
@@ -114,7 +136,9 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
     ``best`` is the index in ``tried`` of the edits that a second process confirmed to win; None if there are none.
     ``refusal`` is the reason why the kernel was not tried at all, in words that follow *because*. ``clean_ns`` is the
     time of the unchanged kernel, from ``launches`` launches back to back. ``tolerance`` is the user's; None is the
-    default of each type.
+    default of each type. ``changes_memory`` is false if memory had the results before the launch, so that results which
+    an edit leaves out are not noticed. ``host_ns`` is the host's time when the results were known, in nanoseconds since
+    1970.
     """
 
     version: int = EDITS_VERSION
@@ -128,11 +152,14 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
     clean: Resources = Resources()
     clean_ns: DurationNs = 0.0
     is_repeatable: bool = True
+    changes_memory: bool = True
     restored: bool = False
     launches: Annotated[int, Meta(ge=1, lt=1 << 16)] = 1
     tried: Annotated[tuple[TriedEdits, ...], Meta(max_length=MAX_EDITS)] = ()
     best: Annotated[int, Meta(ge=0)] | None = None
+    bounds: Annotated[tuple[Bound, ...], Meta(max_length=MAX_EDITS)] = ()
     refusal: Text = ""
+    host_ns: TimeNs = 0
     gpu_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
     compile_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
 
@@ -142,6 +169,11 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
             raise ValueError(f"the edits have version {self.version}, this program reads {EDITS_VERSION}")
         if self.best is not None and self.best >= len(self.tried):
             raise ValueError(f"expected one of {len(self.tried)} edits as the best, got {self.best}")
+
+    @property
+    def is_answered(self) -> bool:
+        """True if an edit was measured, or gives the same machine code."""
+        return any(one.final_gain is not None or one.outcome == "same code" for one in self.tried)
 
     @property
     def winner(self) -> TriedEdits | None:

@@ -25,8 +25,10 @@ def try_options(function: Function) -> Function:
     """Add the options of what to try; the command gets them as one ``choice``."""
 
     @functools.wraps(function)
-    def with_choice(*args: Any, seconds: float, tolerance: float | None, edits: tuple[str, ...], **others: Any) -> Any:
-        choice = TryChoice(seconds=seconds, tolerance=tolerance, edits=tuple(map(parse_edit, edits)))
+    def with_choice(
+        *args: Any, seconds: float, tolerance: float | None, edits: tuple[str, ...], bounds: bool, **others: Any
+    ) -> Any:
+        choice = TryChoice(seconds=seconds, tolerance=tolerance, edits=tuple(map(parse_edit, edits)), bounds=bounds)
         return function(*args, choice=choice, **others)
 
     decorated: Any = with_choice
@@ -45,6 +47,12 @@ def try_options(function: Function) -> Function:
             metavar="PART",
             help="Largest difference of floating-point results, as a part of the largest in the same memory. [default: "
             "0.01 for 16 bits, 0.0001 for 32]",
+        ),
+        harmless_setting(
+            "--bounds/--no-bounds",
+            default=True,
+            show_default=True,
+            help="Measure what the places that the findings concern are worth at most, by removing them virtually.",
         ),
         harmless_setting(
             "--seconds",

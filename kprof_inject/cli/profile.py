@@ -148,7 +148,9 @@ def command(
         else:
             print_answers(reports, table_console())
             say_next(workspace, reports, "-- PROG" if saved is None else quote(program[0]))
-        if tries:
+        if tries and exit_code == INTERRUPTED:
+            say(f"interrupted: trying no edits; continue with kprof-inject try {quote(str(workspace))}")
+        elif tries:
             launches = (
                 saved_launches_of(opened, capture_folder) if saved is None else {saved.record.variant: saved.folder}
             )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.counters import parse_metrics
+from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.console import say
@@ -61,10 +63,9 @@ def command(
             capture = read_capture(opened.last_capture_folder())
             launches = saved_launches_of(opened, capture.folder)
             executable = capture.processes[0].info.executable if capture.processes else ""
-            print_tried(
-                opened, try_edits(opened, launches, _analyses(capture), choice, executable, say), as_json=as_json
-            )
-        return
+            records = try_edits(opened, launches, _analyses(capture), choice, executable, say)
+            print_tried(opened, records, as_json=as_json)
+        ctx.exit(_exit_code(records))
     source = source_of(program, workspace, kernel, "try")
     with held(workspace, say):
         opened = Workspace.open(workspace) if is_dumped else Workspace.begin(workspace)
@@ -80,7 +81,12 @@ def command(
         launches = source.launches(opened, recording)
         records = try_edits(opened, launches, _analyses(recording), choice, source.executable(recording), say)
         print_tried(opened, records, as_json=as_json)
-    ctx.exit(exit_code)
+    ctx.exit(exit_code or _exit_code(records))
+
+
+def _exit_code(records: Sequence[EditsRecord]) -> int:
+    """Return 1 if no edit of any kernel could be measured."""
+    return 0 if any(record.is_answered for record in records) else 1
 
 
 def _analyses(capture: Capture | None) -> list[LaunchAnalysis]:

@@ -12,9 +12,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TypeVar
 
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.launch import Experiment, LaunchAnalysis
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
-from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.foreign_buffer import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
 from kprof_inject.capture.model import Capture, Launch, redacted
 from kprof_inject.capture.proton_buffer import is_proton_buffer, read_proton_buffer, read_scope_names
@@ -172,12 +171,13 @@ def last_profiled_capture(place: Path, capture: Capture) -> Path | None:
     return None
 
 
-def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:
-    """Return the last experiments of a workspace; none for any other place."""
+def experiments_at(place: Path) -> tuple[Experiment, ...]:
+    """Return the last experiments of a workspace, by delays and by edits; none for any other place."""
     if not is_workspace(place):
         return ()
-    folders = Workspace.open(place).experiment_folders()[-1:]
-    return tuple(found for folder in folders for _, found in read_experiments(folder))
+    workspace = Workspace.open(place)
+    delayed = (found for folder in workspace.experiment_folders()[-1:] for _, found in read_experiments(folder))
+    return (*delayed, *workspace.all_edits())
 
 
 def decode_capture(capture: Capture, say: Say, choice: Choice = EVERYTHING) -> list[Timeline]:
@@ -194,9 +194,7 @@ def decode_capture(capture: Capture, say: Say, choice: Choice = EVERYTHING) -> l
     return [part for part in parts if part.ctas.size or not choice.names_ctas]
 
 
-def analyses(
-    capture: Capture, experiments: Sequence[ExperimentRecord], say: Say, choice: Choice
-) -> list[LaunchAnalysis]:
+def analyses(capture: Capture, experiments: Sequence[Experiment], say: Say, choice: Choice) -> list[LaunchAnalysis]:
     """Return the analysis of each chosen launch; of many launches, only those whose analysis is used are decoded.
 
     All buffers are checked. Reports and raises the same as ``decode_capture``.

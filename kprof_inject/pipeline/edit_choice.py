@@ -125,8 +125,8 @@ def _neighbours(kernel: KernelToEdit) -> Iterator[Proposal]:
         yield from (Proposal((edit,), NEIGHBOUR) for edit in _edits_of(step, kernel))
 
 
-def _edits_of(step: _Step, kernel: KernelToEdit, most: int = 1) -> list[Edit]:
-    """Return the edits of a step that the kernel allows, at most ``most``."""
+def _edits_of(step: _Step, kernel: KernelToEdit, max_count: int = 1) -> list[Edit]:
+    """Return the edits of a step that the kernel allows, at most ``max_count``."""
     name, what = step
     kind = KINDS[name]
     if what == _FEWER:
@@ -135,7 +135,7 @@ def _edits_of(step: _Step, kernel: KernelToEdit, most: int = 1) -> list[Edit]:
         values = kind.more(kernel)
     else:
         values = [value for value in kind.more(kernel) if value == what]
-    return [Edit(name, value) for value in values[:most]]
+    return [Edit(name, value) for value in values[:max_count]]
 
 
 def edits_after(

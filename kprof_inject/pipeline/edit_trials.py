@@ -30,6 +30,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.applied_edits import how_to_apply
+from kprof_inject.pipeline.bounds import measured_bounds
 from kprof_inject.pipeline.edit_choice import MAX_BUILDS, Proposal, edits_after, edits_for
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
@@ -38,12 +39,13 @@ from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, Stage
 from kprof_inject.runtime.experiments.edits.kinds import changes_ttgir, with_options, with_ttgir_edited
 from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdits, TimeEdits
+from kprof_inject.runtime.faults import first_line
 from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
 
-# Parts of the time limit: the first round, the combinations of what won, and the confirmation.
-_FIRST, _SECOND, _CONFIRMING = 0.45, 0.3, 0.25
+# Parts of the time limit: the first round, the combinations of what won, the confirmation, and virtual removals.
+_FIRST, _SECOND, _CONFIRMING, _BOUNDS = 0.4, 0.25, 0.2, 0.15
 # Winners that are confirmed one after another until one is.
 _MAX_CONFIRMED = 3
 _MIN_SECONDS = 0.1
@@ -53,13 +55,15 @@ class TryChoice(Struct, frozen=True):
     """Choice of the kernels and edits to try.
 
     ``kernel`` is a glob; ``seconds`` is the limit of the GPU's time per kernel; ``tolerance`` is that of
-    ``CloseResults``; ``edits`` are tried instead of those that findings propose.
+    ``CloseResults``; ``edits`` are tried instead of those that findings propose. With ``bounds``, the upper bound of
+    what a change of some places can win is measured.
     """
 
     kernel: str = "*"
     seconds: float = 20.0
     tolerance: float | None = None
     edits: tuple[Edit, ...] = ()
+    bounds: bool = True
 
     def of_kernels(self, glob: str) -> TryChoice:
         """Return the same choice for the kernels whose names match."""
@@ -85,6 +89,7 @@ def try_edits(
             continue
         analysis = next((one for one in reversed(analyses) if one.launch.kernel.program_variant == variant), None)
         record, ttgir = _tried(workspace, saved, analysis, choice, executable, say)
+        record = replace(record, host_ns=time.time_ns())
         workspace.write_edits(record, how_to_apply(workspace, record, saved.kernel), ttgir)
         records.append(record)
     if not records:
@@ -120,6 +125,10 @@ def _tried(
         trials = _Trials(workspace, saved, choice, executable, say)
         findings, limit = (analysis.findings, analysis.limit) if analysis else ((), None)
         trials.run(edits_for(findings, limit, trials.kernel, choice.edits))
+        if choice.bounds and analysis is not None and not choice.edits:
+            seconds = _BOUNDS * choice.seconds
+            bounds = measured_bounds(workspace, saved, trials.kernel, analysis, executable, seconds, say)
+            record = replace(record, bounds=bounds)
     except KprofError as error:
         return replace(record, refusal=error.what), ""
     best = trials.best
@@ -135,6 +144,8 @@ def _resources_of(saved: SavedLaunch) -> Resources:
 
 def _refusal_of(saved: SavedLaunch) -> str:
     """Return why a kernel must not be tried, in words that follow *because*; empty without a reason."""
+    if not saved.build_folder.is_dir():
+        return "its machine code was not saved"
     path = saved.folder / TTGIR_FILE
     judged = saved.record.relaunch or relaunch(parse(read_text(path), str(path)))
     return "it polls memory, and may hang when it runs at another speed" if judged.waits else ""
@@ -187,6 +198,11 @@ class _Trial:
         )
 
 
+def _code_of(build: Path, kernel: KernelToEdit) -> str:
+    """Return the code of a build, with the option that Triton passes on to the assembler."""
+    return "\n".join([f"fp_fusion {kernel.option('enable_fp_fusion')}", *code_lines(assembly_in(build))])
+
+
 def _changed(unchanged: KernelToEdit, edited: KernelToEdit) -> dict[str, Any]:
     """Return the options and variables that edits set, with their values."""
     before = {**unchanged.record.options, **unchanged.record.environment}
@@ -219,14 +235,15 @@ class _Trials:
         ttir = next((read_text(path) for path in sorted(self.saved.build_folder.glob("*.ttir"))), "")
         ttgir = read_text(self.saved.folder / TTGIR_FILE)
         self.kernel = KernelToEdit(self.saved.kernel, ttgir, ttir, _resources_of(self.saved))
-        self._same_code["\n".join(code_lines(assembly_in(self.saved.build_folder)))] = ""
+        self._same_code[_code_of(self.saved.build_folder, self.kernel)] = ""
 
     def run(self, proposals: Sequence[Proposal]) -> None:
         """Try the proposals, then combinations of those that won, and confirm the best."""
         self._try(proposals, _FIRST)
         if not self.choice.edits:
             tried = [trial.proposal.edits for trial in self.trials]
-            self._try(edits_after([trial.proposal.edits for trial in self._winners()], self.kernel, tried), _SECOND)
+            winners = [trial.proposal.edits for trial in self._winners()]
+            self._try(edits_after(winners, self.kernel, tried), _SECOND)
         for trial in self._winners()[:_MAX_CONFIRMED]:
             self._confirm(trial)
             if trial.confirmed is not None and trial.confirmed.is_win:
@@ -243,6 +260,7 @@ class _Trials:
                 launches=self.timed.launches,
                 restored=self.timed.is_restored,
                 is_repeatable=self.timed.is_repeatable,
+                changes_memory=self.timed.changes_memory,
             )
         return replace(
             record,
@@ -264,10 +282,10 @@ class _Trials:
     def _try(self, proposals: Sequence[Proposal], part: float) -> None:
         if not proposals:
             return
-        most = self._most_in(part * self.choice.seconds)
-        left_out = len(proposals) - most
+        count = self._max_count_in(part * self.choice.seconds)
+        left_out = len(proposals) - count
         more = f"; {left_out} more do not fit in the time: raise --seconds" if left_out > 0 else ""
-        proposals = proposals[:most]
+        proposals = proposals[:count]
         self.say(f"{self.saved.record.name}: {counted(len(proposals), 'edit')} to compile and time{more}")
         trials = [self._with_options(proposal) for proposal in proposals]
         self.trials += trials
@@ -277,7 +295,7 @@ class _Trials:
         self._drop_same_code(trials)
         self._time([trial for trial in trials if trial.is_to_be_timed], part * self.choice.seconds)
 
-    def _most_in(self, seconds: float) -> int:
+    def _max_count_in(self, seconds: float) -> int:
         """Return how many edits can be timed often enough in this time, at least one."""
         times_ns = self.saved.record.clean.times_ns
         if not times_ns:
@@ -316,7 +334,7 @@ class _Trials:
             if self._objections[stage]:
                 trial.refusal = self._objections[stage]
             elif error is not None:
-                trial.refusal = f"it does not compile: {error.what.splitlines()[0]}"
+                trial.refusal = f"it does not compile: {first_line(error)}"
 
     @staticmethod
     def _text(kernel: KernelToEdit, stage: Stage) -> str:
@@ -325,7 +343,7 @@ class _Trials:
     def _objection_to(self, plain: Build, failure: KprofError | None) -> str:
         """Return why the unchanged text does not compile to the program's kernel; empty if it does."""
         if failure is not None:
-            return f"the unchanged kernel does not compile: {failure.what.splitlines()[0]}"
+            return f"the unchanged kernel does not compile: {first_line(failure)}"
         built = assembly_in(self.workspace.edited_builds_folder / plain.name)
         difference = difference_of_code(assembly_in(self.saved.build_folder), built)
         text = plain.stage.upper()
@@ -344,7 +362,7 @@ class _Trials:
     def _drop_same_code(self, trials: Sequence[_Trial]) -> None:
         for trial in trials:
             if trial.build is not None and not trial.refusal:
-                code = "\n".join(code_lines(assembly_in(self.workspace.edited_builds_folder / trial.build.name)))
+                code = _code_of(self.workspace.edited_builds_folder / trial.build.name, trial.kernel)
                 if code in self._same_code:
                     trial.same_code_as = self._same_code[code]
                 else:
@@ -353,20 +371,22 @@ class _Trials:
     def _time(self, trials: Sequence[_Trial], seconds: float) -> None:
         """Time trials in turn; each in a process of its own if one of them ends the process that times them all.
 
-        Raises ``KprofError`` if the unchanged kernel cannot be timed either.
+        Raises ``KprofError`` if the unchanged kernel cannot be timed either, and never could.
         """
         if not trials:
             return
         refusal = self._time_together(trials, seconds)
         if not refusal:
             return
-        if (clean_refusal := self._time_together((), _MIN_SECONDS)) or len(trials) == 1:
-            if clean_refusal:
-                raise KprofError(clean_refusal)
-            trials[0].refusal = refusal
-            return
+        was_timed = self.timed is not None
+        clean_refusal = self._time_together((), _MIN_SECONDS)
+        if clean_refusal and not was_timed:
+            raise KprofError(clean_refusal)
         for trial in trials:
-            trial.refusal = self._time_together([trial], max(seconds / len(trials), _MIN_SECONDS))
+            if clean_refusal or len(trials) == 1:
+                trial.refusal = clean_refusal or refusal
+            else:
+                trial.refusal = self._time_together([trial], max(seconds / len(trials), _MIN_SECONDS))
 
     def _time_together(self, trials: Sequence[_Trial], seconds: float) -> str:
         """Time trials in one process; return why that failed, empty if it did not."""
@@ -394,4 +414,6 @@ class _Trials:
             trial.refusal = refusal or (trial.result.refusal if trial.result else "")
             return
         trial.confirmed = trial.gain
+        if trial.confirmed is None:
+            trial.refusal = "a second process had no time to confirm it"
         trial.result = replace(trial.result, gain=first.gain if first else None)

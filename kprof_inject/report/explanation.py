@@ -40,6 +40,7 @@ from kprof_inject.report.explanation_schema import (
     ScopeTime,
     StallFact,
     SubjectFact,
+    TriedEdit,
     UnitFact,
     VerdictFact,
     Wait,
@@ -50,6 +51,7 @@ from kprof_inject.report.explanation_schema import (
     short_text,
 )
 from kprof_inject.report.launch_notes import MIN_ROOF_SHARE
+from kprof_inject.report.tried_edits import best_for, ranked, won_text
 from kprof_inject.timeline.phases import outermost
 from kprof_inject.timeline.trust import Level
 
@@ -78,7 +80,8 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         records=_records(report.summary),
         clock=_clock(report),
         next=next_step(report, options),
-        findings=tuple(_finding(finding, report.summary) for finding in report.findings),
+        findings=tuple(_finding(finding, report) for finding in report.findings),
+        tried=tuple(_tried(report)),
         waits=tuple(_waits(report)),
         places=tuple(_places(report)),
         scopes=tuple(_scopes(report.summary)),
@@ -166,18 +169,41 @@ def _clock(report: LaunchAnalysis) -> Clock:
     )
 
 
-def _finding(finding: Finding, summary: LaunchSummary) -> FindingEvidence:
-    name = finding.scope if finding.index is None else summary.scopes[finding.index].distinct_name
+def _finding(finding: Finding, report: LaunchAnalysis) -> FindingEvidence:
+    name = finding.scope if finding.index is None else report.summary.scopes[finding.index].distinct_name
+    tried = best_for(report.edits, finding.rule)
+    gain = tried.final_gain if tried else None
     return FindingEvidence(
         rule=finding.rule,
         scope=None if name is None else short_name(name),
         share=figure(finding.share),
+        won_share=figure(gain.won) if gain else None,
         text=short_text(finding.sentence),
         advice=short_text(finding.advice),
         figures={
             short_name(name): short_figure(value) for name, value in islice(finding.figures.items(), _MAX_FIGURES)
         },
     )
+
+
+def _tried(report: LaunchAnalysis) -> Iterator[TriedEdit]:
+    record = report.edits
+    if record is None:
+        return
+    for one in ranked(record):
+        gain = one.final_gain
+        yield TriedEdit(
+            edits=short_name(one.text),
+            outcome=one.outcome,
+            is_best=one is record.winner,
+            won_share=figure(gain.won) if gain else None,
+            won_share_low=figure(gain.low) if gain else None,
+            won_share_high=figure(gain.high) if gain else None,
+            predicted_share=known_figure(one.predicted),
+            finding=one.reason if one.predicted is not None else None,
+            results=one.results,
+            refusal=short_text(one.refusal),
+        )
 
 
 def _waits(report: LaunchAnalysis) -> Iterator[Wait]:
@@ -350,7 +376,7 @@ def _glob_of(name: str) -> str:
 
 def next_step(report: LaunchAnalysis, options: Options) -> Next:
     """Return the command to run next: the first step that applies."""
-    for step in (_save_again, _keep_all_records, _record_less, _time_it, _change_it, _judge_the_rest, _delay_it):
+    for step in _STEPS:
         found = step(report, options)
         if found is not None:
             return Next(found.command, short_text(found.why))
@@ -392,6 +418,14 @@ def _time_it(report: LaunchAnalysis, options: Options) -> Next | None:
     return Next(options.profile(_REPLAYS), f"the cost of the records is unknown: {report.verdict.text}")
 
 
+def _apply_it(report: LaunchAnalysis, options: Options) -> Next | None:
+    winner = report.edits.winner if report.edits else None
+    if winner is None:
+        return None
+    how = f"after the best edit: {won_text(winner)}"
+    return Next(options.to_compare(), f"{how}; then kprof-inject diff says whether the program gains as much")
+
+
 def _change_it(report: LaunchAnalysis, options: Options) -> Next | None:
     if not report.findings:
         return None
@@ -426,3 +460,15 @@ def _delay_it(report: LaunchAnalysis, options: Options) -> Next | None:
     if report.slopes is not None:
         return None
     return Next(options.causal(), "no rule found anything to change; this shows which part is critical")
+
+
+_STEPS = (
+    _save_again,
+    _apply_it,
+    _keep_all_records,
+    _record_less,
+    _time_it,
+    _change_it,
+    _judge_the_rest,
+    _delay_it,
+)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from kprof_inject.capture.edits import Outcome, Results
 from kprof_inject.capture.encoding import schema_of
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.timeline.clock import ClockSource
@@ -25,6 +26,7 @@ SCHEMA_VERSION: Version = 1
 
 Count = Annotated[int, Meta(ge=0)]
 Time = Annotated[float, Meta(ge=0)]
+Gain = Annotated[float, Meta(le=1)]
 Share = Annotated[float, Meta(ge=0)]
 """May slightly exceed 1: its two terms were measured by different clocks."""
 
@@ -105,14 +107,39 @@ class Next(Struct, frozen=True):
 
 
 class FindingEvidence(Struct, frozen=True):
-    """Reason that limits the launch: share is the most that its removal can gain, figures are those of the text."""
+    """Reason that limits the launch: share is the most that its removal can gain, figures are those of the text.
+
+    won_share is the most that an edit which try made for it gained; null if none was measured.
+    """
 
     rule: str
     scope: str | None
     share: Share
+    won_share: Gain | None
     text: str
     advice: str
     figures: dict[str, float | int | str]
+
+
+class TriedEdit(Struct, frozen=True):
+    """Edits that try made together, such as num_stages=4, and measured on a saved launch of this kernel.
+
+    won_share is the part of the kernel's time that they save, with its 95 % interval, and negative if they cost time;
+    null if they were not measured. is_best is true for the edits that a second process confirmed to win. finding is the
+    rule that proposed them, predicted_share the most that it promised. results are those of the kernel: identical, or
+    within the tolerance; empty if they were not compared. refusal is the reason why the edits are not used.
+    """
+
+    edits: str
+    outcome: Outcome
+    is_best: bool
+    won_share: Gain | None
+    won_share_low: Gain | None
+    won_share_high: Gain | None
+    predicted_share: Share | None
+    finding: str | None
+    results: Results
+    refusal: str
 
 
 class ScopeTime(Struct, frozen=True):
@@ -256,6 +283,7 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     clock: Clock
     next: Next
     findings: tuple[FindingEvidence, ...]
+    tried: tuple[TriedEdit, ...]
     waits: tuple[Wait, ...]
     places: tuple[PlaceFact, ...]
     scopes: tuple[ScopeTime, ...]
@@ -280,6 +308,7 @@ _CHARACTERS_IN_TOKEN = 4
 
 # Lists by importance, the most important first. The first item of each list comes before the second of any.
 _LISTS = (
+    "tried",
     "units",
     "stalls",
     "waits",

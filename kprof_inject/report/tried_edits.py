@@ -1,4 +1,4 @@
-"""Results of ``try`` in a sentence, and as JSON with its schema."""
+"""Results of ``try`` in a sentence, sorted, and as JSON with its schema."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from kprof_inject.capture.edits import AppliedEdits, EditsRecord, MeasuredGain
+from kprof_inject.capture.edits import AppliedEdits, Bound, EditsRecord, MeasuredGain, TriedEdits
 from kprof_inject.capture.encoding import json_values, schema_of
 from kprof_inject.quantities import before_and_after, counted, percent, short_time
 
@@ -48,12 +48,73 @@ def headline(record: EditsRecord) -> str:
     winner = record.winner
     gain = winner.confirmed if winner else None
     if winner is None or gain is None:
-        measured = [one for one in record.tried if one.gain is not None]
+        measured = _count_of_measured(record)
         if not measured:
             return f"no edit of {record.name} was measured{_common_refusal(record)}"
-        return f"no edit makes {record.name} faster: {counted(len(measured), 'edit')} measured at {_time(record)}"
-    predicted = f" (predicted at most {percent(winner.predicted)})" if winner.predicted is not None else ""
-    return f"{winner.text} makes {record.name} {gain_text(gain)} faster{predicted}: {_change(record, gain)}"
+        return f"no edit makes {record.name} faster: {counted(measured, 'edit')} measured at {_time(record)}"
+    faster = f"{winner.text} makes {record.name} {gain_text(gain)} faster"
+    return f"{faster}{_predicted(winner)}: {_change(record, gain)}"
+
+
+def short_headline(record: EditsRecord) -> str:
+    """Return the news on a kernel that the reader knows already, as short as possible."""
+    if record.refusal:
+        return f"no edits, because {record.refusal}"
+    if record.winner is not None:
+        return won_text(record.winner)
+    measured = _count_of_measured(record)
+    return f"{counted(measured, 'edit')} measured, none is faster" if measured else "no edit could be measured"
+
+
+def won_text(tried: TriedEdits) -> str:
+    """Return what edits won, or cost, and what was predicted; they must have been measured."""
+    gain = tried.final_gain
+    if gain is None:
+        raise ValueError(f"{tried.text} has no gain")
+    if gain.outcome == "no difference":
+        won = f"made no difference ({gain_text(gain)})"
+    elif gain.won > 0:
+        won = f"won {gain_text(gain)}"
+    else:
+        won = f"cost {percent(-gain.won)} ± {100 * gain.error:.1f}"
+    return f"{tried.text} {won}{_predicted(tried)}"
+
+
+def bound_text(bound: Bound) -> str:
+    """Return what a change of some operations would win at most, or why that is not known."""
+    if bound.gain is None:
+        return f"no bound for {bound.removed}{f', because {bound.refusal}' if bound.refusal else ''}"
+    predicted = f" (predicted at most {percent(bound.predicted)})" if bound.predicted is not None else ""
+    if bound.gain.high <= 0:
+        return f"removing {bound.removed} would win nothing ({gain_text(bound.gain)}){predicted}"
+    low = min(bound.low or 0.0, max(bound.gain.won, 0.0))
+    between = f"between {percent(low)} and" if low > 0 else "at most"
+    return f"removing {bound.removed} would win {between} {gain_text(bound.gain)}{predicted}"
+
+
+def ranked(record: EditsRecord) -> list[TriedEdits]:
+    """Return the best edits first, then the others by what they won, then those that were not measured."""
+    winner = record.winner
+
+    def order(one: TriedEdits) -> tuple[bool, bool, float]:
+        gain = one.final_gain
+        return one is not winner, gain is None, -gain.won if gain else 0.0
+
+    return sorted(record.tried, key=order)
+
+
+def best_for(record: EditsRecord | None, rule: str) -> TriedEdits | None:
+    """Return those edits that a finding proposed, and that won most; None if none was measured."""
+    proposed = [one for one in ranked(record) if one.reason == rule] if record is not None else []
+    return next((one for one in proposed if one.final_gain is not None), None)
+
+
+def _predicted(tried: TriedEdits) -> str:
+    return f" (predicted at most {percent(tried.predicted)})" if tried.predicted is not None else ""
+
+
+def _count_of_measured(record: EditsRecord) -> int:
+    return sum(one.gain is not None for one in record.tried)
 
 
 def _common_refusal(record: EditsRecord) -> str:

@@ -43,10 +43,10 @@ def kprof(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path, fake_gpu_path(STARTUP))
 
 
-def tried(kprof: CommandLine, *words: str | Path) -> dict[str, Any]:
-    """What ``try --json`` prints of the only kernel."""
+def tried(kprof: CommandLine, *words: str | Path, exit_code: int = 0) -> dict[str, Any]:
+    """Return what ``try --json`` prints of the only kernel."""
     ended = kprof("try", "-o", "ws", "--seconds", "1", "--json", *words)
-    assert ended.exit_code == 0, ended.stderr
+    assert ended.exit_code == exit_code, ended.stderr
     values = json.loads(ended.stdout[ended.stdout.index("{") :])
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(values)
     (kernel,) = values["kernels"]
@@ -134,9 +134,61 @@ def test_without_a_win_there_is_nothing_to_apply(kprof: CommandLine, scale_launc
 
 def test_a_kernel_that_polls_is_not_tried(kprof: CommandLine, scale_launch: Path) -> None:
     edit(scale_launch, lambda values: values.update(relaunch={"refusal": "", "waits": True}))
-    kernel = tried(kprof, scale_launch)
+    kernel = tried(kprof, scale_launch, exit_code=1)
     assert "polls memory" in kernel["record"]["refusal"]
     assert kernel["record"]["tried"] == []
+
+
+def test_if_nothing_can_be_measured_it_fails(kprof: CommandLine, scale_launch: Path) -> None:
+    kernel = tried(kprof, "--edit", "num_warps=3", scale_launch, exit_code=1)
+    assert kernel["headline"] == "no edit of scale was measured, because 3 is not a power of two"
+    explained = json.loads(kprof("explain", "ws").stdout)
+    assert [(one["edits"], one["refusal"]) for one in explained["tried"]] == [
+        ("num_warps=3", "3 is not a power of two")
+    ]
+
+
+def test_reports_show_what_was_tried(kprof: CommandLine, scale_launch: Path) -> None:
+    tried(kprof, "--edit", "num_warps=16", scale_launch)
+    screen = kprof("report", "ws").stdout
+    assert "TRIED  num_warps=16 won 6.1 % ± 0.0" in screen
+    assert screen.index("TRY ") < screen.index("TRIED ") < screen.index("TRUST ")
+    whole = kprof("report", "ws", "-v").stdout
+    assert "num_warps=16 makes scale 6.1 % ± 0.0 faster" in whole
+    assert "/options.json in the workspace" in whole
+    (launch,) = json.loads(kprof("report", "ws", "--json").stdout)
+    assert launch["edits"]["best"] == 0
+    assert kprof("report", "ws", "--html", "page.html").exit_code == 0
+    explained = json.loads(kprof("explain", "ws").stdout)
+    (edit_fact,) = explained["tried"]
+    assert (edit_fact["edits"], edit_fact["is_best"], edit_fact["results"]) == ("num_warps=16", True, "identical")
+    assert edit_fact["won_share"] == pytest.approx(0.0613, abs=1e-3)
+    assert "num_warps=16 won" in explained["next"]["why"]
+
+
+def test_edits_of_an_earlier_capture_are_not_shown(kprof: CommandLine, scale_launch: Path) -> None:
+    tried(kprof, "--edit", "num_warps=16", scale_launch)
+    assert kprof("profile", "-o", "ws", scale_launch).exit_code == 0
+    assert json.loads(kprof("explain", "ws").stdout)["tried"] == []
+    assert "TRIED" not in kprof("report", "ws").stdout
+
+
+def test_damaged_edits_are_named(kprof: CommandLine, scale_launch: Path) -> None:
+    tried(kprof, "--edit", "num_warps=16", scale_launch)
+    (path,) = (kprof.folder / "ws/edits").glob("*/edits.json")
+    path.write_text(path.read_text().replace('"won":0.0', '"won":0.9'))
+    ended = kprof("explain", "ws")
+    assert ended.exit_code == 1
+    assert "edits.json" in ended.stderr and "run try again" in ended.stderr
+
+
+def test_an_interrupted_program_is_reported_without_edits(kprof: CommandLine) -> None:
+    again = "import os, sys\nif os.path.exists('ran'): sys.exit(130)\nopen('ran', 'w').close()\n"
+    (kprof.folder / "prog.py").write_text(PROGRAM + again)
+    ended = kprof("profile", "-o", "ws", "--try", "--", sys.executable, "prog.py")
+    assert ended.exit_code == 130, ended.stderr
+    assert "trying no edits" in ended.stderr
+    assert "LIMIT" in ended.stdout
 
 
 def test_profile_can_try(kprof: CommandLine) -> None:

@@ -37,8 +37,13 @@ def delays_in(ttgir: Path) -> tuple[tuple[str, int], ...]:
 
 
 def is_reordered(ttgir: Path) -> bool:
-    """Whether an edit of ``try`` has permuted the programs of a module; no kernel here asks for their number."""
+    """Return whether an edit of ``try`` has permuted the programs of a module; no kernel here uses their number."""
     return "tt.get_num_programs" in ttgir.read_text()
+
+
+def is_reduced(ttgir: Path) -> bool:
+    """Whether a store of a module has been removed virtually."""
+    return "%nctaid.z" in ttgir.read_text()
 
 
 def timed_words(launch: Launch, begun_ns: int, gap_cycles: int) -> NDArray[np.uint32]:

@@ -1,4 +1,4 @@
-"""Which edits are tried: by findings, by the limit, next to the present options, and around what won."""
+"""The choice of edits: by findings, by the limit, next to the present options, and around what won."""
 
 from __future__ import annotations
 

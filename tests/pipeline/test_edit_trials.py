@@ -1,7 +1,8 @@
-"""What ``try`` makes of the results of its processes: one that dies, a win by luck, no time, another kernel."""
+"""Conclusions of ``try`` from its processes: one that dies, a win by luck, no time, another kernel."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,50 @@ def test_a_kernel_that_cannot_be_repeated_is_not_tried(
     record = attempt()
     assert processes.asked[1:] == [[]]
     assert headline(record) == "scale was not tried, because something else is at its addresses"
+
+
+def test_what_was_measured_stays_if_a_later_process_fails(
+    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = TaskResult(refusal="the device has no room for its 1 GB and a copy of it")
+    processes = Processes(monkeypatch, lambda warps: failed if warps in ([], [16]) else answer_of(WON, warps))
+    record = attempt()
+    assert processes.asked == [[8, 2], [16], [], [8]]
+    assert record.winner is not None
+    assert record.winner.text == "num_warps=8"
+    assert [one.refusal for one in record.tried if one.text == "num_warps=16"] == [failed.refusal]
+
+
+def test_without_time_to_confirm_it_nothing_wins(
+    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(warps: Sequence[int]) -> TaskResult:
+        if warps == [8]:
+            unmeasured = (TimedBuild(results="identical"),)
+            return TaskResult(edits=TimedEdits(builds=unmeasured, clean_ns=1000.0, clean=Resources()))
+        return answer_of(WON, warps)
+
+    Processes(monkeypatch, answer)
+    record = attempt("num_warps=8", "num_warps=2")
+    assert record.winner is None
+    assert outcomes(record)["num_warps=8"] == "refused"
+    assert "no time to confirm" in record.tried[0].refusal
+
+
+def test_a_launch_without_its_machine_code_is_not_tried(tmp_path: Path, scale_launch: Path) -> None:
+    shutil.rmtree(scale_launch / "build")
+    edit(scale_launch, lambda values: [values["files"].pop(name) for name in [*values["files"]] if "build/" in name])
+    workspace = Workspace.begin(tmp_path / "ws")
+    saved = adopt(workspace, read_saved_launch(scale_launch), lambda _: None)
+    (record,) = try_edits(workspace, {saved.record.variant: scale_launch}, (), TryChoice(), "", lambda _: None)
+    assert headline(record) == "scale was not tried, because its machine code was not saved"
+
+
+def test_fused_operations_are_another_code_although_only_the_assembler_fuses_them(
+    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Processes(monkeypatch, lambda warps: answer_of({4: 0.0}, warps))
+    assert outcomes(attempt("fp_fusion=off")) == {"fp_fusion=off": "no difference"}
 
 
 def test_edits_that_do_not_fit_in_the_time_are_left_out(

@@ -170,7 +170,8 @@ def numbers_in(value: Any) -> Iterator[float]:
 
 def advice(launch: Json) -> set[str]:
     found = {percent(finding["share"]) for finding in launch["findings"]}
-    found.add(percent(1 - max(launch["limit"]["parts"].values(), default=0.0)))
+    parts = launch["limit"]["parts"]
+    found |= {percent(1 - max(parts.values(), default=0.0)), *map(percent, parts.values())}
     for finding in launch["findings"]:
         for number in numbers_in({**finding["figures"], "": 0.0}):
             found |= {percent(number), short_time(number)}

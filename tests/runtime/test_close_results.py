@@ -65,6 +65,12 @@ NAN, INF = float("nan"), float("inf")
         ((1, INF, 2), (1, -INF, 2), (0, 0, 0), INF),
         ((0, 0), (0, 1e-9), (0, 0), INF),
         ((0.0,), (-0.0,), (1,), 0),
+        ((1, NAN), (1, NAN), (NAN, NAN), 0),  # of memory that is overwritten first, the kernel leaves a part
+        ((0, 4), (NAN, 4), (NAN, NAN), INF),
+        ((0, 4), (0, 4.5), (NAN, NAN), 0.125),
+        ((6, 4), (4, 4), (4, 4), 1),  # an update that is left out
+        ((1.25, 1.5), (1.25, 1.53125), (1, 1), 0.0625),
+        ((4, 4), (4, 4.5), (4, 4), 0.125),  # the results were there before
     ],
 )
 def test_relative_difference(
@@ -72,6 +78,28 @@ def test_relative_difference(
 ) -> None:
     found = relative_difference("fp32", as_bytes(*reference), as_bytes(*other), as_bytes(*initial))
     assert found == pytest.approx(difference)
+
+
+ULP = 2.0**-23
+
+
+@pytest.mark.parametrize(
+    ("element", "reference", "other", "is_accepted"),
+    [
+        ("fp32", 1 + 1000 * ULP, 1.0, False),  # a small update that is left out
+        ("fp32", 1 + 4 * ULP, 1 + 5 * ULP, True),
+        ("fp32", 1 + ULP, 1.0, True),
+        ("fp64", 1 + 1e-9, 1.0, False),
+        ("fp64", 1 + 2e-16, 1.0, True),
+    ],
+)
+def test_an_update_is_compared_with_its_size_but_not_beyond_rounding(
+    element: str, reference: float, other: float, is_accepted: bool
+) -> None:
+    dtype = {"fp32": np.float32, "fp64": np.float64}[element]
+    bits = [np.array([value, 1.0], dtype=dtype).view(np.uint8) for value in (reference, other, 1.0)]
+    difference = relative_difference(element, *bits)
+    assert (difference <= DEFAULT_TOLERANCES[element]) == is_accepted
 
 
 class Kernel:
@@ -150,3 +178,12 @@ def test_results_that_vary_too_much_cannot_be_compared(kernels: type[Kernel]) ->
     kernel.clean(4, 5, 6)
     assert kernel.refusal(6) == "", "the same bytes"
     assert "own results differ" in kernel.refusal(5.5)
+
+
+def test_no_launch_changes_memory_that_has_the_results(kernels: type[Kernel]) -> None:
+    kernel = kernels("fp32")
+    kernel.clean(0, 0, 0)
+    assert not kernel.results.changes_memory
+    kernel = kernels("fp32")
+    kernel.clean(4, 4, 4)
+    assert kernel.results.changes_memory

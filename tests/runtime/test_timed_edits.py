@@ -10,13 +10,15 @@ import torch
 from fake_gpu.gpu import FakeGpu, Launch, with_elements
 from fake_gpu.kernels import cycles_of
 from fake_gpu.repeating import OwnProcessHere, own_process_here
-from launch_files import edit, read_all
+from launch_files import edit, read_all, reseal
 
 from kprof_inject.capture.edits import Edit
 from kprof_inject.capture.saved_launch import read_saved_launch
 from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
+from kprof_inject.runtime.experiments import timed_edits
 from kprof_inject.runtime.experiments.edits.edit import KernelToEdit
 from kprof_inject.runtime.experiments.edits.kinds import with_options
+from kprof_inject.runtime.experiments.paired_launches import LaunchPairs
 from kprof_inject.runtime.experiments.tasks import TaskResult, TimeEdits
 from kprof_inject.runtime.experiments.timed_edits import outputs_of
 
@@ -139,7 +141,6 @@ def test_a_build_that_leaves_results_out_is_noticed_although_they_are_there(
 def with_results_before(launch: Path) -> Path:
     """Make the results of a launch what its memory has before it."""
     import numpy as np
-    from launch_files import reseal
 
     data = bytearray(read_all(launch))
     x = np.frombuffer(bytes(data[:64]), dtype=np.float32)
@@ -168,3 +169,49 @@ def test_without_builds_the_unchanged_kernel_alone_is_launched(scale_launch: Pat
     result = timed(process, scale_launch, [])
     assert result.edits is not None
     assert result.edits.builds == ()
+
+
+def test_a_result_of_zero_that_is_left_out_is_noticed(
+    scale_launch: Path, process: OwnProcessHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Overwritten memory holds nothing that is within the tolerance."""
+    data = bytearray(read_all(scale_launch))
+    data[:4] = bytes(4)
+    (scale_launch / "memory.bin").write_bytes(bytes(data))
+    edit(scale_launch, lambda values: [memory.update(before=None, after=None) for memory in values["memory"]])
+    reseal(scale_launch)
+    run_launch = FakeGpu._run
+
+    def disturbed(gpu: FakeGpu, launch: Launch) -> None:
+        out = with_elements(launch.arguments[1])
+        before = out[0].clone()
+        run_launch(gpu, launch)
+        if launch.num_warps == 8:
+            out[0] = before
+
+    monkeypatch.setattr(FakeGpu, "_run", disturbed)
+    result = timed(process, scale_launch, builds)
+    assert result.edits is not None, result.refusal
+    assert ["its results differ" in one.refusal for one in result.edits.builds] == [False, True, False]
+
+
+def test_it_is_known_whether_left_out_results_would_be_noticed(
+    scale_launch: Path, process: OwnProcessHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_results = with_results_before(scale_launch)
+    result = timed(process, with_results, builds[:1])
+    assert result.edits is not None, result.refusal
+    assert result.edits.changes_memory
+    monkeypatch.setattr(timed_edits, "outputs_of", lambda saved: [])
+    result = timed(process, with_results, builds[:1])
+    assert result.edits is not None, result.refusal
+    assert not result.edits.changes_memory
+
+
+def test_timing_goes_on_while_there_is_no_gain_at_all() -> None:
+    """The host may be too slow for the first launches, whose times are then not used."""
+    refused, precise = LaunchPairs(), LaunchPairs()
+    assert not timed_edits._is_enough([refused, precise])
+    for _ in range(100):
+        precise.add(90.0, 100.0, 100.0)
+    assert timed_edits._is_enough([refused, precise])

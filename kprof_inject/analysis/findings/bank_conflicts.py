@@ -27,8 +27,15 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         if share >= MIN_SHARE:
             advice = _TRANSPOSED if is_transposed(one.operation, aliases) else _OTHER_LAYOUT
             # The layouts show a lower bound of the conflicts.
-            gain = max(min(share, 1.0), evidence.max_gain({SHARED: max(share, _counted_share(evidence))}))
+            removed = max(min(share, 1.0), _counted_share(evidence))
+            if is_transposed(one.operation, aliases):
+                removed = 1 - (1 - removed) * _REST_OF_COPY
+            gain = max(min(share, 1.0), evidence.max_gain({SHARED: removed}))
             yield _finding(evidence, one, each, min(share, 1.0), gain, advice)
+
+
+# Operands that need not be transposed are copied to shared memory past the registers: no thread loads or stores them.
+_REST_OF_COPY = 0.5
 
 
 def _counted_share(evidence: Evidence) -> float:

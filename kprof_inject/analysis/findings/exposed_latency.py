@@ -58,7 +58,7 @@ def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float)
 def barriers(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield barriers of the CTA at which its warps wait long; needs samples of the warps."""
     stalls = evidence.measured.stalls if evidence.measured else None
-    if stalls is None or not stalls.samples:
+    if stalls is None or not stalls.samples or evidence.busiest[1] >= LIMITING:
         return
     waits = {line.line: line.reasons.get(_BARRIER, 0) - line.for_tensor_cores for line in stalls.lines}
     share = sum(waits.values()) / stalls.samples

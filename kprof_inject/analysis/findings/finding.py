@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any
 
 from msgspec import Struct
@@ -18,15 +17,13 @@ from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED, SPECIAL
+from kprof_inject.analysis.structure.operation_words import place_of, words_of
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Kernel
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.ssa_values import result_names
-from kprof_inject.ttgir.strings import variable_in
 
 MIN_SHARE = 0.10
 """Part of a launch's time from which most rules report a loss. Other causes, and noise, cost up to as much: with ten
@@ -72,17 +69,6 @@ class Finding(Struct, frozen=True):
     def to_json(self) -> dict[str, Any]:
         """Return the finding as JSON values."""
         return json_values(self)
-
-
-_WORDS = {
-    "tt.load": "the load",
-    "tt.store": "the store",
-    "tt.reduce": "the reduction",
-    "tt.atomic_rmw": "the atomic operation",
-    "ttg.convert_layout": "the change of layout",
-    **dict.fromkeys(("arith.divf", "tt.precise_divf", "tt.approx_divf"), "the division"),
-    **dict.fromkeys(("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"), "the integer division"),
-}
 
 
 # Shares of DRAM's peak that kernels which only stream reach at most on an H100: 91 to 94 %.
@@ -206,16 +192,11 @@ class Evidence(Struct, frozen=True):
         """Return an operation's source line, such as ``matmul.py:58``, or its TTGIR line if the source is unknown."""
         if self.ran is None:
             return ""
-        chains = LocationTable(self.ran.module).chains_of(operation)
-        if not chains:
-            return f"TTGIR line {self.ran.module.line_numbers([operation.start])[0]}"
-        return f"{PurePath(chains[0][0].file).name}:{chains[0][0].line}"
+        return place_of(self.ran.module, operation)
 
     def words_of(self, operation: Operation) -> str:
         """Return an operation in words, such as *the load of 'x' at matmul.py:58*."""
-        what = _WORDS.get(operation.name, operation.name.rpartition(".")[2])
-        variable = next(map(variable_in, result_names(operation)), "")
-        return f"{what}{f' of {variable!r}' if variable else ''} at {self.place_of(operation)}"
+        return words_of(self.ran.module, operation) if self.ran is not None else ""
 
     @property
     def dram_part(self) -> float:

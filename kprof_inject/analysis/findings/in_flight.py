@@ -17,8 +17,10 @@ from kprof_inject.ttgir.types import types_of
 
 # An SM with a quarter of its 64 warps hides the latency of memory only if each has several accesses in flight.
 _MAX_WARPS = 16
-# A CTA needs about 1 us for its start, its first load from DRAM and its end (H100): several times this is efficient.
-_SHORT_CTA_NS = 4_000
+# A CTA needs about 1 us for its start, its first load from DRAM and its end (H100).
+_SHORT_CTA_NS = 2_000
+# CTAs that move more spend their time with it.
+_MAX_CTA_BYTES = 8 << 10
 _MIN_WAVES = 4
 # Part of the instructions that blocks of four times the size would not execute.
 _MAX_OF_CTA = 0.75
@@ -53,6 +55,8 @@ def small_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if share < _MIN_SHARE:
         return
     moved = evidence.light.dram.once_bytes / waves.ctas if evidence.light.dram else 0.0
+    if moved > _MAX_CTA_BYTES or evidence.busiest[1] >= _MAX_BUSY:
+        return
     size = f" and moves {size_text(round(moved))}" if moved else ""
     unit, part = evidence.busiest
     yield Finding(

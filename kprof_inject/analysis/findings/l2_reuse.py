@@ -14,7 +14,7 @@ from kprof_inject.quantities import percent, ratio, size_text
 # Tiles of a matmul in a good order read each operand once or twice from DRAM.
 _MIN_REREAD = 2.0
 # With DRAM less busy, its bytes are not what the launch waits for.
-_MIN_DRAM = 0.25
+_MIN_DRAM = 0.4
 
 
 def l2_reuse(evidence: Evidence) -> Iterator[Finding | Unjudged]:

@@ -25,6 +25,7 @@ from kprof_inject.analysis.findings.pace import pace
 from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
 from kprof_inject.analysis.findings.same_in_all_ctas import same_in_all_ctas
 from kprof_inject.analysis.findings.second_cta import second_cta
+from kprof_inject.analysis.findings.small_tiles import small_tiles
 from kprof_inject.analysis.findings.special_functions import special_functions
 from kprof_inject.analysis.findings.spills import spills
 from kprof_inject.analysis.findings.throttled import throttled
@@ -77,6 +78,7 @@ RULES: dict[str, Rule] = {
     "uncoalesced": uncoalesced,
     "narrow-access": narrow_access,
     "l2-reuse": l2_reuse,
+    "small-tiles": small_tiles,
     "atomics": atomics,
     "loop-invariant": loop_invariant,
     "reduction-in-loop": reduction_in_loop,

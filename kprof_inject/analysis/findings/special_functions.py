@@ -182,8 +182,10 @@ def _finding(evidence: Evidence, removable: Sequence[_Removable], special: float
 
 def _overview(evidence: Evidence, counts: Mapping[Operation, float], whole: float) -> Finding:
     """Return where the special functions are, if the unit limits the launch and no expression is known to be equal."""
-    first = sorted(counts, key=lambda one: -counts[one])[:_MAX_NAMES]
-    places = listed([f"{evidence.words_of(one)} ({percent(counts[one] / whole)})" for one in first], _MAX_NAMES)
+    found: Counter[str] = Counter()
+    for one, count in counts.items():
+        found[evidence.words_of(one)] += round(count)
+    places = listed([f"{words} ({percent(count / whole)})" for words, count in found.most_common()], _MAX_NAMES)
     share = evidence.max_gain({SPECIAL: 1.0})
     return Finding(
         rule="special-functions",

@@ -43,12 +43,15 @@ class _Waste(Struct, frozen=True):
 
 def uncoalesced(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield accesses that touch many more sectors or lines than adjacent addresses would."""
-    found = [one for one in evidence.requests if one.is_uncoalesced and not _is_vector(evidence, one)]
+    known = [one for one in evidence.requests if one.is_uncoalesced]
+    found = [one for one in known if not _is_vector(evidence, one)]
     waste = _Waste.of(evidence.requests, found)
     if found and max(waste.sectors, waste.wavefronts) >= _MIN_EXTRA:
         share = evidence.max_gain({SHARED: waste.wavefronts, L2: waste.sectors, DRAM: _dram_waste(evidence)})
         if share >= MIN_SHARE:
             yield _known(evidence, max(found, key=lambda one: (one.extra_sectors, one.extra_wavefronts)), waste, share)
+        return
+    if known:
         return
     text = uncoalesced_text(evidence.measured) if evidence.measured else ""
     share = evidence.max_gain({SHARED: 0.5, L2: 0.5, DRAM: 0.5})
@@ -78,7 +81,8 @@ def _lanes_run_along(operation: Operation, access: Access, module: Module) -> in
     """Return the dimension of the tile along which neighbouring threads access it; None if it is unknown."""
     tensor = next((printed for printed in types_of(operation) if printed.shape == access.shape), None)
     along = lanes_dimension(tensor, module.aliases) if tensor else None
-    return 0 if along is None and len(access.shape) == 1 else along
+    long = [dim for dim, size in enumerate(access.shape) if size > 1]
+    return long[0] if along is None and len(long) == 1 else along
 
 
 def _dram_waste(evidence: Evidence) -> float:

@@ -36,6 +36,7 @@ from kprof_inject.report.html.page_schema import (
     VerdictText,
 )
 from kprof_inject.report.launch_notes import MIN_ROOF_SHARE, SLOPE_MEANING, all_notes, slack_text, slope_text
+from kprof_inject.report.tried_edits import headline
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
@@ -174,9 +175,15 @@ def launch_overview(report: LaunchAnalysis) -> Overview:
         doubts=report.doubts,
         slopes=tuple(map(_slope, report.slopes.ranked)) if report.slopes else (),
         slopes_say=SLOPE_MEANING,
-        notes=tuple(map(printable, all_notes(report))),
+        notes=tuple(map(printable, _notes(report))),
         warp_time_ns=report.summary.warp_time_ns,
     )
+
+
+def _notes(report: LaunchAnalysis) -> Iterator[str]:
+    if report.edits is not None:
+        yield headline(report.edits)
+    yield from all_notes(report)
 
 
 def _evidence_of(limit: Limit) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console
 from kprof_inject.capture.edits import AppliedEdits, EditsRecord, TriedEdits
 from kprof_inject.quantities import before_and_after, listed, percent
 from kprof_inject.report.terminal.tables import Column, print_fitted, say
-from kprof_inject.report.tried_edits import gain_text, headline
+from kprof_inject.report.tried_edits import bound_text, gain_text, headline, ranked
 
 _STYLES = {"faster": "green", "slower": "dim", "no difference": "dim", "same code": "dim", "refused": "yellow"}
 _MAX_SAME = 6
@@ -19,24 +19,15 @@ def print_edits(tried: Sequence[tuple[EditsRecord, AppliedEdits | None]], consol
     """Print the news, a table, and what to do for each kernel."""
     for record, applied in tried:
         say(headline(record), console)
-        shown = [one for one in _ranked(record) if one.outcome != "same code"]
+        shown = [one for one in ranked(record) if one.outcome != "same code"]
         if shown:
             print_fitted(_layouts(record, shown), console)
+        for bound in record.bounds:
+            say(bound_text(bound), console)
         for line in _notes(record):
             say(line, console)
         for line in _to_apply(applied):
             say(line, console)
-
-
-def _ranked(record: EditsRecord) -> list[TriedEdits]:
-    """Return the best first, then the others by what they won; those that were not measured follow."""
-    winner = record.winner
-
-    def order(one: TriedEdits) -> tuple[bool, bool, float]:
-        gain = one.confirmed or one.gain
-        return one is not winner, gain is None or bool(one.refusal), -gain.won if gain else 0.0
-
-    return sorted(record.tried, key=order)
 
 
 def _layouts(record: EditsRecord, tried: Sequence[TriedEdits]) -> list[list[Column]]:
@@ -59,10 +50,8 @@ def _layouts(record: EditsRecord, tried: Sequence[TriedEdits]) -> list[list[Colu
 
 
 def _won(one: TriedEdits) -> str:
-    gain = one.confirmed or one.gain
-    if one.outcome == "refused" or gain is None:
-        return one.outcome
-    return gain_text(gain)
+    gain = one.final_gain
+    return one.outcome if gain is None else gain_text(gain)
 
 
 def _results(one: TriedEdits) -> str:
@@ -88,6 +77,8 @@ def _notes(record: EditsRecord) -> list[str]:
         notes.append(f"same machine code as another build, so not timed: {listed(same, _MAX_SAME)}")
     if not record.is_repeatable:
         notes.append("the unchanged kernel's own results vary from launch to launch; results are compared within that")
+    if not record.changes_memory:
+        notes.append("memory had the results before the launch, so results that an edit leaves out are not noticed")
     if record.tried:
         notes.append(
             f"measuring took {record.gpu_seconds:.1f} s, compiling {record.compile_seconds:.1f} s; gains are medians, "

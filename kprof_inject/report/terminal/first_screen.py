@@ -32,6 +32,7 @@ from kprof_inject.report.terminal.tables import (
     say,
     shown,
 )
+from kprof_inject.report.tried_edits import short_headline
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.phases import Phases
 from kprof_inject.timeline.scope_statistics import TagStatistics
@@ -90,7 +91,10 @@ def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, roo
 def answer_lines(
     report: LaunchAnalysis, kernel_name: str, place_name: str, console: Console, *, with_reasons: bool = True
 ) -> list[Text]:
-    """Return the launch's title, its limit, the advice, ``with_reasons`` if wanted, and how far to trust it."""
+    """Return the launch's title, its limit, the advice, what was tried, and how far to trust it.
+
+    ``with_reasons``, the advice has its reasons.
+    """
     title = _joined_lines(list(_title(report, kernel_name, place_name)), console.width)
     limit = [shown(report.limit.answer, console, limit_colour(report.limit, known="bold"))]
     advice = list(_advice_texts(advice_on(report), console, with_reasons=with_reasons))
@@ -102,6 +106,7 @@ def answer_lines(
         *_labelled("LIMIT", limit, console),
         *(_labelled("UNITS", [shown(units, console)], console) if units else ()),
         *_labelled("TRY", advice, console),
+        *(_labelled("TRIED", [shown(short_headline(report.edits), console)], console) if report.edits else ()),
         *_labelled("TRUST", [shown(f"{trust.level.value}: {trust.text}", console, colour)], console),
     ]
 

@@ -16,11 +16,13 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import KernelOverview, overview
 from kprof_inject.analysis.program_samples import program_samples
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
+from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.model import Kernel, Place, place_names
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import all_notes
+from kprof_inject.report.terminal.edits_table import print_edits
 from kprof_inject.report.terminal.evidence_tables import print_program, print_stalls, print_units
 from kprof_inject.report.terminal.first_screen import answer_lines, print_first_screen, print_lines, print_more_tags
 from kprof_inject.report.terminal.tables import (
@@ -37,6 +39,7 @@ from kprof_inject.report.terminal.tables import (
     say,
     shown,
 )
+from kprof_inject.report.tried_edits import best_for, won_text
 
 
 def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
@@ -261,6 +264,8 @@ def _table(report: LaunchAnalysis, console: Console) -> Table:
         share = shown(percent(finding.share), console, "bold")
         table.add_row(f"  {number}.", share, shown(finding.sentence, console))
         table.add_row("", "next:", shown(finding.advice, console))
+        if (best := best_for(report.edits, finding.rule)) is not None:
+            table.add_row("", "tried:", shown(won_text(best), console))
     return table
 
 
@@ -308,6 +313,11 @@ def print_details(report: LaunchAnalysis, console: Console) -> None:
     print_more_tags(report.summary, console)
     for note in all_notes(report):
         say(note, console)
+    if report.edits is not None:
+        say("", console)
+        print_edits([(report.edits, None)], console)
+        if report.edits.winner is not None:
+            say(f"how to apply it: edits/{report.edits.variant}/{OPTIONS_FILE} in the workspace", console)
 
 
 def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:

@@ -24,6 +24,9 @@ DEFAULT_TOLERANCES = {
 """Largest difference by default, relative to the largest magnitude: some roundings of each type (an fp8 number has 3
 or 2 bits after its first one)."""
 
+_BITS = {"fp64": 52, "fp32": 23, "fp16": 10, "bf16": 7, "fp8e4nv": 3, "fp8e5": 2}
+# Roundings of the largest magnitude within which results that are updated may always differ.
+_ROUNDINGS = 2
 
 _Read = Callable[[int], NDArray[np.uint8]]
 """Returns the bytes of a range by its number."""
@@ -33,9 +36,9 @@ _Read = Callable[[int], NDArray[np.uint8]]
 class CloseResults:
     """Accept the same bytes, and floating-point numbers within a tolerance.
 
-    The tolerance is relative to the largest magnitude among the numbers of a range that a launch changes; None is that
-    of ``DEFAULT_TOLERANCES`` for the type. If the unchanged kernel's results differ from launch to launch, those of a
-    variant must be close to both of the last two, and these to each other.
+    The tolerance is relative as in ``relative_difference``; None is that of ``DEFAULT_TOLERANCES`` for the type. If the
+    unchanged kernel's results differ from launch to launch, those of a variant must be close to both of the last two,
+    and these to each other.
     """
 
     device: Device
@@ -47,6 +50,11 @@ class CloseResults:
     _noted: list[tuple[Digests, dict[int, NDArray[np.uint8]]]] = field(default_factory=list)
     _before: Digests = None
     _own_refusal: str | None = None
+
+    @property
+    def changes_memory(self) -> bool:
+        """False if the unchanged kernel leaves memory as it was: results that a variant leaves out are not noticed."""
+        return self._before is None or any(noted != self._before for noted, _ in self._noted)
 
     def note(self, digest: Digests) -> None:
         """Copy the ranges that the launch changed to the host, unless they are the same as before."""
@@ -137,24 +145,35 @@ def relative_difference(
     """Return the largest difference of two results, relative to the largest magnitude of the reference.
 
     Only numbers that differ from each other, or from the ``initial`` ones, have a magnitude: memory that no launch
-    wrote may hold anything. NaN and infinities must be at the same places; otherwise the difference is infinite.
+    wrote may hold anything. If the launch changes numbers by less than their magnitude, as an optimizer does, the
+    difference is relative to the largest change, or an update that is left out would not be noticed; but a difference
+    by rounding alone is never large. NaN and infinities must be at the same places; otherwise the difference is
+    infinite.
     """
-    most_difference = most_magnitude = 0.0
+    max_difference = max_magnitude = max_change = 0.0
     for begin in range(0, reference.size, CHUNK_BYTES):
         chunk = slice(begin, begin + CHUNK_BYTES)
         a, b, c = (values_of(element, data[chunk]) for data in (reference, other, initial))
         is_finite = np.isfinite(a)
         if not np.array_equal(a[~is_finite], b[~is_finite], equal_nan=True) or not np.isfinite(b[is_finite]).all():
             return float("inf")
-        differs = is_finite & (a != b)
-        changed = is_finite & ((a != c) | differs)
-        if differs.any():
-            most_difference = max(most_difference, float(np.abs(a[differs] - b[differs]).max()))
-        if changed.any():
-            most_magnitude = max(most_magnitude, float(np.abs(a[changed]).max()))
-    if not most_difference:
+        differs, is_written = is_finite & (a != b), is_finite & (a != c)
+        magnitude = np.abs(a)
+        with np.errstate(invalid="ignore"):  # infinities, which are not chosen
+            difference = np.abs(a - b)
+            change = np.minimum(magnitude, np.abs(a - np.where(np.isfinite(c), c, 0.0)))
+        max_difference = max(max_difference, _largest(difference, differs))
+        max_magnitude = max(max_magnitude, _largest(magnitude, differs | is_written))
+        max_change = max(max_change, _largest(change, is_written))
+    if not max_difference:
         return 0.0
-    return most_difference / most_magnitude if most_magnitude else float("inf")
+    least = min(_ROUNDINGS * 2.0 ** -_BITS[element] / DEFAULT_TOLERANCES[element], 1.0)
+    scale = max(max_change, least * max_magnitude) if max_change else max_magnitude
+    return max_difference / scale if scale else float("inf")
+
+
+def _largest(values: NDArray[np.float64], chosen: NDArray[np.bool_]) -> float:
+    return float(np.max(values, where=chosen, initial=0.0))
 
 
 def values_of(element: str, data: NDArray[np.uint8]) -> NDArray[np.float64]:

@@ -67,10 +67,12 @@ from kprof_inject.runtime.experiments.tasks import (
     TimeEdits,
     TimeLaunch,
     TimeRecords,
+    TimeRemovals,
     read_tasks,
     write_result,
 )
 from kprof_inject.runtime.experiments.timed_edits import load_builds, overwrite_outputs, time_edits
+from kprof_inject.runtime.experiments.timed_removals import time_removals
 from kprof_inject.runtime.experiments.watchdog import Watchdog
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.launcher import own_scratch, writing_to
@@ -238,9 +240,20 @@ def _time_edits(task: TimeEdits, process: OwnProcess) -> TaskResult:
     with loaded_launch(device, saved) as launch:
         overwrite_outputs(device, launch)
         clean = _clean_kernel(saved)
-        builds = list(load_builds(task, saved))
+        builds = list(load_builds(task.builds, saved))
         launches = _paired(launch, clean, [kernel for kernel, _ in builds], device, process)
         return TaskResult(edits=time_edits(task, launch, launches, [refusal for _, refusal in builds]))
+
+
+@_done.register
+def _time_removals(task: TimeRemovals, process: OwnProcess) -> TaskResult:
+    saved = read_saved_launch(Path(task.launch))
+    device = process.device_for(saved)
+    with loaded_launch(device, saved) as launch:
+        clean = _clean_kernel(saved)
+        builds = list(load_builds(task.builds, saved))
+        launches = _paired(launch, clean, [kernel for kernel, _ in builds], device, process)
+        return TaskResult(removals=time_removals(task, launches, [refusal for _, refusal in builds]))
 
 
 @_done.register

@@ -64,6 +64,14 @@ class TimeEdits(Struct, frozen=True, tag="edits", kw_only=True):
     tolerance: float | None = None
 
 
+class TimeRemovals(Struct, frozen=True, tag="removals", kw_only=True):
+    """Time builds without some operations, in these folders, against the unchanged kernel; results are not compared."""
+
+    launch: Text
+    builds: tuple[Text, ...]
+    seconds: float
+
+
 class CaptureLaunch(Struct, frozen=True, tag="capture", kw_only=True):
     """Launch a saved launch ``times`` times with the records that are planned in the session's workspace."""
 
@@ -95,7 +103,17 @@ class RecompileLaunch(Struct, frozen=True, tag="recompile", kw_only=True):
     folder: Text
 
 
-Task = RecompileLaunch | TimeLaunch | TimeRecords | TimeDelays | TimeEdits | CaptureLaunch | CountLaunch | SampleLaunch
+Task = (
+    RecompileLaunch
+    | TimeLaunch
+    | TimeRecords
+    | TimeDelays
+    | TimeEdits
+    | TimeRemovals
+    | CaptureLaunch
+    | CountLaunch
+    | SampleLaunch
+)
 
 
 class TimedLaunch(Struct, frozen=True, kw_only=True):
@@ -135,6 +153,14 @@ class TimedEdits(Struct, frozen=True, kw_only=True):
     launches: int = 1
     is_restored: bool = False
     is_repeatable: bool = True
+    changes_memory: bool = True
+
+
+class TimedRemoval(Struct, frozen=True, kw_only=True):
+    """Result of a build of ``TimeRemovals``."""
+
+    gain: MeasuredGain | None = None
+    refusal: Text = ""
 
 
 class TaskResult(Struct, frozen=True, kw_only=True):
@@ -149,6 +175,7 @@ class TaskResult(Struct, frozen=True, kw_only=True):
     l2: L2Contents = "left"
     replay: ReplayRecord | None = None
     edits: TimedEdits | None = None
+    removals: tuple[TimedRemoval, ...] = ()
     measurements: MeasurementsRecord | None = None
 
 

@@ -16,7 +16,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.runtime.compiling.builds import BuildSource, load
 from kprof_inject.runtime.devices.cuda_driver import resources_of
-from kprof_inject.runtime.experiments.close_results import CloseResults
+from kprof_inject.runtime.experiments.close_results import DEFAULT_TOLERANCES, CloseResults
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, MappingDevice
 from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, PairedLaunches
 from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdits, TimeEdits
@@ -28,14 +28,16 @@ from kprof_inject.ttgir.parser import parse
 _MAX_ROUNDS = 3000
 # Half of an interval. One that is wholly on the slower side need not be narrower than the other.
 _PRECISE, _PRECISE_IF_SLOWER = 0.0015, 0.02
-# No number that a kernel computes is likely to have these bytes.
+# In all floating-point types with a tolerance, these bytes are NaN. Another number might be within the tolerance.
+_UNWRITTEN_FLOAT = 0xFF
+# No integer that a kernel computes is likely to have these bytes.
 _UNWRITTEN = 0xA5
 _WRITTEN_BYTES = 16 << 20
 
 
-def load_builds(task: TimeEdits, saved: SavedLaunch) -> Iterator[tuple[Any, str]]:
-    """Yield each build of a task, loaded, or None and the reason why it does not load."""
-    for folder in task.builds:
+def load_builds(folders: Sequence[str], saved: SavedLaunch) -> Iterator[tuple[Any, str]]:
+    """Yield the build in each folder, loaded, or None and the reason why it does not load."""
+    for folder in folders:
         try:
             yield load(Path(folder), BuildSource.of(saved.kernel)), ""
         except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
@@ -55,7 +57,7 @@ def time_edits(task: TimeEdits, launch: LoadedLaunch, launches: PairedLaunches, 
         difference = results.differences.get(place)
         builds.append(
             TimedBuild(
-                gain=_gain(pairs),
+                gain=gain_of(pairs),
                 results="identical" if difference is None else "within",
                 difference=difference,
                 refusal="" if pairs.ns else "there was no time to launch it",
@@ -70,6 +72,7 @@ def time_edits(task: TimeEdits, launch: LoadedLaunch, launches: PairedLaunches, 
         launches=timed.launches,
         is_restored=timed.restored,
         is_repeatable=timed.is_repeatable,
+        changes_memory=results.changes_memory,
     )
 
 
@@ -77,7 +80,8 @@ def _resources(kernel: Any) -> Resources | None:
     return None if kernel is None else Resources(**resources_of(kernel))
 
 
-def _gain(pairs: LaunchPairs) -> MeasuredGain | None:
+def gain_of(pairs: LaunchPairs) -> MeasuredGain | None:
+    """Return the gain that pairs of launches show; None if they are too few."""
     if len(pairs.ns) < MIN_PAIRS:
         return None
     low, middle, high = pairs.interval
@@ -85,8 +89,9 @@ def _gain(pairs: LaunchPairs) -> MeasuredGain | None:
 
 
 def _is_enough(pairs: Sequence[LaunchPairs]) -> bool:
-    """Return whether all gains are known well enough."""
-    return all(map(_is_precise, (one for one in pairs if one.ns)))
+    """Return whether there are gains, and all are known well enough; refused builds have none."""
+    measured = [one for one in pairs if one.ns]
+    return bool(measured) and all(map(_is_precise, measured))
 
 
 def _is_precise(pairs: LaunchPairs) -> bool:
@@ -102,9 +107,10 @@ def overwrite_outputs(device: MappingDevice, launch: LoadedLaunch) -> None:
     """
     for number in outputs_of(launch.saved):
         record, copy = launch.memory.copies[number]
+        unwritten = _UNWRITTEN_FLOAT if record.element in DEFAULT_TOLERANCES else _UNWRITTEN
         for offset in range(0, record.size_bytes, _WRITTEN_BYTES):
             size_bytes = min(_WRITTEN_BYTES, record.size_bytes - offset)
-            device.write(copy + offset, bytes([_UNWRITTEN]) * size_bytes)
+            device.write(copy + offset, bytes([unwritten]) * size_bytes)
 
 
 def outputs_of(saved: SavedLaunch) -> list[int]:

@@ -32,6 +32,7 @@ OF_WORK = (
         "uncoalesced",
         "narrow-access",
         "l2-reuse",
+        "small-tiles",
         "atomics",
         "loop-invariant",
     ),

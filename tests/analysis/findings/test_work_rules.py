@@ -15,8 +15,11 @@ from kprof_inject.analysis.findings.atomics import atomics
 from kprof_inject.analysis.findings.exposed_latency import barriers, exposed_loads
 from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.findings.fp32_dots import fp32_dots
+from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
 from kprof_inject.analysis.findings.l2_reuse import l2_reuse
 from kprof_inject.analysis.findings.narrow_access import narrow_access
+from kprof_inject.analysis.findings.same_in_all_ctas import same_in_all_ctas
+from kprof_inject.analysis.findings.small_tiles import small_tiles
 from kprof_inject.analysis.findings.special_functions import special_functions
 from kprof_inject.analysis.findings.uncoalesced import uncoalesced
 from kprof_inject.analysis.roofs.memory import DramBound
@@ -207,3 +210,84 @@ def test_dots_without_tensor_cores(tmp_path: Path) -> None:
     finding = the_one(fp32_dots, evidence_of(tmp_path, body, {"fp32 units": 0.8, "DRAM": 0.1}), "dots of fp32")
     assert finding.share == pytest.approx(0.6)
     assert not found_by(fp32_dots, evidence_of(tmp_path, body, {"fp32 units": 0.3, "DRAM": 0.1}))
+
+
+DOT = """\
+    %z = arith.constant dense<0.0> : tensor<64x128xf16, #x>
+    %c = arith.constant dense<0.0> : tensor<64x128xf32, #l>
+    %d = tt.dot %z, %z, %c : tensor<64x64xf16, #x> * tensor<64x128xf16, #x> -> tensor<64x128xf32, #mma>
+"""
+
+
+def test_tiles_that_could_be_larger(tmp_path: Path) -> None:
+    finding = the_one(small_tiles, evidence_of(tmp_path, DOT, {"L2": 0.8, "tensor cores": 0.4}), "small tiles")
+    assert finding.figures["saved"] == pytest.approx(1 - (1 / 128 + 1 / 128) / (1 / 128 + 1 / 64))
+    assert finding.share == pytest.approx(1 - 0.8 * 2 / 3)
+    assert not found_by(small_tiles, evidence_of(tmp_path, DOT, {"L2": 0.5}))
+    large = DOT.replace("64x128xf32", "256x128xf32")
+    assert not found_by(small_tiles, evidence_of(tmp_path, large, {"L2": 0.8}))
+
+
+TABLE = """\
+    %pid = tt.get_program_id x : i32
+    %t = arith.sitofp %r : tensor<128xi32, #l> to tensor<128xf32, #l>
+    %s = scf.for %i = %c0 to %c8 step %c1 iter_args(%acc = %t) -> (tensor<128xf32, #l>)  : i32 {
+      %e = math.exp %acc : tensor<128xf32, #l>
+      scf.yield %e : tensor<128xf32, #l>
+    }
+    %o = tt.splat %pid : i32 -> tensor<128xi32, #l>
+    %there = tt.addptr %at, %o : tensor<128x!tt.ptr<f32>, #l>, tensor<128xi32, #l>
+    %x = tt.load %there : tensor<128x!tt.ptr<f32>, #l>
+    %y = math.exp %x : tensor<128xf32, #l>
+    tt.store %there, %y : tensor<128x!tt.ptr<f32>, #l>
+"""
+
+
+def test_a_table_that_each_cta_computes(tmp_path: Path) -> None:
+    evidence = evidence_of(tmp_path, TABLE, {"DRAM": 0.1}, {"%e =": 60, "%y =": 20})
+    finding = the_one(same_in_all_ctas, evidence, "a table")
+    assert finding.figures["time_share"] == pytest.approx(0.6)
+    assert finding.share == pytest.approx(1 - 0.9 * 0.4)
+
+
+def test_a_loop_whose_values_depend_on_the_cta(tmp_path: Path) -> None:
+    body = TABLE.replace("arith.sitofp %r", "arith.sitofp %f").replace(
+        "    %t =", "    %f = tt.splat %pid : i32 -> tensor<128xi32, #l>\n    %t ="
+    )
+    assert not found_by(same_in_all_ctas, evidence_of(tmp_path, body, {"DRAM": 0.1}, {"%e =": 60}))
+
+
+def many_ctas(evidence: Evidence, cta_ns: float, ctas: int = 9 * 8) -> Evidence:
+    """The same launch with so many CTAs in turn on its SMs."""
+    waves, ending = evidence.summary.waves, evidence.summary.ending
+    assert waves is not None and ending is not None
+    summary = replace(
+        evidence.summary,
+        waves=replace(waves, ctas=ctas, waves=-(-ctas // waves.sms)),
+        ending=replace(ending, cta_ns=cta_ns),
+    )
+    return replace(evidence, summary=summary)
+
+
+def test_ctas_that_do_too_little(tmp_path: Path) -> None:
+    evidence = many_ctas(evidence_of(tmp_path, LOAD, {"DRAM": 0.3, "instruction issue": 0.4}), 900)
+    finding = the_one(small_ctas, evidence, "small CTAs")
+    assert finding.share == pytest.approx(1 - 0.3 / 0.93)
+    assert not found_by(small_ctas, many_ctas(evidence, 9000))
+    assert not found_by(small_ctas, many_ctas(evidence, 900, 16))
+    assert not found_by(small_ctas, replace(evidence, parts={"DRAM": 0.8}))
+
+
+WIDE = """\
+    %w = arith.constant dense<0.0> : tensor<4096xf32, #l>
+    %y = arith.addf %w, %w : tensor<4096xf32, #l>
+"""
+
+
+def test_too_few_warps(tmp_path: Path) -> None:
+    evidence = evidence_of(tmp_path, WIDE, {"DRAM": 0.3}, waits={"%y =": 80}, WARPS_ACTIVE=4.0)
+    finding = the_one(few_warps, evidence, "few warps")
+    assert finding.figures["more_num_warps"] == 16
+    assert finding.share == pytest.approx(1 - 0.3 / 0.93)
+    assert not found_by(few_warps, evidence_of(tmp_path, WIDE, {"DRAM": 0.3}, WARPS_ACTIVE=40.0))
+    assert not found_by(few_warps, evidence_of(tmp_path, WIDE + DOT, {"DRAM": 0.3}, WARPS_ACTIVE=4.0))

@@ -9,6 +9,7 @@ import async_launches
 from altered import altered
 from buffers import Cta, Scope, end, save_launch, start
 from golden import read
+from known_edits import known_edits
 from known_kernels import Known, launched
 from known_launch import SCOPES, known_launch
 from planning import fixture_view
@@ -78,6 +79,12 @@ def _place(name: str, response: Response | None) -> PlaceSlope:
     return PlaceSlope(ScopeInfo(name, name, "part", "k.py:3", (), -1, name), 1.0, 1.0, None, (), response)
 
 
+def with_edits(folder: Path) -> list[LaunchAnalysis]:
+    """A kernel with a slow prologue, of which edits were tried."""
+    (report,) = one(launched(folder, Known(before_ns=3000)))
+    return [altered(report, edits=known_edits())]
+
+
 def specialised(folder: Path) -> list[LaunchAnalysis]:
     plan = make_plan(fixture_view(read(PARTITIONED)), parse_selectors(("func", "loop", "iter", "op(*wait*)")))
     return one(decode_launch(save_specialised(folder, plan)))
@@ -133,6 +140,7 @@ KINDS: dict[str, Callable[[Path], list[LaunchAnalysis]]] = {
     "copies": lambda folder: one(async_launches.in_order(folder)),
     "partitions": specialised,
     "delays": delayed,
+    "tried edits": with_edits,
     "trustworthy": lambda folder: one(launched(folder, Known(), kernel=_with_times(TIMES_NS, 1.01))),
     "unreliable": lambda folder: one(launched(folder, Known(), kernel=_with_times(TIMES_NS, 1.6))),
     "200 scopes": many_scopes,

@@ -33,7 +33,7 @@ from kprof_inject.report.terminal.screens import answers_text
 
 SCHEMA = REPO / "docs/explain.schema.json"
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
-LISTS = ("findings", "waits", "places", "scopes", "roofs", "overlap", "not_judged", "other_kernels")
+LISTS = ("findings", "tried", "waits", "places", "scopes", "roofs", "overlap", "not_judged", "other_kernels")
 FEW, MANY = 1, 100_000
 
 
@@ -92,7 +92,9 @@ def test_with_room_for_all_of_it_nothing_is_left_out(known: dict[str, list[Launc
     assert len(found["not_judged"]) == len(report.unjudged)
 
 
-@pytest.mark.parametrize("kind", ["demo", "several faults", "delays", "200 scopes", "ugly names", "70 kernels"])
+@pytest.mark.parametrize(
+    "kind", ["demo", "several faults", "delays", "tried edits", "200 scopes", "ugly names", "70 kernels"]
+)
 @given(budget=st.integers(1, 4000))
 @settings(max_examples=60, deadline=None)
 def test_any_budget_is_kept_or_refused(known: dict[str, list[LaunchAnalysis]], kind: str, budget: int) -> None:
@@ -166,6 +168,43 @@ def test_places_that_were_delayed_are_ranked(known: dict[str, list[LaunchAnalysi
     assert [place["scope"] for place in places[:2]] == ["place 0", "place 1"]
     assert (places[0]["slope"], places[0]["slope_error"]) == (1.0, 0.1)
     assert (places[-1]["slope"], places[-1]["reason"]) == (None, "it was not timed often enough")
+
+
+def test_edits_that_were_tried_have_what_was_predicted_and_what_they_won(
+    known: dict[str, list[LaunchAnalysis]],
+) -> None:
+    found = told(known["tried edits"], MANY)
+    best, *others = found["tried"]
+    assert best == {
+        "edits": "num_stages=4",
+        "outcome": "faster",
+        "is_best": True,
+        "won_share": 0.312,
+        "won_share_low": 0.306,
+        "won_share_high": 0.318,
+        "predicted_share": 0.725,
+        "finding": "prologue",
+        "results": "within",
+        "refusal": "",
+    }
+    assert [(one["edits"], one["won_share"]) for one in others] == [
+        ("maxnreg=24", 0.001),
+        ("num_warps=2", -0.2),
+        ("num_warps=16", None),
+        ("fp_fusion=on", None),
+    ]
+    assert [(one["refusal"], one["finding"]) for one in others[1:3]] == [("", "prologue"), ("its results differ", None)]
+    won = {finding["rule"]: finding["won_share"] for finding in found["findings"]}
+    assert won.pop("prologue") == 0.312
+    assert set(won.values()) <= {None}
+    assert told(known["prologue"])["tried"] == []
+
+
+def test_the_best_edit_outlasts_all_other_lists(known: dict[str, list[LaunchAnalysis]]) -> None:
+    found = told(known["tried edits"], least_budget(known["tried edits"]) + 80)
+    assert [one["edits"] for one in found["tried"]] == ["num_stages=4"]
+    assert found["left_out"]["tried"] == 4
+    assert found["scopes"] == []
 
 
 @pytest.mark.parametrize(

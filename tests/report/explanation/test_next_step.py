@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 from altered import altered
+from known_edits import known_edits
 from known_reports import KINDS, delayed
 from replacing import replace
 from snapshots import check
@@ -70,6 +71,14 @@ def test_what_no_option_helps_does_not_stop_it(trusted: LaunchAnalysis) -> None:
 def test_where_all_is_known_a_change_comes_next(trusted: LaunchAnalysis, tmp_path: Path) -> None:
     (other,) = delayed(tmp_path)
     assert command(altered(trusted, slopes=other.slopes)) == "kprof-inject profile --launches 0:20 -- PROG"
+
+
+def test_an_edit_that_won_comes_next(trusted: LaunchAnalysis) -> None:
+    found = next_step(altered(trusted, edits=known_edits()), Options())
+    assert found.command == "kprof-inject profile --launches 0:20 -- PROG"
+    check("report/next-step", found.why, "an edit that won")
+    without = replace(known_edits(), best=None)
+    assert command(altered(trusted, edits=without)) == "kprof-inject causal -- PROG"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ import pytest
 from altered import altered
 from buffers import Scope
 from figures_in import figures_in
+from known_edits import gain, known_edits, tried
 from known_launch import FUNC, SCOPES, known_launch
 from replacing import replace
+from rich.console import Console
 from screens import WIDE, coloured, lines_shown
 from snapshots import check
 from timelines import Ran
@@ -18,8 +20,10 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.report.terminal.first_screen import print_first_screen
 from kprof_inject.report.terminal.tables import Room
+from kprof_inject.report.tried_edits import won_text
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level
@@ -140,7 +144,13 @@ def test_of_many_findings_those_that_are_worth_most_are_advised(report: LaunchAn
 
 def test_without_a_finding_it_says_so(report: LaunchAnalysis) -> None:
     (line,) = advice(screen(report))
-    assert line.startswith("no finding: ")
+    assert line.startswith("could not judge what to change: ")
+
+
+def test_a_known_limit_without_a_finding_says_what_is_left(report: LaunchAnalysis) -> None:
+    limit = replace(report.limit, parts={"DRAM": 0.7}, is_known=True)
+    (line,) = advice(screen(altered(report, limit=limit)))
+    assert line.startswith("no finding: ") and "30.0 %" in line
 
 
 def test_what_the_kernel_needs_comes_before_what_the_recording_needs(tmp_path: Path) -> None:
@@ -174,11 +184,11 @@ def test_a_doubtful_finding_is_marked(report: LaunchAnalysis) -> None:
 def test_what_could_not_be_judged_says_what_would_help(report: LaunchAnalysis) -> None:
     lost = Unjudged("74.0 % lost", "use --fit")
     judgements = tuple(Judgement(rule, (), lost) for rule in ("prologue", "waiting", "epilogue", "imbalanced-warps"))
-    (line,) = advice(screen(altered(report, judgements=judgements)))
+    _, line = advice(screen(altered(report, judgements=judgements)))
     assert line.startswith("use --fit (prologue, waiting, epilogue ") and line.endswith(": 74.0 % lost)")
     check_screen([line], "rules that could not judge")
     helpless = (Judgement("tail", (), Unjudged("1 has no partner", "")),)
-    (line,) = advice(screen(altered(report, judgements=helpless)))
+    _, line = advice(screen(altered(report, judgements=helpless)))
     assert line.startswith("tail ") and line.endswith(": 1 has no partner")
     check_screen([line], "a rule that nothing helps")
 
@@ -293,3 +303,41 @@ def test_no_name_gives_the_terminal_orders(tmp_path: Path) -> None:
     text = "\n".join(screen(with_findings(report)))
     assert not {"\x1b", "\u202e"} & set(text)
     assert "a [31mb c " in text
+
+
+@pytest.mark.parametrize(
+    ("edits", "news"),
+    [
+        (known_edits(), "num_stages=4 won 31.2 % ± 0.6 (predicted at most 72.5 %)"),
+        (replace(known_edits(), best=None), "3 edits measured, none is faster"),
+        (replace(known_edits(), best=None, tried=()), "no edit could be measured"),
+        (replace(known_edits(), best=None, tried=(), refusal="it polls memory"), "no edits, because it polls memory"),
+    ],
+)
+def test_what_was_tried_is_one_line_below_the_advice(report: LaunchAnalysis, edits: EditsRecord, news: str) -> None:
+    plain, lines = screen(report), screen(altered(report, edits=edits))
+    (place,) = (number for number, line in enumerate(lines) if line.startswith("TRIED"))
+    assert lines[place] == f"TRIED  {news}"
+    assert lines[place + 1].startswith("TRUST")
+    assert [*lines[:place], *lines[place + 1 :]] == plain
+
+
+def test_the_screen_has_room_for_what_was_tried(report: LaunchAnalysis) -> None:
+    def show(console: Console) -> None:
+        print_first_screen(altered(with_findings(report), edits=known_edits()), "kernel", "", console, Room.on(console))
+
+    lines = lines_shown(show, 80, height=24)
+    assert len(lines) <= 24
+    assert [line for line in lines if line.startswith("TRIED")]
+
+
+@pytest.mark.parametrize(
+    ("won", "news"),
+    [
+        (0.05, "num_warps=2 won 5.0 % ± 0.6"),
+        (-0.05, "num_warps=2 cost 5.0 % ± 0.6"),
+        (-0.001, "num_warps=2 made no difference (-0.1 % ± 0.6)"),
+    ],
+)
+def test_gains_and_costs_in_words(won: float, news: str) -> None:
+    assert won_text(tried("num_warps", "2", gain=gain(won))) == news

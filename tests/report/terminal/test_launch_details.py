@@ -8,6 +8,7 @@ import pytest
 from altered import altered
 from buffers import Scope
 from figures_in import figures_in
+from known_edits import known_edits
 from known_launch import FUNC, SCOPES, known_launch
 from replacing import replace
 from screens import WIDE, coloured, lines_shown
@@ -271,3 +272,16 @@ def test_the_json_form_has_findings_and_trust(report: LaunchAnalysis) -> None:
     assert [finding["rule"] for finding in values["findings"]] == ["tail", "prologue"]
     assert values["trust"]["level"] == "unknown"
     assert values["kernel"] == "kernel"
+
+
+def test_edits_that_were_tried_are_shown_with_their_findings_and_in_a_table(report: LaunchAnalysis) -> None:
+    tried = altered(with_findings(report), edits=known_edits())
+    lines = findings(tried)
+    assert lines[-1].strip() == "tried: num_stages=4 won 31.2 % ± 0.6 (predicted at most 72.5 %)"
+    assert sum("tried:" in line for line in lines) == 1
+    shown = lines_shown(lambda console: print_details(tried, console), 160)
+    begin = next(number for number, line in enumerate(shown) if line.startswith("num_stages=4 makes kernel"))
+    check("report/launch-details", "\n".join(shown[begin:]), "edits that were tried")
+    values = tried.to_json()["edits"]
+    assert [one["outcome"] for one in values["tried"]] == ["slower", "refused", "faster", "same code", "no difference"]
+    assert report.to_json()["edits"] is None

@@ -83,8 +83,8 @@ class EditKind(Protocol):
         """Return the kernel with this value. Raises ``EditRefused`` if that is impossible or not legal."""
 
 
-def number_in(value: str, least: int, most: int) -> int:
+def number_in(value: str, minimum: int, maximum: int) -> int:
     """Return a user's number. Raises ``EditRefused`` if it is none, or out of bounds."""
-    if not value.isdecimal() or not least <= int(value) <= most:
-        raise EditRefused(f"{value} is not a number from {least} to {most}")
+    if not value.isdecimal() or not minimum <= int(value) <= maximum:
+        raise EditRefused(f"{value} is not a number from {minimum} to {maximum}")
     return int(value)

@@ -1,4 +1,4 @@
-"""Whether multiplications and additions become fused multiply-adds, which round once instead of twice."""
+"""Fusion of multiplications and additions into fused multiply-adds, which round once instead of twice."""
 
 from __future__ import annotations
 

@@ -1,0 +1,50 @@
+"""Tiles of dots that are so small that the L2 delivers each operand too often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
+from kprof_inject.analysis.roofs.limits import LIMITING
+from kprof_inject.analysis.roofs.unit_rates import L2, L2_TO_SM
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.quantities import percent
+from kprof_inject.ttgir.types import types_of
+
+# The accumulator of a CTA has at most so many elements: 64 K registers of 32 bits are on an SM of an H100.
+_MAX_TILE = 256 * 128
+
+
+def small_tiles(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield dots of a launch that the L2 limits, if their tiles could be larger: these share what they load."""
+    busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
+    if evidence.ran is None or busy < LIMITING:
+        return
+    tiles = [
+        (types[-1].shape, one.operation)
+        for one in evidence.ran.operations
+        if one.operation.traits.is_dot and (types := types_of(one.operation)) and len(types[-1].shape) == 2
+    ]
+    if not tiles:
+        return
+    (rows, columns), dot = max(tiles, key=lambda tile: tile[0][0] * tile[0][1])
+    if 2 * rows * columns > _MAX_TILE:
+        return
+    longer, shorter = max(rows, columns), min(rows, columns)
+    # A tile loads its rows and its columns for as many products as it has elements.
+    saved = 1 - (1 / longer + 1 / (2 * shorter)) / (1 / longer + 1 / shorter)
+    share = evidence.max_gain(dict.fromkeys((L2, L2_TO_SM), saved))
+    if share < MIN_SHARE:
+        return
+    roof = evidence.roof_around(dot)
+    yield Finding(
+        rule="small-tiles",
+        scope=roof.scope if roof else None,
+        index=roof.index if roof else None,
+        share=share,
+        text=f"small tiles: the L2 ({percent(busy)} of peak) delivers the operands of tiles of {rows} x {columns}",
+        advice=f"use larger tiles: {longer} x {2 * shorter} takes {percent(saved)} fewer bytes from the L2 for the "
+        "same result (with more warps, or fewer stages if shared memory does not suffice)",
+        figures={"rows": rows, "columns": columns, "saved": saved},
+        likely=share / 2,
+    )

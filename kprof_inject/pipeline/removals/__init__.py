@@ -1,0 +1,1 @@
+"""Virtual removal: texts of a kernel in which some operations cost nothing, one module for each kind of operation."""

@@ -1,0 +1,33 @@
+"""The kinds of removals: one line for each, and the text without several operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kprof_inject.pipeline.removals.elementwise import ARITHMETIC, without_arithmetic
+from kprof_inject.pipeline.removals.loads import LOAD, without_load
+from kprof_inject.pipeline.removals.reductions import REDUCTION, without_exchange
+from kprof_inject.pipeline.removals.replacing import Edit, RemovalRefused
+from kprof_inject.pipeline.removals.stores import STORE, without_store
+from kprof_inject.rewrite import spliced
+from kprof_inject.ttgir.influence import gives_floats, objection_to_other_values
+from kprof_inject.ttgir.nodes import Module, Operation
+
+_KINDS: Mapping[str, Callable[[Module, Operation], list[Edit]]] = {
+    **dict.fromkeys(ARITHMETIC, without_arithmetic),
+    LOAD: without_load,
+    REDUCTION: without_exchange,
+    STORE: without_store,
+}
+
+
+def is_removable(operation: Operation) -> bool:
+    """Return whether there is a way to remove such an operation."""
+    return operation.name in _KINDS and gives_floats(operation)
+
+
+def text_without(module: Module, operations: Sequence[Operation]) -> str:
+    """Return the module's text without some operations; all lines keep their numbers. Raises ``RemovalRefused``."""
+    if objection := objection_to_other_values(module, operations):
+        raise RemovalRefused(objection)
+    return spliced(module.text, [edit for one in operations for edit in _KINDS[one.name](module, one)])

@@ -1,0 +1,67 @@
+"""Removal of loads: numbers from 1 to 2 that are made of the addresses take the place of those in memory.
+
+So all elements differ, and no two operations on them can become one; no number is denormal or infinite, which some
+divisions compute in a slower way; and the addresses are still computed. A mask, and what it is for, may vanish.
+"""
+
+from __future__ import annotations
+
+from kprof_inject.pipeline.removals.replacing import Edit, RemovalRefused, operand_type, own_name, replaced
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.ssa_values import operand_names
+from kprof_inject.ttgir.types import types_of
+
+LOAD = "tt.load"
+_VOLATILE = "isVolatile = true"
+# The bits of the mantissa, and those of 1.0. Sources: IEEE 754; "FP8 Formats for Deep Learning", Micikevicius et al.
+_BITS = {
+    "f64": (0x000F_FFFF_FFFF_FFFF, 0x3FF0_0000_0000_0000),
+    "f32": (0x007F_FFFF, 0x3F80_0000),
+    "f16": (0x03FF, 0x3C00),
+    "bf16": (0x007F, 0x3F80),
+    "f8E4M3FN": (0x07, 0x38),
+    "f8E5M2": (0x03, 0x3C),
+}
+
+
+def without_load(module: Module, operation: Operation) -> list[Edit]:
+    """Return the edit that removes a load of floating-point numbers."""
+    pointers, kind = operand_names(operation)[:1], operand_type(operation)
+    (printed, *_) = (*types_of(operation), None)
+    element = printed.pointee if printed is not None else ""
+    pointee = f"!tt.ptr<{element}>"
+    if element not in _BITS or _VOLATILE in operation.tail or kind.count(pointee) != 1:
+        raise RemovalRefused(f"its elements are {element or 'of an unknown type'}")
+    assert printed is not None
+    mantissa, one = _BITS[element]
+    address, word, bits = (own_name(operation, what) for what in ("address", "word", "bits"))
+    mantissas, ones = own_name(operation, "mantissas"), own_name(operation, "ones")
+    addresses, words = kind.replace(pointee, "i64"), kind.replace(pointee, f"i{printed_bits(element)}")
+    is_tensor = bool(printed.shape)
+
+    def constant(value: int) -> str:
+        return f"arith.constant {f'dense<{value}>' if is_tensor else value} : {words}"
+
+    narrow = [] if words == addresses else [f"{word} = arith.trunci {address} : {addresses} to {words}"]
+    source = address if words == addresses else word
+    masked = own_name(operation, "masked")
+    return [
+        replaced(
+            module,
+            operation,
+            [
+                f"{address} = tt.ptr_to_int {pointers[0]} : {kind} -> {addresses}",
+                *narrow,
+                f"{mantissas} = {constant(mantissa)}",
+                f"{ones} = {constant(one)}",
+                f"{masked} = arith.andi {source}, {mantissas} : {words}",
+                f"{bits} = arith.ori {masked}, {ones} : {words}",
+                f"tt.bitcast {bits} : {words} -> {kind.replace(pointee, element)}",
+            ],
+        )
+    ]
+
+
+def printed_bits(element: str) -> int:
+    """Return the size of an element of ``_BITS`` in bits."""
+    return 8 if element.startswith("f8") else int(element.lstrip("bf"))

@@ -1,0 +1,86 @@
+"""Removal of the exchange between threads in a reduction: each thread keeps the result of its own elements.
+
+The elements of a thread are taken as a tensor that all threads have wholly, by a cast that costs nothing. They are
+still combined, as they would be if they were accumulated element by element.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+from kprof_inject.analysis.structure.tensor_layouts import blocked_of
+from kprof_inject.pipeline.removals.replacing import Edit, RemovalRefused, own_name, replaced
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.ssa_values import operand_names
+from kprof_inject.ttgir.types import PrintedType, types_of
+
+REDUCTION = "tt.reduce"
+_CAST = "builtin.unrealized_conversion_cast"
+_AXIS = re.compile(r"\baxis = (\d+)")
+_SIGNATURE = re.compile(r".*\}\) (?:\{[^{}]*\} )?: \((?P<operand>.*)\) -> (?P<result>.*?)(?: loc\(.*)?$", re.DOTALL)
+_SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>")
+_LAYOUT = re.compile(r"#[\w$.-]+(?:<.*>)?$")
+_LANES = 32
+_MMA = re.compile(r"#ttg\.nvidia_mma<\{versionMajor = (\d+)")
+_WARPS = re.compile(r"warpsPerCTA = \[(\d+), (\d+)\]")
+# PTX ISA, "mma.m16n8k16" and "wgmma": of 16 rows by 8 columns of the result, a thread has two rows and two columns.
+_MMA_VERSIONS, _MMA_OWN, _MMA_ROWS, _MMA_COLUMNS = (2, 3), 2, 8, 4
+
+
+def without_exchange(module: Module, operation: Operation) -> list[Edit]:
+    """Return the edit that removes the exchange of a reduction of one tensor of floats."""
+    signature, axis = _SIGNATURE.match(operation.closing), _AXIS.search(operation.tail)
+    types, names = types_of(operation), operand_names(operation)
+    if signature is None or axis is None or len(types) != 2 or len(names) != 1:
+        raise RemovalRefused("it reduces several tensors, or is printed in a form that cannot be edited")
+    registers = _registers_of(module, types[0], signature["operand"])
+    kept = prod(count for dim, count in enumerate(registers) if dim != int(axis[1]))
+    own, element, warps = registers[int(axis[1])], types[0].element, module.attribute("ttg.num-warps")
+    whole, part = own_name(operation, "whole"), own_name(operation, "part")
+    begin = operation.start + len(operation.results)
+    body = " ".join(module.text[begin : operation.end].partition("({")[2].rpartition("})")[0].split())
+    is_scalar = not types[1].shape
+    sizes = [own] if is_scalar else [kept, own]
+    ones = ", ".join("1" for _ in sizes[1:])
+    lanes, of_warps = (", ".join(filter(None, (ones, str(last)))) for last in (_LANES, warps))
+    order = ", ".join(str(dim) for dim in reversed(range(len(sizes))))
+    layout = (
+        f"#ttg.blocked<{{sizePerThread = [{', '.join(map(str, sizes))}], threadsPerWarp = [{lanes}], "
+        f"warpsPerCTA = [{of_warps}], order = [{order}]}}>"
+    )
+    threads = f"tensor<{'x'.join(map(str, sizes))}x{element}, {layout}>"
+    result = signature["result"].strip()
+    reduced = f'"tt.reduce"({whole}) <{{axis = {len(sizes) - 1} : i32}}> ({{ {body} }}) : ({threads}) ->'
+    cast = f"{whole} = {_CAST} {names[0]} : {signature['operand']} to {threads}"
+    if is_scalar:
+        return [replaced(module, operation, [cast, f"{reduced} {result}"])]
+    sliced = f"tensor<{kept}x{element}, #ttg.slice<{{dim = 1, parent = {layout}}}>>"
+    return [
+        replaced(module, operation, [cast, f"{part} = {reduced} {sliced}", f"{_CAST} {part} : {sliced} to {result}"])
+    ]
+
+
+def _registers_of(module: Module, printed: PrintedType, text: str) -> list[int]:
+    """Return how many elements of a tensor each thread has, along each of its dimensions."""
+    found = _LAYOUT.search(text.removesuffix(">"))
+    tiles = _tiles_of(module, found[0]) if found else None
+    if tiles is None or module.attribute("ttg.num-ctas") not in ("", "1"):
+        raise RemovalRefused("its layout is not one of tiles")
+    return [own * -(-length // (own * others)) for length, (own, others) in zip(printed.shape, tiles, strict=True)]
+
+
+def _tiles_of(module: Module, layout: str) -> list[tuple[int, int]] | None:
+    """Return a thread's elements of a tile along each dimension, and the number of threads there; None if unknown."""
+    layout = module.aliases.get(layout, layout)
+    if sliced := _SLICE.match(layout):
+        parent, dim = _tiles_of(module, sliced[2]), int(sliced[1])
+        return parent and parent[:dim] + parent[dim + 1 :]
+    if (mma := _MMA.match(layout)) and (warps := _WARPS.search(layout)) and int(mma[1]) in _MMA_VERSIONS:
+        rows, columns = int(warps[1]), int(warps[2])
+        return [(_MMA_OWN, rows * _MMA_ROWS), (_MMA_OWN, columns * _MMA_COLUMNS)]
+    blocked = blocked_of(layout)
+    if blocked is None:
+        return None
+    sizes = zip(blocked.elements, blocked.lanes, blocked.warps, strict=True)
+    return [(own, lanes * warps) for own, lanes, warps in sizes]
