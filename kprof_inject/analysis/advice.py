@@ -53,7 +53,9 @@ def advice_on(report: LaunchAnalysis) -> tuple[Advice, ...]:
     is_worth_more = any((one.share or 0.0) > _left(report) for one in findings)
     first = (*findings, *at_roof) if is_worth_more else (*at_roof, *findings)
     to_judge = tuple(_to_judge(report, lost))
-    return (*(first or (_nothing_found(report),)), *to_judge)
+    if not first and not report.summary.is_foreign:  # no experiment can repeat another profiler's launch
+        first = (_nothing_found(report),)
+    return (*first, *to_judge)
 
 
 def _at_roof(report: LaunchAnalysis) -> Iterator[Advice]:

@@ -117,8 +117,9 @@ class Bound(Struct, frozen=True, kw_only=True):
     """An upper bound of what a change of some operations can win: what their virtual removal wins.
 
     ``removed`` are the operations in words, and ``lines`` those of the TTGIR. ``reason`` is the name of the finding on
-    them, and ``predicted`` the upper bound of the gain by that finding. ``low`` is the lower bound of the gain by a causal
-    experiment; null without one. ``refusal`` is the reason why it was not measured, in words that follow *because*.
+    them, and ``predicted`` the upper bound of the gain by that finding. ``low`` is the lower bound of the gain by a
+    causal experiment; null without one. ``refusal`` is the reason why it was not measured, in words that follow
+    *because*.
     """
 
     removed: Text

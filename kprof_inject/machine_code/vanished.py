@@ -1,7 +1,8 @@
 """Find work that a compiler left out together with operations that were removed from a kernel's text.
 
-Compared are the numbers of instructions that compute, load or store. Instructions of addresses, indices and constants
-are not: compilers compute those in many ways. Nor are barriers, which protect shared memory that others use.
+The numbers of instructions that compute, load or store are compared. Instructions of addresses, indices and constants
+are not counted, as compilers compute those in many ways, nor are spills, nor barriers, which protect shared memory that
+others use.
 """
 
 from __future__ import annotations
@@ -21,26 +22,28 @@ _MIN_VANISHED = 1
 _PIPELINES = frozenset(
     (Pipeline.TENSOR, Pipeline.FMA, Pipeline.FP16, Pipeline.FP64, Pipeline.XU, Pipeline.LSU, Pipeline.TMA)
 )
-# Integer operations of the FMA pipeline.
-_NOT_COUNTED = frozenset(("IMAD", "IMUL", "VIADD", "IDP", "IDP4A"))
+# Integer operations of the FMA pipeline, and spills, which are fewer with fewer values.
+_NOT_COUNTED = frozenset(("IMAD", "IMUL", "VIADD", "IDP", "IDP4A", "LDL", "STL"))
 # Floating-point operations of the ALU.
 _COUNTED = frozenset(("FSEL", "FSETP", "FSET", "FMNMX", "FMNMX3", "FCHK", "F2FP", "FSWZADD", "VHMNMX"))
 
 
 class Vanished(Struct, frozen=True):
-    """Instructions that the compiler left out: their number, opcode, and the line that lost most of them."""
+    """Instructions that the compiler left out: the most frequent, the line that lost most of these, and the others."""
 
     count: int
     operation: str
     line: int
+    others: int = 0
 
     def __str__(self) -> str:
         """Return them in words that follow *the compiler also removed*."""
-        return f"{self.count} {self.operation} of TTGIR line {self.line}"
+        others = f" and {self.others} others" if self.others else ""
+        return f"{self.count} {self.operation} of TTGIR line {self.line}{others}"
 
 
 def vanished(before: MachineFunction, after: MachineFunction, removed: Collection[int]) -> Vanished | None:
-    """Return most of the instructions of other lines than ``removed`` that a function no longer has.
+    """Return the instructions of other lines than ``removed`` that a function no longer has.
 
     Both functions have the lines of the same text. Returns None if they are few enough. Instructions of another line
     that now belong to a removed one have not vanished.
@@ -54,12 +57,13 @@ def vanished(before: MachineFunction, after: MachineFunction, removed: Collectio
         for operation, count in _totals(others_before).items()
     }
     whole = sum(others_before.values())
-    if sum(max(count, 0) for count in lost.values()) <= max(MAX_VANISHED * whole, _MIN_VANISHED):
+    all_lost = sum(max(count, 0) for count in lost.values())
+    if all_lost <= max(MAX_VANISHED * whole, _MIN_VANISHED):
         return None
     operation = max(lost, key=lambda one: lost[one])
     fallen = others_before - others_after
     line = max((place for place in fallen if place[1] == operation), key=lambda place: fallen[place])[0]
-    return Vanished(lost[operation], operation, line)
+    return Vanished(lost[operation], operation, line, all_lost - lost[operation])
 
 
 _Counts = Counter[tuple[int, str]]

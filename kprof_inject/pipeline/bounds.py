@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.structure.operation_words import words_of
+from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.capture.edits import Bound, MeasuredGain
 from kprof_inject.capture.saved_launch import SavedLaunch
 from kprof_inject.errors import KprofError
@@ -45,20 +46,25 @@ def measured_bounds(
     executable: str,
     seconds: float,
     say: Say,
-) -> tuple[Bound, ...]:
-    """Return the bounds of the places that the findings on a launch concern, measured in ``seconds`` of the GPU."""
+) -> tuple[tuple[Bound, ...], float]:
+    """Return the bounds of the places that the findings on a launch concern, and the seconds that measuring took.
+
+    ``seconds`` is the limit for that.
+    """
     try:
         module = parse(kernel.ttgir, f"{kernel.record.name}.ttgir")
-    except KprofError:
-        return ()
-    removals = [_Trial(module, one) for one in removals_for(module, analysis)]
+        with evaluating():
+            removals = [_Trial(module, one) for one in removals_for(module, analysis)]
+    except KprofError as error:
+        say(f"{saved.record.name}: no bounds are measured, because {error.what}")
+        return (), 0.0
     if not removals:
-        return ()
+        return (), 0.0
     say(f"{saved.record.name}: {counted(len(removals), 'place')} to remove virtually")
     _compile(workspace, saved, kernel, [one for one in removals if not one.refusal])
     _check(module, kernel, [one for one in removals if not one.refusal])
-    _time(workspace, saved, executable, seconds, [one for one in removals if not one.refusal])
-    return tuple(one.bound for one in removals)
+    took_s = _time(workspace, saved, executable, seconds, [one for one in removals if not one.refusal])
+    return tuple(one.bound for one in removals), took_s
 
 
 @dataclass(slots=True)
@@ -102,7 +108,7 @@ class _Trial:
     def bound(self) -> Bound:
         removal = self.removal
         return Bound(
-            removed=listed([words_of(self.module, one) for one in self.operations], _MAX_NAMES),
+            removed=listed([_words_of(self.module, one) for one in self.operations], _MAX_NAMES),
             lines=self.lines,
             reason=removal.reason,
             predicted=removal.predicted,
@@ -110,6 +116,11 @@ class _Trial:
             low=removal.low,
             refusal=self.refusal,
         )
+
+
+def _words_of(module: Module, operation: Operation) -> str:
+    words = words_of(module, operation)
+    return f"half of the iterations of {words}" if operation.traits.is_loop else words
 
 
 def _refusal_of(module: Module, operations: Sequence[Operation]) -> str:
@@ -165,10 +176,13 @@ def _check(module: Module, kernel: KernelToEdit, trials: Sequence[_Trial]) -> No
             trial.refusal = f"the compiler also removed {lost}"
 
 
-def _time(workspace: Workspace, saved: SavedLaunch, executable: str, seconds: float, trials: Sequence[_Trial]) -> None:
-    """Time removals in turn; each in a process of its own if one of them ends the process that times them all."""
+def _time(workspace: Workspace, saved: SavedLaunch, executable: str, seconds: float, trials: Sequence[_Trial]) -> float:
+    """Time removals in turn; each in a process of its own if one of them ends the process that times them all.
+
+    Returns the seconds that this took.
+    """
     if not trials:
-        return
+        return 0.0
     folder = workspace.edited_builds_folder.resolve()
     task = TimeRemovals(
         launch=str(saved.folder.resolve()),
@@ -177,9 +191,9 @@ def _time(workspace: Workspace, saved: SavedLaunch, executable: str, seconds: fl
     )
     (result,) = do_tasks([task], executable, workspace.cache_folder_of_rerun("launches"))
     if result.refusal and len(trials) > 1:
-        for trial in trials:
-            _time(workspace, saved, executable, seconds / len(trials), [trial])
-        return
+        part = seconds / len(trials)
+        return result.seconds + sum(_time(workspace, saved, executable, part, [trial]) for trial in trials)
     timed = result.removals or tuple(TimedRemoval(refusal=result.refusal) for _ in trials)
     for trial, one in zip(trials, timed, strict=True):
         trial.gain, trial.refusal = one.gain, one.refusal
+    return result.seconds

@@ -72,6 +72,8 @@ _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "few-warps": (_WARPS_UP, _FEWER_REGISTERS, _STAGES_DOWN),
     "l2-reuse": (*_GROUPED, _LAST_FIRST, _KEEP_LOADS, _DROP_STORES),
     "loop-invariant": (_WARPS_UP, _WARPS_DOWN),
+    "small-tiles": (_WARPS_UP, _STAGES_UP, _GROUPED[0]),
+    "alternating-units": (_WARPS_UP, _FEWER_REGISTERS, _STAGES_DOWN),
     "special-functions": (_WARPS_UP, _STAGES_UP),
     "reduction-in-loop": (_WARPS_DOWN, _WARPS_UP),
     "atomics": (_WARPS_UP, _WARPS_DOWN),

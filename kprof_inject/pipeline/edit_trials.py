@@ -48,6 +48,8 @@ from kprof_inject.workspace import Workspace
 _FIRST, _SECOND, _CONFIRMING, _BOUNDS = 0.4, 0.25, 0.2, 0.15
 # Winners that are confirmed one after another until one is.
 _MAX_CONFIRMED = 3
+# A second edit that wins less on top of the first is not worth its line.
+_NEARLY = 0.01
 _MIN_SECONDS = 0.1
 
 
@@ -127,7 +129,8 @@ def _tried(
         trials.run(edits_for(findings, limit, trials.kernel, choice.edits))
         if choice.bounds and analysis is not None and not choice.edits:
             seconds = _BOUNDS * choice.seconds
-            bounds = measured_bounds(workspace, saved, trials.kernel, analysis, executable, seconds, say)
+            bounds, took_s = measured_bounds(workspace, saved, trials.kernel, analysis, executable, seconds, say)
+            trials.gpu_seconds += took_s
             record = replace(record, bounds=bounds)
     except KprofError as error:
         return replace(record, refusal=error.what), ""
@@ -271,12 +274,14 @@ class _Trials:
         )
 
     def _winners(self) -> list[_Trial]:
-        """Return the trials that won, the best first: the fewest edits of those that are as good as the best."""
+        """Return the trials that won, the best first: the fewest edits of those that are nearly as good as the best."""
         won = [(trial, trial.gain) for trial in self.trials if trial.gain is not None and trial.gain.is_win]
         ranked = sorted(won, key=lambda one: -one[1].low)
         if ranked:
             best = ranked[0][1].won
-            ranked.sort(key=lambda one: len(one[0].proposal.edits) if one[1].high >= best else MAX_EDITS_TOGETHER)
+            ranked.sort(
+                key=lambda one: len(one[0].proposal.edits) if one[1].high >= best - _NEARLY else MAX_EDITS_TOGETHER
+            )
         return [trial for trial, _ in ranked]
 
     def _try(self, proposals: Sequence[Proposal], part: float) -> None:

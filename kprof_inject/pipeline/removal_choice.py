@@ -18,10 +18,11 @@ from kprof_inject.analysis.structure.dependence import (
     varying_names,
 )
 from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.pipeline.removals.accesses import COPY, STORE
 from kprof_inject.pipeline.removals.elementwise import ARITHMETIC
+from kprof_inject.pipeline.removals.iterations import LOOP
 from kprof_inject.pipeline.removals.kinds import is_removable
 from kprof_inject.pipeline.removals.reductions import REDUCTION
-from kprof_inject.pipeline.removals.stores import STORE
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import operand_names
 from kprof_inject.ttgir.types import types_of
@@ -33,28 +34,31 @@ _DIVISIONS = frozenset(("arith.divf", "tt.precise_divf", "tt.approx_divf"))
 class Removal(Struct, frozen=True):
     """Operations to remove together, because of a finding.
 
-    ``predicted`` is the upper bound of the gain by the finding. ``low`` is the lower bound by a causal experiment; None
-    without one.
+    ``predicted`` is the upper bound of the gain by the finding; None for a loop, of which half is removed. ``low`` is
+    the lower bound by a causal experiment; None without one.
     """
 
     operations: tuple[Operation, ...]
     reason: str
-    predicted: float
+    predicted: float | None
     low: float | None = None
 
 
 def removals_for(module: Module, analysis: LaunchAnalysis) -> list[Removal]:
     """Return what to remove, at most ``MAX_REMOVALS``, the largest promise first."""
-    removals = []
+    found: list[tuple[float, Removal]] = []
     for rule, groups_in in _GROUPS.items():
         findings = [one for one in analysis.findings if one.rule == rule]
         for group in groups_in(module) if findings else ():
             finding = _finding_on(group[0], findings, analysis)
-            predicted = min(max(finding.share, 0.0), 1.0)
-            removals.append(
-                Removal(tuple(group), rule, predicted, _lower_bound(module, group, finding, analysis.slopes))
-            )
-    return sorted(removals, key=lambda one: -one.predicted)[:MAX_REMOVALS]
+            share = min(max(finding.share, 0.0), 1.0)
+            if group[0].traits.is_loop:
+                removal = Removal(tuple(group), rule, None)
+            else:
+                low = _lower_bound(module, group, finding, analysis.slopes)
+                removal = Removal(tuple(group), rule, share, low)
+            found.append((share, removal))
+    return [removal for _, removal in sorted(found, key=lambda one: -one[0])][:MAX_REMOVALS]
 
 
 _Groups = Iterator[list[Operation]]
@@ -107,6 +111,20 @@ def _repeated_by_ctas(module: Module) -> _Groups:
         yield found
 
 
+def _copies(module: Module) -> _Groups:
+    """Yield the asynchronous copies of each loop."""
+    for loop in _loops(module):
+        if found := [one for one in body_of(loop) if one.name == COPY and is_removable(one)]:
+            yield found
+
+
+def _innermost_loops(module: Module) -> _Groups:
+    """Yield each loop without another one in it, of which half of the iterations are removed."""
+    for loop in _loops(module):
+        if loop.name == LOOP and not any(one.traits.is_loop for one in loop.walk() if one is not loop):
+            yield [loop]
+
+
 def _last_stores(module: Module) -> _Groups:
     """Yield the stores outside of loops."""
     stores = [one for one in module.walk() if one.name == STORE and is_removable(one)]
@@ -119,6 +137,10 @@ _GROUPS: Mapping[str, Callable[[Module], _Groups]] = {
     "reduction-in-loop": _reductions,
     "special-functions": _special,
     "same-in-all-ctas": _repeated_by_ctas,
+    "exposed-loads": _innermost_loops,
+    "not-pipelined": _innermost_loops,
+    "waiting": _copies,
+    "too-few-stages": _copies,
     "epilogue": _last_stores,
 }
 """The operations that each rule's findings concern, those of a loop together. Others cannot be removed."""

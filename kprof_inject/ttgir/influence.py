@@ -2,7 +2,7 @@
 
 It does if the values reach floating-point data alone: no address, index, mask, branch, loop bound, barrier or atomic
 operation. Values that are stored may come back by a load. Through shared memory, any load may return them; through
-global memory, loads of floating-point numbers do, as nobody stores a number and loads it as an index.
+global memory, loads of floating-point numbers do: no kernel stores a number and loads it as an index.
 """
 
 from __future__ import annotations
@@ -19,23 +19,33 @@ _PASSING = frozenset(
     ("scf.yield", "cf.br", "tt.reduce.return", "tt.scan.return", "tt.map_elementwise.return", "ttg.warp_yield")
 )
 _LOCAL_WRITES = frozenset(
-    ("ttg.local_store", "ttg.local_alloc", "ttg.local_scatter", "ttng.tmem_store", "ttng.tmem_alloc")
+    (
+        "ttg.async_copy_global_to_local",
+        "ttg.local_alloc",
+        "ttg.local_scatter",
+        "ttg.local_store",
+        "ttng.tmem_alloc",
+        "ttng.tmem_store",
+    )
 )
 _GLOBAL_WRITES = frozenset(("tt.store", "tt.descriptor_store"))
 _LOOP_BOUNDS = 3
 _IMPURE = "pure = false"
+# The compiler may do anything where it does not hold.
+_ASSUME = "llvm.intr.assume"
 
 
 def objection_to_other_values(module: Module, operations: Sequence[Operation]) -> str:
     """Return why a kernel may do other work if these operations had other results; empty if it does the same.
 
-    The same if a store among them stored other numbers. The reason is a sentence part that follows *because*.
+    The same if a store among them stored other numbers, and if a loop among them, which may have results of any kind,
+    ended early. The reason is a sentence part that follows *because*.
     """
     entry = [one for one in module.walk() if one.name == FUNCTION]
     if len(entry) != 1 or any(one.name == CALL for one in module.walk()):
         return "the kernel has functions that are not inlined"
     for one in operations:
-        if not gives_floats(one):
+        if not (one.traits.is_loop or gives_floats(one)):
             return f"{_place(module, one)} does not give floating-point numbers"
     graph = ValueGraph(module, entry[0])
     changed = _changed(graph, operations)
@@ -67,7 +77,9 @@ def _nodes_of(graph: ValueGraph, operations: Iterable[Operation]) -> set[int]:
 
 def _changed(graph: ValueGraph, operations: Sequence[Operation]) -> set[int]:
     """Return all values that depend on the results of operations, also by way of memory."""
-    changed, known = _nodes_of(graph, operations), -1
+    writes = {*_LOCAL_WRITES, *_GLOBAL_WRITES}  # their results are no values, but tokens
+    removed = {inner.name for one in operations for inner in one.walk()}
+    changed, known = _nodes_of(graph, (one for one in operations if one.name not in writes)), -1
     while known != len(changed):
         known = len(changed)
         pending = list(changed)
@@ -77,7 +89,7 @@ def _changed(graph: ValueGraph, operations: Sequence[Operation]) -> set[int]:
                     changed.add(node)
                     pending.append(node)
         writing = {leaf.operation.name for leaf in graph.leaves if not changed.isdisjoint(leaf.values)}
-        changed |= _loaded_again(graph, writing.union(one.name for one in operations))
+        changed |= _loaded_again(graph, writing.union(removed))
     return changed
 
 
@@ -107,6 +119,8 @@ def _is_data(leaf: Leaf, changed: set[int]) -> bool:
         return not traits.is_atomic and operation.name in (*_GLOBAL_WRITES, "tt.gather") and changed.isdisjoint(others)
     if operation.name in _LOCAL_WRITES:
         return True
+    if operation.name == _ASSUME:
+        return False
     if traits.is_foreign:
         return _IMPURE not in operation.tail
     return traits.is_arithmetic or traits.is_indexing or traits.is_move or traits.is_of_dot or traits.keeps_elements

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from fake_gpu.gpu import REDUCED_NS
 from fake_gpu.repeating import OwnProcessHere, own_process_here
-from launch_files import reseal
+from launch_files import edit, reseal
 from removal_kernels import DIVIDED, kernel
 
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.unjudged import Unjudged
-from kprof_inject.capture.edits import Bound, EditsRecord
+from kprof_inject.capture.edits import Bound, EditsRecord, MeasuredGain
 from kprof_inject.capture.saved_launch import read_saved_launch
-from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.pipeline import bounds, edit_trials
 from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 from kprof_inject.pipeline.removal_choice import removals_for
@@ -107,10 +106,6 @@ def test_text_that_compiles_to_another_kernel_is_refused(
 
 
 def test_a_kernel_that_polls_is_left_alone(attempt: Callable[..., EditsRecord], scale_launch: Path) -> None:
-    path = scale_launch / TTGIR_FILE
-    assert "tt.store" in path.read_text()
-    from launch_files import edit
-
     edit(scale_launch, lambda values: values.update(relaunch={"refusal": "", "waits": True}))
     assert attempt("epilogue").bounds == ()
 
@@ -126,11 +121,28 @@ def names_of(module: Module, rule: str) -> list[list[str]]:
         ("reduction-in-loop", [["tt.reduce"]]),
         ("special-functions", [["arith.divf"]]),
         ("epilogue", [["tt.store"]]),
+        ("exposed-loads", [["scf.for"]]),
         ("tail", []),
     ],
 )
 def test_operations_that_a_finding_concerns(rule: str, expected: list[list[str]]) -> None:
     assert names_of(kernel(DIVIDED), rule) == expected
+
+
+@pytest.mark.parametrize(
+    ("slope", "lines", "expected"),
+    [(0.5, (18, 20), 0.2), (-0.1, (18, 20), 0.0), (0.5, (1, 3), None)],
+)
+def test_a_causal_experiment_gives_the_lower_bound(
+    slope: float, lines: tuple[int, int], expected: float | None
+) -> None:
+    place = SimpleNamespace(
+        scope=SimpleNamespace(lines=lines), response=SimpleNamespace(slope=SimpleNamespace(low=slope))
+    )
+    analysis = analysis_with("loop-invariant", time_share=0.4)
+    analysis.slopes = SimpleNamespace(places=[place])
+    (removal,) = removals_for(kernel(DIVIDED), analysis)
+    assert removal.low == (pytest.approx(expected) if expected is not None else None)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +155,6 @@ def test_operations_that_a_finding_concerns(rule: str, expected: list[list[str]]
     ],
 )
 def test_bounds_in_words(fields: dict[str, Any], expected: str) -> None:
-    from kprof_inject.capture.edits import MeasuredGain
-
     if "gain" in fields:
         low, won, high = fields["gain"]
         fields = {**fields, "gain": MeasuredGain(won=won, low=low, high=high, pairs=100)}

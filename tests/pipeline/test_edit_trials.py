@@ -19,6 +19,7 @@ from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 from kprof_inject.pipeline.saved_launches import adopt
 from kprof_inject.report.tried_edits import headline
 from kprof_inject.runtime.compiling.builds import assembly_in
+from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
 from kprof_inject.runtime.experiments.edits.kinds import parse_edit
 from kprof_inject.runtime.experiments.tasks import TaskResult, TimedBuild, TimedEdits, TimeEdits
 from kprof_inject.workspace import Workspace
@@ -190,3 +191,22 @@ def test_text_that_compiles_to_another_kernel_is_refused(
 def test_kernels_of_other_names_are_not_tried(tmp_path: Path, scale_launch: Path) -> None:
     with pytest.raises(KprofError):
         try_edits(Workspace.begin(tmp_path / "ws"), {"v": scale_launch}, (), TryChoice("nope"), "", lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("what", "shown"),
+    [("the compiler died (signal SIGSEGV)\n  last words", "the compiler died (signal SIGSEGV)"), ("", "KprofError")],
+)
+def test_an_edit_that_ends_the_compiler_is_refused(
+    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch, what: str, shown: str
+) -> None:
+    def failing(builds: Sequence[Build], folder: Path) -> list[KprofError | None]:
+        made = list(compiled(builds[:1], folder))
+        return [*made, *(KprofError(what) for _ in builds[1:])]
+
+    monkeypatch.setattr(edit_trials, "compiled", failing)
+    processes = Processes(monkeypatch, lambda warps: answer_of(WON, warps))
+    record = attempt("num_warps=8")
+    assert processes.asked == []
+    assert record.tried[0].refusal == f"it does not compile: {shown}"
+    assert not record.is_answered

@@ -27,7 +27,7 @@ PATHS = [
     if ".expected" not in path.name and not form_of(path)
 ]
 # Layouts of tiles, of dots and slices of both; masks; loops; half precision; a scalar.
-COMPILED = {"attention", "softmax", "layer_norm", "gelu_matmul", "welford"}
+COMPILED = {"attention", "softmax", "layer_norm", "gelu_matmul", "welford", "matmul"}
 
 
 def code_of(module: Module) -> MachineFunction:
@@ -110,6 +110,39 @@ def test_a_store_is_disabled_and_its_operands_are_computed(plain: MachineFunctio
     code = without(module, last_store(module))
     assert opcodes(code)["STG"] == opcodes(plain)["STG"]
     assert vanished(plain, code, lines_of(module, last_store(module))) is None
+
+
+def test_copies_are_disabled_and_still_waited_for() -> None:
+    module = parse(read(next(path for path in PATHS if kernel_of(path) == "matmul")), "k.ttgir")
+    copies = [one for one in module.walk() if one.name == "ttg.async_copy_global_to_local"]
+    before = opcodes(code_of(module))
+    after = opcodes(code_of(parse(text_without(module, copies), "k.ttgir")))
+    assert copies
+    for one in ("LDGSTS", "HGMMA", "DEPBAR", "BAR", "STG"):
+        assert after[one] == before[one]
+
+
+def test_a_loop_ends_in_the_middle(plain: MachineFunction) -> None:
+    module = kernel()
+    loop = named(module, "sum")
+    code = without(module, loop)
+    assert vanished(plain, code, lines_of(module, loop)) is None
+    before, after = opcodes(plain), opcodes(code)
+    assert (after["LDG"], after["STG"], after["SHFL"]) == (before["LDG"], before["STG"], before["SHFL"])
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("gpu.barrier", "wait for each other"),
+        ("tt.store %table, %start : !tt.ptr<i32>", "more than compute and store floating-point numbers"),
+        ('tt.print "sum" {hex = false, isSigned = array<i32: 0>} : %acc : f32', "tt.print"),
+    ],
+)
+def test_iterations_that_others_would_miss_are_not_removed(body: str, reason: str) -> None:
+    module = kernel(f"{DIVIDED}\n      {body}")
+    with pytest.raises(RemovalRefused, match=reason):
+        text_without(module, [named(module, "sum")])
 
 
 def test_the_compiler_removes_more_and_is_caught() -> None:

@@ -50,6 +50,10 @@ def test_data_may_have_other_values(body: str) -> None:
             "scf.if",
         ),
         (
+            f"{DIVIDED}\n      %small = arith.cmpf olt, %acc, %none : f32\n      llvm.intr.assume %small : i1",
+            "llvm.intr.assume",
+        ),
+        (
             f'{DIVIDED}\n      tt.print "g" {{hex = false, isSigned = array<i32: 0>}} : %g : tensor<512xf32, #blocked>',
             "tt.print",
         ),

@@ -29,6 +29,7 @@ _LANES = 32
 # With fewer elements, a thread cannot share them with threads of other warps.
 _MIN_ELEMENTS_PER_THREAD = 4
 _MAX_NUM_WARPS = 16
+_WGMMA_TARGET, _WARPS_OF_GROUP = "cuda:90", 4
 # More warps keep a unit that is busier than this only a little busier.
 _MAX_BUSY = 0.75
 # Reasons why warps wait that more warps would not hide, as they share what they wait for.
@@ -82,7 +83,10 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         yield missing
         return
     waves = summary.waves
-    if ran is None or waves is None or any(one.traits.is_dot for one in ran.module.walk()):
+    if ran is None or waves is None:
+        return
+    if any(one.traits.is_dot for one in ran.module.walk()):
+        yield from _without_wgmma(evidence)
         return
     active = _active_warps(evidence, waves)
     share = evidence.max_gain()
@@ -102,6 +106,23 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         advice=advice,
         figures={"active_warps": active, "num_warps": evidence.kernel.requested_warps, "more_num_warps": more},
         likely=share / 3,
+    )
+
+
+def _without_wgmma(evidence: Evidence) -> Iterator[Finding]:
+    """Yield dots with too few warps for wgmma, which a group of four issues (PTX ISA, "wgmma.mma_async")."""
+    warps, share = evidence.kernel.requested_warps, evidence.max_gain()
+    if evidence.kernel.target != _WGMMA_TARGET or warps >= _WARPS_OF_GROUP or share < _MIN_SHARE:
+        return
+    yield Finding(
+        rule="few-warps",
+        scope=None,
+        share=share,
+        text=f"too few warps for wgmma, which a group of {_WARPS_OF_GROUP} issues: the kernel has "
+        f"{counted(warps, 'warp')}, and its dots use older, slower instructions",
+        advice=f"raise num_warps from {warps} to {_WARPS_OF_GROUP} or more",
+        figures={"num_warps": warps, "more_num_warps": _WARPS_OF_GROUP},
+        likely=share / 2,
     )
 
 

@@ -13,8 +13,8 @@ from kprof_inject.quantities import percent, ratio, size_text
 
 # Tiles of a matmul in a good order read each operand once or twice from DRAM.
 _MIN_REREAD = 2.0
-# With DRAM less busy, its bytes are not what the launch waits for.
-_MIN_DRAM = 0.4
+# With DRAM less busy, its bytes are not what the launch waits for, unless most loads do.
+_MIN_DRAM, _MIN_DRAM_IF_MISSED, _MANY_HITS = 0.4, 0.25, 0.6
 
 
 def l2_reuse(evidence: Evidence) -> Iterator[Finding | Unjudged]:
@@ -24,20 +24,21 @@ def l2_reuse(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     read = measured.metric(counters.DRAM_READ_BYTES)
     again = read / dram.read_bytes
-    if again < _MIN_REREAD or evidence.parts.get(DRAM, 0.0) < _MIN_DRAM:
+    hits = measured.metric(counters.L2_HIT_PERCENT) / 100
+    min_dram = _MIN_DRAM if hits >= _MANY_HITS else _MIN_DRAM_IF_MISSED
+    if again < _MIN_REREAD or evidence.parts.get(DRAM, 0.0) < min_dram:
         return
     moved = read + measured.metric(counters.DRAM_WRITE_BYTES)
     # The L2 is busy with what it gets from DRAM, too.
     share = evidence.max_gain(dict.fromkeys((DRAM, L2), (read - dram.read_bytes) / moved))
     if share < MIN_SHARE:
         return
-    hits = percent(measured.metric(counters.L2_HIT_PERCENT) / 100)
     yield Finding(
         rule="l2-reuse",
         scope=None,
         share=share,
         text=f"no reuse in the L2: DRAM reads {size_text(round(read))}, {ratio(again)} the "
-        f"{size_text(dram.read_bytes)} that the launch needs (L2 hit rate {hits})",
+        f"{size_text(dram.read_bytes)} that the launch needs (L2 hit rate {percent(hits)})",
         advice="change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of "
         "tiles at a time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data",
         figures={"read_bytes": read, "needed_bytes": dram.read_bytes, "ratio": again},

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kprof_inject.analysis.findings.alternating_units import alternating_units
 from kprof_inject.analysis.findings.atomics import atomics
 from kprof_inject.analysis.findings.bank_conflicts import bank_conflicts
 from kprof_inject.analysis.findings.exposed_latency import barriers, exposed_loads
@@ -79,6 +80,7 @@ RULES: dict[str, Rule] = {
     "narrow-access": narrow_access,
     "l2-reuse": l2_reuse,
     "small-tiles": small_tiles,
+    "alternating-units": alternating_units,
     "atomics": atomics,
     "loop-invariant": loop_invariant,
     "reduction-in-loop": reduction_in_loop,

@@ -14,6 +14,7 @@ _WORDS = {
     "tt.store": "the store",
     "tt.reduce": "the reduction",
     "tt.atomic_rmw": "the atomic operation",
+    "ttg.async_copy_global_to_local": "the copy",
     "ttg.convert_layout": "the change of layout",
     **dict.fromkeys(("arith.divf", "tt.precise_divf", "tt.approx_divf"), "the division"),
     **dict.fromkeys(("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"), "the integer division"),
@@ -30,6 +31,8 @@ def place_of(module: Module, operation: Operation) -> str:
 
 def words_of(module: Module, operation: Operation) -> str:
     """Return an operation in words, such as *the load of 'x' at matmul.py:58*."""
+    if operation.traits.is_loop:  # its location names one of the values that it carries
+        return f"the loop at {place_of(module, operation)}"
     what = _WORDS.get(operation.name, operation.name.rpartition(".")[2])
     variable = next(map(variable_in, result_names(operation)), "")
     return f"{what}{f' of {variable!r}' if variable else ''} at {place_of(module, operation)}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from kprof_inject.pipeline.removals.accesses import COPY, STORE, without_access
 from kprof_inject.pipeline.removals.elementwise import ARITHMETIC, without_arithmetic
+from kprof_inject.pipeline.removals.iterations import LOOP, without_half
 from kprof_inject.pipeline.removals.loads import LOAD, without_load
 from kprof_inject.pipeline.removals.reductions import REDUCTION, without_exchange
 from kprof_inject.pipeline.removals.replacing import Edit, RemovalRefused
-from kprof_inject.pipeline.removals.stores import STORE, without_store
 from kprof_inject.rewrite import spliced
 from kprof_inject.ttgir.influence import gives_floats, objection_to_other_values
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -16,14 +17,15 @@ from kprof_inject.ttgir.nodes import Module, Operation
 _KINDS: Mapping[str, Callable[[Module, Operation], list[Edit]]] = {
     **dict.fromkeys(ARITHMETIC, without_arithmetic),
     LOAD: without_load,
+    LOOP: without_half,
     REDUCTION: without_exchange,
-    STORE: without_store,
+    **dict.fromkeys((STORE, COPY), without_access),
 }
 
 
 def is_removable(operation: Operation) -> bool:
     """Return whether there is a way to remove such an operation."""
-    return operation.name in _KINDS and gives_floats(operation)
+    return operation.name in _KINDS and (operation.name == LOOP or gives_floats(operation))
 
 
 def text_without(module: Module, operations: Sequence[Operation]) -> str:

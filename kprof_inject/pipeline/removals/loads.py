@@ -9,9 +9,10 @@ from __future__ import annotations
 from kprof_inject.pipeline.removals.replacing import Edit, RemovalRefused, operand_type, own_name, replaced
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import operand_names
-from kprof_inject.ttgir.types import types_of
+from kprof_inject.ttgir.types import bits_of, types_of
 
 LOAD = "tt.load"
+_ADDRESS = "i64"
 _VOLATILE = "isVolatile = true"
 # The bits of the mantissa, and those of 1.0. Sources: IEEE 754; "FP8 Formats for Deep Learning", Micikevicius et al.
 _BITS = {
@@ -26,42 +27,30 @@ _BITS = {
 
 def without_load(module: Module, operation: Operation) -> list[Edit]:
     """Return the edit that removes a load of floating-point numbers."""
-    pointers, kind = operand_names(operation)[:1], operand_type(operation)
-    (printed, *_) = (*types_of(operation), None)
-    element = printed.pointee if printed is not None else ""
+    pointers, kind, types = operand_names(operation)[:1], operand_type(operation), types_of(operation)
+    element = types[0].pointee if types else ""
     pointee = f"!tt.ptr<{element}>"
     if element not in _BITS or _VOLATILE in operation.tail or kind.count(pointee) != 1:
         raise RemovalRefused(f"its elements are {element or 'of an unknown type'}")
-    assert printed is not None
     mantissa, one = _BITS[element]
-    address, word, bits = (own_name(operation, what) for what in ("address", "word", "bits"))
-    mantissas, ones = own_name(operation, "mantissas"), own_name(operation, "ones")
-    addresses, words = kind.replace(pointee, "i64"), kind.replace(pointee, f"i{printed_bits(element)}")
-    is_tensor = bool(printed.shape)
+    addresses, words = kind.replace(pointee, _ADDRESS), kind.replace(pointee, f"i{bits_of(element)}")
 
     def constant(value: int) -> str:
-        return f"arith.constant {f'dense<{value}>' if is_tensor else value} : {words}"
+        return f"arith.constant {f'dense<{value}>' if types[0].shape else value} : {words}"
 
-    narrow = [] if words == addresses else [f"{word} = arith.trunci {address} : {addresses} to {words}"]
-    source = address if words == addresses else word
-    masked = own_name(operation, "masked")
-    return [
-        replaced(
-            module,
-            operation,
-            [
-                f"{address} = tt.ptr_to_int {pointers[0]} : {kind} -> {addresses}",
-                *narrow,
-                f"{mantissas} = {constant(mantissa)}",
-                f"{ones} = {constant(one)}",
-                f"{masked} = arith.andi {source}, {mantissas} : {words}",
-                f"{bits} = arith.ori {masked}, {ones} : {words}",
-                f"tt.bitcast {bits} : {words} -> {kind.replace(pointee, element)}",
-            ],
-        )
+    address, word, low, mask, ones, bits = (
+        own_name(operation, what) for what in ("address", "word", "low", "mask", "ones", "bits")
+    )
+    lines = [f"{address} = tt.ptr_to_int {pointers[0]} : {kind} -> {addresses}"]
+    if words == addresses:
+        word = address
+    else:
+        lines.append(f"{word} = arith.trunci {address} : {addresses} to {words}")
+    lines += [
+        f"{mask} = {constant(mantissa)}",
+        f"{ones} = {constant(one)}",
+        f"{low} = arith.andi {word}, {mask} : {words}",
+        f"{bits} = arith.ori {low}, {ones} : {words}",
+        f"tt.bitcast {bits} : {words} -> {kind.replace(pointee, element)}",
     ]
-
-
-def printed_bits(element: str) -> int:
-    """Return the size of an element of ``_BITS`` in bits."""
-    return 8 if element.startswith("f8") else int(element.lstrip("bf"))
+    return [replaced(module, operation, lines)]

@@ -7,6 +7,7 @@ still combined, as they would be if they were accumulated element by element.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from math import prod
 
 from kprof_inject.analysis.structure.tensor_layouts import blocked_of
@@ -21,6 +22,7 @@ _AXIS = re.compile(r"\baxis = (\d+)")
 _SIGNATURE = re.compile(r".*\}\) (?:\{[^{}]*\} )?: \((?P<operand>.*)\) -> (?P<result>.*?)(?: loc\(.*)?$", re.DOTALL)
 _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>")
 _LAYOUT = re.compile(r"#[\w$.-]+(?:<.*>)?$")
+_COMMENT = "//"
 _LANES = 32
 _MMA = re.compile(r"#ttg\.nvidia_mma<\{versionMajor = (\d+)")
 _WARPS = re.compile(r"warpsPerCTA = \[(\d+), (\d+)\]")
@@ -31,34 +33,46 @@ _MMA_VERSIONS, _MMA_OWN, _MMA_ROWS, _MMA_COLUMNS = (2, 3), 2, 8, 4
 def without_exchange(module: Module, operation: Operation) -> list[Edit]:
     """Return the edit that removes the exchange of a reduction of one tensor of floats."""
     signature, axis = _SIGNATURE.match(operation.closing), _AXIS.search(operation.tail)
-    types, names = types_of(operation), operand_names(operation)
-    if signature is None or axis is None or len(types) != 2 or len(names) != 1:
+    types, names, combining = types_of(operation), operand_names(operation), _region_of(module, operation)
+    if signature is None or axis is None or len(types) != 2 or len(names) != 1 or _COMMENT in combining:
         raise RemovalRefused("it reduces several tensors, or is printed in a form that cannot be edited")
     registers = _registers_of(module, types[0], signature["operand"])
-    kept = prod(count for dim, count in enumerate(registers) if dim != int(axis[1]))
-    own, element, warps = registers[int(axis[1])], types[0].element, module.attribute("ttg.num-warps")
+    own = registers.pop(int(axis[1]))
+    element, result = types[0].element, signature["result"].strip()
     whole, part = own_name(operation, "whole"), own_name(operation, "part")
-    begin = operation.start + len(operation.results)
-    body = " ".join(module.text[begin : operation.end].partition("({")[2].rpartition("})")[0].split())
-    is_scalar = not types[1].shape
-    sizes = [own] if is_scalar else [kept, own]
-    ones = ", ".join("1" for _ in sizes[1:])
-    lanes, of_warps = (", ".join(filter(None, (ones, str(last)))) for last in (_LANES, warps))
-    order = ", ".join(str(dim) for dim in reversed(range(len(sizes))))
-    layout = (
-        f"#ttg.blocked<{{sizePerThread = [{', '.join(map(str, sizes))}], threadsPerWarp = [{lanes}], "
-        f"warpsPerCTA = [{of_warps}], order = [{order}]}}>"
-    )
-    threads = f"tensor<{'x'.join(map(str, sizes))}x{element}, {layout}>"
-    result = signature["result"].strip()
-    reduced = f'"tt.reduce"({whole}) <{{axis = {len(sizes) - 1} : i32}}> ({{ {body} }}) : ({threads}) ->'
-    cast = f"{whole} = {_CAST} {names[0]} : {signature['operand']} to {threads}"
-    if is_scalar:
-        return [replaced(module, operation, [cast, f"{reduced} {result}"])]
+
+    def reduced(tensor: str, axis: int) -> str:
+        return f'"{REDUCTION}"({whole}) <{{axis = {axis} : i32}}> ({{ {combining} }}) : ({tensor}) ->'
+
+    def cast_to(tensor: str) -> str:
+        return f"{whole} = {_CAST} {names[0]} : {signature['operand']} to {tensor}"
+
+    if not types[1].shape:
+        tensor = f"tensor<{own}x{element}, {_layout_of_a_thread(module, [own])}>"
+        return [replaced(module, operation, [cast_to(tensor), f"{reduced(tensor, 0)} {result}"])]
+    kept = prod(registers)
+    layout = _layout_of_a_thread(module, [kept, own])
+    tensor = f"tensor<{kept}x{own}x{element}, {layout}>"
     sliced = f"tensor<{kept}x{element}, #ttg.slice<{{dim = 1, parent = {layout}}}>>"
-    return [
-        replaced(module, operation, [cast, f"{part} = {reduced} {sliced}", f"{_CAST} {part} : {sliced} to {result}"])
-    ]
+    back = f"{_CAST} {part} : {sliced} to {result}"
+    return [replaced(module, operation, [cast_to(tensor), f"{part} = {reduced(tensor, 1)} {sliced}", back])]
+
+
+def _region_of(module: Module, operation: Operation) -> str:
+    """Return what combines two elements, on one line."""
+    begin = operation.start + len(operation.results)
+    return " ".join(module.text[begin : operation.end].partition("({")[2].rpartition("})")[0].split())
+
+
+def _layout_of_a_thread(module: Module, sizes: Sequence[int]) -> str:
+    """Return the layout of a tensor that each thread has wholly."""
+    ones = ["1"] * (len(sizes) - 1)
+    warps = module.attribute("ttg.num-warps")
+    return (
+        f"#ttg.blocked<{{sizePerThread = [{', '.join(map(str, sizes))}], "
+        f"threadsPerWarp = [{', '.join([*ones, str(_LANES)])}], warpsPerCTA = [{', '.join([*ones, warps])}], "
+        f"order = [{', '.join(map(str, reversed(range(len(sizes)))))}]}}>"
+    )
 
 
 def _registers_of(module: Module, printed: PrintedType, text: str) -> list[int]:

@@ -33,6 +33,7 @@ OF_WORK = (
         "narrow-access",
         "l2-reuse",
         "small-tiles",
+        "alternating-units",
         "atomics",
         "loop-invariant",
     ),

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from analysis.findings.evidences import evidence_of
-from msgspec.structs import replace
+from replacing import replace
 from snapshots import check
 
+from kprof_inject.analysis.findings.alternating_units import alternating_units
 from kprof_inject.analysis.findings.atomics import atomics
 from kprof_inject.analysis.findings.exposed_latency import barriers, exposed_loads
 from kprof_inject.analysis.findings.finding import Evidence, Finding
@@ -291,3 +292,21 @@ def test_too_few_warps(tmp_path: Path) -> None:
     assert finding.share == pytest.approx(1 - 0.3 / 0.93)
     assert not found_by(few_warps, evidence_of(tmp_path, WIDE, {"DRAM": 0.3}, WARPS_ACTIVE=40.0))
     assert not found_by(few_warps, evidence_of(tmp_path, WIDE + DOT, {"DRAM": 0.3}, WARPS_ACTIVE=4.0))
+
+
+def test_units_that_take_turns(tmp_path: Path) -> None:
+    parts = {"tensor cores": 0.45, "special functions": 0.4, "DRAM": 0.1}
+    finding = the_one(alternating_units, evidence_of(tmp_path, LOAD, parts), "units that take turns")
+    assert finding.share == pytest.approx(0.55)
+    assert not found_by(alternating_units, evidence_of(tmp_path, LOAD, {**parts, "tensor cores": 0.65}))
+    assert not found_by(alternating_units, evidence_of(tmp_path, LOAD, {**parts, "special functions": 0.2}))
+
+
+def test_dots_with_too_few_warps_for_wgmma(tmp_path: Path) -> None:
+    made = evidence_of(tmp_path, DOT, {"tensor cores": 0.2})
+    metadata = {**made.kernel.metadata, "target": {"backend": "cuda", "arch": 90}, "num_warps": 2}
+    kernel = replace(made.kernel, metadata=metadata, num_warps=2)
+    launch = replace(made.timeline.launch, kernel=kernel)
+    evidence = replace(made, timeline=replace(made.timeline, launch=launch))
+    finding = the_one(few_warps, evidence, "too few warps for wgmma")
+    assert finding.figures["more_num_warps"] == 4
