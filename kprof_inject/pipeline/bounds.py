@@ -21,7 +21,7 @@ from kprof_inject.machine_code.vanished import vanished
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.pipeline.removal_choice import Removal, removals_for
-from kprof_inject.pipeline.removals.kinds import text_without
+from kprof_inject.pipeline.removals.kinds import PARTLY_REMOVED, text_without
 from kprof_inject.pipeline.removals.replacing import RemovalRefused
 from kprof_inject.quantities import counted, listed
 from kprof_inject.runtime.compiling.builds import assembly_in, code_lines, difference_of_code
@@ -119,8 +119,7 @@ class _Trial:
 
 
 def _words_of(module: Module, operation: Operation) -> str:
-    words = words_of(module, operation)
-    return f"half of the iterations of {words}" if operation.traits.is_loop else words
+    return f"{PARTLY_REMOVED.get(operation.name, '')}{words_of(module, operation)}"
 
 
 def _refusal_of(module: Module, operations: Sequence[Operation]) -> str:

@@ -17,7 +17,7 @@ MAX_BUILDS = 12
 """Maximum number of builds in each of the two rounds."""
 
 ASKED_FOR, NEIGHBOUR = "asked for", "neighbour"
-_VALUES_OF_FINDING = 2
+_VALUES_OF_FINDING = 3
 _MORE, _FEWER = "more", "fewer"
 
 

@@ -44,8 +44,9 @@ from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
 
-# Parts of the time limit: the first round, the combinations of what won, the confirmation, and virtual removals.
-_FIRST, _SECOND, _CONFIRMING, _BOUNDS = 0.4, 0.25, 0.2, 0.15
+# Parts of the time limit: the first round, the confirmation, and virtual removals; then each round after the first.
+_FIRST, _CONFIRMING, _BOUNDS = 0.35, 0.2, 0.15
+_LATER = (0.15, 0.1, 0.05)
 # Winners that are confirmed one after another until one is.
 _MAX_CONFIRMED = 3
 # A second edit that wins less on top of the first is not worth its line.
@@ -241,17 +242,25 @@ class _Trials:
         self._same_code[_code_of(self.saved.build_folder, self.kernel)] = ""
 
     def run(self, proposals: Sequence[Proposal]) -> None:
-        """Try the proposals, then combinations of those that won, and confirm the best."""
+        """Try the proposals, then what is next to those that won, and confirm the best."""
         self._try(proposals, _FIRST)
         if not self.choice.edits:
-            tried = [trial.proposal.edits for trial in self.trials]
-            winners = [trial.proposal.edits for trial in self._winners()]
-            self._try(edits_after(winners, self.kernel, tried), _SECOND)
+            self._go_on()
         for trial in self._winners()[:_MAX_CONFIRMED]:
             self._confirm(trial)
             if trial.confirmed is not None and trial.confirmed.is_win:
                 self.best = trial
                 return
+
+    def _go_on(self) -> None:
+        """Try what is next to the best edits, and these together with others, as long as the best changes."""
+        before: tuple[Edit, ...] = ()
+        for part in _LATER:
+            winners = [trial.proposal.edits for trial in self._winners()]
+            if not winners or winners[0] == before:
+                return
+            before = winners[0]
+            self._try(edits_after(winners, self.kernel, [trial.proposal.edits for trial in self.trials]), part)
 
     def record(self, record: EditsRecord) -> EditsRecord:
         """Return the record with the results."""

@@ -42,7 +42,7 @@ def is_reordered(ttgir: Path) -> bool:
 
 
 def is_reduced(ttgir: Path) -> bool:
-    """Whether a store of a module has been removed virtually."""
+    """Return whether a store of a module has been removed virtually."""
     return "%nctaid.z" in ttgir.read_text()
 
 

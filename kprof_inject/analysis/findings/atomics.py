@@ -52,7 +52,6 @@ def _request_share(evidence: Evidence) -> float:
 def _finding(evidence: Evidence, one: CountedOperation, elements: int, time_share: float, share: float) -> Finding:
     repeats = _repeats(one)
     shared = "" if repeats is None else f", up to {repeats} of them at one address"
-    roof = evidence.roof_around(one.operation)
     combine = (
         "combine the elements of an address in the CTA (tl.sum, tl.max, tl.reduce), and issue one atomic operation for "
         "it"
@@ -60,16 +59,18 @@ def _finding(evidence: Evidence, one: CountedOperation, elements: int, time_shar
         else "combine elements in the CTA first, and issue one atomic operation for each address: a reduction "
         "(tl.sum), or a histogram of the CTA (tl.histogram, or comparisons with each bin)"
     )
-    return Finding(
-        rule="atomics",
-        scope=roof.scope if roof else None,
-        index=roof.index if roof else None,
-        share=share,
-        text=f"{evidence.words_of(one.operation)} updates {elements} elements at a time{shared}; warps spend "
-        f"{percent(time_share)} of their time in it",
-        advice=combine,
-        figures={"elements": elements, "time_share": time_share, "repeats": repeats or 0},
-        likely=share if time_share >= MIN_SHARE else share / 2,
+    return evidence.at(
+        one.operation,
+        Finding(
+            rule="atomics",
+            scope=None,
+            share=share,
+            text=f"{evidence.words_of(one.operation)} updates {elements} elements at a time{shared}; warps spend "
+            f"{percent(time_share)} of their time in it",
+            advice=combine,
+            figures={"elements": elements, "time_share": time_share, "repeats": repeats or 0},
+            likely=share if time_share >= MIN_SHARE else share / 2,
+        ),
     )
 
 

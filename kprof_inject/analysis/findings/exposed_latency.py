@@ -39,19 +39,20 @@ def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 
 def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float) -> Finding:
-    roof = evidence.roof_around(loads[0])
-    where = evidence.name_of(roof) if roof else "a loop"
+    where = evidence.name_around(loads[0], "a loop")
     what = listed([evidence.words_of(one) for one in loads], _MAX_NAMES)
-    return Finding(
-        rule="exposed-loads",
-        scope=roof.scope if roof else None,
-        index=roof.index if roof else None,
-        share=min(share, evidence.max_gain()),
-        text=f"{where} waits for its own loads in each iteration, {percent(share)} of the warps' time: {what}",
-        advice="request the data earlier: larger blocks along the loop, several iterations at once "
-        "(tl.range(..., loop_unroll_factor=4)) or ahead (tl.range(..., num_stages=3)), or more warps on an SM",
-        figures={"waiting": share},
-        likely=min(share, evidence.max_gain()) / 4,
+    return evidence.at(
+        loads[0],
+        Finding(
+            rule="exposed-loads",
+            scope=None,
+            share=min(share, evidence.max_gain()),
+            text=f"{where} waits for its own loads in each iteration, {percent(share)} of the warps' time: {what}",
+            advice="request the data earlier: larger blocks along the loop, several iterations at once "
+            "(tl.range(..., loop_unroll_factor=4)) or ahead (tl.range(..., num_stages=3)), or more warps on an SM",
+            figures={"waiting": share},
+            likely=min(share, evidence.max_gain()) / 4,
+        ),
     )
 
 

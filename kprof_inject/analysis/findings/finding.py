@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
@@ -183,6 +184,16 @@ class Evidence(Struct, frozen=True):
         roofs = {roof.index: roof for roof in self.light.roofs}
         index = self.ran.scope_map.innermost_around(operation, roofs)
         return None if index is None else roofs[index]
+
+    def at(self, operation: Operation, finding: Finding) -> Finding:
+        """Return a finding of the innermost scope around an operation that has a roof; unchanged if there is none."""
+        roof = self.roof_around(operation)
+        return replace(finding, scope=roof.scope, index=roof.index) if roof else finding
+
+    def name_around(self, operation: Operation, unknown: str) -> str:
+        """Return the name of that scope; ``unknown`` if there is none."""
+        roof = self.roof_around(operation)
+        return self.name_of(roof) if roof else unknown
 
     def name_of(self, roof: Roof) -> str:
         """Return the name of a roof's scope, with its site if other scopes have that name."""

@@ -28,16 +28,17 @@ def fp32_dots(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     share = evidence.max_gain(dict.fromkeys((FP32, ALU, ISSUE, SHARED), max(evidence.issued_share_of(dots), POSSIBLE)))
     if share < MIN_SHARE:
         return
-    roof = evidence.roof_around(dots[0])
-    yield Finding(
-        rule="fp32-dots",
-        scope=roof.scope if roof else None,
-        index=roof.index if roof else None,
-        share=share,
-        text=f"{evidence.words_of(dots[0])} multiplies with the fp32 units ({percent(evidence.parts.get(FP32, 0.0))} "
-        "of peak), not with the tensor cores",
-        advice="use the tensor cores: input_precision='tf32' or 'tf32x3' in tl.dot, or operands of 16 bits, if the "
-        "results stay accurate enough",
-        figures={"dots": len(dots)},
-        likely=0.8 * share,
+    yield evidence.at(
+        dots[0],
+        Finding(
+            rule="fp32-dots",
+            scope=None,
+            share=share,
+            text=f"{evidence.words_of(dots[0])} multiplies with the fp32 units "
+            f"({percent(evidence.parts.get(FP32, 0.0))} of peak), not with the tensor cores",
+            advice="use the tensor cores: input_precision='tf32' or 'tf32x3' in tl.dot, or operands of 16 bits, if the "
+            "results stay accurate enough",
+            figures={"dots": len(dots)},
+            likely=0.8 * share,
+        ),
     )

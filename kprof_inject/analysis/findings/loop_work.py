@@ -70,8 +70,7 @@ def _divisions_by_invariants(evidence: Evidence, loop: Operation) -> list[Operat
 def _invariant_finding(
     evidence: Evidence, loop: Operation, repeated: Sequence[Operation], divided: Sequence[Operation], share: float
 ) -> Finding:
-    roof = evidence.roof_around((repeated or divided)[0])
-    where = evidence.name_of(roof) if roof else "a loop"
+    where = evidence.name_around((repeated or divided)[0], "a loop")
     what = listed([evidence.words_of(one) for one in (*repeated, *divided)], _MAX_NAMES)
     gain = evidence.max_gain_without([*repeated, *divided])
     if any(one.name == _REDUCTION for one in repeated):
@@ -85,16 +84,18 @@ def _invariant_finding(
     if divided:
         names = listed([evidence.place_of(one) for one in divided], _MAX_NAMES)
         advice.append(f"compute the reciprocal of the divisor before the loop, and multiply by it at {names}")
-    return Finding(
-        rule="loop-invariant",
-        scope=roof.scope if roof else None,
-        index=roof.index if roof else None,
-        share=gain,
-        text=f"{where} does in each iteration what does not depend on it: {what} take {percent(share)} of the warps' "
-        "time",
-        advice="; ".join(advice),
-        figures={"operations": len(repeated), "divisions": len(divided), "time_share": share},
-        likely=min(_LIKELY * share, gain),
+    return evidence.at(
+        (repeated or divided)[0],
+        Finding(
+            rule="loop-invariant",
+            scope=None,
+            share=gain,
+            text=f"{where} does in each iteration what does not depend on it: {what} take {percent(share)} of the "
+            "warps' time",
+            advice="; ".join(advice),
+            figures={"operations": len(repeated), "divisions": len(divided), "time_share": share},
+            likely=min(_LIKELY * share, gain),
+        ),
     )
 
 
@@ -123,19 +124,20 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 
 def _reduction_finding(evidence: Evidence, reductions: Sequence[Operation], share: float) -> Finding:
-    roof = evidence.roof_around(reductions[0])
-    where = evidence.name_of(roof) if roof else "a loop"
+    where = evidence.name_around(reductions[0], "a loop")
     what = listed([evidence.words_of(one) for one in reductions], _MAX_NAMES)
     gain = evidence.max_gain_without(reductions)
-    return Finding(
-        rule="reduction-in-loop",
-        scope=roof.scope if roof else None,
-        index=roof.index if roof else None,
-        share=gain,
-        text=f"{where} reduces over threads in each iteration, only to accumulate the results: {what} "
-        f"take{'s' if len(reductions) == 1 else ''} {percent(share)} of the warps' time",
-        advice="accumulate the tensor element by element in the loop, and reduce it once after the loop (the order of "
-        "additions changes)",
-        figures={"reductions": len(reductions), "time_share": share},
-        likely=min(_LIKELY * share, gain),
+    return evidence.at(
+        reductions[0],
+        Finding(
+            rule="reduction-in-loop",
+            scope=None,
+            share=gain,
+            text=f"{where} reduces over threads in each iteration, only to accumulate the results: {what} "
+            f"take{'s' if len(reductions) == 1 else ''} {percent(share)} of the warps' time",
+            advice="accumulate the tensor element by element in the loop, and reduce it once after the loop (the order "
+            "of additions changes)",
+            figures={"reductions": len(reductions), "time_share": share},
+            likely=min(_LIKELY * share, gain),
+        ),
     )

@@ -32,18 +32,19 @@ def narrow_access(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     worst = max(narrow, key=lambda one: one.instructions or 0)
     operation = by_line[worst.line].operation
-    roof = evidence.roof_around(operation)
-    yield Finding(
-        rule="narrow-access",
-        scope=roof.scope if roof else None,
-        index=roof.index if roof else None,
-        share=share,
-        text=f"narrow access: {evidence.words_of(operation)} moves {worst.access_bytes} bytes for each thread with an "
-        "instruction, which can move 16",
-        advice="let the compiler use wider accesses: rows that are multiples of 16 bytes, strides and offsets that it "
-        "knows to be (tl.multiple_of, tl.max_contiguous), and masks that are equal for neighbours",
-        figures={"access_bytes": worst.access_bytes},
-        likely=share / 3,
+    yield evidence.at(
+        operation,
+        Finding(
+            rule="narrow-access",
+            scope=None,
+            share=share,
+            text=f"narrow access: {evidence.words_of(operation)} moves {worst.access_bytes} bytes for each thread with "
+            "an instruction, which can move 16",
+            advice="let the compiler use wider accesses: rows that are multiples of 16 bytes, strides and offsets that "
+            "it knows to be (tl.multiple_of, tl.max_contiguous), and masks that are equal for neighbours",
+            figures={"access_bytes": worst.access_bytes},
+            likely=share / 3,
+        ),
     )
 
 

@@ -34,18 +34,19 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     share = evidence.time_share_of(same) if costly else 0.0
     if share < MIN_SHARE:
         return
-    roof = evidence.roof_around(costly[0])
     what = listed([evidence.words_of(one) for one in costly], _MAX_NAMES)
-    yield Finding(
-        rule="same-in-all-ctas",
-        scope=roof.scope if roof else None,
-        index=roof.index if roof else None,
-        share=evidence.max_gain_without(same),
-        text=f"each of {evidence.summary.ctas} CTAs computes the same: {what}, with what these need, take "
-        f"{percent(share)} of the warps' time",
-        advice="compute it once, before the launch or in a small kernel of its own, and load the result: a table",
-        figures={"operations": len(same), "time_share": share},
-        likely=share,
+    yield evidence.at(
+        costly[0],
+        Finding(
+            rule="same-in-all-ctas",
+            scope=None,
+            share=evidence.max_gain_without(same),
+            text=f"each of {evidence.summary.ctas} CTAs computes the same: {what}, with what these need, take "
+            f"{percent(share)} of the warps' time",
+            advice="compute it once, before the launch or in a small kernel of its own, and load the result: a table",
+            figures={"operations": len(same), "time_share": share},
+            likely=share,
+        ),
     )
 
 

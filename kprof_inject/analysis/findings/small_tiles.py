@@ -11,7 +11,7 @@ from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.types import types_of
 
-# The accumulator of a CTA has at most so many elements: 64 K registers of 32 bits are on an SM of an H100.
+# Maximum number of elements of a CTA's accumulator: half of the 64 K registers of an SM of an H100.
 _MAX_TILE = 256 * 128
 
 
@@ -36,15 +36,16 @@ def small_tiles(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     share = evidence.max_gain(dict.fromkeys((L2, L2_TO_SM), saved))
     if share < MIN_SHARE:
         return
-    roof = evidence.roof_around(dot)
-    yield Finding(
-        rule="small-tiles",
-        scope=roof.scope if roof else None,
-        index=roof.index if roof else None,
-        share=share,
-        text=f"small tiles: the L2 ({percent(busy)} of peak) delivers the operands of tiles of {rows} x {columns}",
-        advice=f"use larger tiles: {longer} x {2 * shorter} takes {percent(saved)} fewer bytes from the L2 for the "
-        "same result (with more warps, or fewer stages if shared memory does not suffice)",
-        figures={"rows": rows, "columns": columns, "saved": saved},
-        likely=share / 2,
+    yield evidence.at(
+        dot,
+        Finding(
+            rule="small-tiles",
+            scope=None,
+            share=share,
+            text=f"small tiles: the L2 ({percent(busy)} of peak) delivers the operands of tiles of {rows} x {columns}",
+            advice=f"use larger tiles: {longer} x {2 * shorter} takes {percent(saved)} fewer bytes from the L2 for the "
+            "same result (with more warps, or fewer stages if shared memory does not suffice)",
+            figures={"rows": rows, "columns": columns, "saved": saved},
+            likely=share / 2,
+        ),
     )

@@ -22,6 +22,9 @@ _KINDS: Mapping[str, Callable[[Module, Operation], list[Edit]]] = {
     **dict.fromkeys((STORE, COPY), without_access),
 }
 
+PARTLY_REMOVED = {LOOP: "half of the iterations of ", REDUCTION: "the exchange between threads in "}
+"""Words before an operation of which only a part is removed."""
+
 
 def is_removable(operation: Operation) -> bool:
     """Return whether there is a way to remove such an operation."""

@@ -22,7 +22,7 @@ class Results(Protocol):
 
 @dataclass(slots=True)
 class DiscardedResults:
-    """Accept everything: nobody uses the results."""
+    """Accept everything: the results are not used."""
 
     def note(self, digest: Digests) -> None:
         """Do nothing."""
