@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -75,7 +76,18 @@ def _terminals() -> dict[str, str]:
 
 
 def _expanded(expression: str) -> str:
-    return _REFERENCE.sub(lambda found: f"(?:{_expanded(_terminals()[found[1]])})", expression)
+    return _REFERENCE.sub(lambda found: f"(?:{_expanded(_terminals()[found[1]])})", supported(expression))
+
+
+# Before Python 3.11.5, a group with a possessive quantifier may match less than it should (CPython issue 106052). It
+# may then give back what it matched, which takes longer in long files.
+_HAS_POSSESSIVE_GROUPS = sys.version_info >= (3, 11, 5)
+_POSSESSIVE_GROUP = re.compile(r"(\)[*+?])\+")
+
+
+def supported(expression: str) -> str:
+    """Return an expression that matches the same text with this version of Python."""
+    return expression if _HAS_POSSESSIVE_GROUPS else _POSSESSIVE_GROUP.sub(r"\1", expression)
 
 
 @cache

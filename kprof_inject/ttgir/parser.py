@@ -13,7 +13,7 @@ from lark.exceptions import UnexpectedInput
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.quantities import counted, listed
 from kprof_inject.ttgir.dialect import FUNCTION, MODULES
-from kprof_inject.ttgir.grammar import GAP, Grammar, after_gap, terminal, ttgir_grammar
+from kprof_inject.ttgir.grammar import GAP, Grammar, after_gap, supported, terminal, ttgir_grammar
 from kprof_inject.ttgir.lexer import FileLexer, Run
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region, link
 from kprof_inject.ttgir.strings import STRING
@@ -77,7 +77,7 @@ MAX_UNLISTED_RESULTS = 16
 """Maximum number of results without a type for each: ``tt.split`` prints one type for two results."""
 
 # The terminal HEAD of the grammar; its first group begins where the operation does.
-_HEAD = re.compile(GAP.pattern + r"((?:%[^=]*+=)?+)" + GAP.pattern + r'"?+([\w$.-]++)"?+')
+_HEAD = re.compile(GAP.pattern + supported(r"((?:%[^=]*+=)?+)") + GAP.pattern + r'"?+([\w$.-]++)"?+')
 _CLAUSE_WORD = re.compile(GAP.pattern + r"\}?" + GAP.pattern + r"([a-z]+[0-9]*)")
 _BLOCK_ID = re.compile(GAP.pattern + r"(\^[\w$.-]++)")
 
