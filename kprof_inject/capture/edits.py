@@ -185,10 +185,10 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
 class AppliedEdits(Struct, frozen=True, kw_only=True):
     """Content of a kernel's ``options.json``: how to use the best edits.
 
-    ``options`` are passed where the kernel is launched, or in ``triton_config``, which has all options of the kernel
-    that ``triton.Config`` names. ``ttgir`` is the path of the edited TTGIR. ``environment`` has the variables with
-    which the program uses that, and the switches of Triton. ``command`` needs no change of the source; it is null if
-    there are options, too.
+    ``source`` is what to write in the kernel's source; empty if nothing. ``options`` are passed where the kernel is
+    launched, or in ``triton_config``, which has all options of the kernel that ``triton.Config`` names. ``ttgir`` is
+    the path of the edited TTGIR. ``environment`` has the variables with which the program uses that, and the switches
+    of Triton. ``command`` needs no change of the source; it is null if there are options or ``source``, too.
     """
 
     kernel: Name
@@ -200,3 +200,4 @@ class AppliedEdits(Struct, frozen=True, kw_only=True):
     ttgir: Text | None
     environment: dict[Name, Text]
     command: Text | None
+    source: Text = ""

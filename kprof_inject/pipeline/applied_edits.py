@@ -9,6 +9,7 @@ from typing import Any
 
 from kprof_inject.capture.edits import AppliedEdits, EditsRecord
 from kprof_inject.capture.schema import DumpedKernelRecord
+from kprof_inject.runtime.experiments.edits.kinds import in_source
 from kprof_inject.workspace import Workspace
 
 _OF_CONFIG = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -29,6 +30,7 @@ def how_to_apply(workspace: Workspace, record: EditsRecord, kernel: DumpedKernel
         path = workspace.edited_ttgir_path(workspace.kernel(record.variant)).absolute()
         environment |= override_variables(path)
     of_config = {**options, _IR_OVERRIDE: str(path)} if path and _IR_OVERRIDE in kernel.options else options
+    source = in_source(winner.edits)
     variables = " ".join(f"{name}={quote(value)}" for name, value in environment.items())
     return AppliedEdits(
         kernel=record.name,
@@ -39,7 +41,8 @@ def how_to_apply(workspace: Workspace, record: EditsRecord, kernel: DumpedKernel
         triton_config=_config(of_config, kernel.options) if of_config else None,
         ttgir=str(path) if path else None,
         environment=environment,
-        command=f"{variables} PROG" if environment and not options else None,
+        command=f"{variables} PROG" if environment and not (options or source) else None,
+        source=source,
     )
 
 

@@ -17,7 +17,7 @@ MAX_BUILDS = 12
 """Maximum number of builds in each of the two rounds."""
 
 ASKED_FOR, NEIGHBOUR = "asked for", "neighbour"
-_VALUES_OF_FINDING = 3
+_VALUES_OF_FINDING = 4
 _MORE, _FEWER = "more", "fewer"
 
 
@@ -36,6 +36,7 @@ _Step = tuple[str, str]
 """A kind of edit, with a direction or a value."""
 
 _STAGES_UP: _Step = ("num_stages", _MORE)
+_LOOP_STAGES: _Step = ("loop_stages", _MORE)
 _STAGES_DOWN: _Step = ("num_stages", _FEWER)
 _WARPS_UP: _Step = ("num_warps", _MORE)
 _WARPS_DOWN: _Step = ("num_warps", _FEWER)
@@ -56,7 +57,7 @@ _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "last-iteration": (_WARPS_UP, _WARPS_DOWN),
     "prologue": (_WARPS_UP, _WARPS_DOWN),
     "epilogue": (_WARPS_UP, _WARPS_DOWN, _DROP_STORES),
-    "exposed-loads": (_STAGES_UP, _WARPS_UP, _FEWER_REGISTERS),
+    "exposed-loads": (_LOOP_STAGES, _STAGES_UP, _WARPS_UP, _FEWER_REGISTERS),
     "barriers": (_WARPS_DOWN, _STAGES_UP),
     "low-fill": (_WARPS_UP, _STAGES_UP),
     "late-start": (_WARPS_DOWN,),
@@ -69,7 +70,7 @@ _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "uncoalesced": (_WARPS_UP, _WARPS_DOWN, _KEEP_LOADS),
     "narrow-access": (_WARPS_DOWN, _WARPS_UP),
     "small-ctas": (_WARPS_DOWN,),
-    "few-warps": (_WARPS_UP, _FEWER_REGISTERS, _STAGES_DOWN),
+    "few-warps": (_WARPS_UP, _LOOP_STAGES, _FEWER_REGISTERS, _STAGES_DOWN),
     "l2-reuse": (*_GROUPED, _LAST_FIRST, _KEEP_LOADS, _DROP_STORES),
     "loop-invariant": (_WARPS_UP, _WARPS_DOWN),
     "small-tiles": (_WARPS_UP, _STAGES_UP, _GROUPED[0]),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from math import prod
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -103,6 +103,11 @@ def ranked(record: EditsRecord) -> list[TriedEdits]:
     return sorted(record.tried, key=order)
 
 
+def ranked_bounds(record: EditsRecord) -> list[Bound]:
+    """Return the bounds, the largest first, and those that were not measured last."""
+    return sorted(record.bounds, key=lambda one: -one.gain.won if one.gain else math.inf)
+
+
 def best_for(record: EditsRecord | None, rule: str) -> TriedEdits | None:
     """Return those edits that a finding proposed, and that won most; None if none was measured."""
     proposed = [one for one in ranked(record) if one.reason == rule] if record is not None else []
@@ -129,7 +134,7 @@ def gain_text(gain: MeasuredGain) -> str:
 
 
 def _time(record: EditsRecord) -> str:
-    return f"{short_time(record.clean_ns)}, {counted(prod(record.grid), 'CTA')}"
+    return f"{short_time(record.clean_ns)}, {counted(math.prod(record.grid), 'CTA')}"
 
 
 def _change(record: EditsRecord, gain: MeasuredGain) -> str:

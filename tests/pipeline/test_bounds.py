@@ -29,9 +29,9 @@ from kprof_inject.workspace import Workspace
 pytestmark = pytest.mark.triton
 
 
-def analysis_with(*rules: str, variant: str = "", **figures: float) -> Any:
-    """An analysis with a finding by each rule."""
-    findings = [Finding(rule, None, 0.25, "text", "advice", dict(figures)) for rule in rules]
+def analysis_with(*rules: str, variant: str = "", lines: tuple[int, ...] = (), **figures: float) -> Any:
+    """An analysis with a finding by each rule, on these lines."""
+    findings = [Finding(rule, None, 0.25, "text", "advice", dict(figures), lines=lines) for rule in rules]
     return SimpleNamespace(
         launch=SimpleNamespace(kernel=SimpleNamespace(program_variant=variant)),
         findings=findings,
@@ -110,23 +110,39 @@ def test_a_kernel_that_polls_is_left_alone(attempt: Callable[..., EditsRecord], 
     assert attempt("epilogue").bounds == ()
 
 
-def names_of(module: Module, rule: str) -> list[list[str]]:
-    return [[one.name for one in removal.operations] for removal in removals_for(module, analysis_with(rule))]
+def lines_with(module: Module, *parts: str) -> tuple[int, ...]:
+    """The first lines that contain each of these texts."""
+    lines = module.text.splitlines()
+    return tuple(next(number for number, line in enumerate(lines, 1) if part in line) for part in parts)
+
+
+def names_of(module: Module, rule: str, *parts: str) -> list[list[str]]:
+    analysis = analysis_with(rule, lines=lines_with(module, *parts))
+    return [[one.name for one in removal.operations] for removal in removals_for(module, analysis)]
 
 
 @pytest.mark.parametrize(
-    ("rule", "expected"),
+    ("rule", "parts", "expected"),
     [
-        ("loop-invariant", [["tt.load", "arith.divf"]]),
-        ("reduction-in-loop", [["tt.reduce"]]),
-        ("special-functions", [["arith.divf"]]),
-        ("epilogue", [["tt.store"]]),
-        ("exposed-loads", [["scf.for"]]),
-        ("tail", []),
+        ("loop-invariant", ["%g =", "%y ="], [["tt.load", "arith.divf"]]),
+        ("reduction-in-loop", ["%part ="], [["tt.reduce"]]),
+        ("special-functions", ["%y ="], [["arith.divf"]]),
+        ("uncoalesced", ["%value =", "tt.store %out_at"], [["tt.load", "tt.store"]]),
+        ("epilogue", [], [["tt.store"]]),
+        ("exposed-loads", ["%value =", "%g ="], [["scf.for"]]),
+        ("not-pipelined", ["%sum ="], [["scf.for"]]),
+        ("exposed-loads", ["tt.store %out,"], []),
+        ("loop-invariant", ["%places ="], []),
+        ("loop-invariant", [], []),
+        ("tail", [], []),
     ],
 )
-def test_operations_that_a_finding_concerns(rule: str, expected: list[list[str]]) -> None:
-    assert names_of(kernel(DIVIDED), rule) == expected
+def test_operations_that_a_finding_concerns(rule: str, parts: list[str], expected: list[list[str]]) -> None:
+    assert names_of(kernel(DIVIDED), rule, *parts) == expected
+
+
+def test_lines_of_another_text_remove_nothing() -> None:
+    assert removals_for(kernel(DIVIDED), analysis_with("loop-invariant", lines=(10_000,))) == []
 
 
 @pytest.mark.parametrize(
@@ -139,9 +155,10 @@ def test_a_causal_experiment_gives_the_lower_bound(
     place = SimpleNamespace(
         scope=SimpleNamespace(lines=lines), response=SimpleNamespace(slope=SimpleNamespace(low=slope))
     )
-    analysis = analysis_with("loop-invariant", time_share=0.4)
+    module = kernel(DIVIDED)
+    analysis = analysis_with("loop-invariant", lines=lines_with(module, "%g =", "%y ="), time_share=0.4)
     analysis.slopes = SimpleNamespace(places=[place])
-    (removal,) = removals_for(kernel(DIVIDED), analysis)
+    (removal,) = removals_for(module, analysis)
     assert removal.low == (pytest.approx(expected) if expected is not None else None)
 
 

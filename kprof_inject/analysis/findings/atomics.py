@@ -60,7 +60,7 @@ def _finding(evidence: Evidence, one: CountedOperation, elements: int, time_shar
         "(tl.sum), or a histogram of the CTA (tl.histogram, or comparisons with each bin)"
     )
     return evidence.at(
-        one.operation,
+        [one.operation],
         Finding(
             rule="atomics",
             scope=None,

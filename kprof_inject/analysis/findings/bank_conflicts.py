@@ -48,17 +48,19 @@ def _counted_share(evidence: Evidence) -> float:
 def _finding(evidence: Evidence, one: CountedOperation, each: int, share: float, gain: float, advice: str) -> Finding:
     least, roof = min_cycles(one.operation), evidence.roof_around(one.operation)
     where = f" in {evidence.name_of(roof)}" if roof else ""
-    return Finding(
-        rule="bank-conflicts",
-        scope=roof.scope if roof else None,
-        index=roof.index if roof else None,
-        share=gain,
-        text=f"bank conflicts: {one.operation.name}{where} ({evidence.place_of(one.operation)}) occupies shared memory "
-        f"for {each + least} cycles instead of {least}, {percent(share)} of the SMs' time: threads of a warp access "
-        "the same bank, or less than its 4 bytes",
-        advice=advice,
-        figures={"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0},
-        likely=(share + gain) / 2,
+    return evidence.at(
+        [one.operation],
+        Finding(
+            rule="bank-conflicts",
+            scope=None,
+            share=gain,
+            text=f"bank conflicts: {one.operation.name}{where} ({evidence.place_of(one.operation)}) occupies shared "
+            f"memory for {each + least} cycles instead of {least}, {percent(share)} of the SMs' time: threads of a "
+            "warp access the same bank, or less than its 4 bytes",
+            advice=advice,
+            figures={"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0},
+            likely=(share + gain) / 2,
+        ),
     )
 
 

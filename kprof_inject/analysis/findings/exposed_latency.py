@@ -42,7 +42,7 @@ def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float)
     where = evidence.name_around(loads[0], "a loop")
     what = listed([evidence.words_of(one) for one in loads], _MAX_NAMES)
     return evidence.at(
-        loads[0],
+        loads,
         Finding(
             rule="exposed-loads",
             scope=None,

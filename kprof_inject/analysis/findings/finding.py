@@ -51,6 +51,8 @@ class Finding(Struct, frozen=True):
     """The numbers in ``text``."""
     index: int | None = None
     """Index of ``scope`` in the launch's table, as names need not be unique."""
+    lines: tuple[int, ...] = ()
+    """First lines, in the TTGIR, of the operations that it concerns; empty if it is about the whole launch."""
     doubt: str = ""
     """Which records are missing, so that the figures may be off; empty if none are."""
     likely: float | None = None
@@ -114,6 +116,12 @@ class Evidence(Struct, frozen=True):
         ]
         needed = max([*left, _MIN_LAUNCH_NS / max(self.summary.duration_ns, 1)])
         return max(1 - needed, 0.0)
+
+    def first_lines_of(self, operations: Iterable[Operation]) -> tuple[int, ...]:
+        """Return the lines of the TTGIR in which operations begin, in the order of the text."""
+        if self.ran is None:
+            return ()
+        return tuple(sorted(set(self.ran.module.line_numbers([one.start for one in operations]))))
 
     def lines_of(self, operations: Iterable[Operation]) -> set[int]:
         """Return all lines of the TTGIR that operations and their regions take."""
@@ -185,9 +193,13 @@ class Evidence(Struct, frozen=True):
         index = self.ran.scope_map.innermost_around(operation, roofs)
         return None if index is None else roofs[index]
 
-    def at(self, operation: Operation, finding: Finding) -> Finding:
-        """Return a finding of the innermost scope around an operation that has a roof; unchanged if there is none."""
-        roof = self.roof_around(operation)
+    def at(self, operations: Sequence[Operation], finding: Finding, around: Operation | None = None) -> Finding:
+        """Return a finding on operations: with their lines and the scope of ``around``, by default the first of them.
+
+        The scope is the innermost one that has a roof; unchanged if there is none.
+        """
+        finding = replace(finding, lines=self.first_lines_of(operations))
+        roof = self.roof_around(around or operations[0])
         return replace(finding, scope=roof.scope, index=roof.index) if roof else finding
 
     def name_around(self, operation: Operation, unknown: str) -> str:

@@ -29,7 +29,7 @@ def fp32_dots(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if share < MIN_SHARE:
         return
     yield evidence.at(
-        dots[0],
+        dots,
         Finding(
             rule="fp32-dots",
             scope=None,

@@ -85,7 +85,7 @@ def _invariant_finding(
         names = listed([evidence.place_of(one) for one in divided], _MAX_NAMES)
         advice.append(f"compute the reciprocal of the divisor before the loop, and multiply by it at {names}")
     return evidence.at(
-        (repeated or divided)[0],
+        [*repeated, *divided],
         Finding(
             rule="loop-invariant",
             scope=None,
@@ -128,7 +128,7 @@ def _reduction_finding(evidence: Evidence, reductions: Sequence[Operation], shar
     what = listed([evidence.words_of(one) for one in reductions], _MAX_NAMES)
     gain = evidence.max_gain_without(reductions)
     return evidence.at(
-        reductions[0],
+        reductions,
         Finding(
             rule="reduction-in-loop",
             scope=None,

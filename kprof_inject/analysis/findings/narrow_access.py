@@ -33,7 +33,7 @@ def narrow_access(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     worst = max(narrow, key=lambda one: one.instructions or 0)
     operation = by_line[worst.line].operation
     yield evidence.at(
-        operation,
+        [by_line[one.line].operation for one in narrow],
         Finding(
             rule="narrow-access",
             scope=None,
@@ -45,6 +45,7 @@ def narrow_access(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             figures={"access_bytes": worst.access_bytes},
             likely=share / 3,
         ),
+        around=operation,
     )
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from kprof_inject.analysis.async_work.flight_metrics import CopiedAhead, copied_ahead
 from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.interpreter.accesses import Access
-from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.analysis.roofs.unit_rates import SHARED
 from kprof_inject.analysis.scope_map import ScopeMap
@@ -42,7 +42,7 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         if not any(one.operation.traits.is_dot for one in inside):
             continue
         loads = [
-            (one.line, one.access)
+            (one, one.access)
             for one in inside
             if one.access and _is_large_load(one.access) and is_used_at_once(loop, one.operation)
         ]
@@ -58,20 +58,22 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             continue
         share = min((1 - roof.part) * evidence.share_of(roof), evidence.max_gain({SHARED: 1.0}))
         if share >= _MIN_SHARE:
-            yield _loads_finding(evidence, roof, share, loads) if loads else _copies_finding(evidence, roof, share)
+            finding = _loads_finding(evidence, roof, share, loads) if loads else _copies_finding(evidence, roof, share)
+            yield evidence.at([one.operation for one, _ in loads] or [loop], finding, around=loop)
 
 
 def _is_large_load(access: Access) -> bool:
     return access.form.reads and access.form.by_registers and access.whole_bytes >= _MIN_LOAD_BYTES
 
 
-def _loads_finding(evidence: Evidence, roof: Roof, share: float, loads: Sequence[tuple[int, Access]]) -> Finding:
+def _loads_finding(
+    evidence: Evidence, roof: Roof, share: float, loads: Sequence[tuple[CountedOperation, Access]]
+) -> Finding:
     moved = sum(access.whole_bytes for _, access in loads)
-    lines = numbered("line", [line for line, _ in loads])
+    lines = numbered("line", [one.line for one, _ in loads])
     return Finding(
         rule="not-pipelined",
-        scope=roof.scope,
-        index=roof.index,
+        scope=None,
         share=share,
         text=f"{evidence.name_of(roof)} is not pipelined: it loads {size_text(moved)} in the iteration that uses them "
         f"(TTGIR {lines}), so loads and dots do not overlap; copies would relieve shared memory, and the next unit "
@@ -85,8 +87,7 @@ def _loads_finding(evidence: Evidence, roof: Roof, share: float, loads: Sequence
 def _copies_finding(evidence: Evidence, roof: Roof, share: float) -> Finding:
     return Finding(
         rule="not-pipelined",
-        scope=roof.scope,
-        index=roof.index,
+        scope=None,
         share=share,
         text=f"{evidence.name_of(roof)} waits in each iteration for the copies that it just issued: its busiest unit "
         f"({roof.unit}) is at {percent(roof.part)} of peak",

@@ -36,7 +36,7 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     what = listed([evidence.words_of(one) for one in costly], _MAX_NAMES)
     yield evidence.at(
-        costly[0],
+        costly,
         Finding(
             rule="same-in-all-ctas",
             scope=None,

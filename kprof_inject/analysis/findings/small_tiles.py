@@ -37,7 +37,7 @@ def small_tiles(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if share < MIN_SHARE:
         return
     yield evidence.at(
-        dot,
+        [dot],
         Finding(
             rule="small-tiles",
             scope=None,

@@ -100,11 +100,14 @@ def _issued(evidence: Evidence, removed: set[Operation]) -> float:
 def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterator[_Removable]:
     assert evidence.ran is not None
     divisions: dict[str, list[Operation]] = {}
+    joined: dict[Operation, Operation | None] = {}  # products and sums of functions, with the function that they keep
     for one in (counted.operation for counted in evidence.ran.operations):
         operands = [definition_of(name, one) for name in operand_names(one)] if _may_match(one) else []
-        edit = _PATTERNS[one.name](operands) if one.name in _PATTERNS else ""
-        if edit:
-            yield _Removable(tuple(found for found in operands[1:] if found is not None), one, edit)
+        if one.name in _PATTERNS:
+            functions = [joined.get(operand, operand) if operand is not None else None for operand in operands]
+            if edit := _PATTERNS[one.name](functions):
+                joined[one] = functions[0]
+                yield _Removable(tuple(found for found in functions[1:] if found is not None), one, edit)
         if one.name in _EXP and (power := _of_power(one, operands)):
             yield power
         if one.name in _DIVISION and len(operands) == 2:
@@ -177,6 +180,7 @@ def _finding(evidence: Evidence, removable: Sequence[_Removable], special: float
         f"{percent(evidence.parts[busiest])} of peak",
         advice=f"use fewer special functions: {advice}",
         figures={"removable": len(removable), "removable_share": special},
+        lines=evidence.first_lines_of(operation for one in removable for operation in one.operations),
     )
 
 
@@ -196,4 +200,5 @@ def _overview(evidence: Evidence, counts: Mapping[Operation, float], whole: floa
         "reciprocal once and multiply, compute on fewer elements, or replace some by polynomials of multiply-adds",
         figures={"removable": 0},
         likely=share / 2,
+        lines=evidence.first_lines_of(counts),
     )

@@ -49,7 +49,7 @@ def uncoalesced(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if found and max(waste.sectors, waste.wavefronts) >= _MIN_EXTRA:
         share = evidence.max_gain({SHARED: waste.wavefronts, L2: waste.sectors, DRAM: _dram_waste(evidence)})
         if share >= MIN_SHARE:
-            yield _known(evidence, max(found, key=lambda one: (one.extra_sectors, one.extra_wavefronts)), waste, share)
+            yield _known(evidence, found, waste, share)
         return
     if known:
         return
@@ -94,14 +94,14 @@ def _dram_waste(evidence: Evidence) -> float:
     return max(1 - dram.once_bytes / moved, 0.0) if moved else 0.0
 
 
-def _known(evidence: Evidence, worst: Requests, waste: _Waste, share: float) -> Finding:
-    one = next((one for one in evidence.ran.operations if one.line == worst.line), None) if evidence.ran else None
+def _known(evidence: Evidence, found: Sequence[Requests], waste: _Waste, share: float) -> Finding:
+    worst = max(found, key=lambda one: (one.extra_sectors, one.extra_wavefronts))
+    by_line = {one.line: one for one in evidence.ran.operations} if evidence.ran else {}
+    one = by_line.get(worst.line)
     apart, advice = _directions(evidence, one) if one else ("", _OTHER_SHAPE)
-    roof = evidence.roof_around(one.operation) if one else None
-    return Finding(
+    finding = Finding(
         rule="uncoalesced",
-        scope=roof.scope if roof else None,
-        index=roof.index if roof else None,
+        scope=None,
         share=share,
         text=f"uncoalesced access: {worst.text}{apart}",
         advice=advice,
@@ -112,6 +112,10 @@ def _known(evidence: Evidence, worst: Requests, waste: _Waste, share: float) -> 
             "extra_wavefront_share": waste.wavefronts,
         },
     )
+    if one is None:
+        return finding
+    operations = [by_line[request.line].operation for request in found if request.line in by_line]
+    return evidence.at(operations, finding, around=one.operation)
 
 
 _OTHER_SHAPE = (

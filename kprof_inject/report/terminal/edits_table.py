@@ -94,6 +94,8 @@ def _to_apply(applied: AppliedEdits | None) -> list[str]:
     if applied.options:
         words = ", ".join(f"{name}={value!r}" for name, value in applied.options.items())
         lines.append(f"to use it, launch {applied.kernel}[grid](..., {words}), or configure its autotuner:")
+    if applied.source:
+        lines.append(f"to use it, write {applied.source}")
     if applied.triton_config:
         lines.append(f"  {applied.triton_config}")
     if applied.command:

@@ -10,7 +10,7 @@ from replacing import replace
 
 from kprof_inject.analysis.evidence.measured_limit import Measured
 from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
-from kprof_inject.analysis.findings.finding import Evidence
+from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.roofs.coalescing import requests_of
 from kprof_inject.analysis.roofs.memory import DramBound
@@ -62,6 +62,13 @@ def evidence_of(
     measured = Measured(summary, light, kernel, counted, _stalls(text, samples, waits), None)
     requests = requests_of(ran, None)
     return Evidence(timeline, summary, light, ran, parts=parts, measured=measured, requests=requests)
+
+
+def named_in(evidence: Evidence, finding: Finding) -> list[str]:
+    """The operations that a finding names, as the text begins before ``=`` or the first blank."""
+    assert evidence.ran is not None
+    lines = evidence.ran.module.text.splitlines()
+    return [lines[line - 1].split()[0] for line in finding.lines]
 
 
 def _stalls(text: str, samples: Mapping[str, int], waits: Mapping[str, int]) -> Stalls:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from analysis.findings.evidences import evidence_of
+from analysis.findings.evidences import evidence_of, named_in
 from snapshots import check
 
 from kprof_inject.analysis.findings.finding import Finding
@@ -42,13 +42,17 @@ def loop(body: str, accumulate: str = "arith.addf") -> str:
     return LOOP.replace("BODY\n", body).replace("ACCUMULATE", accumulate)
 
 
-def invariant(folder: Path, body: str, **samples: int) -> list[Finding]:
+def invariant(folder: Path, body: str, *names: str, **samples: int) -> list[Finding]:
+    """The findings, which name these operations."""
     of_lines = {f"%{name} =": count for name, count in samples.items()}
-    return [one for one in loop_invariant(evidence_of(folder, body, PARTS, of_lines)) if isinstance(one, Finding)]
+    evidence = evidence_of(folder, body, PARTS, of_lines)
+    found = [one for one in loop_invariant(evidence) if isinstance(one, Finding)]
+    assert [name for one in found for name in named_in(evidence, one)] == [*names]
+    return found
 
 
 def test_a_load_and_a_function_of_it_that_do_not_depend_on_the_iteration(tmp_path: Path) -> None:
-    (found,) = invariant(tmp_path, loop(INVARIANT_LOAD), g=20, e=11, y=30)
+    (found,) = invariant(tmp_path, loop(INVARIANT_LOAD), "%g", "%e", g=20, e=11, y=30)
     assert (found.rule, found.share) == ("loop-invariant", pytest.approx(1.2 * 0.31))
     assert found.figures == {"operations": 2, "divisions": 0, "time_share": pytest.approx(0.31)}
     check("analysis/findings", f"{found.text}\n{found.advice}", "a load that a loop repeats")
@@ -63,7 +67,7 @@ def test_waits_for_a_repeated_load_count(tmp_path: Path) -> None:
 
 
 def test_a_division_by_the_same_value(tmp_path: Path) -> None:
-    (found,) = invariant(tmp_path, BEFORE + loop(DIVISION), y=25)
+    (found,) = invariant(tmp_path, BEFORE + loop(DIVISION), "%y", y=25)
     assert found.figures["divisions"] == 1 and found.share == pytest.approx(1.2 * 0.25)
     assert "reciprocal" in found.advice
     check("analysis/findings", found.advice, "a division by an invariant")
@@ -79,7 +83,9 @@ def test_what_takes_hardly_any_time_is_not_worth_an_edit(tmp_path: Path) -> None
 
 def reductions(folder: Path, body: str) -> list[Finding]:
     evidence = evidence_of(folder, body, PARTS, {'"tt.reduce"': 12, "%c = arith.addf": 5})
-    return [one for one in reduction_in_loop(evidence) if isinstance(one, Finding)]
+    found = [one for one in reduction_in_loop(evidence) if isinstance(one, Finding)]
+    assert all(len(named_in(evidence, one)) == one.figures["reductions"] for one in found)
+    return found
 
 
 def test_a_reduction_whose_results_are_added_up(tmp_path: Path) -> None:

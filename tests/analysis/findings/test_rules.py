@@ -40,7 +40,7 @@ def test_no_more_can_be_won_than_the_busiest_unit_leaves(tmp_path: Path) -> None
 def test_the_json_form(tmp_path: Path) -> None:
     (finding,) = found_in(launched(tmp_path, Known(before_ns=3000)))
     read = json.loads(json.dumps(finding.to_json(), allow_nan=False))
-    assert set(read) == {"rule", "scope", "index", "share", "text", "advice", "figures", "doubt", "likely"}
+    assert set(read) == {"rule", "scope", "index", "share", "text", "advice", "figures", "doubt", "likely", "lines"}
     assert read["rule"] == "prologue"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from analysis.findings.evidences import evidence_of
+from analysis.findings.evidences import evidence_of, named_in
 from replacing import replace
 from snapshots import check
 
@@ -45,9 +45,13 @@ def found_by(rule: Callable[[Evidence], Iterator[Finding | Unjudged]], evidence:
     return [one for one in rule(evidence) if isinstance(one, Finding)]
 
 
-def the_one(rule: Callable[[Evidence], Iterator[Finding | Unjudged]], evidence: Evidence, case: str) -> Finding:
+def the_one(
+    rule: Callable[[Evidence], Iterator[Finding | Unjudged]], evidence: Evidence, case: str, *names: str
+) -> Finding:
+    """The only finding, which names these operations."""
     (finding,) = found_by(rule, evidence)
     check("analysis/findings", f"{finding.text}\n{finding.advice}", case)
+    assert named_in(evidence, finding) == [*names]
     return finding
 
 
@@ -56,29 +60,55 @@ def function(name: str, result: str, *operands: str) -> str:
 
 
 E = function("math.exp", "e", "x") + function("arith.addf", "s", "x", "x") + function("math.exp", "f", "s")
+G = function("arith.addf", "t", "s", "x") + function("math.exp", "g", "t")
+OF_THREE = 2 / 3, "exp(a + b)"
 
 
 @pytest.mark.parametrize(
-    ("body", "removable", "edit"),
+    ("body", "removable", "edit", "names"),
     [
-        (E + function("arith.mulf", "y", "e", "f"), 1 / 2, "exp(a + b)"),
-        (E + function("arith.divf", "y", "e", "f"), 2 / 3, "exp(a - b)"),
-        (E + function("arith.divf", "y", "x", "f"), 1 / 3, "x * exp(-a)"),
+        (E + function("arith.mulf", "y", "e", "f"), 1 / 2, "exp(a + b)", ["%f"]),
+        (
+            E + G + function("arith.mulf", "m", "e", "f") + function("arith.mulf", "y", "m", "g"),
+            *OF_THREE,
+            ["%f", "%g"],
+        ),
+        (
+            E + G + function("arith.mulf", "m", "e", "f") + function("arith.mulf", "y", "g", "m"),
+            *OF_THREE,
+            ["%e", "%f"],
+        ),
+        (E + function("arith.divf", "y", "e", "f"), 2 / 3, "exp(a - b)", ["%f", "%y"]),
+        (E + function("arith.divf", "y", "x", "f"), 1 / 3, "x * exp(-a)", ["%y"]),
         (
             function("math.sqrt", "q", "x") + function("arith.divf", "y", "x", "q"),
             1 / 2,
             "rsqrt",
+            ["%y"],
         ),
         (
             function("arith.divf", "d", "x", "x") + function("arith.divf", "y", "d", "x"),
             1 / 2,
             "reciprocal once",
+            ["%y"],
         ),
     ],
-    ids=["product", "quotient", "division by an exponential", "square root", "the same divisor"],
+    ids=[
+        "product",
+        "product of three",
+        "the same from the right",
+        "quotient",
+        "division by an exponential",
+        "square root",
+        "the same divisor",
+    ],
 )
-def test_special_functions_that_are_not_needed(tmp_path: Path, body: str, removable: float, edit: str) -> None:
-    (finding,) = found_by(special_functions, evidence_of(tmp_path, LOAD + body + STORE, BUSY))
+def test_special_functions_that_are_not_needed(
+    tmp_path: Path, body: str, removable: float, edit: str, names: list[str]
+) -> None:
+    evidence = evidence_of(tmp_path, LOAD + body + STORE, BUSY)
+    (finding,) = found_by(special_functions, evidence)
+    assert named_in(evidence, finding) == names
     assert edit in finding.advice
     assert finding.figures["removable_share"] == pytest.approx(removable)
     assert finding.share == pytest.approx(1 - max(0.9 * (1 - removable), 0.3))
@@ -86,7 +116,7 @@ def test_special_functions_that_are_not_needed(tmp_path: Path, body: str, remova
 
 def test_special_functions_that_are_all_needed(tmp_path: Path) -> None:
     body = LOAD + function("math.exp", "e", "x") + function("arith.addf", "y", "e", "x") + STORE
-    finding = the_one(special_functions, evidence_of(tmp_path, body, BUSY), "special functions")
+    finding = the_one(special_functions, evidence_of(tmp_path, body, BUSY), "special functions", "%e")
     assert finding.share == pytest.approx(0.7) and finding.expected == pytest.approx(0.35)
     assert not found_by(special_functions, evidence_of(tmp_path, body, {"special functions": 0.4}))
 
@@ -110,7 +140,7 @@ def atomic(address: str) -> str:
 
 def test_atomics_at_one_address(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, atomic("base"), {"L2": 0.7, "DRAM": 0.1}, {"tt.atomic_rmw": 80})
-    finding = the_one(atomics, evidence, "atomics at one address")
+    finding = the_one(atomics, evidence, "atomics at one address", "%o")
     assert finding.figures == {"elements": 128, "time_share": pytest.approx(0.8), "repeats": 128}
     assert finding.share == pytest.approx(1 - 0.1 / 0.93)
 
@@ -129,7 +159,7 @@ STRIDED = """\
 
 def test_neighbours_that_are_far_apart(tmp_path: Path) -> None:
     parts = {"L2": 0.8, "shared memory and L1": 0.5, "DRAM": 0.3}
-    finding = the_one(uncoalesced, evidence_of(tmp_path, STRIDED, parts), "an uncoalesced load")
+    finding = the_one(uncoalesced, evidence_of(tmp_path, STRIDED, parts), "an uncoalesced load", "%x")
     assert "4096 bytes apart" in finding.text
     assert finding.figures["sectors_per_request"] == 32
     assert not found_by(uncoalesced, evidence_of(tmp_path, LOAD, parts))
@@ -161,7 +191,7 @@ LOOP = """\
 
 def test_loads_that_a_loop_waits_for(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, LOOP, {"DRAM": 0.3}, waits={"%x =": 70})
-    finding = the_one(exposed_loads, evidence, "loads that a loop waits for")
+    finding = the_one(exposed_loads, evidence, "loads that a loop waits for", "%x")
     assert finding.share == pytest.approx(1 - 0.3 / 0.93) and finding.expected == finding.share / 4
     assert not found_by(exposed_loads, replace(evidence, parts={"DRAM": 0.7}))
     assert not found_by(exposed_loads, evidence_of(tmp_path, LOOP, {"DRAM": 0.3}, waits={"%x =": 10}))
@@ -198,7 +228,7 @@ def test_narrow_loads(tmp_path: Path) -> None:
     body = HALVES.replace("%g", "%p16").replace(
         "    %h", "    %p16 = tt.bitcast %p : !tt.ptr<f32> -> !tt.ptr<f16>\n    %h"
     )
-    finding = the_one(narrow_access, evidence(body), "narrow loads")
+    finding = the_one(narrow_access, evidence(body), "narrow loads", "%x")
     assert finding.figures == {"access_bytes": 2}
     assert not found_by(narrow_access, evidence_of(tmp_path, LOAD, {"instruction issue": 0.5}))
 
@@ -208,7 +238,7 @@ def test_dots_without_tensor_cores(tmp_path: Path) -> None:
     %z = arith.constant dense<0.0> : tensor<64x64xf32, #l>
     %d = tt.dot %z, %z, %z : tensor<64x64xf32, #x> * tensor<64x64xf32, #x> -> tensor<64x64xf32, #l>
 """
-    finding = the_one(fp32_dots, evidence_of(tmp_path, body, {"fp32 units": 0.8, "DRAM": 0.1}), "dots of fp32")
+    finding = the_one(fp32_dots, evidence_of(tmp_path, body, {"fp32 units": 0.8, "DRAM": 0.1}), "dots of fp32", "%d")
     assert finding.share == pytest.approx(0.6)
     assert not found_by(fp32_dots, evidence_of(tmp_path, body, {"fp32 units": 0.3, "DRAM": 0.1}))
 
@@ -221,7 +251,7 @@ DOT = """\
 
 
 def test_tiles_that_could_be_larger(tmp_path: Path) -> None:
-    finding = the_one(small_tiles, evidence_of(tmp_path, DOT, {"L2": 0.8, "tensor cores": 0.4}), "small tiles")
+    finding = the_one(small_tiles, evidence_of(tmp_path, DOT, {"L2": 0.8, "tensor cores": 0.4}), "small tiles", "%d")
     assert finding.figures["saved"] == pytest.approx(1 - (1 / 128 + 1 / 128) / (1 / 128 + 1 / 64))
     assert finding.share == pytest.approx(1 - 0.8 * 2 / 3)
     assert not found_by(small_tiles, evidence_of(tmp_path, DOT, {"L2": 0.5}))
@@ -246,7 +276,7 @@ TABLE = """\
 
 def test_a_table_that_each_cta_computes(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, TABLE, {"DRAM": 0.1}, {"%e =": 60, "%y =": 20})
-    finding = the_one(same_in_all_ctas, evidence, "a table")
+    finding = the_one(same_in_all_ctas, evidence, "a table", "%e")
     assert finding.figures["time_share"] == pytest.approx(0.6)
     assert finding.share == pytest.approx(1 - 0.9 * 0.4)
 

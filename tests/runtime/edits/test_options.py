@@ -30,7 +30,7 @@ LOOP = "scf.for"
         ("num_stages", {"num_stages": 1}, ["2", "3"], []),
         ("num_stages", {"num_stages": 3}, ["4", "5"], ["2", "1"]),
         ("num_stages", {"num_stages": 6}, [], ["5", "4"]),
-        ("num_warps", {"num_warps": 1}, ["2", "4"], []),
+        ("num_warps", {"num_warps": 1}, ["2", "4", "8", "16"], []),
         ("num_warps", {"num_warps": 8}, ["16"], ["4", "2"]),
         ("fp_fusion", {"enable_fp_fusion": False}, ["on"], []),
         ("fp_fusion", {}, [], []),

@@ -43,14 +43,15 @@ class KernelToEdit(Struct, frozen=True):
         if name not in self.record.options:
             raise EditRefused(f"Triton {self.record.triton_version} has no option {name} for this target")
         record = replace(self.record, options={**self.record.options, name: value})
-        return replace(self._to_recompile(), record=record)
+        return replace(self.to_recompile(), record=record)
 
     def with_variable(self, name: str, value: str) -> KernelToEdit:
         """Return the kernel with another variable of the compiler's environment. Raises ``EditRefused``."""
         record = replace(self.record, environment={**self.record.environment, name: value})
-        return replace(self._to_recompile(), record=record)
+        return replace(self.to_recompile(), record=record)
 
-    def _to_recompile(self) -> KernelToEdit:
+    def to_recompile(self) -> KernelToEdit:
+        """Return the kernel, to be compiled from its TTIR. Raises ``EditRefused`` if that is impossible."""
         if not self.ttir:
             raise EditRefused("it has no TTIR to compile again (Gluon kernels have none)")
         if self.option("ir_override"):

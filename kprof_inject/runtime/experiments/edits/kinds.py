@@ -9,6 +9,8 @@ from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.runtime.experiments.edits.cache_hints import CacheHints
 from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
 from kprof_inject.runtime.experiments.edits.fp_fusion import FpFusion
+from kprof_inject.runtime.experiments.edits.loop_stages import LoopStages
+from kprof_inject.runtime.experiments.edits.loop_stages import in_source as loop_stages_in_source
 from kprof_inject.runtime.experiments.edits.maxnreg import MaxRegisters
 from kprof_inject.runtime.experiments.edits.num_stages import NumStages
 from kprof_inject.runtime.experiments.edits.num_warps import NumWarps
@@ -17,6 +19,7 @@ from kprof_inject.runtime.experiments.edits.switches import Switch
 
 _ALL: tuple[EditKind, ...] = (
     NumStages(),
+    LoopStages(),
     NumWarps(),
     MaxRegisters(),
     FpFusion(),
@@ -62,6 +65,11 @@ def with_ttgir_edited(kernel: KernelToEdit, edits: Sequence[Edit]) -> KernelToEd
             except KprofError as error:  # the TTGIR is not understood
                 raise EditRefused(error.what) from None
     return kernel
+
+
+def in_source(edits: Sequence[Edit]) -> str:
+    """Return what to write in the kernel's source for edits that no option and no variable makes; empty for others."""
+    return "; ".join(loop_stages_in_source(edit.value) for edit in edits if edit.kind == LoopStages.name)
 
 
 def changes_ttgir(edits: Sequence[Edit]) -> bool:

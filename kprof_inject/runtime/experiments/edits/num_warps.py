@@ -9,7 +9,7 @@ from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdi
 # A CTA has at most 1024 threads (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 _MAX_WARPS = 32
 _MAX_PROPOSED = 16
-_STEPS = 2
+_STEPS_UP, _STEPS_DOWN = 4, 2
 _WARP_SPECIALIZED = ("ttg.warp_specialize", "tt.warp_specialize", "nvws.")
 
 
@@ -21,13 +21,13 @@ class NumWarps:
     edits_ttgir = False
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return twice and four times as many warps."""
-        wanted = [_present(kernel) << step for step in range(1, _STEPS + 1)]
+        """Return twice as many warps, four times as many, and so on."""
+        wanted = [_present(kernel) << step for step in range(1, _STEPS_UP + 1)]
         return [str(warps) for warps in wanted if 0 < warps <= _MAX_PROPOSED]
 
     def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return half and a quarter of the warps."""
-        wanted = [_present(kernel) >> step for step in range(1, _STEPS + 1)]
+        wanted = [_present(kernel) >> step for step in range(1, _STEPS_DOWN + 1)]
         return [str(warps) for warps in wanted if warps]
 
     def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
