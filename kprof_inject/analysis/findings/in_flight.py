@@ -83,7 +83,7 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         yield missing
         return
     waves = summary.waves
-    if ran is None or waves is None:
+    if ran is None or waves is None or not evidence.parts:
         return
     if any(one.traits.is_dot for one in ran.module.walk()):
         yield from _without_wgmma(evidence)
@@ -160,7 +160,8 @@ def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, 
     kernel, warps = evidence.kernel, evidence.kernel.requested_warps
     limits = limits_of(kernel.target)
     elements = _largest_tensor(module)
-    on_sm = min(-(-waves.ctas // waves.sms), kernel.clean.ctas_per_sm or waves.slots_per_sm)
+    room = kernel.clean.ctas_per_sm or waves.slots_per_sm
+    on_sm = min(-(-waves.ctas // waves.sms), room)
     more = warps
     while (
         2 * more <= _MAX_NUM_WARPS
@@ -171,21 +172,18 @@ def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, 
     if more > warps:
         share = f"{elements // (_LANES * warps)} elements a thread"
         return f"raise num_warps from {warps} to {more}: the largest tensor has {share} now", more
-    if waves.ctas < waves.sms * (kernel.clean.ctas_per_sm or waves.slots_per_sm):
-        return (
-            f"launch more CTAs with smaller blocks: an SM has room for {kernel.clean.ctas_per_sm} and gets "
-            f"{waves.ctas / waves.sms:.1f}",
-            warps,
-        )
+    if waves.ctas < waves.sms * room:
+        gets = f"{waves.ctas / waves.sms:.1f}"
+        return f"launch more CTAs with smaller blocks: an SM has room for {room} and gets {gets}", warps
     by = limited_by(kernel.target, warps, kernel.clean)
     if by == "CTAs":
         return f"raise num_warps: CTAs of {counted(warps, 'warp')} take all slots of an SM", warps
     if not by or by == "warps":
         return "", warps
-    room = ctas_per_sm(limits, 0, warps, None)
+    by_warps = ctas_per_sm(limits, 0, warps, None)
     return (
-        f"make room for more CTAs on an SM ({by} allow {kernel.clean.ctas_per_sm} of {room}): smaller tiles, fewer "
-        "registers (maxnreg) or stages",
+        f"make room for more CTAs on an SM ({by} allow {room} of {by_warps}): smaller tiles, fewer registers (maxnreg) "
+        "or stages",
         warps,
     )
 
