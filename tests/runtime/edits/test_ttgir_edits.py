@@ -17,10 +17,17 @@ from kprof_inject.runtime.experiments.edits.kinds import KINDS, with_ttgir_edite
 pytestmark = pytest.mark.triton
 
 # Of each form: grids of one and two dimensions, divisions of the id, partitions, helpers, loops of tiles.
+ALWAYS_COMPILED = {"matmul", "softmax", "noinline_helper"}
 COMPILED = {
-    *("matmul", "fp8_matmul", "attention", "persistent_matmul", "noinline_helper", "gluon_warp_specialized", "softmax"),
+    *ALWAYS_COMPILED,
+    *("fp8_matmul", "attention", "persistent_matmul", "gluon_warp_specialized"),
     *("tma_matmul", "splitk_matmul", "layer_norm"),
 }
+FIXTURES = [
+    pytest.param(path, id=fixture_id(path), marks=[] if kernel_of(path) in ALWAYS_COMPILED else pytest.mark.exhaustive)
+    for path in PATHS
+    if kernel_of(path) in COMPILED
+]
 
 
 def assert_compiles(path: Path, name: str, folder: Path) -> None:
@@ -36,7 +43,7 @@ def assert_compiles(path: Path, name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["program_order", "cache"])
-@pytest.mark.parametrize("path", [path for path in PATHS if kernel_of(path) in COMPILED], ids=fixture_id)
+@pytest.mark.parametrize("path", FIXTURES)
 def test_edited_modules_become_machine_code(path: Path, name: str, tmp_path: Path) -> None:
     assert_compiles(path, name, tmp_path)
 
