@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from edited_kernels import PATHS, fixture_to_edit, kernel_to_edit, path_of
 from golden import fixture_id, kernel_of, read
+from msgspec.structs import replace
 
 from kprof_inject.capture.edits import Edit
 from kprof_inject.runtime.compiling.delayed_builds import compile_text
-from kprof_inject.runtime.experiments.edits.edit import EditRefused
+from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, with_ttgir_edited
 
 pytestmark = pytest.mark.triton
@@ -187,12 +188,27 @@ def test_a_use_before_the_division_prevents_groups() -> None:
     assert list(KINDS["program_order"].more(kernel_to_edit(KERNEL.replace("BODY", body)))) == ["reversed"]
 
 
+def of_triton(version: str, load: str) -> KernelToEdit:
+    """A kernel with a load as this version of Triton prints it."""
+    kernel = kernel_to_edit(KERNEL.replace("BODY", load))
+    return replace(kernel, record=replace(kernel.record, triton_version=version))
+
+
 def test_hints_that_are_there_stay() -> None:
-    text = KERNEL.replace("BODY", "%x = tt.load %q evictionPolicy = evict_last : !tt.ptr<f32>")
+    kernel = of_triton("3.8.0", "%x = tt.load %q evictionPolicy = evict_last : !tt.ptr<f32>")
     with pytest.raises(EditRefused, match="no loads"):
-        with_ttgir_edited(kernel_to_edit(text), [Edit("cache", "loads:evict_first")])
-    edited = with_ttgir_edited(kernel_to_edit(text), [Edit("cache", "loads:cg")]).ttgir
+        with_ttgir_edited(kernel, [Edit("cache", "loads:evict_first")])
+    edited = with_ttgir_edited(kernel, [Edit("cache", "loads:cg")]).ttgir
     assert "tt.load %q cacheModifier = cg evictionPolicy = evict_last : !tt.ptr<f32>" in edited
+
+
+def test_triton_3_9_has_both_hints_in_one_attribute() -> None:
+    plain = of_triton("3.9.0", "%x = tt.load %q : !tt.ptr<f32>")
+    policy = "{cachePolicy = #tt.cache_policy<cache_modifier = cg, eviction_policy = evict_normal>}"
+    edited = with_ttgir_edited(plain, [Edit("cache", "loads:cg")])
+    assert f"tt.load %q {policy} : !tt.ptr<f32>" in edited.ttgir
+    with pytest.raises(EditRefused, match="no loads"):
+        with_ttgir_edited(edited, [Edit("cache", "loads:evict_first")])
 
 
 def test_a_module_that_cannot_be_read_is_refused() -> None:

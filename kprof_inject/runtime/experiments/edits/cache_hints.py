@@ -22,6 +22,14 @@ _HINTS = {
     "evict_last": "evictionPolicy = evict_last",
     "cg": "cacheModifier = cg",
 }
+# Triton 3.9 prints both hints as one attribute.
+_FIRST_WITH_POLICY = (3, 9)
+_POLICIES = {
+    "evict_first": "cache_modifier = none, eviction_policy = evict_first",
+    "evict_last": "cache_modifier = none, eviction_policy = evict_last",
+    "cg": "cache_modifier = cg, eviction_policy = evict_normal",
+}
+_VERSION = re.compile(r"(\d+)\.(\d+)")
 # In the printed form, the hints follow the operands.
 _OPERANDS = re.compile(r"\s*%[\w$.#-]+(?:\s*,\s*%[\w$.#-]+)*(?P<hints>(?:\s+\w+ = \w+)*)(?=\s*[:{])")
 _VOLATILE = "isVolatile = true"
@@ -54,10 +62,18 @@ class CacheHints:
             for operation in module.walk()
             if operation.name == _OPERATIONS[what]
         ]
-        edits = [(place, place, f" {_HINTS[hint]}") for place in places if place]
+        edits = [(place, place, f" {_printed(kernel, hint)}") for place in places if place]
         if not edits:
             raise EditRefused(f"it has no {what} without such a hint (asynchronous copies keep theirs)")
         return replace(kernel, ttgir=spliced(kernel.ttgir, edits))
+
+
+def _printed(kernel: KernelToEdit, hint: str) -> str:
+    """Return a hint as the kernel's Triton prints it."""
+    version = _VERSION.match(kernel.record.triton_version)
+    if version is None or (int(version[1]), int(version[2])) < _FIRST_WITH_POLICY:
+        return _HINTS[hint]
+    return f"{{cachePolicy = #tt.cache_policy<{_POLICIES[hint]}>}}"
 
 
 def _place_of_hint(module: Module, operation: Operation, hint: str) -> int:
@@ -66,6 +82,8 @@ def _place_of_hint(module: Module, operation: Operation, hint: str) -> int:
     attribute = _HINTS[hint].partition(" ")[0]
     if found is None or attribute in found["hints"] or _VOLATILE in operation.tail:
         return 0
+    if operation.tail[found.end() :].lstrip().startswith("{"):
+        return 0  # it has attributes, which may be such a hint
     # The printed form has the cache modifier before the eviction policy.
     at = found.start("hints") if attribute == "cacheModifier" else found.end("hints")
     name = module.text.index(operation.name, operation.start + len(operation.results))
