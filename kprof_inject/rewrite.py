@@ -15,6 +15,9 @@ from kprof_inject.ttgir.dialect import EVENT
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import names_in, result_names
 
+Replacement = tuple[int, int, str]
+"""Start and end of a span of a text, and what replaces it."""
+
 
 def apply(module: Module, plan: Plan) -> str:
     """Return the module's text with the plan's records inserted."""
@@ -49,11 +52,11 @@ def strip(module: Module) -> str:
     return spliced(module.text, edits)
 
 
-def spliced(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Return a text with each span from a start to an end replaced; spans do not overlap."""
+def spliced(text: str, replacements: Iterable[Replacement]) -> str:
+    """Return a text with each of these spans replaced; they do not overlap."""
     pieces: list[str] = []
     done = 0
-    for start, end, replacement in sorted(edits):
+    for start, end, replacement in sorted(replacements):
         pieces += [text[done:start], replacement]
         done = end
     pieces.append(text[done:])

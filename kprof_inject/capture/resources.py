@@ -17,7 +17,8 @@ _KIB = 1024
 _SHARED_UNIT_BYTES = 128
 _REGISTER_UNIT = 256
 _WARP_UNIT = 4
-_THREADS_PER_WARP = 32
+THREADS_PER_WARP = 32
+"""On NVIDIA's GPUs."""
 
 
 class SmLimits(Struct, frozen=True):
@@ -69,7 +70,7 @@ def ctas_per_sm(limits: SmLimits, shared_bytes: int, warps: int, registers: int 
     if taken_bytes:
         fitting.append(limits.shared_bytes // taken_bytes)
     if registers and limits.registers:
-        warps_with_registers = limits.registers // _up_to(registers * _THREADS_PER_WARP, _REGISTER_UNIT)
+        warps_with_registers = limits.registers // _up_to(registers * THREADS_PER_WARP, _REGISTER_UNIT)
         fitting.append(warps_with_registers // _WARP_UNIT * _WARP_UNIT // _up_to(warps, _WARP_UNIT))
     return min(fitting)
 

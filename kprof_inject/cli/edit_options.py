@@ -18,8 +18,6 @@ from kprof_inject.report.tried_edits import tried_values
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, parse_edit
 from kprof_inject.workspace import Workspace
 
-DEFAULT_SECONDS = 20.0
-
 
 def try_options(function: Function) -> Function:
     """Add the options of what to try; the command gets them as one ``choice``."""
@@ -57,7 +55,7 @@ def try_options(function: Function) -> Function:
         harmless_setting(
             "--seconds",
             type=click.FloatRange(min=0.1, max=3600),
-            default=DEFAULT_SECONDS,
+            default=TryChoice().seconds,
             show_default=True,
             help="Time limit per kernel for measuring. Compiling takes its own time.",
         ),

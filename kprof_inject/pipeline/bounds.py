@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.structure.operation_words import words_of
@@ -24,8 +25,8 @@ from kprof_inject.pipeline.removal_choice import Removal, removals_for
 from kprof_inject.pipeline.removals.kinds import PARTLY_REMOVED, text_without
 from kprof_inject.pipeline.removals.replacing import RemovalRefused
 from kprof_inject.quantities import counted, listed
-from kprof_inject.runtime.compiling.builds import assembly_in, code_lines, difference_of_code
-from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
+from kprof_inject.runtime.compiling.builds import assembly_in, code_lines
+from kprof_inject.runtime.compiling.delayed_builds import Build, refusals_of
 from kprof_inject.runtime.compiling.disassembly import machine_code_of
 from kprof_inject.runtime.experiments.edits.edit import KernelToEdit
 from kprof_inject.runtime.experiments.tasks import TimedRemoval, TimeRemovals
@@ -92,9 +93,7 @@ class _Trial:
     @property
     def lines(self) -> tuple[int, ...]:
         """The lines of the operations, with their regions."""
-        numbers = self.module.line_numbers([place for one in self.operations for place in (one.start, one.end - 1)])
-        pairs = zip(numbers[::2], numbers[1::2], strict=True)
-        return tuple(sorted({line for first, last in pairs for line in range(first, last + 1)}))
+        return tuple(sorted(self.module.lines_of(self.operations)))
 
     @property
     def lines_around(self) -> list[int]:
@@ -134,24 +133,16 @@ def _compile(workspace: Workspace, saved: SavedLaunch, kernel: KernelToEdit, tri
     if not trials:
         return
     folder = workspace.edited_builds_folder
-    plain = Build(kernel.ttgir, kernel.record)
-    for trial in trials:
-        trial.build = Build(trial.text, kernel.record)
-    failure, *failures = compiled([plain, *(one.build for one in trials if one.build is not None)], folder)
-    if failure is not None:
-        objection = f"the unchanged kernel does not compile: {first_line(failure)}"
-    else:
-        difference = difference_of_code(assembly_in(saved.build_folder), assembly_in(folder / plain.name))
-        objection = (
-            difference and f"its TTGIR alone compiles to a different kernel than the program runs ({difference})"
-        )
-    for trial, error in zip(trials, failures, strict=True):
-        if objection or error is not None:
-            trial.refusal = objection or f"it does not compile: {first_line(error) if error else ''}"
-        elif trial.build is not None and code_lines(assembly_in(folder / trial.build.name)) == code_lines(
-            assembly_in(folder / plain.name)
-        ):
+    plain, builds = Build(kernel.ttgir, kernel.record), [Build(trial.text, kernel.record) for trial in trials]
+    refusals = refusals_of(plain, builds, saved.build_folder, folder)
+    for trial, build, refusal in zip(trials, builds, refusals, strict=True):
+        trial.build, trial.refusal = build, refusal
+        if not refusal and _code_of(folder / build.name) == _code_of(folder / plain.name):
             trial.refusal = "the machine code is the same without it"
+
+
+def _code_of(build: Path) -> list[str]:
+    return code_lines(assembly_in(build))
 
 
 def _check(module: Module, kernel: KernelToEdit, trials: Sequence[_Trial]) -> None:

@@ -150,12 +150,12 @@ def edits_after(
     """
     if not winners:
         return []
-    best = winners[0]
-    found: dict[frozenset[Edit], Proposal] = {frozenset(edits): Proposal(edits, "") for edits in tried}
-    before = len(found)
+    best, known = winners[0], set(map(frozenset, tried))
+    found: dict[frozenset[Edit], Proposal] = {}
     for edits in (*_combined(best, winners[1:]), *_moved(best, kernel)):
-        found.setdefault(frozenset(edits), Proposal(edits, NEIGHBOUR))
-    return list(found.values())[before:][:MAX_BUILDS]
+        if frozenset(edits) not in known:
+            found.setdefault(frozenset(edits), Proposal(edits, NEIGHBOUR))
+    return list(found.values())[:MAX_BUILDS]
 
 
 def _combined(best: tuple[Edit, ...], others: Sequence[tuple[Edit, ...]]) -> Iterator[tuple[Edit, ...]]:
@@ -175,8 +175,8 @@ def _moved(best: tuple[Edit, ...], kernel: KernelToEdit) -> Iterator[tuple[Edit,
     for step in _NEIGHBOURHOOD:
         for edit in _edits_of(step, edited):
             yield (*(one for one in best if one.kind != edit.kind), edit)
-    orders = KINDS["program_order"].more(kernel)
     for edit in best:
         if edit.kind == "program_order":
             rest = tuple(one for one in best if one is not edit)
+            orders = KINDS[edit.kind].more(kernel)
             yield from ((*rest, Edit(edit.kind, value)) for value in orders if value != edit.value)

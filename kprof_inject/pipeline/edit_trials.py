@@ -21,6 +21,7 @@ from kprof_inject.capture.edits import (
     Edit,
     EditsRecord,
     MeasuredGain,
+    Outcome,
     TriedEdits,
     edits_text,
 )
@@ -34,12 +35,11 @@ from kprof_inject.pipeline.bounds import measured_bounds
 from kprof_inject.pipeline.edit_choice import MAX_BUILDS, Proposal, edits_after, edits_for
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
-from kprof_inject.runtime.compiling.builds import assembly_in, code_lines, difference_of_code
-from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
+from kprof_inject.runtime.compiling.builds import assembly_in, code_lines
+from kprof_inject.runtime.compiling.delayed_builds import Build, refusals_of
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, Stage
 from kprof_inject.runtime.experiments.edits.kinds import changes_ttgir, with_options, with_ttgir_edited
 from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdits, TimeEdits
-from kprof_inject.runtime.faults import first_line
 from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
@@ -180,7 +180,7 @@ class _Trial:
         result, gain = self.result or TimedBuild(), self.confirmed or self.gain
         refusal = self.refusal or result.refusal
         if self.same_code_as is not None:
-            outcome: Any = "same code"
+            outcome: Outcome = "same code"
         elif refusal:
             outcome = "refused"
         else:
@@ -229,8 +229,6 @@ class _Trials:
     timed: TimedEdits | None = None
     gpu_seconds: float = 0.0
     compile_seconds: float = 0.0
-    _objections: dict[Stage, str] = field(default_factory=dict)
-    """For each text that is compiled, why the unchanged one does not give the program's kernel; empty if it does."""
     _same_code: dict[str, str] = field(default_factory=dict)
     """The edits whose builds have this code; empty for the unchanged kernel."""
 
@@ -337,31 +335,13 @@ class _Trials:
     def _compile_from(self, stage: Stage, trials: Sequence[_Trial]) -> None:
         if not trials:
             return
-        plain = Build(self._text(self.kernel, stage), self.kernel.record, stage)
-        for trial in trials:
-            trial.build = Build(self._text(trial.kernel, stage), trial.kernel.record, stage)
-        builds = [trial.build for trial in trials if trial.build is not None]
-        failure, *failures = compiled([plain, *builds], self.workspace.edited_builds_folder)
-        if stage not in self._objections:
-            self._objections[stage] = self._objection_to(plain, failure)
-        for trial, error in zip(trials, failures, strict=True):
-            if self._objections[stage]:
-                trial.refusal = self._objections[stage]
-            elif error is not None:
-                trial.refusal = f"it does not compile: {first_line(error)}"
-
-    @staticmethod
-    def _text(kernel: KernelToEdit, stage: Stage) -> str:
-        return kernel.ttir if stage == "ttir" else kernel.ttgir
-
-    def _objection_to(self, plain: Build, failure: KprofError | None) -> str:
-        """Return why the unchanged text does not compile to the program's kernel; empty if it does."""
-        if failure is not None:
-            return f"the unchanged kernel does not compile: {first_line(failure)}"
-        built = assembly_in(self.workspace.edited_builds_folder / plain.name)
-        difference = difference_of_code(assembly_in(self.saved.build_folder), built)
-        text = plain.stage.upper()
-        return difference and f"its {text} alone compiles to a different kernel than the program runs ({difference})"
+        plain, *builds = (
+            Build(kernel.text(stage), kernel.record, stage)
+            for kernel in (self.kernel, *(trial.kernel for trial in trials))
+        )
+        refusals = refusals_of(plain, builds, self.saved.build_folder, self.workspace.edited_builds_folder)
+        for trial, build, refusal in zip(trials, builds, refusals, strict=True):
+            trial.build, trial.refusal = build, refusal
 
     def _recompiled(self, trial: _Trial) -> KernelToEdit:
         """Return the kernel of a trial with the TTGIR that its options give."""

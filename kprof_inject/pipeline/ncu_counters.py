@@ -20,12 +20,12 @@ from kprof_inject.capture.counters import DEFAULT_METRICS
 from kprof_inject.capture.measurements import CountersRecord, MeasurementsRecord
 from kprof_inject.capture.model import Capture, Kernel, Launch
 from kprof_inject.capture.nsight_compute import ProfiledLaunch
+from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.pipeline import Say
 from kprof_inject.quantities import counted, listed
 from kprof_inject.timeline.choice import Choice
 
-_THREADS_PER_WARP = 32
 _MAX_NAMES = 10
 # Kernels about which a line each is printed.
 _MAX_LINES = 20
@@ -170,7 +170,7 @@ def _fits(profiled: ProfiledLaunch, launch: Launch) -> bool:
 
 def _block_threads(launch: Launch) -> int | None:
     """Return the threads of a CTA; None if another profiler recorded it, which does not say."""
-    return None if launch.recorded is not None else launch.kernel.num_warps * _THREADS_PER_WARP
+    return None if launch.recorded is not None else launch.kernel.num_warps * THREADS_PER_WARP
 
 
 def _shape(grid: tuple[int, int, int] | None, block_threads: int | None) -> str:

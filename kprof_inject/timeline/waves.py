@@ -136,6 +136,9 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
         others_ns = float(np.median(worked_ns[~fullest] / work.ctas[~fullest]))
         at_pace_of_others = max(1 - ctas_per_sm * others_ns / duration_ns, 0.0)
         count_share = min(later_share, idle_share, _lost_by_count(ctas_per_sm / slots_per_sm), at_pace_of_others)
+    longest_first_ns = duration_ns
+    if idle_share - count_share >= _MIN_UNEVEN:
+        longest_first_ns = _longest_first_ns(ctas, slots_per_sm, len(work.ids))
     last = int(end_ns.argmax())
     cta_ns = end_ns - ctas["init_ns"]
     return Ending(
@@ -149,11 +152,7 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
         last_cta=int(ctas["cta"][last]),
         last_sm=int(ctas["sm"][last]),
         last_cta_ns=int(cta_ns[last]),
-        longest_first_share=(
-            max(1 - _longest_first_ns(ctas, slots_per_sm, len(work.ids)) / duration_ns, 0.0)
-            if idle_share - count_share >= _MIN_UNEVEN
-            else 0.0
-        ),
+        longest_first_share=max(1 - longest_first_ns / duration_ns, 0.0),
     )
 
 

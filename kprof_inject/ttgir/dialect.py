@@ -36,6 +36,11 @@ BARRIER_INIT = "ttng.init_barrier"
 BARRIER_ARRIVE = "ttng.arrive_barrier"
 BARRIER_WAIT = "ttng.wait_barrier"
 POLL = "tt.atomic_poll"
+PROGRAM_ID = "tt.get_program_id"
+DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
+"""Divisions of floats."""
+INTEGER_DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui")
+"""Divisions of integers, and remainders, which are computed from the quotient."""
 COMMIT_GROUP = "ttg.async_commit_group"
 ENDS_OF_COPIES = (COMMIT_GROUP, "amdg.async_copy_mbarrier_arrive", "ttng.async_copy_mbarrier_arrive")
 """Operations that make a barrier or a wait signal the completion of all earlier copies."""

@@ -159,6 +159,12 @@ class Module:
             counted = offset
         return [numbers[offset] for offset in offsets]
 
+    def lines_of(self, operations: Iterable[Operation]) -> set[int]:
+        """Return all lines that operations and their regions take."""
+        numbers = self.line_numbers([place for one in operations for place in (one.start, one.end - 1)])
+        ranges = zip(numbers[::2], numbers[1::2], strict=True)
+        return {line for first, last in ranges for line in range(first, last + 1)}
+
     @property
     def newline(self) -> str:
         """The line end that this file uses."""

@@ -18,6 +18,7 @@ from kprof_inject.pipeline import edit_trials
 from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 from kprof_inject.pipeline.saved_launches import adopt
 from kprof_inject.report.tried_edits import headline
+from kprof_inject.runtime.compiling import delayed_builds
 from kprof_inject.runtime.compiling.builds import assembly_in
 from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
 from kprof_inject.runtime.experiments.edits.kinds import parse_edit
@@ -30,7 +31,7 @@ Answer = Callable[[Sequence[int]], TaskResult]
 
 
 def answer_of(won: dict[int, float], warps: Sequence[int]) -> TaskResult:
-    """What a process measures: the gain of each build, by its number of warps."""
+    """Return the result of a process: the gain of each build, by its number of warps."""
     gains = [MeasuredGain(won=won[one], low=won[one] - 0.001, high=won[one] + 0.001, pairs=100) for one in warps]
     builds = tuple(TimedBuild(gain=gain, results="identical", resources=Resources()) for gain in gains)
     return TaskResult(seconds=1.0, edits=TimedEdits(builds=builds, clean_ns=1000.0, clean=Resources()))
@@ -204,7 +205,7 @@ def test_an_edit_that_ends_the_compiler_is_refused(
         made = list(compiled(builds[:1], folder))
         return [*made, *(KprofError(what) for _ in builds[1:])]
 
-    monkeypatch.setattr(edit_trials, "compiled", failing)
+    monkeypatch.setattr(delayed_builds, "compiled", failing)
     processes = Processes(monkeypatch, lambda warps: answer_of(WON, warps))
     record = attempt("num_warps=8")
     assert processes.asked == []

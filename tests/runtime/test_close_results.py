@@ -32,7 +32,7 @@ DTYPES = {
 
 @pytest.mark.parametrize("element", DTYPES)
 def test_each_type_is_read_as_torch_reads_it(element: str) -> None:
-    """All of 8 and 16 bits; with bytes left over."""
+    """Every number of 8 or 16 bits is read, also if bytes are left over."""
     size = DTYPES[element].itemsize
     codes = np.arange(1 << min(8 * size, 16), dtype=np.uint32)
     data = np.zeros((len(codes), size), dtype=np.uint8)

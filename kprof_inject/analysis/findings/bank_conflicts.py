@@ -23,15 +23,15 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     aliases = evidence.ran.module.aliases
     for one in evidence.ran.operations:
         each = conflict_cycles(one.operation, aliases)
-        share = each * (one.whole_times or 0) / evidence.sm_cycles
-        if share >= MIN_SHARE:
-            advice = _TRANSPOSED if is_transposed(one.operation, aliases) else _OTHER_LAYOUT
-            # The layouts show a lower bound of the conflicts.
-            removed = max(min(share, 1.0), _counted_share(evidence))
-            if is_transposed(one.operation, aliases):
-                removed = 1 - (1 - removed) * _REST_OF_COPY
-            gain = max(min(share, 1.0), evidence.max_gain({SHARED: removed}))
-            yield _finding(evidence, one, each, min(share, 1.0), gain, advice)
+        share = min(each * (one.whole_times or 0) / evidence.sm_cycles, 1.0)
+        if share < MIN_SHARE:
+            continue
+        # The layouts show a lower bound of the conflicts.
+        removed, advice = max(share, _counted_share(evidence)), _OTHER_LAYOUT
+        if is_transposed(one.operation, aliases):
+            removed, advice = 1 - (1 - removed) * _REST_OF_COPY, _TRANSPOSED
+        gain = max(share, evidence.max_gain({SHARED: removed}))
+        yield _finding(evidence, one, each, share, gain, advice)
 
 
 # Operands that need not be transposed are copied to shared memory past the registers: no thread loads or stores them.

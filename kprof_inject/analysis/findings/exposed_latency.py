@@ -24,7 +24,7 @@ def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
     Needs samples of the warps. Loops with dots are judged by ``not_pipelined``.
     """
-    stalls = evidence.measured.stalls if evidence.measured else None
+    stalls = evidence.stalls
     if evidence.ran is None or stalls is None or evidence.busiest[1] >= LIMITING:
         return
     for loop in (one for one in evidence.ran.module.walk() if one.traits.is_loop):
@@ -41,24 +41,25 @@ def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float) -> Finding:
     where = evidence.name_around(loads[0], "a loop")
     what = listed([evidence.words_of(one) for one in loads], _MAX_NAMES)
+    gain = min(share, evidence.max_gain())
     return evidence.at(
         loads,
         Finding(
             rule="exposed-loads",
             scope=None,
-            share=min(share, evidence.max_gain()),
+            share=gain,
             text=f"{where} waits for its own loads in each iteration, {percent(share)} of the warps' time: {what}",
             advice="request the data earlier: larger blocks along the loop, several iterations at once "
             "(tl.range(..., loop_unroll_factor=4)) or ahead (tl.range(..., num_stages=3)), or more warps on an SM",
             figures={"waiting": share},
-            likely=min(share, evidence.max_gain()) / 4,
+            likely=gain / 4,
         ),
     )
 
 
 def barriers(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield barriers of the CTA at which its warps wait long; needs samples of the warps."""
-    stalls = evidence.measured.stalls if evidence.measured else None
+    stalls = evidence.stalls
     if stalls is None or not stalls.samples or evidence.busiest[1] >= LIMITING:
         return
     waits = {line.line: line.reasons.get(_BARRIER, 0) - line.for_tensor_cores for line in stalls.lines}

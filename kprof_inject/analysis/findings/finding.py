@@ -12,7 +12,7 @@ from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.evidence.instruction_work import issued_share
 from kprof_inject.analysis.evidence.measured_limit import Measured
-from kprof_inject.analysis.evidence.stalls import share_of_instructions
+from kprof_inject.analysis.evidence.stalls import Stalls, share_of_instructions
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
@@ -105,6 +105,11 @@ class Evidence(Struct, frozen=True):
         """The kernel of the launch."""
         return self.timeline.launch.kernel
 
+    @property
+    def stalls(self) -> Stalls | None:
+        """Reasons why the warps waited; None without counters and samples."""
+        return self.measured.stalls if self.measured else None
+
     def max_gain(self, removed: Mapping[str, float] = {}) -> float:
         """Return an upper bound of the gain, as part of the launch's time, if everything overlapped perfectly.
 
@@ -125,12 +130,7 @@ class Evidence(Struct, frozen=True):
 
     def lines_of(self, operations: Iterable[Operation]) -> set[int]:
         """Return all lines of the TTGIR that operations and their regions take."""
-        if self.ran is None:
-            return set()
-        ends = [place for one in operations for place in (one.start, max(one.end - 1, one.start))]
-        numbers = self.ran.module.line_numbers(ends)
-        ranges = zip(numbers[::2], numbers[1::2], strict=True)
-        return {line for first, last in ranges for line in range(first, last + 1)}
+        return self.ran.module.lines_of(operations) if self.ran is not None else set()
 
     def time_share_of(self, operations: Iterable[Operation]) -> float:
         """Return the share of the warps' time in operations, and in waits for their results.
@@ -139,8 +139,8 @@ class Evidence(Struct, frozen=True):
         unknown, too.
         """
         lines = self.lines_of(operations)
-        if self.measured is not None and self.measured.stalls is not None:
-            return self.measured.stalls.share_of(lines).value
+        if self.stalls is not None:
+            return self.stalls.share_of(lines).value
         return self._issued_share(lambda one: one.line in lines)
 
     def max_gain_without(self, operations: Sequence[Operation]) -> float:

@@ -234,9 +234,6 @@ def _order_or_split(ending: Ending) -> tuple[float, str]:
     by_order = min(ending.longest_first_share, ending.uneven_share)
     if by_order < MIN_SHARE:
         return ending.uneven_share, f"{look}, and split it: it takes most of the launch whenever it begins"
-    split = (
-        ""
-        if by_order > ending.uneven_share - MIN_SHARE
-        else f" (and split them, for up to {percent(ending.uneven_share)})"
-    )
-    return by_order, f"start the longest CTAs first{split}; {look}"
+    split = f" (and split them, for up to {percent(ending.uneven_share)})"
+    is_enough = by_order > ending.uneven_share - MIN_SHARE
+    return by_order, f"start the longest CTAs first{'' if is_enough else split}; {look}"

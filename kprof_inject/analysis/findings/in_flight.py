@@ -9,7 +9,7 @@ from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
 from kprof_inject.capture import counters
-from kprof_inject.capture.resources import ctas_per_sm, limited_by, limits_of
+from kprof_inject.capture.resources import THREADS_PER_WARP, ctas_per_sm, limited_by, limits_of
 from kprof_inject.quantities import counted, percent, short_time, size_text
 from kprof_inject.timeline.waves import Waves
 from kprof_inject.ttgir.nodes import Module
@@ -25,7 +25,6 @@ _MIN_WAVES = 4
 # Part of the instructions that blocks of four times the size would not execute.
 _MAX_OF_CTA = 0.75
 _MIN_SHARE = 0.2
-_LANES = 32
 # With fewer elements, a thread cannot share them with threads of other warps.
 _MIN_ELEMENTS_PER_THREAD = 4
 _MAX_NUM_WARPS = 16
@@ -41,7 +40,7 @@ _DRAM_LATENCY_S = 0.7e-6
 
 
 def small_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
-    """Yield launches of so many short CTAs that starting and ending them takes much of the time."""
+    """Yield launches of many short CTAs, which spend much of their time on starting and ending."""
     summary = evidence.summary
     if missing := missing_ctas(evidence.timeline, summary):
         yield missing
@@ -90,8 +89,8 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     active = _active_warps(evidence, waves)
     share = evidence.max_gain()
-    busiest = max(evidence.parts.values(), default=0.0)
-    if active >= _MAX_WARPS or share < _MIN_SHARE or busiest >= _MAX_BUSY or not _waits_for_latency(evidence):
+    is_busy = evidence.busiest[1] >= _MAX_BUSY
+    if active >= _MAX_WARPS or share < _MIN_SHARE or is_busy or not _waits_for_latency(evidence):
         return
     advice, more = _more_warps(evidence, waves, ran.module)
     if not advice:
@@ -134,15 +133,14 @@ def _active_warps(evidence: Evidence, waves: Waves) -> float:
 
 
 def _waits(evidence: Evidence) -> str:
-    stalls = evidence.measured.stalls if evidence.measured else None
+    stalls = evidence.stalls
     if stalls is not None and (top := stalls.top):
         return f"each waits {percent(top.share.value)} of its time for {stalls.words(top.reason)} ({top.reason})"
     return "no unit is busy"
 
 
 def _waits_for_latency(evidence: Evidence) -> bool:
-    stalls = evidence.measured.stalls if evidence.measured else None
-    top = stalls.top if stalls else None
+    top = evidence.stalls.top if evidence.stalls else None
     return top is None or top.reason not in _SHARED_REASONS
 
 
@@ -166,11 +164,11 @@ def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, 
     while (
         2 * more <= _MAX_NUM_WARPS
         and 2 * more * on_sm <= limits.warps
-        and elements >= 2 * more * _LANES * _MIN_ELEMENTS_PER_THREAD
+        and elements >= 2 * more * THREADS_PER_WARP * _MIN_ELEMENTS_PER_THREAD
     ):
         more *= 2
     if more > warps:
-        share = f"{elements // (_LANES * warps)} elements a thread"
+        share = f"{elements // (THREADS_PER_WARP * warps)} elements a thread"
         return f"raise num_warps from {warps} to {more}: the largest tensor has {share} now", more
     if waves.ctas < waves.sms * room:
         gets = f"{waves.ctas / waves.sms:.1f}"

@@ -13,6 +13,7 @@ from kprof_inject.analysis.structure.dependence import (
 )
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import listed, percent
+from kprof_inject.ttgir.dialect import DIVISIONS, INTEGER_DIVISIONS
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import operand_names
 from kprof_inject.ttgir.types import types_of
@@ -24,8 +25,6 @@ _MAX_NAMES = 3
 _MAX_OVERLAP = 0.75
 # On an H100, such edits won up to twice the time of the operations that they removed.
 _LIKELY = 1.5
-_DIVISIONS = frozenset(("arith.divf", "tt.precise_divf", "tt.approx_divf"))
-_INTEGER_DIVISIONS = frozenset(("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"))
 _REDUCTION = "tt.reduce"
 
 
@@ -51,7 +50,7 @@ def loop_invariant(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 def _is_costly(one: Operation) -> bool:
     if one.traits.reads_global or one.name == _REDUCTION:
         return True
-    is_slow = one.traits.is_transcendental or one.name in _DIVISIONS or one.name in _INTEGER_DIVISIONS
+    is_slow = one.traits.is_transcendental or one.name in (*DIVISIONS, *INTEGER_DIVISIONS)
     return is_slow and any(printed.shape for printed in types_of(one))
 
 
@@ -61,7 +60,7 @@ def _divisions_by_invariants(evidence: Evidence, loop: Operation) -> list[Operat
     found = []
     for one in body_of(loop):
         names = operand_names(one)
-        is_division = one.name in _DIVISIONS and len(names) == 2 and any(printed.shape for printed in types_of(one))
+        is_division = one.name in DIVISIONS and len(names) == 2 and any(printed.shape for printed in types_of(one))
         if is_division and names[0] in varying and names[1] not in varying:
             found.append(one)
     return found
@@ -101,7 +100,7 @@ def _invariant_finding(
 
 def _with_overlap(evidence: Evidence, loop: Operation, gain: float) -> float:
     """Return the gain if iterations also overlapped, which barriers prevent: no warp then waits for each load alone."""
-    stalls = evidence.measured.stalls if evidence.measured else None
+    stalls = evidence.stalls
     if stalls is None:
         return gain
     loads = [one for one in body_of(loop) if one.traits.reads_global]

@@ -9,10 +9,10 @@ from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.unit_rates import ISSUE, SHARED
 from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture.resources import THREADS_PER_WARP
 
 # An instruction moves up to 16 bytes for a thread. Adjacent accesses of 4 bytes are already whole lines of 128.
 _NARROW_BYTES = 2
-_LANES = 32
 # A launch that issues fewer instructions does not wait for them.
 _MIN_BUSY = 0.3
 _MIN_SHARE = 0.1
@@ -52,5 +52,5 @@ def narrow_access(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 def _could_be_wider(evidence: Evidence, request: Requests, one: CountedOperation) -> bool:
     if request.is_uncoalesced or request.access_bytes > _NARROW_BYTES or one.access is None:
         return False
-    of_thread = one.access.whole_bytes / (_LANES * evidence.kernel.requested_warps)
+    of_thread = one.access.whole_bytes / (THREADS_PER_WARP * evidence.kernel.requested_warps)
     return of_thread >= 2 * request.access_bytes

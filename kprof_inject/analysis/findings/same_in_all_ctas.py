@@ -9,10 +9,10 @@ from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.structure.dependence import operations_of_any_cta
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import listed, percent
+from kprof_inject.ttgir.dialect import DIVISIONS
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import types_of
 
-_DIVISIONS = frozenset(("arith.divf", "tt.precise_divf", "tt.approx_divf"))
 _MAX_NAMES = 3
 # With fewer CTAs, computing it once saves little of the time of all SMs.
 _MIN_CTAS = 2
@@ -51,5 +51,5 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 
 def _is_costly(one: Operation) -> bool:
-    is_slow = one.traits.is_transcendental or one.name in _DIVISIONS or one.traits.is_dot
+    is_slow = one.traits.is_transcendental or one.name in DIVISIONS or one.traits.is_dot
     return is_slow and any(printed.shape for printed in types_of(one))

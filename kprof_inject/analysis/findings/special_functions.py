@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
-from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.roofs.operation_work import work_of
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SPECIAL
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import listed, percent
+from kprof_inject.ttgir.dialect import DIVISIONS
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import definition_of, operand_names
 from kprof_inject.ttgir.types import types_of
@@ -20,7 +20,6 @@ from kprof_inject.ttgir.types import types_of
 _EXP = frozenset(("math.exp", "math.exp2"))
 _LOG = frozenset(("math.log", "math.log2"))
 _SQRT = frozenset(("math.sqrt", "tt.precise_sqrt"))
-_DIVISION = frozenset(("arith.divf", "tt.precise_divf", "tt.approx_divf"))
 # With the busiest of these units below, other things limit the launch.
 _MIN_BUSY = 0.5
 _ARITHMETIC = (SPECIAL, FP32, ALU, ISSUE)
@@ -70,10 +69,11 @@ def special_functions(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     busy = max((evidence.parts.get(unit, 0.0) for unit in _ARITHMETIC), default=0.0)
     if evidence.ran is None or busy < _MIN_BUSY:
         return
+    aliases = evidence.ran.module.aliases
     counts = {
         one.operation: special * one.times
         for one in evidence.ran.operations
-        if one.times and (special := _special_elements(one, evidence))
+        if one.times and (special := work_of(one.operation, aliases).special)
     }
     whole = sum(counts.values())
     if not whole:
@@ -81,20 +81,12 @@ def special_functions(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     removable = list(_removable(evidence, counts))
     removed = {operation for one in removable for operation in one.operations}
     special = sum(counts.get(one, 0.0) for one in removed) / whole
-    issued = _issued(evidence, removed | {one.root for one in removable})
+    issued = evidence.issued_share_of(removed.union(one.root for one in removable)) if removable else 0.0
     share = evidence.max_gain({SPECIAL: special, **dict.fromkeys((FP32, ALU, ISSUE), issued)})
     if removable and share >= MIN_SHARE:
         yield _finding(evidence, removable, special, share)
     elif evidence.parts.get(SPECIAL, 0.0) >= _MIN_BUSY:
         yield _overview(evidence, counts, whole)
-
-
-def _special_elements(one: CountedOperation, evidence: Evidence) -> float:
-    return work_of(one.operation, evidence.ran.module.aliases).special if evidence.ran else 0.0
-
-
-def _issued(evidence: Evidence, removed: set[Operation]) -> float:
-    return evidence.issued_share_of(removed) if removed else 0.0
 
 
 def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterator[_Removable]:
@@ -110,7 +102,7 @@ def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterato
                 yield _Removable(tuple(found for found in functions[1:] if found is not None), one, edit)
         if one.name in _EXP and (power := _of_power(one, operands)):
             yield power
-        if one.name in _DIVISION and len(operands) == 2:
+        if one.name in DIVISIONS and len(operands) == 2:
             yield from _of_division(one, operands)
             if one in counts:
                 divisions.setdefault(operand_names(one)[1], []).append(one)
@@ -122,7 +114,7 @@ def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterato
 
 
 def _may_match(one: Operation) -> bool:
-    return one.name in _PATTERNS or one.name in _DIVISION or one.traits.is_transcendental
+    return one.name in _PATTERNS or one.name in DIVISIONS or one.traits.is_transcendental
 
 
 def _of_division(one: Operation, operands: _Operands) -> Iterator[_Removable]:

@@ -52,7 +52,7 @@ from kprof_inject.analysis.interpreter.control_flow import (
 from kprof_inject.analysis.interpreter.executed_operation import Executed, predicate_of
 from kprof_inject.analysis.interpreter.integer_operations import value_of
 from kprof_inject.analysis.interpreter.loaded_integers import Memory, deciding_loads, loaded
-from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
+from kprof_inject.ttgir.dialect import PARTITIONS, PROGRAM_ID, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.ssa_values import (
     argument_names,
@@ -205,7 +205,7 @@ class _Interpreter:
     def _known_value(self, operation: Operation, operands: Sequence[Value], when: Mask | None) -> Value:
         if operation in self._known_loads and self._memory is not None:
             return loaded(operation, operands, when, self._memory) if all(map(is_settled, operands)) else OPEN
-        if operation.name in ("tt.get_program_id", "tt.get_num_programs"):
+        if operation.name in (PROGRAM_ID, "tt.get_num_programs"):
             found = _WHICH.match(operation.tail)
             return self._of_grid(operation.name, "xyz".index(found[1])) if found else None
         if operation.name == "tt.make_tensor_descriptor":

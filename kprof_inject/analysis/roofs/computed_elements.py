@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 
-from kprof_inject.ttgir.dialect import FUNCTION
+from kprof_inject.ttgir.dialect import DIVISIONS, FUNCTION, INTEGER_DIVISIONS
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph
 from kprof_inject.ttgir.types import PrintedType, types_of
@@ -29,9 +29,6 @@ _ARITHMETIC = ("arith.mulf", "arith.addf", "arith.subf", "math.fma")
 _BOUNDS = ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "tt.clampf")
 _COMPARISON, _SELECT, _NARROWING, _WIDENING = "arith.cmpf", "arith.select", "arith.truncf", "arith.extf"
 _FROM_INTEGERS = ("arith.sitofp", "arith.uitofp")
-# A remainder is computed from the quotient.
-_QUOTIENTS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui")
-_DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
 # Operations whose result has 16 bits if their operands do.
 _KEEPS_WIDTH = (*_BOUNDS, _SELECT, "arith.negf", "math.absf")
 _HALF_BITS = 16
@@ -151,7 +148,7 @@ class _ComputedFunction:
         if not types:
             return 1.0
         # A division counts as the reciprocal of its divisor.
-        taken = leaf.values[1:] if leaf.operation.name in _DIVISIONS else leaf.values
+        taken = leaf.values[1:] if leaf.operation.name in DIVISIONS else leaf.values
         varying = _joined(self._data_dims[one] | self._index_dims[one] for one in taken or [leaf.node])
         share = 1.0
         for dimension, size in enumerate(types[-1].shape):
@@ -202,9 +199,9 @@ class _ComputedFunction:
         """
         operation = leaf.operation
         operands = [self._origin(value) for value in leaf.values]
-        if operation.name in _DIVISIONS and len(operands) > 1:
+        if operation.name in DIVISIONS and len(operands) > 1:
             return ("reciprocal", operands[1], id(operation.block))
-        if operation.name in _QUOTIENTS:
+        if operation.name in INTEGER_DIVISIONS:
             return ("quotient", *operands, id(operation.block))
         if operation.name == _COMPARISON:
             return (operation.name, *sorted(operands), id(operation.block))

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
 from kprof_inject.select.functions import integer_work
-from kprof_inject.ttgir.dialect import FUNCTION
+from kprof_inject.ttgir.dialect import FUNCTION, INTEGER_DIVISIONS
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, constant_of
 from kprof_inject.ttgir.types import types_of
@@ -29,10 +29,7 @@ _RIGHT_SHIFTS = ("arith.shrsi", "arith.shrui")
 _SHIFTS = ("arith.shli", *_RIGHT_SHIFTS)
 # Masks of all bits, of a half or of a byte of a word.
 _SIMPLE = (-1, 0xFF, 0xFFFF, 0xFF00, 0xFF0000, -0x1000000, -0x10000)
-_DIVISIONS = (
-    *("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"),
-    *("arith.ceildivsi", "arith.ceildivui", "arith.floordivsi"),
-)
+_DIVISIONS = (*INTEGER_DIVISIONS, "arith.ceildivsi", "arith.ceildivui", "arith.floordivsi")
 # Operations that may merge with an operation whose result only they use.
 _MERGED_BY: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_BITWISE, _BITWISE),

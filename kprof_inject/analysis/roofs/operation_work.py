@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from kprof_inject.analysis.structure.banks import SIDES, conflict_cycles
 from kprof_inject.analysis.structure.tensor_layouts import lanes_and_warps_along
+from kprof_inject.ttgir.dialect import DIVISIONS
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import definition_of, operand_names
 from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, if_misfit, types_of
@@ -115,7 +116,7 @@ def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
     types = types_of(operation)
     if not types:
         return NO_WORK
-    if name in _DIVISIONS:
+    if name in DIVISIONS:
         return _division_work(operation, types[-1])
     if name in _WORK_OF_ELEMENT:
         # Each thread computes a scalar itself, which is negligible.
@@ -133,8 +134,7 @@ def _is_f32_tensor(result: PrintedType) -> bool:
 
 # A division takes one special function, for the reciprocal. It is computed once for a divisor that elements share, but
 # not where a region combines elements.
-_DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
-_WORK_OF_COMBINED = {**_WORK_OF_ELEMENT, **dict.fromkeys(_DIVISIONS, Work(special=1))}
+_WORK_OF_COMBINED = {**_WORK_OF_ELEMENT, **dict.fromkeys(DIVISIONS, Work(special=1))}
 
 
 def _division_work(operation: Operation, result: PrintedType) -> Work:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kprof_inject.ttgir.dialect import PROGRAM_ID
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import loop_arguments, names_in, operand_names, result_names, without_strings
 
-_PROGRAM_ID = "tt.get_program_id"
 _MOVES = frozenset(("tt.splat", "arith.extf", "arith.truncf", "arith.extsi", "arith.extui"))
 _ACCUMULATIONS = frozenset(
     f"arith.{name}"
@@ -66,7 +66,7 @@ def _tainted_by(module: Module, one: Operation, tainted: set[str]) -> Iterator[s
     """Yield the names that depend on the CTA because of an operation."""
     if one.name == "scf.for" and not _is_tainted_outside(one, tainted):
         yield from _carried(module, one, tainted)
-    elif one.name == _PROGRAM_ID or _is_tainted(one, tainted) or not (_is_repeatable(one) or one.traits.is_loop):
+    elif one.name == PROGRAM_ID or _is_tainted(one, tainted) or not (_is_repeatable(one) or one.traits.is_loop):
         yield from result_names(one)
         yield from (name.partition("#")[0] for name in result_names(one))
         if one.traits.is_loop:

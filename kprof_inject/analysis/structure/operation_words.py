@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from kprof_inject.ttgir.dialect import DIVISIONS, INTEGER_DIVISIONS
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import result_names
@@ -16,8 +17,8 @@ _WORDS = {
     "tt.atomic_rmw": "the atomic operation",
     "ttg.async_copy_global_to_local": "the copy",
     "ttg.convert_layout": "the change of layout",
-    **dict.fromkeys(("arith.divf", "tt.precise_divf", "tt.approx_divf"), "the division"),
-    **dict.fromkeys(("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"), "the integer division"),
+    **dict.fromkeys(DIVISIONS, "the division"),
+    **dict.fromkeys(INTEGER_DIVISIONS, "the integer division"),
 }
 
 

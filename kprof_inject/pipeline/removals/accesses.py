@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from kprof_inject.pipeline.removals.replacing import Edit, RemovalRefused, own_name
+from kprof_inject.pipeline.removals.replacing import RemovalRefused, own_name
+from kprof_inject.rewrite import Replacement
 from kprof_inject.ttgir.nodes import Module, Operation
 
 STORE = "tt.store"
@@ -26,7 +27,7 @@ _POINTERS = re.compile(r" : (?P<type>tensor<(?:\d+x)+!tt\.ptr<\w+>, .*?>|!tt\.pt
 _POINTER = re.compile(r"!tt\.ptr<\w+>")
 
 
-def without_access(module: Module, operation: Operation) -> list[Edit]:
+def without_access(module: Module, operation: Operation) -> list[Replacement]:
     """Return the edits that disable a store, or an asynchronous copy."""
     operands = _OPERANDS[operation.name].match(operation.tail)
     pointers = _POINTERS.search(operation.tail)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from kprof_inject.pipeline.removals.replacing import Edit, RemovalRefused, operand_type, replaced
+from kprof_inject.pipeline.removals.replacing import RemovalRefused, operand_type, replaced
+from kprof_inject.rewrite import Replacement
+from kprof_inject.ttgir.dialect import DIVISIONS
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import operand_names
 
-_OF_TWO = frozenset(("arith.divf", "tt.precise_divf", "tt.approx_divf", "math.powf"))
+_OF_TWO = frozenset((*DIVISIONS, "math.powf"))
 _OF_MATH = "cos erf exp exp2 expm1 log log10 log1p log2 rsqrt sin sqrt tan tanh"
 _FUNCTIONS = frozenset(("tt.precise_sqrt", *(f"math.{name}" for name in _OF_MATH.split())))
 ARITHMETIC = _OF_TWO | _FUNCTIONS
 
 
-def without_arithmetic(module: Module, operation: Operation) -> list[Edit]:
+def without_arithmetic(module: Module, operation: Operation) -> list[Replacement]:
     """Return the edit that removes an operation of ``ARITHMETIC``.
 
     A maximum is one instruction, keeps both operands alive, and is never fused with others, unlike a multiplication.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from kprof_inject.pipeline.removals.replacing import Edit, RemovalRefused, own_name
+from kprof_inject.pipeline.removals.replacing import RemovalRefused, own_name
+from kprof_inject.rewrite import Replacement
 from kprof_inject.ttgir.influence import gives_floats
 from kprof_inject.ttgir.nodes import Module, Operation
 
@@ -16,7 +17,7 @@ _TYPE = re.compile(r" : (i32|i64) \{?\s*$")
 _OWN_WAITS = frozenset(("ttg.async_wait", "ttng.warp_group_dot_wait"))
 
 
-def without_half(module: Module, operation: Operation) -> list[Edit]:
+def without_half(module: Module, operation: Operation) -> list[Replacement]:
     """Return the edits that end a loop in the middle of its range."""
     head, kind = _HEAD.match(operation.tail), _TYPE.search(operation.tail)
     if head is None:

@@ -9,12 +9,12 @@ from kprof_inject.pipeline.removals.elementwise import ARITHMETIC, without_arith
 from kprof_inject.pipeline.removals.iterations import LOOP, without_half
 from kprof_inject.pipeline.removals.loads import LOAD, without_load
 from kprof_inject.pipeline.removals.reductions import REDUCTION, without_exchange
-from kprof_inject.pipeline.removals.replacing import Edit, RemovalRefused
-from kprof_inject.rewrite import spliced
+from kprof_inject.pipeline.removals.replacing import RemovalRefused
+from kprof_inject.rewrite import Replacement, spliced
 from kprof_inject.ttgir.influence import gives_floats, objection_to_other_values
 from kprof_inject.ttgir.nodes import Module, Operation
 
-_KINDS: Mapping[str, Callable[[Module, Operation], list[Edit]]] = {
+_KINDS: Mapping[str, Callable[[Module, Operation], list[Replacement]]] = {
     **dict.fromkeys(ARITHMETIC, without_arithmetic),
     LOAD: without_load,
     LOOP: without_half,

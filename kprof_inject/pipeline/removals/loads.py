@@ -6,7 +6,8 @@ divisions compute in a slower way; and the addresses are still computed. A mask,
 
 from __future__ import annotations
 
-from kprof_inject.pipeline.removals.replacing import Edit, RemovalRefused, operand_type, own_name, replaced
+from kprof_inject.pipeline.removals.replacing import RemovalRefused, operand_type, own_name, replaced
+from kprof_inject.rewrite import Replacement
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import operand_names
 from kprof_inject.ttgir.types import bits_of, types_of
@@ -25,7 +26,7 @@ _BITS = {
 }
 
 
-def without_load(module: Module, operation: Operation) -> list[Edit]:
+def without_load(module: Module, operation: Operation) -> list[Replacement]:
     """Return the edit that removes a load of floating-point numbers."""
     pointers, kind, types = operand_names(operation)[:1], operand_type(operation), types_of(operation)
     element = types[0].pointee if types else ""

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from math import prod
 
 from kprof_inject.analysis.structure.tensor_layouts import blocked_of
-from kprof_inject.pipeline.removals.replacing import Edit, RemovalRefused, own_name, replaced
+from kprof_inject.capture.resources import THREADS_PER_WARP
+from kprof_inject.pipeline.removals.replacing import RemovalRefused, own_name, replaced
+from kprof_inject.rewrite import Replacement
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import operand_names
 from kprof_inject.ttgir.types import PrintedType, types_of
@@ -23,14 +25,13 @@ _SIGNATURE = re.compile(r".*\}\) (?:\{[^{}]*\} )?: \((?P<operand>.*)\) -> (?P<re
 _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>")
 _LAYOUT = re.compile(r"#[\w$.-]+(?:<.*>)?$")
 _COMMENT = "//"
-_LANES = 32
 _MMA = re.compile(r"#ttg\.nvidia_mma<\{versionMajor = (\d+)")
 _WARPS = re.compile(r"warpsPerCTA = \[(\d+), (\d+)\]")
 # PTX ISA, "mma.m16n8k16" and "wgmma": of 16 rows by 8 columns of the result, a thread has two rows and two columns.
 _MMA_VERSIONS, _MMA_OWN, _MMA_ROWS, _MMA_COLUMNS = (2, 3), 2, 8, 4
 
 
-def without_exchange(module: Module, operation: Operation) -> list[Edit]:
+def without_exchange(module: Module, operation: Operation) -> list[Replacement]:
     """Return the edit that removes the exchange of a reduction of one tensor of floats."""
     signature, axis = _SIGNATURE.match(operation.closing), _AXIS.search(operation.tail)
     types, names, combining = types_of(operation), operand_names(operation), _region_of(module, operation)
@@ -70,7 +71,7 @@ def _layout_of_a_thread(module: Module, sizes: Sequence[int]) -> str:
     warps = module.attribute("ttg.num-warps")
     return (
         f"#ttg.blocked<{{sizePerThread = [{', '.join(map(str, sizes))}], "
-        f"threadsPerWarp = [{', '.join([*ones, str(_LANES)])}], warpsPerCTA = [{', '.join([*ones, warps])}], "
+        f"threadsPerWarp = [{', '.join([*ones, str(THREADS_PER_WARP)])}], warpsPerCTA = [{', '.join([*ones, warps])}], "
         f"order = [{', '.join(map(str, reversed(range(len(sizes)))))}]}}>"
     )
 

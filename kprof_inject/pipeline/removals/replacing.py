@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kprof_inject.rewrite import Replacement
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import result_names
-
-Edit = tuple[int, int, str]
-"""Start and end of a span of the text, and what replaces it."""
 
 
 class RemovalRefused(Exception):
     """Error that operations cannot be removed; its text is the reason, as a sentence part that follows *because*."""
 
 
-def replaced(module: Module, operation: Operation, operations: Sequence[str]) -> Edit:
+def replaced(module: Module, operation: Operation, operations: Sequence[str]) -> Replacement:
     """Return the edit that writes operations in place of another one.
 
     The last of them lacks its result, which is that of the replaced operation, if it has any.

@@ -66,7 +66,17 @@ def assembly_in(folder: Path) -> str:
     return paths[0].read_text() if paths else ""
 
 
-def difference_of_code(a: str, b: str) -> str:
+def objection_to(stage: str, own_assembly: str, assembly: str) -> str:
+    """Return how the code of a kernel's TTIR or TTGIR, its ``stage``, differs from the program's; empty if it does not.
+
+    The text is a sentence part that follows *because*.
+    """
+    difference = _difference(own_assembly, assembly)
+    text = stage.upper()
+    return difference and f"its {text} alone compiles to a different kernel than the program runs ({difference})"
+
+
+def _difference(a: str, b: str) -> str:
     """Return the first lines of code in which two assembly texts differ; empty if they are the same."""
     for a_line, b_line in zip_longest(code_lines(a), code_lines(b), fillvalue=""):
         if a_line != b_line:

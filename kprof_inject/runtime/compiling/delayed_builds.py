@@ -23,7 +23,9 @@ from typing import Any
 from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.forks import usable_cores
+from kprof_inject.runtime.compiling.builds import assembly_in, objection_to
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
+from kprof_inject.runtime.faults import first_line
 
 _KEPT = (".json", ".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
 
@@ -171,3 +173,16 @@ def compiled(builds: Sequence[Build], folder: Path) -> Iterator[KprofError | Non
         for process in processes:
             process.__exit__()
     yield from (failures.get(build.name) for build in builds)
+
+
+def refusals_of(plain: Build, builds: Sequence[Build], own_build: Path, folder: Path) -> list[str]:
+    """Compile builds as ``compiled`` does; return why each of them is refused, empty if it is not.
+
+    All are refused if ``plain``, the build of the unchanged text, has other code than ``own_build``, the program's.
+    """
+    failure, *failures = compiled([plain, *builds], folder)
+    if failure is not None:
+        objection = f"the unchanged kernel does not compile: {first_line(failure)}"
+    else:
+        objection = objection_to(plain.stage, assembly_in(own_build), assembly_in(folder / plain.name))
+    return [objection or (f"it does not compile: {first_line(error)}" if error else "") for error in failures]

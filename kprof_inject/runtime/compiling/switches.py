@@ -27,10 +27,6 @@ _SWITCHES = (
 SWITCH_NAMES = tuple(dict.fromkeys(switch.name for switch in _SWITCHES))
 
 
-def switches_of(triton_version: str, backend: str) -> list[Switch]:
+def switches_of(release: tuple[int, int], backend: str) -> list[Switch]:
     """Return the switches that a version of Triton has on a backend."""
-    numbers = triton_version.split(".")[:2]
-    if len(numbers) < 2 or not all(number.isdecimal() for number in numbers):
-        return []
-    version = (int(numbers[0]), int(numbers[1]))
-    return [switch for switch in _SWITCHES if switch.first <= version and backend in switch.backends]
+    return [switch for switch in _SWITCHES if switch.first <= release and backend in switch.backends]

@@ -19,7 +19,7 @@ from kprof_inject.capture.experiments import (
     SpinRecord,
 )
 from kprof_inject.capture.schema import Resources, plausible_sm_clock_hz
-from kprof_inject.runtime.compiling.builds import assembly_in, difference_of_code, load
+from kprof_inject.runtime.compiling.builds import assembly_in, load, objection_to
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.experiments.paired_launches import PairedTimes
@@ -71,8 +71,8 @@ class DelayedKernel:
         Raises ``NoExperiment`` if the module's text compiles to another kernel than the source.
         """
         own_assembly = str(self.kernel.asm.get("ptx") or self.kernel.asm.get("amdgcn") or "")
-        if difference := difference_of_code(own_assembly, assembly_in(folder / plan.plain)):
-            raise NoExperiment(f"its TTGIR alone compiles to a different kernel than the program runs ({difference})")
+        if objection := objection_to("ttgir", own_assembly, assembly_in(folder / plan.plain)):
+            raise NoExperiment(objection)
         for place, build in enumerate(plan.builds):
             loaded, refusal = self._loaded(folder, build)
             self.builds.append(loaded)

@@ -235,25 +235,29 @@ def _time_delays(task: TimeDelays, process: OwnProcess) -> TaskResult:
 
 @_done.register
 def _time_edits(task: TimeEdits, process: OwnProcess) -> TaskResult:
-    saved = read_saved_launch(Path(task.launch))
-    device = process.device_for(saved)
-    with loaded_launch(device, saved) as launch:
-        overwrite_outputs(device, launch)
-        clean = _clean_kernel(saved)
-        builds = list(load_builds(task.builds, saved))
-        launches = _paired(launch, clean, [kernel for kernel, _ in builds], device, process)
-        return TaskResult(edits=time_edits(task, launch, launches, [refusal for _, refusal in builds]))
+    with _with_builds(task, process) as (launch, launches, refusals):
+        overwrite_outputs(process.device_for(launch.saved), launch)
+        return TaskResult(edits=time_edits(task, launch, launches, refusals))
 
 
 @_done.register
 def _time_removals(task: TimeRemovals, process: OwnProcess) -> TaskResult:
+    with _with_builds(task, process) as (_, launches, refusals):
+        return TaskResult(removals=time_removals(task, launches, refusals))
+
+
+@contextmanager
+def _with_builds(
+    task: TimeEdits | TimeRemovals, process: OwnProcess
+) -> Iterator[tuple[LoadedLaunch, PairedLaunches, list[str]]]:
+    """Lend a loaded launch, what launches the task's builds in turn, and for each build why it does not load."""
     saved = read_saved_launch(Path(task.launch))
     device = process.device_for(saved)
     with loaded_launch(device, saved) as launch:
         clean = _clean_kernel(saved)
         builds = list(load_builds(task.builds, saved))
         launches = _paired(launch, clean, [kernel for kernel, _ in builds], device, process)
-        return TaskResult(removals=time_removals(task, launches, [refusal for _, refusal in builds]))
+        yield launch, launches, [refusal for _, refusal in builds]
 
 
 @_done.register

@@ -289,7 +289,7 @@ def test_a_loop_whose_values_depend_on_the_cta(tmp_path: Path) -> None:
 
 
 def many_ctas(evidence: Evidence, cta_ns: float, ctas: int = 9 * 8) -> Evidence:
-    """The same launch with so many CTAs in turn on its SMs."""
+    """Return the launch as if its SMs ran this number of CTAs in turn."""
     waves, ending = evidence.summary.waves, evidence.summary.ending
     assert waves is not None and ending is not None
     summary = replace(

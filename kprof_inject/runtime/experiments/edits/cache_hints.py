@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from kprof_inject.rewrite import spliced
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.parser import parse
 
 _OPERATIONS = {"loads": "tt.load", "stores": "tt.store"}
 _HINTS = {
@@ -29,7 +28,6 @@ _POLICIES = {
     "evict_last": "cache_modifier = none, eviction_policy = evict_last",
     "cg": "cache_modifier = cg, eviction_policy = evict_normal",
 }
-_VERSION = re.compile(r"(\d+)\.(\d+)")
 # In the printed form, the hints follow the operands.
 _OPERANDS = re.compile(r"\s*%[\w$.#-]+(?:\s*,\s*%[\w$.#-]+)*(?P<hints>(?:\s+\w+ = \w+)*)(?=\s*[:{])")
 _VOLATILE = "isVolatile = true"
@@ -41,6 +39,7 @@ class CacheHints:
     name = "cache"
     values = f"{' or '.join(_OPERATIONS)}, a colon, and {', '.join(_HINTS)}; such as loads:evict_first"
     edits_ttgir = True
+    source = ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the hints for which the kernel has operations."""
@@ -56,7 +55,7 @@ class CacheHints:
         what, _, hint = value.partition(":")
         if what not in _OPERATIONS or hint not in _HINTS:
             raise EditRefused(f"{value} is none of {self.values}")
-        module = parse(kernel.ttgir, f"{kernel.record.name}.ttgir")
+        module = kernel.parsed("ttgir")
         places = [
             _place_of_hint(module, operation, hint)
             for operation in module.walk()
@@ -70,8 +69,8 @@ class CacheHints:
 
 def _printed(kernel: KernelToEdit, hint: str) -> str:
     """Return a hint as the kernel's Triton prints it."""
-    version = _VERSION.match(kernel.record.triton_version)
-    if version is None or (int(version[1]), int(version[2])) < _FIRST_WITH_POLICY:
+    release = kernel.record.triton_release
+    if release is None or release < _FIRST_WITH_POLICY:
         return _HINTS[hint]
     return f"{{cachePolicy = #tt.cache_policy<{_POLICIES[hint]}>}}"
 

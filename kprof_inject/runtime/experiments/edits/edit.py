@@ -12,6 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.capture.schema import DumpedKernelRecord, Resources
+from kprof_inject.ttgir.nodes import Module
+from kprof_inject.ttgir.parser import parse
 
 Stage = Literal["ttir", "ttgir"]
 """The text that is compiled after an edit: TTIR after edits of options, else TTGIR."""
@@ -37,6 +39,18 @@ class KernelToEdit(Struct, frozen=True):
     def option(self, name: str) -> Any:
         """Return a compile option; None if this Triton has none of this name."""
         return self.record.options.get(name)
+
+    def number(self, name: str) -> int:
+        """Return a compile option that is a number; 0 if it is not set."""
+        return int(self.option(name) or 0)
+
+    def text(self, stage: Stage) -> str:
+        """Return the text of a stage."""
+        return self.ttir if stage == "ttir" else self.ttgir
+
+    def parsed(self, stage: Stage) -> Module:
+        """Return the module of a stage. Raises ``KprofError`` if it is not understood."""
+        return parse(self.text(stage), f"{self.record.name}.{stage}")
 
     def with_option(self, name: str, value: object) -> KernelToEdit:
         """Return the kernel with another compile option, to be compiled from its TTIR. Raises ``EditRefused``."""
@@ -73,6 +87,10 @@ class EditKind(Protocol):
     @property
     def edits_ttgir(self) -> bool:
         """True if it changes the text of the TTGIR; false if it changes options, with which the TTIR is compiled."""
+
+    @property
+    def source(self) -> str:
+        """Text for the kernel's source, with ``{}`` for the value; empty if an option or a variable does it."""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the values to try above the present one, nearest first; of a kind without order, all values."""

@@ -16,6 +16,7 @@ class FpFusion:
     name = "fp_fusion"
     values = "on or off"
     edits_ttgir = False
+    source = ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return ``on`` if the program turned it off."""

@@ -10,7 +10,6 @@ from kprof_inject.runtime.experiments.edits.cache_hints import CacheHints
 from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
 from kprof_inject.runtime.experiments.edits.fp_fusion import FpFusion
 from kprof_inject.runtime.experiments.edits.loop_stages import LoopStages
-from kprof_inject.runtime.experiments.edits.loop_stages import in_source as loop_stages_in_source
 from kprof_inject.runtime.experiments.edits.maxnreg import MaxRegisters
 from kprof_inject.runtime.experiments.edits.num_stages import NumStages
 from kprof_inject.runtime.experiments.edits.num_warps import NumWarps
@@ -69,7 +68,7 @@ def with_ttgir_edited(kernel: KernelToEdit, edits: Sequence[Edit]) -> KernelToEd
 
 def in_source(edits: Sequence[Edit]) -> str:
     """Return what to write in the kernel's source for edits that no option and no variable makes; empty for others."""
-    return "; ".join(loop_stages_in_source(edit.value) for edit in edits if edit.kind == LoopStages.name)
+    return "; ".join(found for edit in edits if (found := KINDS[edit.kind].source.format(edit.value)))
 
 
 def changes_ttgir(edits: Sequence[Edit]) -> bool:

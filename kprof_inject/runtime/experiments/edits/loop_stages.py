@@ -1,4 +1,4 @@
-"""Number of stages in which loops without dots load ahead, which Triton pipelines only if the source asks for it."""
+"""Number of stages of loops that load without dots. Triton pipelines these only if the source sets it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from kprof_inject.errors import KprofError
-from kprof_inject.rewrite import spliced
+from kprof_inject.rewrite import Replacement, spliced
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, number_in
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.parser import parse
 
 _MAX_STAGES = 8
 _PROPOSED = ("2", "3", "4")
@@ -26,11 +25,12 @@ class LoopStages:
     name = "loop_stages"
     values = f"2 to {_MAX_STAGES}"
     edits_ttgir = False
+    source = "tl.range(..., num_stages={}) in loops that load without dots"
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the usual numbers of stages; none if there is no such loop."""
         try:
-            loops = list(_loops_of(_parsed(kernel)))
+            loops = list(_loops_of(kernel.parsed("ttir")))
         except KprofError:
             return []
         return _PROPOSED if loops else []
@@ -44,22 +44,13 @@ class LoopStages:
         stages = number_in(value, 2, _MAX_STAGES)
         recompiled = kernel.to_recompile()
         try:
-            module = _parsed(kernel)
+            module = kernel.parsed("ttir")
         except KprofError as error:
             raise EditRefused(error.what) from None
         edits = [_edit_of(loop, stages) for loop in _loops_of(module)]
         if not edits:
             raise EditRefused("it has no loop that loads without dots, or the source has chosen their stages")
         return replace(recompiled, ttir=spliced(kernel.ttir, edits))
-
-
-def in_source(value: str) -> str:
-    """Return how the source of a kernel asks for that."""
-    return f"tl.range(..., num_stages={value}) in loops that load without dots"
-
-
-def _parsed(kernel: KernelToEdit) -> Module:
-    return parse(kernel.ttir, f"{kernel.record.name}.ttir")
 
 
 def _loops_of(module: Module) -> Iterator[Operation]:
@@ -79,7 +70,7 @@ def _has_attributes(loop: Operation) -> bool:
     return loop.closing.removeprefix("}").lstrip().startswith("{")
 
 
-def _edit_of(loop: Operation, stages: int) -> tuple[int, int, str]:
-    """Return the text that follows the brace that closes the loop, as ``spliced`` takes it."""
+def _edit_of(loop: Operation, stages: int) -> Replacement:
+    """Return the text that follows the brace that closes the loop."""
     place = loop.regions[-1].end + 1
     return place, place, f" {{{_ATTRIBUTE} = {stages} : i32}}"

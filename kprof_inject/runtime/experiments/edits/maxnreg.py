@@ -20,14 +20,15 @@ class MaxRegisters:
     name = "maxnreg"
     values = f"{_MIN_REGISTERS} to {_MAX_REGISTERS}"
     edits_ttgir = False
+    source = ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return nothing: more registers than the compiler takes by itself help only where the option is set."""
+        """Return the largest number if the option is set; without it, the compiler takes as many as it needs."""
         return [str(_MAX_REGISTERS)] if kernel.option(self.name) else []
 
     def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the most registers with which an SM holds one CTA more; none if something else limits their number."""
-        clean, warps = kernel.clean, int(kernel.option("num_warps") or 0)
+        clean, warps = kernel.clean, kernel.number("num_warps")
         if not clean.registers or not warps or kernel.record.target is None or kernel.record.target.backend != "cuda":
             return []
         limits, shared_bytes = limits_of(str(kernel.record.target)), clean.shared_bytes or 0

@@ -19,15 +19,16 @@ class NumWarps:
     name = "num_warps"
     values = f"a power of two from 1 to {_MAX_WARPS}"
     edits_ttgir = False
+    source = ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return twice as many warps, four times as many, and so on."""
-        wanted = [_present(kernel) << step for step in range(1, _STEPS_UP + 1)]
+        wanted = [kernel.number(self.name) << step for step in range(1, _STEPS_UP + 1)]
         return [str(warps) for warps in wanted if 0 < warps <= _MAX_PROPOSED]
 
     def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return half and a quarter of the warps."""
-        wanted = [_present(kernel) >> step for step in range(1, _STEPS_DOWN + 1)]
+        wanted = [kernel.number(self.name) >> step for step in range(1, _STEPS_DOWN + 1)]
         return [str(warps) for warps in wanted if warps]
 
     def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
@@ -38,7 +39,3 @@ class NumWarps:
         if any(word in text for word in _WARP_SPECIALIZED for text in (kernel.ttir, kernel.ttgir)):
             raise EditRefused("its partitions have their own numbers of warps (warp specialization)")
         return kernel.with_option(self.name, warps)
-
-
-def _present(kernel: KernelToEdit) -> int:
-    return int(kernel.option("num_warps") or 0)

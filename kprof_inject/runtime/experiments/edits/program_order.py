@@ -13,16 +13,14 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from kprof_inject.rewrite import spliced
+from kprof_inject.rewrite import Replacement, spliced
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, number_in
 from kprof_inject.select.replay_safety import relaunch
+from kprof_inject.ttgir.dialect import INTEGER_DIVISIONS, PROGRAM_ID
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.ssa_values import names_in, operand_names, result_names
 
-_PROGRAM_ID = "tt.get_program_id"
 _AXIS = re.compile(r"\s*([xyz]) : i32\b")
-_DIVISIONS = ("arith.divsi", "arith.remsi", "arith.divui", "arith.remui")
 _GROUPS = (8, 4, 16)
 _MAX_GROUP = 1024
 _REVERSED, _GROUPED = "reversed", "grouped"
@@ -41,10 +39,11 @@ class ProgramOrder:
     name = "program_order"
     values = f"{_REVERSED}, or {_GROUPED}:N for groups of N rows"
     edits_ttgir = True
+    source = ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the orders that are possible."""
-        module = _parsed(kernel)
+        module = kernel.parsed("ttgir")
         grouped = [f"{_GROUPED}:{rows}" for rows in _GROUPS] if _grouping(module) else []
         return [*grouped, _REVERSED] if not _objection(module) else []
 
@@ -54,7 +53,7 @@ class ProgramOrder:
 
     def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
         """Permute the program ids."""
-        module = _parsed(kernel)
+        module = kernel.parsed("ttgir")
         if objection := _objection(module):
             raise EditRefused(objection)
         kind, _, number = value.partition(":")
@@ -71,15 +70,8 @@ class ProgramOrder:
         return replace(kernel, ttgir=spliced(kernel.ttgir, edits))
 
 
-_Edit = tuple[int, int, str]
-
-
-def _parsed(kernel: KernelToEdit) -> Module:
-    return parse(kernel.ttgir, f"{kernel.record.name}.ttgir")
-
-
 def _program_ids(module: Module) -> list[Operation]:
-    return [operation for operation in module.walk() if operation.name == _PROGRAM_ID]
+    return [operation for operation in module.walk() if operation.name == PROGRAM_ID]
 
 
 def _axis_of(operation: Operation) -> str:
@@ -115,7 +107,7 @@ def _depends_on_order(operation: Operation, operations: Sequence[Operation]) -> 
     return any(not results.isdisjoint(names_in(f"{other.tail} {other.closing}")) for other in operations)
 
 
-def _replaced(module: Module, operation: Operation, computed: Callable[[str, str], list[str]]) -> _Edit:
+def _replaced(module: Module, operation: Operation, computed: Callable[[str, str], list[str]]) -> Replacement:
     """Return the edit that replaces a program id by ``computed(axis, prefix)``, whose last line lacks its result."""
     axis, result = _axis_of(operation), result_names(operation)[0]
     prefix = f"{_PREFIX}_{operation.start}"
@@ -124,7 +116,7 @@ def _replaced(module: Module, operation: Operation, computed: Callable[[str, str
     return _over(module, operation, lines)
 
 
-def _over(module: Module, operation: Operation, lines: Sequence[str]) -> _Edit:
+def _over(module: Module, operation: Operation, lines: Sequence[str]) -> Replacement:
     """Return the edit that writes lines in place of an operation."""
     end = operation.start + len(module.text[operation.start : operation.end].rstrip())
     return operation.start, end, f"{module.newline}{module.indent_at(operation.start)}".join(lines)
@@ -140,7 +132,7 @@ def _reverse(axis: str, prefix: str) -> list[str]:
     ]
 
 
-def _grouping(module: Module) -> Callable[[int], list[_Edit]] | None:
+def _grouping(module: Module) -> Callable[[int], list[Replacement]] | None:
     """Return what groups the tiles by a number of rows; None if they have no two coordinates."""
     ids = _program_ids(module)
     axes = {_axis_of(operation) for operation in ids}
@@ -206,13 +198,13 @@ def _first_division(program_id: Operation) -> tuple[Operation, str] | None:
         if name not in used:
             continue
         operands = operand_names(operation)
-        if operation.name in _DIVISIONS and operands[:1] == [name] and operands[1:2] not in ([], [name]):
+        if operation.name in INTEGER_DIVISIONS and operands[:1] == [name] and operands[1:2] not in ([], [name]):
             return operation, operands[1]
         return None
     return None
 
 
-def _group_line(module: Module, program_id: Operation, division: tuple[Operation, str], rows: int) -> list[_Edit]:
+def _group_line(module: Module, program_id: Operation, division: tuple[Operation, str], rows: int) -> list[Replacement]:
     """Return the edits that permute the programs of a grid of one dimension before the first use of the program id.
 
     If the last row is incomplete, they stay as they are.

@@ -15,6 +15,7 @@ class Switch:
     name = "env"
     values = "a switch of Triton, such as DISABLE_LLVM_OPT=disable-lsr"
     edits_ttgir = False
+    source = ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the switches that are not set."""
@@ -33,5 +34,6 @@ class Switch:
 
 
 def _known(record: DumpedKernelRecord) -> list[tuple[str, str]]:
-    backend = record.target.backend if record.target else ""
-    return [(switch.name, switch.value) for switch in switches_of(record.triton_version, backend)]
+    if record.target is None or record.triton_release is None:
+        return []
+    return [(switch.name, switch.value) for switch in switches_of(record.triton_release, record.target.backend)]
