@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import triton
 from golden import FIXTURES, form_of, kernel_of, read
-from removal_kernels import DIVIDED, kernel, last_store, named
+from removal_kernels import DIVIDED, kernel, last_store, named, sum_of_columns
 
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.vanished import vanished
@@ -103,6 +104,17 @@ def test_only_the_operation_is_removed(plain: MachineFunction, result: str, fewe
     assert all(after[one] < before[one] for one in fewer if before[one])
     assert after["STG"] == before["STG"]
     assert vanished(plain, code, lines_of(module, named(module, result))) is None
+
+
+def test_a_thread_still_combines_the_elements_of_its_rows() -> None:
+    """A load fills four registers with elements of four columns, which are not combined."""
+    module = sum_of_columns()
+    code = without(module, named(module, "sum")).instructions
+    assert [one.opcode for one in code if one.operation == "LDG"] == ["LDG.E.128"] * 4
+    sums = [re.findall(r"\bR(\d+)", one.operands) for one in code if one.operation == "FADD"]
+    assert len(sums) == 4 * 3
+    _, first, second = map(int, sums[0])
+    assert first // 4 != second // 4
 
 
 def test_a_store_is_disabled_and_its_operands_are_computed(plain: MachineFunction) -> None:

@@ -1,22 +1,22 @@
 """Removal of the exchange between threads in a reduction: each thread keeps the result of its own elements.
 
 The elements of a thread are taken as a tensor that all threads have wholly, by a cast that costs nothing. They are
-still combined, as they would be if they were accumulated element by element.
+still combined, as they would be if they were accumulated element by element; each with those that it is combined with
+in the kernel, since the compiler issues loads in the order in which their values are used.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import prod
 
-from kprof_inject.analysis.structure.tensor_layouts import blocked_of
+from kprof_inject.analysis.structure.tensor_layouts import Blocked, blocked_of
 from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.pipeline.removals.replacing import RemovalRefused, own_name, replaced
 from kprof_inject.rewrite import Replacement
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import operand_names
-from kprof_inject.ttgir.types import PrintedType, types_of
+from kprof_inject.ttgir.types import types_of
 
 REDUCTION = "tt.reduce"
 _CAST = "builtin.unrealized_conversion_cast"
@@ -28,7 +28,7 @@ _COMMENT = "//"
 _MMA = re.compile(r"#ttg\.nvidia_mma<\{versionMajor = (\d+)")
 _WARPS = re.compile(r"warpsPerCTA = \[(\d+), (\d+)\]")
 # PTX ISA, "mma.m16n8k16" and "wgmma": of 16 rows by 8 columns of the result, a thread has two rows and two columns.
-_MMA_VERSIONS, _MMA_OWN, _MMA_ROWS, _MMA_COLUMNS = (2, 3), 2, 8, 4
+_MMA_VERSIONS, _MMA_ELEMENTS, _MMA_LANES = (2, 3), (2, 2), (8, 4)
 
 
 def without_exchange(module: Module, operation: Operation) -> list[Replacement]:
@@ -37,26 +37,33 @@ def without_exchange(module: Module, operation: Operation) -> list[Replacement]:
     types, names, combining = types_of(operation), operand_names(operation), _region_of(module, operation)
     if signature is None or axis is None or len(types) != 2 or len(names) != 1 or _COMMENT in combining:
         raise RemovalRefused("it reduces several tensors, or is printed in a form that cannot be edited")
-    registers = _registers_of(module, types[0], signature["operand"])
-    own = registers.pop(int(axis[1]))
-    element, result = types[0].element, signature["result"].strip()
+    tiles = _tiles_of(module, signature["operand"])
+    registers = [
+        own * -(-length // (own * lanes * warps))
+        for length, own, lanes, warps in zip(types[0].shape, tiles.elements, tiles.lanes, tiles.warps, strict=True)
+    ]
+    element, result, along = types[0].element, signature["result"].strip(), int(axis[1])
     whole, part = own_name(operation, "whole"), own_name(operation, "part")
 
-    def reduced(tensor: str, axis: int) -> str:
-        return f'"{REDUCTION}"({whole}) <{{axis = {axis} : i32}}> ({{ {combining} }}) : ({tensor}) ->'
+    def reduced(tensor: str) -> str:
+        return f'"{REDUCTION}"({whole}) <{{axis = {along} : i32}}> ({{ {combining} }}) : ({tensor}) ->'
 
     def cast_to(tensor: str) -> str:
         return f"{whole} = {_CAST} {names[0]} : {signature['operand']} to {tensor}"
 
     if not types[1].shape:
-        tensor = f"tensor<{own}x{element}, {_layout_of_a_thread(module, [own])}>"
-        return [replaced(module, operation, [cast_to(tensor), f"{reduced(tensor, 0)} {result}"])]
-    kept = prod(registers)
-    layout = _layout_of_a_thread(module, [kept, own])
-    tensor = f"tensor<{kept}x{own}x{element}, {layout}>"
-    sliced = f"tensor<{kept}x{element}, #ttg.slice<{{dim = 1, parent = {layout}}}>>"
+        tensor = f"tensor<{registers[0]}x{element}, {_layout_of_a_thread(module, registers, [0])}>"
+        return [replaced(module, operation, [cast_to(tensor), f"{reduced(tensor)} {result}"])]
+    layout = _layout_of_a_thread(module, [*tiles.elements, 1], [*tiles.order, tiles.rank])
+    tensor = f"tensor<{_shape_of([*registers, 1])}{element}, {layout}>"
+    kept = [*registers[:along], *registers[along + 1 :], 1]
+    sliced = f"tensor<{_shape_of(kept)}{element}, #ttg.slice<{{dim = {along}, parent = {layout}}}>>"
     back = f"{_CAST} {part} : {sliced} to {result}"
-    return [replaced(module, operation, [cast_to(tensor), f"{part} = {reduced(tensor, 1)} {sliced}", back])]
+    return [replaced(module, operation, [cast_to(tensor), f"{part} = {reduced(tensor)} {sliced}", back])]
+
+
+def _shape_of(sizes: Sequence[int]) -> str:
+    return "".join(f"{size}x" for size in sizes)
 
 
 def _region_of(module: Module, operation: Operation) -> str:
@@ -65,37 +72,37 @@ def _region_of(module: Module, operation: Operation) -> str:
     return " ".join(module.text[begin : operation.end].partition("({")[2].rpartition("})")[0].split())
 
 
-def _layout_of_a_thread(module: Module, sizes: Sequence[int]) -> str:
-    """Return the layout of a tensor that each thread has wholly."""
-    ones = ["1"] * (len(sizes) - 1)
-    warps = module.attribute("ttg.num-warps")
+def _layout_of_a_thread(module: Module, elements: Sequence[int], order: Sequence[int]) -> str:
+    """Return a layout with all threads along the last dimension; each has the whole of a tensor that is short there."""
+    ones = [1] * (len(elements) - 1)
+    warps = int(module.attribute("ttg.num-warps"))
     return (
-        f"#ttg.blocked<{{sizePerThread = [{', '.join(map(str, sizes))}], "
-        f"threadsPerWarp = [{', '.join([*ones, str(THREADS_PER_WARP)])}], warpsPerCTA = [{', '.join([*ones, warps])}], "
-        f"order = [{', '.join(map(str, reversed(range(len(sizes)))))}]}}>"
+        f"#ttg.blocked<{{sizePerThread = {list(elements)}, threadsPerWarp = {[*ones, THREADS_PER_WARP]}, "
+        f"warpsPerCTA = {[*ones, warps]}, order = {list(order)}}}>"
     )
 
 
-def _registers_of(module: Module, printed: PrintedType, text: str) -> list[int]:
-    """Return how many elements of a tensor each thread has, along each of its dimensions."""
-    found = _LAYOUT.search(text.removesuffix(">"))
-    tiles = _tiles_of(module, found[0]) if found else None
+def _tiles_of(module: Module, tensor: str) -> Blocked:
+    """Return the tiles of a tensor's layout. Raises ``RemovalRefused`` if it has none."""
+    found = _LAYOUT.search(tensor.removesuffix(">"))
+    tiles = _tiles_in(module, found[0]) if found else None
     if tiles is None or module.attribute("ttg.num-ctas") not in ("", "1"):
         raise RemovalRefused("its layout is not one of tiles")
-    return [own * -(-length // (own * others)) for length, (own, others) in zip(printed.shape, tiles, strict=True)]
+    return tiles
 
 
-def _tiles_of(module: Module, layout: str) -> list[tuple[int, int]] | None:
-    """Return a thread's elements of a tile along each dimension, and the number of threads there; None if unknown."""
+def _tiles_in(module: Module, layout: str) -> Blocked | None:
+    """Return a layout as one of tiles, whose registers are in the same order; None if it is none."""
     layout = module.aliases.get(layout, layout)
     if sliced := _SLICE.match(layout):
-        parent, dim = _tiles_of(module, sliced[2]), int(sliced[1])
-        return parent and parent[:dim] + parent[dim + 1 :]
+        parent = _tiles_in(module, sliced[2])
+        return parent and _without(parent, int(sliced[1]))
     if (mma := _MMA.match(layout)) and (warps := _WARPS.search(layout)) and int(mma[1]) in _MMA_VERSIONS:
-        rows, columns = int(warps[1]), int(warps[2])
-        return [(_MMA_OWN, rows * _MMA_ROWS), (_MMA_OWN, columns * _MMA_COLUMNS)]
-    blocked = blocked_of(layout)
-    if blocked is None:
-        return None
-    sizes = zip(blocked.elements, blocked.lanes, blocked.warps, strict=True)
-    return [(own, lanes * warps) for own, lanes, warps in sizes]
+        return Blocked(_MMA_ELEMENTS, _MMA_LANES, (int(warps[1]), int(warps[2])), (1, 0))
+    return blocked_of(layout)
+
+
+def _without(tiles: Blocked, dim: int) -> Blocked:
+    """Return the tiles of a slice."""
+    elements, lanes, warps = ((*sizes[:dim], *sizes[dim + 1 :]) for sizes in (tiles.elements, tiles.lanes, tiles.warps))
+    return Blocked(elements, lanes, warps, tuple(one - (one > dim) for one in tiles.order if one != dim))
