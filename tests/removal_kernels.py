@@ -40,7 +40,8 @@ module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.targ
 }
 """
 
-_COLUMNS = """#blocked = #ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], order = [1, 0]}>
+_TILE = "sizePerThread = [1, 4], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], order = [1, 0]"
+_COLUMNS = """#blocked = #ttg.blocked<{TILE}>
 #columns = #ttg.slice<{dim = 0, parent = #blocked}>
 #rows = #ttg.slice<{dim = 1, parent = #blocked}>
 module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {
@@ -91,4 +92,4 @@ def last_store(module: Module) -> Operation:
 
 def sum_of_columns() -> Module:
     """The module of a kernel that sums the columns of a tile; a thread loads four columns of each of four rows."""
-    return parse(_COLUMNS, "k.ttgir")
+    return parse(_COLUMNS.replace("TILE", _TILE), "k.ttgir")

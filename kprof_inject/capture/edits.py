@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from kprof_inject.capture.other_values import Values
 from kprof_inject.capture.schema import Count, DurationNs, FileName, GridSize, Name, Resources, Target, Text, TimeNs
 
 EDITS_VERSION = 1
@@ -82,7 +83,8 @@ class TriedEdits(Struct, frozen=True, kw_only=True):
     """Edits that were tried together, and the result.
 
     ``reason`` is the name of the finding that proposed them, ``neighbour`` or ``asked for``. ``predicted`` is the upper
-    bound of the gain by that finding. ``options`` has the compile options and the environment variables that they set.
+    bound of the gain by that finding. ``options`` has the compile options and the environment variables that they set,
+    ``constants`` the kernel's compile-time constants.
     ``same_code_as`` names the edits that compile to the same machine code; empty for the unchanged kernel's.
     ``difference`` is the largest difference of a result, relative to the largest magnitude in the same memory.
     ``refusal`` is the reason why they were not measured. ``confirmed`` is the gain in a second process.
@@ -92,6 +94,7 @@ class TriedEdits(Struct, frozen=True, kw_only=True):
     reason: Name = ""
     predicted: Annotated[float, Meta(ge=0, le=1)] | None = None
     options: dict[Name, Any] = field(default_factory=dict)
+    constants: Values = {}
     changes_ttgir: bool = False
     outcome: Outcome = "not measured"
     gain: MeasuredGain | None = None
@@ -185,10 +188,10 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
 class AppliedEdits(Struct, frozen=True, kw_only=True):
     """Content of a kernel's ``options.json``: how to use the best edits.
 
-    ``source`` is what to write in the kernel's source; empty if nothing. ``options`` are passed where the kernel is
-    launched, or in ``triton_config``, which has all options of the kernel that ``triton.Config`` names. ``ttgir`` is
-    the path of the edited TTGIR. ``environment`` has the variables with which the program uses that, and the switches
-    of Triton. ``command`` needs no change of the source; it is null if there are options or ``source``, too.
+    ``source`` is what to write in the kernel's source; empty if nothing. ``constants`` and ``options`` are passed where
+    the kernel is launched, or in ``triton_config``, which has all options of the kernel that ``triton.Config`` names.
+    ``ttgir`` is the path of the edited TTGIR. ``environment`` has the variables with which the program uses that, and
+    the switches of Triton. ``command`` needs no change of the source; it is null if it needs one, too.
     """
 
     kernel: Name
@@ -201,3 +204,4 @@ class AppliedEdits(Struct, frozen=True, kw_only=True):
     environment: dict[Name, Text]
     command: Text | None
     source: Text = ""
+    constants: Values = {}

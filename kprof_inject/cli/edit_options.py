@@ -10,7 +10,9 @@ from typing import Any, cast
 import click
 
 from kprof_inject.capture.edits import EditsRecord
+from kprof_inject.capture.other_values import MAX_COMBINATIONS
 from kprof_inject.cli.console import say, table_console
+from kprof_inject.cli.constant_values import parse_values
 from kprof_inject.cli.options import Function, harmless_setting
 from kprof_inject.pipeline.edit_trials import TryChoice
 from kprof_inject.report.terminal.edits_table import print_edits
@@ -24,9 +26,23 @@ def try_options(function: Function) -> Function:
 
     @functools.wraps(function)
     def with_choice(
-        *args: Any, seconds: float, tolerance: float | None, edits: tuple[str, ...], bounds: bool, **others: Any
+        *args: Any,
+        seconds: float,
+        tolerance: float | None,
+        edits: tuple[str, ...],
+        bounds: bool,
+        values: tuple[str, ...],
+        grid: str,
+        **others: Any,
     ) -> Any:
-        choice = TryChoice(seconds=seconds, tolerance=tolerance, edits=tuple(map(parse_edit, edits)), bounds=bounds)
+        choice = TryChoice(
+            seconds=seconds,
+            tolerance=tolerance,
+            edits=tuple(map(parse_edit, edits)),
+            bounds=bounds,
+            values=parse_values(values),
+            grid=grid,
+        )
         return function(*args, choice=choice, **others)
 
     decorated: Any = with_choice
@@ -38,6 +54,21 @@ def try_options(function: Function) -> Function:
             metavar="NAME=VALUE",
             help=f"Try this edit, not those that the findings propose: {', '.join(KINDS)}. Several are also tried "
             "together. Repeatable.",
+        ),
+        harmless_setting(
+            "--values",
+            "values",
+            multiple=True,
+            metavar="NAME=VALUE,…",
+            help="Also try these values of a compile-time constant of the kernel, such as BLOCK_M=64,128. Those of "
+            f"several constants are combined, at most {MAX_COMBINATIONS} times. Repeatable.",
+        ),
+        harmless_setting(
+            "--grid",
+            default="",
+            metavar="EXPRESSION",
+            help="Grid of the launch with other values, if the program gives no function for it, such as "
+            "'cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N)': of its integer arguments and constants.",
         ),
         harmless_setting(
             "--tolerance",

@@ -9,6 +9,7 @@ from shlex import quote
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture
+from kprof_inject.capture.other_values import NO_VALUES, WantedValues
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.saved_launch import SavedLaunch
 from kprof_inject.cli.console import say
@@ -44,9 +45,12 @@ class ProgramSource:
     program_input: ProgramInput
     command: str
 
-    def dump(self, workspace: Workspace, kernel: str) -> int:
-        """Dump the kernels, and return the program's exit code. Raises ``KprofError`` if it cannot be run again."""
-        code = dump(workspace, kernel, self.program, self.program_input, say)
+    def dump(self, workspace: Workspace, kernel: str, values: WantedValues = NO_VALUES) -> int:
+        """Dump the kernels, and return the program's exit code. Raises ``KprofError`` if it cannot be run again.
+
+        ``values`` are as in ``pipeline.programs.dump``.
+        """
+        code = dump(workspace, kernel, self.program, self.program_input, say, values=values)
         if code not in STOPPED:
             self.require_again(workspace)
         return code
@@ -91,8 +95,8 @@ class LaunchSource:
     saved: SavedLaunch
     command: str
 
-    def dump(self, workspace: Workspace, kernel: str) -> int:
-        """Make the launch's kernel that of the workspace; return 0."""
+    def dump(self, workspace: Workspace, kernel: str, values: WantedValues = NO_VALUES) -> int:
+        """Make the launch's kernel that of the workspace; return 0. It has the ``values`` that were saved with it."""
         self.saved = adopt(workspace, self.saved, say)
         return 0
 

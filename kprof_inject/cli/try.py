@@ -69,7 +69,7 @@ def command(
     source = source_of(program, workspace, kernel, "try")
     with held(workspace, say):
         opened = Workspace.open(workspace) if is_dumped else Workspace.begin(workspace)
-        if not is_dumped and (code := source.dump(opened, kernel)) in STOPPED:
+        if not is_dumped and (code := source.dump(opened, kernel, choice.values)) in STOPPED:
             ctx.exit(code)
         kernels = insert_kernels(opened, ())
         write_insertions(opened, kernels)

@@ -8,6 +8,7 @@ from shlex import quote
 from typing import Any
 
 from kprof_inject.capture.edits import AppliedEdits, EditsRecord
+from kprof_inject.capture.other_values import Values
 from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.runtime.experiments.edits.kinds import in_source
 from kprof_inject.workspace import Workspace
@@ -38,11 +39,12 @@ def how_to_apply(workspace: Workspace, record: EditsRecord, kernel: DumpedKernel
         edits=winner.edits,
         gain=winner.confirmed,
         options=options,
-        triton_config=_config(of_config, kernel.options) if of_config else None,
+        triton_config=_config(winner.constants, of_config, kernel.options) if of_config or winner.constants else None,
         ttgir=str(path) if path else None,
         environment=environment,
-        command=f"{variables} PROG" if environment and not (options or source) else None,
+        command=f"{variables} PROG" if environment and not (options or source or winner.constants) else None,
         source=source,
+        constants=winner.constants,
     )
 
 
@@ -55,9 +57,9 @@ def override_variables(ttgir: Path) -> dict[str, str]:
     }
 
 
-def _config(options: Mapping[str, Any], present: Mapping[str, Any]) -> str:
-    """Return a ``triton.Config`` with all options of the kernel that it names, and those that changed."""
+def _config(constants: Values, options: Mapping[str, Any], present: Mapping[str, Any]) -> str:
+    """Return a ``triton.Config`` with all options of the kernel that it names, and what changed."""
     named = {name: options.get(name, present.get(name)) for name in (*_OF_CONFIG, _IR_OVERRIDE)}
     words = [f"{name}={value!r}" for name, value in named.items() if value is not None and (name, value) != _ONE_CTA]
-    others = {name: value for name, value in options.items() if name not in named}
+    others = {**constants, **{name: value for name, value in options.items() if name not in named}}
     return f"triton.Config({others!r}, {', '.join(words)})"

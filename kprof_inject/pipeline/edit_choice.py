@@ -12,6 +12,7 @@ from kprof_inject.analysis.roofs.unit_rates import L2, L2_TO_SM
 from kprof_inject.capture.edits import Edit
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, with_options
+from kprof_inject.runtime.experiments.edits.other_values import OtherConstants
 
 MAX_BUILDS = 12
 """Maximum number of builds in each of the two rounds."""
@@ -93,20 +94,22 @@ _AT_LAST: tuple[_Step, ...] = (("env", _MORE), ("fp_fusion", _MORE))
 def edits_for(
     findings: Sequence[Finding], limit: Limit | None, kernel: KernelToEdit, asked_for: Sequence[Edit] = ()
 ) -> list[Proposal]:
-    """Return the edits to try first, at most ``MAX_BUILDS``: those the user asked for alone, if any.
+    """Return the edits to try first: those the user asked for alone, if any.
 
-    Otherwise those that the findings propose, which are sorted by the largest possible gain; then those against the
-    limit; then the options next to the present ones.
+    Otherwise all values of constants that the user named, and at most ``MAX_BUILDS`` others: those that the findings
+    propose, which are sorted by the largest possible gain; then those against the limit; then the options next to the
+    present ones.
     """
     if asked_for:
         alone = [Proposal((edit,), ASKED_FOR) for edit in asked_for]
         kinds = {edit.kind for edit in asked_for}
         together = [Proposal(tuple(asked_for), ASKED_FOR)] if len(asked_for) == len(kinds) > 1 else []
         return [*alone, *together]
+    named = [Proposal((Edit(OtherConstants.name, one.text),), ASKED_FOR) for one in kernel.others]
     proposals: dict[Edit, Proposal] = {}
     for proposal in (*_by_findings(findings, kernel), *_by_limit(limit, kernel), *_neighbours(kernel)):
         proposals.setdefault(proposal.edits[0], proposal)
-    return list(proposals.values())[:MAX_BUILDS]
+    return [*named, *list(proposals.values())[:MAX_BUILDS]]
 
 
 def _by_findings(findings: Sequence[Finding], kernel: KernelToEdit) -> Iterator[Proposal]:

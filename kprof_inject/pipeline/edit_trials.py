@@ -25,6 +25,7 @@ from kprof_inject.capture.edits import (
     TriedEdits,
     edits_text,
 )
+from kprof_inject.capture.other_values import Constant, OtherValues, read_other_values
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
 from kprof_inject.capture.schema import TTGIR_FILE, Resources
 from kprof_inject.errors import KprofError
@@ -33,6 +34,7 @@ from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.applied_edits import how_to_apply
 from kprof_inject.pipeline.bounds import measured_bounds
 from kprof_inject.pipeline.edit_choice import MAX_BUILDS, Proposal, edits_after, edits_for
+from kprof_inject.pipeline.named_grids import named_grid, numbers_of
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
 from kprof_inject.runtime.compiling.builds import assembly_in, code_lines
@@ -59,7 +61,8 @@ class TryChoice(Struct, frozen=True):
 
     ``kernel`` is a glob; ``seconds`` is the limit of the GPU's time per kernel; ``tolerance`` is that of
     ``CloseResults``; ``edits`` are tried instead of those that findings propose. With ``bounds``, the upper bound of
-    what a change of some places can win is measured.
+    what a change of some places can win is measured. ``values`` are those of constants to try, too, with the grid that
+    ``grid`` gives for them; if it is empty, with the program's.
     """
 
     kernel: str = "*"
@@ -67,6 +70,8 @@ class TryChoice(Struct, frozen=True):
     tolerance: float | None = None
     edits: tuple[Edit, ...] = ()
     bounds: bool = True
+    values: dict[str, tuple[Constant, ...]] = {}
+    grid: str = ""
 
     def of_kernels(self, glob: str) -> TryChoice:
         """Return the same choice for the kernels whose names match."""
@@ -190,6 +195,7 @@ class _Trial:
             reason=self.proposal.reason,
             predicted=self.proposal.predicted,
             options=_changed(unchanged, self.kernel),
+            constants=self.kernel.constants,
             changes_ttgir=changes_ttgir(self.proposal.edits),
             outcome=outcome,
             gain=self.gain,
@@ -202,9 +208,28 @@ class _Trial:
         )
 
 
+def _other_values(saved: SavedLaunch, choice: TryChoice) -> tuple[OtherValues, ...]:
+    """Return the values of constants that were asked for, with their grids. Raises ``KprofError``."""
+    if not choice.values:
+        return ()
+    others = [one for one in read_other_values(saved.folder) if _is_wanted(one, saved, choice)]
+    if not choice.grid:
+        return tuple(others)
+    numbers = numbers_of(saved)
+    return tuple(replace(one, grid=named_grid(choice.grid, {**numbers, **one.values})) for one in others)
+
+
+def _is_wanted(one: OtherValues, saved: SavedLaunch, choice: TryChoice) -> bool:
+    present = saved.kernel.constants
+    return all(
+        value in choice.values.get(name, ()) or str(value) == present.get(name) for name, value in one.values.items()
+    )
+
+
 def _code_of(build: Path, kernel: KernelToEdit) -> str:
-    """Return the code of a build, with the option that Triton passes on to the assembler."""
-    return "\n".join([f"fp_fusion {kernel.option('enable_fp_fusion')}", *code_lines(assembly_in(build))])
+    """Return the code of a build, with the option that Triton passes on to the assembler, and its grid."""
+    others = [f"fp_fusion {kernel.option('enable_fp_fusion')}", f"grid {kernel.grid or 'of the launch'}"]
+    return "\n".join([*others, *code_lines(assembly_in(build))])
 
 
 def _changed(unchanged: KernelToEdit, edited: KernelToEdit) -> dict[str, Any]:
@@ -236,7 +261,8 @@ class _Trials:
         """Read the kernel."""
         ttir = next((read_text(path) for path in sorted(self.saved.build_folder.glob("*.ttir"))), "")
         ttgir = read_text(self.saved.folder / TTGIR_FILE)
-        self.kernel = KernelToEdit(self.saved.kernel, ttgir, ttir, _resources_of(self.saved))
+        others = _other_values(self.saved, self.choice)
+        self.kernel = KernelToEdit(self.saved.kernel, ttgir, ttir, _resources_of(self.saved), others=others)
         self._same_code[_code_of(self.saved.build_folder, self.kernel)] = ""
 
     def run(self, proposals: Sequence[Proposal]) -> None:
@@ -388,6 +414,7 @@ class _Trials:
         task = TimeEdits(
             launch=str(self.saved.folder.resolve()),
             builds=tuple(str(folder / trial.build.name) for trial in trials if trial.build is not None),
+            grids=tuple(trial.kernel.grid for trial in trials if trial.build is not None),
             seconds=seconds,
             tolerance=self.choice.tolerance,
         )

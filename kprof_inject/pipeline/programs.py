@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kprof_inject.calibration import add_record_costs
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.other_values import NO_VALUES, WantedValues
 from kprof_inject.capture.reader import left_out_launches, read_capture, seen_launches
 from kprof_inject.capture.resources import without_empty
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
@@ -53,10 +54,12 @@ def dump(
     say: Say,
     *,
     sample_program: bool = False,
+    values: WantedValues = NO_VALUES,
 ) -> int:
     """Run the program, replace the workspace's kernels by those of the program, and return its exit code.
 
-    With ``sample_program``, also sample what its warps wait for, where this user may.
+    With ``sample_program``, also sample what its warps wait for, where this user may. Kernels with constants of
+    ``values`` are also saved as TTIR with these values.
     Raises ``KprofError`` if the program compiled no kernel; the earlier kernels are kept then.
     """
     reports_folder = workspace.new_reports_folder("dump")
@@ -68,6 +71,7 @@ def dump(
         kernel=kernel_glob,
         programs_cache=str(programs_triton_cache(os.environ)),
         sample_program=sample_program,
+        values=dict(values),
     )
     with workspace.results_replaced():
         exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)

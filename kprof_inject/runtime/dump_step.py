@@ -15,10 +15,12 @@ from typing import Any
 import msgspec
 import triton
 
+from kprof_inject.capture.other_values import write_other_values
 from kprof_inject.capture.schema import TimedResources
 from kprof_inject.files import source_text
 from kprof_inject.runtime.compiling.builds import build_files
-from kprof_inject.runtime.compiling.compiler import Compile, as_json, variant_of, with_room, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import Compile, as_json, call_of, variant_of, with_room, wrap_compiler
+from kprof_inject.runtime.compiling.other_values import other_values
 from kprof_inject.runtime.compiling.programs_cache import take_from
 from kprof_inject.runtime.counters.program_sampler import ProgramSampler
 from kprof_inject.runtime.devices.cuda_driver import resources_of
@@ -60,6 +62,7 @@ class DumpStep:
     def __init__(self, session: Session, report: ProcessReport) -> None:
         """Save to the session's workspace."""
         self._kernel_glob = session.kernel
+        self._values = session.values
         self._report = report
         self._workspace = Workspace(Path(session.workspace))
         self._timed: list[_TimedKernel] = []
@@ -78,7 +81,15 @@ class DumpStep:
                 save_kernel(self._workspace, variant, kernel)
                 self._report.add_kernel(variant.variant, variant.name, "dumped")
                 triton_wrapping.around_load(kernel, functools.partial(self._load, variant.variant))
+                self._save_other_values(variant, original, args, kwargs)
         return kernel
+
+    def _save_other_values(self, variant: DumpedKernel, original: Compile, args: Any, kwargs: Any) -> None:
+        if not self._values:
+            return
+        source, target, options = call_of(original, args, kwargs)
+        if others := other_values(source, target, options, self._values):
+            write_other_values(self._workspace.kernels_folder / variant.variant, others)
 
     @property  # not cached: functools.cached_property has a lock in Python 3.11, which a fork could find held
     def _device(self) -> Device:

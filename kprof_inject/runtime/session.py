@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.other_values import Constant
 from kprof_inject.files import write_json
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, NO_SAVED_LAUNCHES, ReplayChoice, SavedLaunches
 
@@ -27,7 +28,7 @@ class Session:
     absolute. ``made_by`` is that of ``ProcessRecord``. With ``torch_trace``, each process traces itself with
     ``torch.profiler``. With ``sample_program``, each process has CUPTI sample its kernels. ``experiment`` is the folder
     for the results of ``causal``, and ``seconds`` its time limit for each kernel. ``programs_cache`` is where the
-    program's Triton caches without us; empty not to read it.
+    program's Triton caches without us; empty not to read it. ``values`` are those of constants to make TTIR for.
     """
 
     step: str
@@ -47,6 +48,7 @@ class Session:
     experiment: str = ""
     seconds: float = 0.0
     programs_cache: str = ""
+    values: dict[str, tuple[Constant, ...]] = field(default_factory=dict)
     run: str = field(default_factory=lambda: os.urandom(8).hex())
     """Identifier of the run, which all files of its processes share."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 from command_line import CommandLine
-from fake_gpu.gpu import REORDERED_NS
+from fake_gpu.gpu import CTA_NS, REORDERED_NS
 from fake_gpu.known_cost import keep_cost
 from launch_files import edit
 from programs.child import PROGRAMS, REPO, Ended, clean_environment, fake_gpu_path, run_child
@@ -92,6 +92,56 @@ def test_a_program_is_profiled_and_its_launches_kept(kprof: CommandLine) -> None
         "num_warps=8": "faster",
         "num_warps=3": "refused",
     }
+
+
+BLOCKS = """
+from fake_gpu.program import gpu
+import torch
+from fake_gpu.kernels import blocks
+
+x, out = torch.arange(1, 17, dtype=torch.float32), torch.zeros(16)
+for n in range(1, 31):
+    blocks[GRID](x, out, n, BLOCK=1)
+print("result", out.tolist()[:3])
+"""
+
+
+def test_other_values_of_constants_come_with_the_programs_grid(kprof: CommandLine) -> None:
+    (kprof.folder / "prog.py").write_text(BLOCKS.replace("GRID", 'lambda meta: (16 // meta["BLOCK"],)'))
+    kernel = tried(kprof, "--values", "BLOCK=4,2", "--values", "OTHER=1", "--", sys.executable, "prog.py")
+    found = names(kernel)
+    assert found["values=BLOCK=2"]["constants"] == {"BLOCK": 2}
+    gains = [found[f"values=BLOCK={block}"]["gain"]["won"] for block in (4, 2)]
+    assert gains == [pytest.approx(12 * CTA_NS / 21_170), pytest.approx(8 * CTA_NS / 21_170)]
+    applied = kernel["apply"]
+    assert applied["constants"] == {"BLOCK": 4}
+    assert applied["triton_config"] == "triton.Config({'BLOCK': 4}, num_warps=16, num_stages=3)"
+    # What was saved can be tried again, alone.
+    assert list(names(tried(kprof, "--values", "BLOCK=2", "--edit", "values=BLOCK=2"))) == ["values=BLOCK=2"]
+
+
+def test_a_fixed_grid_must_be_named(kprof: CommandLine) -> None:
+    (kprof.folder / "prog.py").write_text(BLOCKS.replace("GRID", "(16,)"))
+    words = ("--values", "BLOCK=4", "--edit", "values=BLOCK=4")
+    kernel = tried(kprof, *words, "--", sys.executable, "prog.py", exit_code=1)
+    assert "name the grid with --grid" in names(kernel)["values=BLOCK=4"]["refusal"]
+    kernel = tried(kprof, *words, "--grid", "triton.cdiv(n * 0 + 16, BLOCK), 1")
+    assert names(kernel)["values=BLOCK=4"]["outcome"] == "faster"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--values", "BLOCK=4,x"), "'x' is no value of a constant"),
+        (("--values", "BLOCK"), "cannot read the values 'BLOCK'"),
+        (("--values", "A=1,2,3,4", "--values", "B=1,2,3,4"), "--values makes 24 combinations"),
+    ],
+)
+def test_values_that_cannot_be_read(kprof: CommandLine, words: tuple[str, ...], message: str) -> None:
+    words = (*words, "--values", "C=1,2") if "24" in message else words
+    ended = kprof("try", "-o", "ws", *words, "--", sys.executable, "prog.py")
+    assert ended.exit_code == 2
+    assert message.replace("24", "74") in ended.stderr
 
 
 def test_edits_of_ttgir_are_written_as_an_override(kprof: CommandLine, scale_launch: Path) -> None:

@@ -69,6 +69,7 @@ class Launch:
         """Records cost the more the more warps there are: who compares kernels with records finds another winner."""
         alone = 20_000 - 100 * self.num_warps - 10 * self.num_stages - REORDERED_NS * self.kernel.reordered
         alone -= REDUCED_NS * self.kernel.reduced
+        alone += CTA_NS * self.ctas if self.kernel.name == "blocks" else 0
         delayed = sum(delay_ns(before, cycles) for before, cycles in self.kernel.delays)
         return alone + 200 * self.num_warps * len(self.kernel.records) + delayed
 
@@ -87,6 +88,9 @@ REORDERED_NS = 5_000
 
 REDUCED_NS = 4_000
 """What a kernel saves without the store that was removed virtually."""
+
+CTA_NS = 100
+"""What a CTA of the kernel that has several elements in each costs."""
 
 SM_CLOCK_HZ = 1.5e9
 SLACK_CYCLES = 2000

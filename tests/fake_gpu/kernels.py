@@ -35,6 +35,13 @@ def power(x_ptr, out_ptr, n):
     tl.store(out_ptr + pid, result)
 
 
+@triton.jit(do_not_specialize=["n"])
+def blocks(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """out = n * x, BLOCK elements for each program."""
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + places, tl.load(x_ptr + places) * n)
+
+
 @triton.autotune(
     [triton.Config({}, num_warps=warps, num_stages=stages) for warps in (4, 8) for stages in (2, 4)], key=[]
 )
@@ -70,6 +77,11 @@ def follow(table_ptr, out_ptr, n):
 
 def _scale(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, n: int) -> int:
     out[: grid[0]] = x[: grid[0]] * n
+    return cycles_of(n)
+
+
+def _blocks(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, n: int, BLOCK: int) -> int:
+    out[:16] = x[:16] * n
     return cycles_of(n)
 
 
@@ -111,6 +123,7 @@ def _calibration(grid: tuple[int, int, int], rounds: int, backend: str) -> int:
 
 HOST_KERNELS = {
     "scale": _scale,
+    "blocks": _blocks,
     "power": _power,
     "tuned": _tuned,
     "total": _total,

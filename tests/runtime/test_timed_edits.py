@@ -47,7 +47,13 @@ def process(tmp_path: Path) -> Iterator[OwnProcessHere]:
 
 
 def timed(process: OwnProcessHere, launch: Path, builds: list[Path], tolerance: float | None = None) -> TaskResult:
-    task = TimeEdits(launch=str(launch), builds=tuple(map(str, builds)), seconds=0.5, tolerance=tolerance)
+    task = TimeEdits(
+        launch=str(launch),
+        builds=tuple(map(str, builds)),
+        grids=(None,) * len(builds),
+        seconds=0.5,
+        tolerance=tolerance,
+    )
     _, (result,) = process.do(task)
     assert result is not None
     return result
@@ -208,10 +214,20 @@ def test_it_is_known_whether_left_out_results_would_be_noticed(
     assert not result.edits.changes_memory
 
 
+def pairs_of(*times: float) -> LaunchPairs:
+    """A hundred pairs, in turn with these times of a launch that takes 100 ns unchanged."""
+    pairs = LaunchPairs()
+    for number in range(100):
+        pairs.add(times[number % len(times)], 100.0, 100.0)
+    return pairs
+
+
 def test_timing_goes_on_while_there_is_no_gain_at_all() -> None:
     """The host may be too slow for the first launches, whose times are then not used."""
-    refused, precise = LaunchPairs(), LaunchPairs()
-    assert not timed_edits._is_enough([refused, precise])
-    for _ in range(100):
-        precise.add(90.0, 100.0, 100.0)
-    assert timed_edits._is_enough([refused, precise])
+    assert timed_edits._unsettled([LaunchPairs(), LaunchPairs()]) == [0, 1]
+    assert timed_edits._unsettled([pairs_of(90.0)]) == []
+
+
+def test_only_builds_that_may_be_the_best_are_timed_further() -> None:
+    unclear, as_good, worse = pairs_of(88.0, 92.0), pairs_of(89.0, 93.0), pairs_of(94.0, 99.0)
+    assert timed_edits._unsettled([unclear, as_good, worse]) == [0, 1]

@@ -91,8 +91,8 @@ def _to_apply(applied: AppliedEdits | None) -> list[str]:
     if applied is None:
         return []
     lines = []
-    if applied.options:
-        words = ", ".join(f"{name}={value!r}" for name, value in applied.options.items())
+    if passed := {**applied.constants, **applied.options}:
+        words = ", ".join(f"{name}={value!r}" for name, value in passed.items())
         lines.append(f"to use it, launch {applied.kernel}[grid](..., {words}), or configure its autotuner:")
     if applied.source:
         lines.append(f"to use it, write {applied.source}")

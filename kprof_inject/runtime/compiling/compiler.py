@@ -101,13 +101,10 @@ def variant_of(
     other compile option, so that two configurations of an autotuner share a key. A variant's name includes a digest of
     all options.
     """
-    call = inspect.signature(compile_function).bind(*args, **kwargs).arguments
-    source = call["src"]
+    source, target, given = call_of(compile_function, args, kwargs)
     if isinstance(source, str):
         return None
-    target = call.get("target") or driver.active.get_current_target()
-    given = dict(call.get("options") or {}, **source.parse_options())
-    options = make_backend(target).parse_options(given)
+    options = make_backend(target).parse_options({**given, **source.parse_options()})
     source_hash = source.hash()
     digest = hashlib.sha256(f"{source_hash} {target} {options.hash()}".encode()).hexdigest()[:16]
     name = str(source.name)
@@ -123,6 +120,12 @@ def variant_of(
         environment=environment(),
     )
     return workspace.kernel_of(f"{_UNSAFE.sub('_', name)[:80]}-{digest}", info)
+
+
+def call_of(compile_function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, GPUTarget, dict[str, Any]]:
+    """Return the source, the target and the given options of a call of the compiler."""
+    call = inspect.signature(compile_function).bind(*args, **kwargs).arguments
+    return call["src"], call.get("target") or driver.active.get_current_target(), dict(call.get("options") or {})
 
 
 # Inductor sets the first to its own assembler (torch's compile_tasks.py, "_set_triton_ptxas_path"), whose version the

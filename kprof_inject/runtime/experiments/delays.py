@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kprof_inject.capture.experiments import DelaysRecord
 from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, PairedLaunches, PairedTimes
@@ -43,8 +43,9 @@ def time_delays(launches: PairedLaunches, plan: DelaysRecord, seconds: float) ->
     Raises as ``PairedLaunches.run`` does.
     """
 
-    def is_enough(pairs: Sequence[LaunchPairs]) -> bool:
+    def unsettled(pairs: Sequence[LaunchPairs]) -> Collection[int]:
         included = [place for place, found in enumerate(pairs) if found.ns]
-        return are_precise([pairs[place] for place in included], shares_of(plan, included), SLOPE_ERROR)
+        is_enough = are_precise([pairs[place] for place in included], shares_of(plan, included), SLOPE_ERROR)
+        return () if is_enough else range(len(pairs))
 
-    return launches.run(time.monotonic() + seconds, MAX_ROUNDS, is_enough)
+    return launches.run(time.monotonic() + seconds, MAX_ROUNDS, unsettled)

@@ -255,7 +255,7 @@ def _with_builds(
     device = process.device_for(saved)
     with loaded_launch(device, saved) as launch:
         clean = _clean_kernel(saved)
-        builds = list(load_builds(task.builds, saved))
+        builds = list(load_builds(task.builds, task.grids, saved))
         launches = _paired(launch, clean, [kernel for kernel, _ in builds], device, process)
         yield launch, launches, [refusal for _, refusal in builds]
 

@@ -11,7 +11,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -75,10 +75,14 @@ class LaunchPairs:
 # The driver queues about a thousand launches; after that, the host waits for the first one to end.
 _MAX_QUEUED = 400
 _CHUNK_NS = 50_000_000
-_JUDGED_EVERY_S = 0.2
+# Judging takes as long as a round of short launches.
+_MORE_ROUNDS = 1.25
 _MAX_NOT_HELD = 20
 
 HOST_IS_SLOW = "the host was too slow to queue its launches before the device began them"
+
+Unsettled = Callable[[Sequence[LaunchPairs]], Collection[int]]
+"""Function that returns the indices of the variants of which more pairs are needed."""
 
 Ended = Literal["precise", "often", "time", "program"]
 
@@ -130,13 +134,13 @@ class PairedLaunches:
         self,
         until_s: float,
         max_rounds: int,
-        is_enough: Callable[[Sequence[LaunchPairs]], bool],
+        unsettled: Unsettled,
         min_rounds: int = 0,
     ) -> PairedTimes:
         """Time all variants in at least ``min_rounds`` and at most ``max_rounds`` rounds.
 
-        In between, the end is when ``time.monotonic()`` is ``until_s``, or ``is_enough``.
-        Raises ``NotReplayable``, and any error of a launch.
+        In between, only those that are ``unsettled`` go on; the end is when none is, or when ``time.monotonic()`` is
+        ``until_s``. Raises ``NotReplayable``, and any error of a launch.
         """
         begun = time.monotonic()
         with ExitStack() as effects:
@@ -149,7 +153,7 @@ class PairedLaunches:
             ]
             pairs = [LaunchPairs() for _ in self.variants]
             clocks: list[float] = []
-            ended = self._run_rounds(timed, included, pairs, clocks, until_s, max_rounds, is_enough, min_rounds)
+            ended = self._run_rounds(timed, included, pairs, clocks, until_s, max_rounds, unsettled, min_rounds)
         return PairedTimes(
             pairs=pairs,
             sm_clock_hz=clocks,
@@ -169,13 +173,13 @@ class PairedLaunches:
         clocks: list[float],
         until_s: float,
         max_rounds: int,
-        is_enough: Callable[[Sequence[LaunchPairs]], bool],
+        unsettled: Unsettled,
         min_rounds: int,
     ) -> Ended:
-        judged_s = time.monotonic()
+        going_on, judged_at = set(included), max(min_rounds, MIN_PAIRS)
         wanted = islice(rounds(len(included), self.seed), max_rounds if included else 0)
         for number, order in enumerate(wanted):
-            for chunk in self._chunks(timed, [included[index] for index in order]):
+            for chunk in self._chunks(timed, [included[index] for index in order if included[index] in going_on]):
                 if number >= min_rounds and time.monotonic() > until_s:
                     return "time"
                 times = self._times(timed, chunk)
@@ -187,10 +191,10 @@ class PairedLaunches:
                     pairs[place].add(ns, before, after)
                 if (hz := self.device.sm_clock_hz(self.relaunch.stream)) is not None:
                     clocks.append(hz)
-            # Not after each round, because this takes as long as a round of short launches.
-            if time.monotonic() > judged_s + _JUDGED_EVERY_S:
-                judged_s = time.monotonic()
-                if is_enough(pairs):
+            if number + 1 >= judged_at:
+                judged_at = math.ceil(_MORE_ROUNDS * judged_at)
+                going_on &= set(unsettled(pairs))
+                if not going_on:
                     return "precise"
         return "often"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from kprof_inject.capture.schema import ReplayRecord
@@ -24,7 +24,7 @@ def time_records(launches: PairedLaunches, seconds: float, times: int | None, me
     It takes ``times`` pairs, or if that is None as many as ``seconds`` allow. ``metadata`` is that of both builds,
     whose empty kernels are timed as well. Raises ``NotReplayable``, and any error of a launch.
     """
-    timed = launches.run(time.monotonic() + seconds, times or _MAX_TIMES, _never, times or _MIN_TIMES)
+    timed = launches.run(time.monotonic() + seconds, times or _MAX_TIMES, _all, times or _MIN_TIMES)
     if timed.refusals:
         raise NotReplayable(next(iter(timed.refusals.values())))
     (pairs,) = timed.pairs
@@ -41,8 +41,8 @@ def time_records(launches: PairedLaunches, seconds: float, times: int | None, me
     )
 
 
-def _never(pairs: Sequence[LaunchPairs]) -> bool:
-    return False
+def _all(pairs: Sequence[LaunchPairs]) -> Collection[int]:
+    return range(len(pairs))
 
 
 def _measured(times_ns: Sequence[float]) -> tuple[float, ...]:

@@ -11,6 +11,7 @@ from kprof_inject.capture.edits import MeasuredGain, Results
 from kprof_inject.capture.encoding import decode, encode, read_json
 from kprof_inject.capture.experiments import DelaysRecord
 from kprof_inject.capture.measurements import L2Contents, MeasurementsRecord
+from kprof_inject.capture.other_values import Grid
 from kprof_inject.capture.schema import MAX_TEXT_BYTES, DurationNs, KernelRecord, Name, ReplayRecord, Resources, Text
 from kprof_inject.files import read_regular, write_bytes
 
@@ -55,11 +56,13 @@ class TimeDelays(Struct, frozen=True, tag="delays", kw_only=True):
 class TimeEdits(Struct, frozen=True, tag="edits", kw_only=True):
     """Time a saved launch with each of the builds of its edited kernel, whose folders are ``builds``.
 
-    Floating-point results may differ by ``tolerance``; None is the default of their type.
+    A build is launched with its grid of ``grids``; None is the launch's. Floating-point results may differ by
+    ``tolerance``; None is the default of their type.
     """
 
     launch: Text
     builds: tuple[Text, ...]
+    grids: tuple[Grid | None, ...]
     seconds: float
     tolerance: float | None = None
 
@@ -70,6 +73,11 @@ class TimeRemovals(Struct, frozen=True, tag="removals", kw_only=True):
     launch: Text
     builds: tuple[Text, ...]
     seconds: float
+
+    @property
+    def grids(self) -> tuple[None, ...]:
+        """The grid of each build: the launch's."""
+        return (None,) * len(self.builds)
 
 
 class CaptureLaunch(Struct, frozen=True, tag="capture", kw_only=True):

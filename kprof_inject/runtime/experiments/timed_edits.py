@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from kprof_inject.capture.edits import MIN_PAIRS, MeasuredGain
+from kprof_inject.capture.other_values import Grid
 from kprof_inject.capture.saved_launch import DescriptorArgument, SavedArgument, SavedLaunch, parameters, pointers_in
 from kprof_inject.capture.schema import TTGIR_FILE, Resources
 from kprof_inject.errors import KprofError
@@ -26,8 +29,8 @@ from kprof_inject.select.written_arguments import written_arguments
 from kprof_inject.ttgir.parser import parse
 
 _MAX_ROUNDS = 3000
-# Half of an interval. One that is wholly on the slower side need not be narrower than the other.
-_PRECISE, _PRECISE_IF_SLOWER = 0.0015, 0.02
+# Half of an interval.
+_PRECISE = 0.0015
 # In all floating-point types with a tolerance, these bytes are NaN. Another number might be within the tolerance.
 _UNWRITTEN_FLOAT = 0xFF
 # No integer that a kernel computes is likely to have these bytes.
@@ -35,20 +38,30 @@ _UNWRITTEN = 0xA5
 _WRITTEN_BYTES = 16 << 20
 
 
-def load_builds(folders: Sequence[str], saved: SavedLaunch) -> Iterator[tuple[Any, str]]:
-    """Yield the build in each folder, loaded, or None and the reason why it does not load."""
-    for folder in folders:
+def load_builds(folders: Sequence[str], grids: Sequence[Grid | None], saved: SavedLaunch) -> Iterator[tuple[Any, str]]:
+    """Yield the build in each folder, loaded, or None and the reason why it does not load.
+
+    A build with a grid is launched with that, whatever grid it is given.
+    """
+    for folder, grid in zip(folders, grids, strict=True):
         try:
-            yield load(Path(folder), BuildSource.of(saved.kernel)), ""
+            kernel = load(Path(folder), BuildSource.of(saved.kernel))
+            if grid is not None:
+                kernel._run = partial(_launch_with, kernel._run, grid)
+            yield kernel, ""
         except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
             yield None, f"it does not load: {first_line(error)}"
+
+
+def _launch_with(launcher: Any, grid: Grid, *arguments: Any) -> None:
+    launcher(*grid, *arguments[len(grid) :])
 
 
 def time_edits(task: TimeEdits, launch: LoadedLaunch, launches: PairedLaunches, refusals: Sequence[str]) -> TimedEdits:
     """Time the variants of ``launches``, whose builds are the task's; ``refusals`` has the reasons against some."""
     results = CloseResults(launches.device, launch.relaunch.stream, launch.memory, task.tolerance)
     launches.results = results
-    timed = launches.run(time.monotonic() + task.seconds, _MAX_ROUNDS, _is_enough, MIN_PAIRS)
+    timed = launches.run(time.monotonic() + task.seconds, _MAX_ROUNDS, _unsettled, MIN_PAIRS)
     builds = []
     for place, (kernel, refusal, pairs) in enumerate(zip(launches.variants, refusals, timed.pairs, strict=True)):
         if kernel is None or place in timed.refusals:
@@ -88,15 +101,15 @@ def gain_of(pairs: LaunchPairs) -> MeasuredGain | None:
     return MeasuredGain(won=1 - middle, low=1 - high, high=1 - low, pairs=len(pairs.ns))
 
 
-def _is_enough(pairs: Sequence[LaunchPairs]) -> bool:
-    """Return whether there are gains, and all are known well enough; refused builds have none."""
-    measured = [one for one in pairs if one.ns]
-    return bool(measured) and all(map(_is_precise, measured))
-
-
-def _is_precise(pairs: LaunchPairs) -> bool:
-    low, _, _ = pairs.interval
-    return pairs.error <= _PRECISE or (low > 1 and pairs.error <= _PRECISE_IF_SLOWER)
+def _unsettled(pairs: Sequence[LaunchPairs]) -> list[int]:
+    """Return the builds that may be the best, and whose gains are not known well enough."""
+    intervals = [one.interval for one in pairs]
+    best = min((high for _, _, high in intervals), default=math.inf)
+    return [
+        place
+        for place, (one, (low, _, _)) in enumerate(zip(pairs, intervals, strict=True))
+        if low <= best and one.error > _PRECISE
+    ]
 
 
 def overwrite_outputs(device: MappingDevice, launch: LoadedLaunch) -> None:

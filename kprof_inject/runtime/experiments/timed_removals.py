@@ -21,13 +21,13 @@ _PRECISE = 0.002
 def time_removals(task: TimeRemovals, launches: PairedLaunches, refusals: Sequence[str]) -> tuple[TimedRemoval, ...]:
     """Time the variants of ``launches``, whose builds are the task's; ``refusals`` has the reasons against some."""
     launches.results = DiscardedResults()
-    timed = launches.run(time.monotonic() + task.seconds, _MAX_ROUNDS, _is_enough, MIN_PAIRS)
+    timed = launches.run(time.monotonic() + task.seconds, _MAX_ROUNDS, _unsettled, MIN_PAIRS)
     return tuple(
         TimedRemoval(gain=gain_of(pairs), refusal=refusal or ("" if pairs.ns else "there was no time to launch it"))
         for pairs, refusal in zip(timed.pairs, refusals, strict=True)
     )
 
 
-def _is_enough(pairs: Sequence[LaunchPairs]) -> bool:
-    """Return whether all gains are known well enough."""
-    return all(one.error <= _PRECISE for one in pairs if one.ns)
+def _unsettled(pairs: Sequence[LaunchPairs]) -> list[int]:
+    """Return the builds whose gains are not known well enough."""
+    return [place for place, one in enumerate(pairs) if one.error > _PRECISE]

@@ -20,6 +20,7 @@ from typing import Any
 import triton
 from msgspec.structs import replace
 
+from kprof_inject.capture.other_values import OtherValues, has_other_values, read_other_values, write_other_values
 from kprof_inject.capture.saved_launch import (
     MAX_RANGES,
     MEMORY_FILE,
@@ -37,6 +38,7 @@ from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.graph_runs import before_first_run
 from kprof_inject.runtime.launch.launch_choice import SavedLaunches, parse_launches
 from kprof_inject.runtime.launch.memory_file import write_memory
+from kprof_inject.runtime.launch.program_grids import ProgramGrids
 from kprof_inject.runtime.launch.reachable_memory import (
     MAX_SEARCHED_BYTES,
     NotSaved,
@@ -83,6 +85,7 @@ class _DescribedLaunch:
     kernel: KernelToSave
     record: SavedLaunchRecord
     reached: Sequence[ReachedRange]
+    others: Sequence[OtherValues]
 
 
 @dataclass(slots=True, eq=False)
@@ -92,6 +95,7 @@ class LaunchBeingSaved:
     kernel: KernelToSave
     record: SavedLaunchRecord
     reached: Sequence[ReachedRange]
+    others: Sequence[OtherValues]
     folder: Path
     device: int
     snapshot: Snapshot = field(init=False)
@@ -111,6 +115,7 @@ class LaunchSaver:
         # A set, because each launch looks here.
         self._variants = None if choice.variants is None else frozenset(choice.variants)
         self._kernels_folder = Path(choice.kernels_folder)
+        self._grids = ProgramGrids() if _has_other_values(choice) else None
         self._folder = Path(choice.folder)
         self._device = device
         self._report = report
@@ -187,7 +192,12 @@ class LaunchSaver:
         with self._device.unaffected_by_graphs():
             reached = reached_by(arguments, kernel.argument_kinds, self._device.allocations())
             record = self._record_of(kernel, number, grid, saved_arguments(arguments, kernel.argument_kinds))
-        return _DescribedLaunch(kernel, record, reached)
+        return _DescribedLaunch(kernel, record, reached, self._other_values(kernel, grid))
+
+    def _other_values(self, kernel: KernelToSave, grid: Grid) -> Sequence[OtherValues]:
+        """Return the other values of the kernel's constants, with the grids that this launch would have."""
+        others = read_other_values(self._kernels_folder / kernel.variant)
+        return self._grids.with_grids(others, grid) if self._grids else others
 
     def _begun_at(self, described: _DescribedLaunch, stream: int) -> LaunchBeingSaved:
         """Copy the memory of a launch, after all present work of ``stream``. Raises ``NotSaved``, and any error."""
@@ -196,7 +206,9 @@ class LaunchSaver:
             reached = self._with_found(described.reached, stream)
             self._require_room(reached)
             folder = self._folder / f"{kernel.variant}-{os.getpid()}{SAVED_LAUNCH_ENDING}"
-            begun = LaunchBeingSaved(kernel, described.record, reached, folder, self._device.current())
+            begun = LaunchBeingSaved(
+                kernel, described.record, reached, described.others, folder, self._device.current()
+            )
             # Noted first: an exception of a signal handler may come right after the copy.
             self._begun.append(begun)
             try:
@@ -355,6 +367,8 @@ class LaunchSaver:
                 finally:
                     begun.snapshot.close()
             shutil.copytree(self._kernels_folder / begun.kernel.variant, begun.folder, dirs_exist_ok=True)
+            if begun.others:
+                write_other_values(begun.folder, begun.others)
             memory = tuple(_memory_records(begun, before, after))
             record = replace(begun.record, memory=memory, files=checksums(begun.folder))
             write_saved_launch(begun.folder, record)
@@ -369,6 +383,10 @@ class LaunchSaver:
         begun.chunk_crc32 = write_memory(
             begun.folder / MEMORY_FILE, ranges, begun.snapshot, self._device, begun.device, until_s
         )
+
+
+def _has_other_values(choice: SavedLaunches) -> bool:
+    return bool(choice.kernels_folder) and any(map(has_other_values, Path(choice.kernels_folder).glob("*")))
 
 
 def _memory_records(begun: LaunchBeingSaved, before: Sequence[int], after: Sequence[int]) -> Iterator[MemoryRecord]:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kprof_inject.capture.other_values import Grid, OtherValues, Values
 from kprof_inject.capture.schema import DumpedKernelRecord, Resources
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
@@ -27,7 +28,8 @@ class KernelToEdit(Struct, frozen=True):
     """A kernel as edits change it.
 
     ``ttir`` is empty if it was not saved, as for Gluon. ``clean`` are the resources of the unchanged kernel. ``stage``
-    is the text to compile.
+    is the text to compile. ``others`` are the values of its constants that may be chosen; ``constants`` are those that
+    were, with the ``grid`` for them; None is the launch's.
     """
 
     record: DumpedKernelRecord
@@ -35,6 +37,9 @@ class KernelToEdit(Struct, frozen=True):
     ttir: str = ""
     clean: Resources = Resources()
     stage: Stage = "ttgir"
+    others: tuple[OtherValues, ...] = ()
+    constants: Values = {}
+    grid: Grid | None = None
 
     def option(self, name: str) -> Any:
         """Return a compile option; None if this Triton has none of this name."""

@@ -13,10 +13,12 @@ from kprof_inject.runtime.experiments.edits.loop_stages import LoopStages
 from kprof_inject.runtime.experiments.edits.maxnreg import MaxRegisters
 from kprof_inject.runtime.experiments.edits.num_stages import NumStages
 from kprof_inject.runtime.experiments.edits.num_warps import NumWarps
+from kprof_inject.runtime.experiments.edits.other_values import OtherConstants
 from kprof_inject.runtime.experiments.edits.program_order import ProgramOrder
 from kprof_inject.runtime.experiments.edits.switches import Switch
 
 _ALL: tuple[EditKind, ...] = (
+    OtherConstants(),
     NumStages(),
     LoopStages(),
     NumWarps(),
@@ -27,7 +29,7 @@ _ALL: tuple[EditKind, ...] = (
     CacheHints(),
 )
 KINDS = {kind.name: kind for kind in _ALL}
-"""The kinds by name, those of options first."""
+"""The kinds by name, in the order in which edits are made: each may change the text that the next one edits."""
 
 
 def parse_edit(text: str) -> Edit:
@@ -46,7 +48,7 @@ def parse_edit(text: str) -> Edit:
 
 def with_options(kernel: KernelToEdit, edits: Sequence[Edit]) -> KernelToEdit:
     """Return the kernel with the edits of its options. Raises ``EditRefused``."""
-    for edit in edits:
+    for edit in _in_order(edits):
         if not KINDS[edit.kind].edits_ttgir:
             kernel = KINDS[edit.kind].applied(kernel, edit.value)
     return kernel
@@ -57,13 +59,18 @@ def with_ttgir_edited(kernel: KernelToEdit, edits: Sequence[Edit]) -> KernelToEd
 
     Raises ``EditRefused``.
     """
-    for edit in edits:
+    for edit in _in_order(edits):
         if KINDS[edit.kind].edits_ttgir:
             try:
                 kernel = KINDS[edit.kind].applied(kernel, edit.value)
             except KprofError as error:  # the TTGIR is not understood
                 raise EditRefused(error.what) from None
     return kernel
+
+
+def _in_order(edits: Sequence[Edit]) -> list[Edit]:
+    order = list(KINDS)
+    return sorted(edits, key=lambda edit: order.index(edit.kind))
 
 
 def in_source(edits: Sequence[Edit]) -> str:
