@@ -73,7 +73,7 @@ def matmul(a: torch.Tensor, b: torch.Tensor, num_stages: int = 3) -> torch.Tenso
     """a @ b, for two matrices of one type. ``num_stages`` says how many iterations' loads are under way at once."""
     (m, k), n = a.shape, b.shape[1]
     c = torch.empty((m, n), device=a.device, dtype=a.dtype)
-    grid = (triton.cdiv(m, BLOCK_M) * triton.cdiv(n, BLOCK_N),)
+    grid = lambda meta: (triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)  # noqa: E731
     matmul_kernel[grid](
         a,
         b,

@@ -175,8 +175,11 @@ def load(path: str | Path) -> Results:
     place = Path(path)
     if place.exists():  # buffers are read later, and the program may change its current folder before that
         place = place.absolute()
-    timelines = decode_capture(open_capture(place), lambda message: warnings.warn(message, stacklevel=3))
-    return Results(timelines, experiments_at(place))
+
+    def say(message: str) -> None:
+        warnings.warn(message, stacklevel=3)
+
+    return Results(decode_capture(open_capture(place), say), experiments_at(place, say))
 
 
 def read_buffer(

@@ -424,16 +424,15 @@ class Workspace:
         path = self.edits_folder(variant) / OPTIONS_FILE
         return decode(read_json(path, self.folder), AppliedEdits, str(path), _TRY_AGAIN) if path.exists() else None
 
+    def tried_variants(self) -> list[str]:
+        """Return the kernels for which edits were tried."""
+        return [path.parent.name for path in sorted(self.folder.glob(f"{_EDITS_FOLDER}/*/{EDITS_FILE}"))]
+
     def edits(self, variant: str) -> EditsRecord | None:
-        """Read the edits that were tried for a kernel; None if there are none."""
+        """Read the edits that were tried for a kernel; None if there are none. Raises ``KprofError``."""
         path = self.edits_folder(variant) / EDITS_FILE
-        return self._edits_in(path) if path.exists() else None
-
-    def all_edits(self) -> Iterator[EditsRecord]:
-        """Yield the edits that were tried for each kernel."""
-        yield from map(self._edits_in, sorted(self.folder.glob(f"{_EDITS_FOLDER}/*/{EDITS_FILE}")))
-
-    def _edits_in(self, path: Path) -> EditsRecord:
+        if not path.exists():
+            return None
         text = read_json(path, self.folder)
         require_seal(text, EDITS_FILE, str(path), _TRY_AGAIN)
         return decode(text, EditsRecord, str(path), _TRY_AGAIN)

@@ -36,7 +36,7 @@ def command(place: Path, budget: int, choice: Choice, names_path: Path | None, d
     Picks the kernel that takes the most time, and leaves out what matters least.
     """
     capture = open_capture(place, names_path=names_path, description=description)
-    found = analyses(capture, experiments_at(place), say, choice)
+    found = analyses(capture, experiments_at(place, say), say, choice)
     click.echo(explanation_text(explanation(found, _workspace(place)), budget))
 
 

@@ -79,7 +79,7 @@ def command(
         say(f"what profile captured: kprof-inject report {quote(str(folder))}")
     if ncu_path is not None:
         capture = with_report_counters(capture, profiled, ncu_path, choice, say)
-    experiments, captured = experiments_at(place), capture.launches
+    experiments, captured = experiments_at(place, say), capture.launches
     if verbose or as_json or html_path is not None:
         timelines = decode_capture(capture, say, choice)
         reports = [LaunchAnalysis.of(timeline, experiments, captured) for timeline in timelines]

@@ -93,7 +93,7 @@ def _analyses(capture: Capture | None, workspace: Workspace) -> list[LaunchAnaly
     """Return the analysis of each launch of a capture; none if it cannot be read."""
     try:
         timelines = decode_capture(capture, say) if capture else []
-        experiments = experiments_at(workspace.folder)
+        experiments = experiments_at(workspace.folder, say)
     except KprofError as error:
         say(f"{_WITHOUT_RECORDS.removeprefix('so ')}: {error.what}")
         return []

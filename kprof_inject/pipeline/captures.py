@@ -13,6 +13,7 @@ from shlex import quote
 from typing import TypeVar
 
 from kprof_inject.analysis.launch import Experiment, LaunchAnalysis
+from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.foreign_buffer import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
 from kprof_inject.capture.model import Capture, Launch, redacted
@@ -171,13 +172,27 @@ def last_profiled_capture(place: Path, capture: Capture) -> Path | None:
     return None
 
 
-def experiments_at(place: Path) -> tuple[Experiment, ...]:
-    """Return the last experiments of a workspace, by delays and by edits; none for any other place."""
+def experiments_at(place: Path, say: Say) -> tuple[Experiment, ...]:
+    """Return the last experiments of a workspace, by delays and by edits; none for any other place.
+
+    Edits that cannot be read are left out, as the capture does not depend on them.
+    """
     if not is_workspace(place):
         return ()
     workspace = Workspace.open(place)
     delayed = (found for folder in workspace.experiment_folders()[-1:] for _, found in read_experiments(folder))
-    return (*delayed, *workspace.all_edits())
+    return (*delayed, *_edits_in(workspace, say))
+
+
+def _edits_in(workspace: Workspace, say: Say) -> Iterator[EditsRecord]:
+    for variant in workspace.tried_variants():
+        try:
+            edits = workspace.edits(variant)
+        except KprofError as error:
+            say(f"the edits that were tried are left out: {error.what}; {error.hint}")
+            continue
+        if edits is not None:
+            yield edits
 
 
 def decode_capture(capture: Capture, say: Say, choice: Choice = EVERYTHING) -> list[Timeline]:
