@@ -1,17 +1,17 @@
 """Judges the tool's advice on flawed kernels: whether it leads to the known edit, and promises its gain.
 
-    python benchmarks/advice/judge.py [--only NAME,...] [--kinds KIND,...] [--out DIR] [--jobs N]
+    python benchmarks/advice/judge.py [--only NAME,...] [--kinds KIND,...] [--out DIR] [--together N]
 
 Needs a GPU and the package. First, the flawed and the edited launch of each case are compared and timed, one case at a
-time; then N cases at once are profiled. A line for each case has the limit of the flawed kernel, the first advice with
-the part of the time that it promises at most, the part that the edit won with a 95 % interval, and three verdicts:
+time; then each is profiled, N in one program. A line for each case has the limit of the flawed kernel, the first advice
+with the part of the time that it promises at most, the part that the edit won with a 95 % interval, and three verdicts:
 
 leads: the first advice, or its reason, contains one of the case's keywords.
 holds: the promise is no less than what the edit won, within the interval.
 within 2: the edit won at least half of what was promised, within the interval.
 
-Without a promise, the last two are not judged. DIR gets a workspace for each case, with what ``profile`` printed next
-to it, and ``results.json``, which keeps the cases of earlier calls.
+Without a promise, the last two are not judged. DIR gets a workspace for each program, with what ``profile`` printed
+next to it, and ``results.json``, which keeps the cases of earlier calls.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ import math
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 import triton
-from case import Case, Launch
+from case import Case, Launch, Result
 from cases import CASES
 from msgspec import Struct, to_builtins
 
 import kprof_inject
 from kprof_inject.analysis.advice import advice_on, trust_in
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.errors import KprofError
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -47,8 +48,9 @@ VERDICTS = ("leads", "holds", "within 2")
 
 
 class Gain(Struct, frozen=True):
-    """Part of the flawed launch's time that the edit won, with a 95 % interval."""
+    """Part of the time of the flawed launch, of ``kernel``, that the edit won, with a 95 % interval."""
 
+    kernel: str
     flawed_us: float
     edited_us: float
     won: float
@@ -95,12 +97,13 @@ def main() -> None:
     gains = {case.name: gain_or_error(case) for case in cases}
     torch.cuda.empty_cache()
     judgements = []
-    with ThreadPoolExecutor(options.jobs) as pool:
-        opinions = pool.map(lambda case: opinion_or_error(case, options.out), cases)
-        for case, opinion in zip(cases, opinions, strict=True):
-            judgements.append(judge(case, gains[case.name], opinion))
+    for group in batched(cases, options.together):
+        kernels = {case.name: gain.kernel for case in group if isinstance(gain := gains[case.name], Gain)}
+        for name, opinion in opinions_or_errors(kernels, options.out).items():
+            judgements.append(judge(CASES[name], gains[name], opinion))
             print(line(judgements[-1]), flush=True)
-            write(judgements, options.out / "results.json")
+        write(judgements, options.out / "results.json")
+    judgements += [judge(case, gain, "") for case in cases if isinstance(gain := gains[case.name], str)]
     print()
     print("\n".join(totals(judgements)))
     sys.exit(any(judgement.error for judgement in judgements))
@@ -112,7 +115,7 @@ def parsed_options() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="names of cases, separated by commas")
     parser.add_argument("--kinds", default="", help="kinds of flaws, separated by commas")
     parser.add_argument("--out", type=Path, default=Path("advice_out"))
-    parser.add_argument("--jobs", type=int, default=1, help="number of cases to profile at once")
+    parser.add_argument("--together", type=int, default=1, metavar="N", help="number of cases in one program")
     return parser.parse_args()
 
 
@@ -123,6 +126,13 @@ def chosen_cases(only: str, kinds: str) -> list[Case]:
     if unknown:
         raise SystemExit(f"unknown: {', '.join(sorted(unknown))}")
     return [case for case in CASES.values() if (not names or case.name in names) and (not flaws or case.flaw in flaws)]
+
+
+def batched(cases: Sequence[Case], size: int) -> Iterator[list[Case]]:
+    """Yield groups of this many cases."""
+    iterator = iter(cases)
+    while group := list(islice(iterator, size)):
+        yield group
 
 
 def gain_or_error(case: Case) -> Gain | str:
@@ -139,7 +149,8 @@ def measure(case: Case) -> Gain:
     """Check that both launches have equal results, then time them in turn."""
     torch.manual_seed(0)
     flawed, edited = case.prepare("cuda", False)
-    torch.testing.assert_close(edited(), flawed(), rtol=case.relative, atol=case.absolute)
+    kernel, expected = launched(flawed)
+    torch.testing.assert_close(edited(), expected, rtol=case.relative, atol=case.absolute)
     graphs = [graph_of(launch) for launch in (flawed, edited)]
     for _ in range(WARM_UP_REPLAYS):
         for graph in graphs:
@@ -147,7 +158,22 @@ def measure(case: Case) -> Gain:
     pairs = [(graph_us(graphs[0]), graph_us(graphs[1])) for _ in range(PAIRS)]
     won, low, high = median_with_interval([1 - edited_us / flawed_us for flawed_us, edited_us in pairs])
     flawed_us, edited_us = map(statistics.median, zip(*pairs, strict=True))
-    return Gain(flawed_us, edited_us, won, low, high)
+    return Gain(kernel, flawed_us, edited_us, won, low, high)
+
+
+def launched(launch: Launch) -> tuple[str, Result]:
+    """Launch; return the name of the last kernel, of which each case has its own, and the results."""
+    names: list[str] = []
+
+    def note(metadata: Any) -> None:
+        names.append(metadata.get()["name"])
+
+    triton.knobs.runtime.launch_enter_hook.add(note)
+    try:
+        result = launch()
+    finally:
+        triton.knobs.runtime.launch_enter_hook.remove(note)
+    return names[-1], result
 
 
 def graph_of(launch: Launch) -> torch.cuda.CUDAGraph:
@@ -181,23 +207,33 @@ def median_with_interval(values: Sequence[float]) -> tuple[float, float, float]:
     return statistics.median(ordered), ordered[rank - 1], ordered[count - rank]
 
 
-def opinion_or_error(case: Case, out: Path) -> Opinion | str:
-    """Profile a case's flawed launch; return the message if that fails."""
-    folder = out / case.name
-    log = out / f"{case.name}.log"
+def opinions_or_errors(kernels: Mapping[str, str], out: Path) -> dict[str, Opinion | str]:
+    """Profile the flawed kernels of cases in one program; return the message of a case if that fails.
+
+    ``kernels`` are the names of the kernels by case.
+    """
+    if not kernels:
+        return {}
+    folder = out / next(iter(kernels))
+    log = folder.with_suffix(".log")
     command = [sys.executable, "-m", "kprof_inject", "profile", "-o", str(folder), "--json", "--"]
-    command += [sys.executable, str(PROGRAM), case.name]
+    command += [sys.executable, str(PROGRAM), *kernels]
     try:
-        with (out / f"{case.name}.json").open("w") as json_file, log.open("w") as log_file:
+        with folder.with_suffix(".json").open("w") as json_file, log.open("w") as log_file:
             subprocess.run(command, stdout=json_file, stderr=log_file, check=True, timeout=PROFILE_TIMEOUT_S)
-        reports = kprof_inject.load(folder).reports
+        reports = {report.launch.kernel.name: report for report in kprof_inject.load(folder).reports}
     except subprocess.SubprocessError:
-        return f"not profiled: see {log}"
+        return dict.fromkeys(kernels, f"not profiled: see {log}")
     except KprofError as error:
-        return f"no capture: {error}"
-    if not reports:
-        return "the capture has no launch"
-    report = max(reports, key=lambda one: one.duration_ns)
+        return dict.fromkeys(kernels, f"no capture: {error}")
+    return {
+        case: opinion_on(reports[kernel]) if kernel in reports else "the capture has no launch"
+        for case, kernel in kernels.items()
+    }
+
+
+def opinion_on(report: LaunchAnalysis) -> Opinion:
+    """Return the opinion in a report."""
     tips = tuple(Tip(advice.text, advice.reason, advice.share) for advice in advice_on(report))
     return Opinion(report.launch.kernel.name, report.limit.name, report.limit.sentence, trust_in(report).text, tips)
 

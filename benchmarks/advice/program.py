@@ -1,29 +1,50 @@
-"""Launches one case, as the program that the profiler runs.
+"""Launches cases, as the program that the profiler runs.
 
-python program.py CASE [--edited] [--launches N]
+python program.py CASE... [--edited] [--launches N]
+
+Several cases are each launched for about as long, so that none is a small part of the program's time.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 
 import torch
+from case import Launch
 from cases import CASES
+
+MS_OF_CASE = 20.0
+MAX_LAUNCHES = 500
 
 
 def main() -> None:
-    """Launch the case that the command line names."""
+    """Launch the cases that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=CASES)
-    parser.add_argument("--edited", action="store_true", help="launch the edited kernel instead of the flawed one")
-    parser.add_argument("--launches", type=int, default=5)
+    parser.add_argument("cases", choices=CASES, nargs="+", metavar="CASE")
+    parser.add_argument("--edited", action="store_true", help="launch the edited kernels instead of the flawed ones")
+    parser.add_argument("--launches", type=int, default=5, help="least number of launches of a case")
     options = parser.parse_args()
-    torch.manual_seed(0)
-    flawed, edited = CASES[options.case].prepare("cuda", False)
-    launch = edited if options.edited else flawed
-    for _ in range(options.launches):
+    for name in options.cases:
+        torch.manual_seed(0)
+        flawed, edited = CASES[name].prepare("cuda", False)
+        launch = edited if options.edited else flawed
         launch()
-    torch.cuda.synchronize()
+        for _ in range((options.launches if len(options.cases) == 1 else launches_of(launch, options.launches)) - 1):
+            launch()
+        torch.cuda.synchronize()
+        del flawed, edited, launch
+        torch.cuda.empty_cache()
+
+
+def launches_of(launch: Launch, least: int) -> int:
+    """Return how many launches take as long as each case is to take."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    launch()
+    end.record()
+    end.synchronize()
+    return min(max(math.ceil(MS_OF_CASE / max(begin.elapsed_time(end), 1e-3)), least), MAX_LAUNCHES)
 
 
 if __name__ == "__main__":

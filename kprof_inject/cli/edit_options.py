@@ -17,7 +17,7 @@ from kprof_inject.cli.options import Function, harmless_setting
 from kprof_inject.pipeline.edit_trials import TryChoice
 from kprof_inject.report.terminal.edits_table import print_edits
 from kprof_inject.report.tried_edits import tried_values
-from kprof_inject.runtime.experiments.edits.kinds import KINDS, parse_edit
+from kprof_inject.runtime.experiments.edits.kinds import KINDS, parse_edits
 from kprof_inject.workspace import Workspace
 
 
@@ -38,7 +38,7 @@ def try_options(function: Function) -> Function:
         choice = TryChoice(
             seconds=seconds,
             tolerance=tolerance,
-            edits=tuple(map(parse_edit, edits)),
+            edits=tuple(map(parse_edits, edits)),
             bounds=bounds,
             values=parse_values(values),
             grid=grid,
@@ -52,8 +52,8 @@ def try_options(function: Function) -> Function:
             "edits",
             multiple=True,
             metavar="NAME=VALUE",
-            help=f"Try this edit, not those that the findings propose: {', '.join(KINDS)}. Several are also tried "
-            "together. Repeatable.",
+            help=f"Try this edit, not those that the findings propose: {', '.join(KINDS)}. NAME=VALUE,NAME=VALUE are "
+            "tried together, and so are several options. Repeatable.",
         ),
         harmless_setting(
             "--values",

@@ -92,7 +92,7 @@ _AT_LAST: tuple[_Step, ...] = (("env", _MORE), ("fp_fusion", _MORE))
 
 
 def edits_for(
-    findings: Sequence[Finding], limit: Limit | None, kernel: KernelToEdit, asked_for: Sequence[Edit] = ()
+    findings: Sequence[Finding], limit: Limit | None, kernel: KernelToEdit, asked_for: Sequence[tuple[Edit, ...]] = ()
 ) -> list[Proposal]:
     """Return the edits to try first: those the user asked for alone, if any.
 
@@ -101,10 +101,10 @@ def edits_for(
     present ones.
     """
     if asked_for:
-        alone = [Proposal((edit,), ASKED_FOR) for edit in asked_for]
-        kinds = {edit.kind for edit in asked_for}
-        together = [Proposal(tuple(asked_for), ASKED_FOR)] if len(asked_for) == len(kinds) > 1 else []
-        return [*alone, *together]
+        each = [Proposal(edits, ASKED_FOR) for edits in asked_for]
+        all_edits = tuple(edit for edits in asked_for for edit in edits)
+        can_be_together = len(asked_for) > 1 and len({edit.kind for edit in all_edits}) == len(all_edits)
+        return [*each, Proposal(all_edits, ASKED_FOR)] if can_be_together else each
     named = [Proposal((Edit(OtherConstants.name, one.text),), ASKED_FOR) for one in kernel.others]
     proposals: dict[Edit, Proposal] = {}
     for proposal in (*_by_findings(findings, kernel), *_by_limit(limit, kernel), *_neighbours(kernel)):

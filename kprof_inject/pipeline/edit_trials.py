@@ -60,15 +60,15 @@ class TryChoice(Struct, frozen=True):
     """Choice of the kernels and edits to try.
 
     ``kernel`` is a glob; ``seconds`` is the limit of the GPU's time per kernel; ``tolerance`` is that of
-    ``CloseResults``; ``edits`` are tried instead of those that findings propose. With ``bounds``, the upper bound of
-    what a change of some places can win is measured. ``values`` are those of constants to try, too, with the grid that
-    ``grid`` gives for them; if it is empty, with the program's.
+    ``CloseResults``; ``edits`` are tried instead of those that findings propose, those of one item together. With
+    ``bounds``, the upper bound of what a change of some places can win is measured. ``values`` are those of constants
+    to try, too, with the grid that ``grid`` gives for them; if it is empty, with the program's.
     """
 
     kernel: str = "*"
     seconds: float = 20.0
     tolerance: float | None = None
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[tuple[Edit, ...], ...] = ()
     bounds: bool = True
     values: dict[str, tuple[Constant, ...]] = {}
     grid: str = ""

@@ -77,12 +77,12 @@ def test_the_limit_proposes_hints_for_caches() -> None:
 
 
 def test_what_the_user_asks_for_is_tried_alone_and_together() -> None:
-    asked = (Edit("num_warps", "8"), Edit("num_stages", "4"))
+    asked = ((Edit("num_warps", "8"),), (Edit("num_stages", "4"),))
     assert texts(edits_for([finding("l2-reuse", 0.4)], None, KERNEL, asked)) == [
         *("num_warps=8", "num_stages=4", "num_warps=8, num_stages=4")
     ]
-    two_values = (Edit("num_warps", "8"), Edit("num_warps", "2"))
-    assert texts(edits_for((), None, KERNEL, two_values)) == ["num_warps=8", "num_warps=2"]
+    two_values = ((Edit("num_warps", "8"), Edit("num_stages", "4")), (Edit("num_warps", "2"),))
+    assert texts(edits_for((), None, KERNEL, two_values)) == ["num_warps=8, num_stages=4", "num_warps=2"]
 
 
 def test_the_best_is_combined_and_moved_further() -> None:

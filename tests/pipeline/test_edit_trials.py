@@ -21,7 +21,7 @@ from kprof_inject.report.tried_edits import headline
 from kprof_inject.runtime.compiling import delayed_builds
 from kprof_inject.runtime.compiling.builds import assembly_in
 from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
-from kprof_inject.runtime.experiments.edits.kinds import parse_edit
+from kprof_inject.runtime.experiments.edits.kinds import parse_edits
 from kprof_inject.runtime.experiments.tasks import TaskResult, TimedBuild, TimedEdits, TimeEdits
 from kprof_inject.workspace import Workspace
 
@@ -62,7 +62,7 @@ def attempt(tmp_path: Path, scale_launch: Path) -> Callable[..., EditsRecord]:
 
     def tried(*edits: str, seconds: float = 20.0) -> EditsRecord:
         saved = adopt(workspace, read_saved_launch(scale_launch), lambda _: None)
-        choice = TryChoice(seconds=seconds, edits=tuple(map(parse_edit, edits)))
+        choice = TryChoice(seconds=seconds, edits=tuple(map(parse_edits, edits)))
         (record,) = try_edits(workspace, {saved.record.variant: scale_launch}, (), choice, "", lambda _: None)
         assert workspace.edits(record.variant) == record
         return record

@@ -17,7 +17,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import assembly_in, code_lines
 from kprof_inject.runtime.compiling.delayed_builds import Build, compile_text, compiled
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
-from kprof_inject.runtime.experiments.edits.kinds import KINDS, parse_edit, with_options
+from kprof_inject.runtime.experiments.edits.kinds import KINDS, parse_edits, with_options
 
 pytestmark = pytest.mark.triton
 
@@ -87,13 +87,18 @@ def test_an_option_is_set_and_the_ttir_compiled_again() -> None:
 )
 def test_refused(kernel: KernelToEdit, edit: str, reason: str) -> None:
     with pytest.raises(EditRefused, match=reason):
-        with_options(kernel, [parse_edit(edit)])
+        with_options(kernel, parse_edits(edit))
 
 
-@pytest.mark.parametrize("text", ["num_warp=8", "num_warps", "num_warps="])
+def test_several_edits_are_told_from_values_with_commas() -> None:
+    edits = parse_edits("num_warps=8,values=A=1,B=2,num_stages=4")
+    assert [str(edit) for edit in edits] == ["num_warps=8", "values=A=1,B=2", "num_stages=4"]
+
+
+@pytest.mark.parametrize("text", ["num_warp=8", "num_warps", "num_warps=", "num_warps=8,num_warps=4"])
 def test_what_is_no_edit_is_a_usage_error(text: str) -> None:
     with pytest.raises(KprofError) as caught:
-        parse_edit(text)
+        parse_edits(text)
     assert caught.value.exit_code == 2
     assert caught.value.hint
 
@@ -114,7 +119,7 @@ EDITS = ["num_warps=8", "num_stages=1", "maxnreg=64", "fp_fusion=off", "env=DISA
 @pytest.mark.parametrize("edit", EDITS)
 def test_edited_options_become_machine_code(from_source: KernelToEdit, edit: str, tmp_path: Path) -> None:
     """Not in this process: LLVM keeps a switch until its process ends."""
-    kernel = with_options(from_source, [parse_edit(edit)])
+    kernel = with_options(from_source, parse_edits(edit))
     build = Build(kernel.ttir, kernel.record, "ttir")
     assert list(compiled([build], tmp_path)) == [None]
     (cubin,) = (tmp_path / build.name).glob("*.cubin")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from kprof_inject.capture.edits import Edit
@@ -31,9 +32,22 @@ _ALL: tuple[EditKind, ...] = (
 KINDS = {kind.name: kind for kind in _ALL}
 """The kinds by name, in the order in which edits are made: each may change the text that the next one edits."""
 
+# A value may have commas, too.
+_BETWEEN_EDITS = re.compile(rf",(?=(?:{'|'.join(KINDS)})=)")
 
-def parse_edit(text: str) -> Edit:
-    """Return the edit that a user writes as ``NAME=VALUE``. Raises ``KprofError``; the value is checked later."""
+
+def parse_edits(text: str) -> tuple[Edit, ...]:
+    """Return the edits that a user writes as ``NAME=VALUE,NAME=VALUE``, to try together.
+
+    Raises ``KprofError``; the values are checked later.
+    """
+    edits = tuple(map(_parse_edit, _BETWEEN_EDITS.split(text)))
+    if len({edit.kind for edit in edits}) < len(edits):
+        raise KprofError(f"{text} has an edit twice", hint="try these one after the other", exit_code=2)
+    return edits
+
+
+def _parse_edit(text: str) -> Edit:
     name, equals, value = text.partition("=")
     kind = KINDS.get(name)
     if kind is None:
