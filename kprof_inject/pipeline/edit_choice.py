@@ -38,11 +38,20 @@ _Step = tuple[str, str]
 
 _STAGES_UP: _Step = ("num_stages", _MORE)
 _LOOP_STAGES: _Step = ("loop_stages", _MORE)
+_LOOP_STAGES_DOWN: _Step = ("loop_stages", _FEWER)
+_UNROLL: _Step = ("loop_unroll", _MORE)
+_FLATTEN: _Step = ("flatten", _MORE)
+_SPECIALIZE: _Step = ("warp_specialize", _MORE)
+_ONE_ACCUMULATOR: _Step = ("acc_multi_buffer", _MORE)
 _STAGES_DOWN: _Step = ("num_stages", _FEWER)
 _WARPS_UP: _Step = ("num_warps", _MORE)
 _WARPS_DOWN: _Step = ("num_warps", _FEWER)
 _FEWER_REGISTERS: _Step = ("maxnreg", _FEWER)
 _MORE_REGISTERS: _Step = ("maxnreg", _MORE)
+_LARGER_CLUSTERS: _Step = ("num_ctas", _MORE)
+_SWIZZLE: _Step = ("swizzle", _MORE)
+_REGISTER_PRESSURE: _Step = ("env", "DISABLE_LLVM_OPT=nvptx-sched4reg")
+_DOTS_OF_WARPS: tuple[_Step, ...] = (("env", "DISABLE_MMA_V3=1"), ("env", "DISABLE_MMA_V5=1"))
 _LAST_FIRST: _Step = ("program_order", "reversed")
 _GROUPED: tuple[_Step, ...] = tuple(("program_order", f"grouped:{rows}") for rows in (8, 4, 16))
 _KEEP_LOADS: _Step = ("cache", "loads:evict_last")
@@ -51,14 +60,14 @@ _DROP_STORES: _Step = ("cache", "stores:evict_first")
 
 # The edits that may help against what each rule finds, most promising first. Other rules propose none.
 _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
-    "not-pipelined": (_STAGES_UP, _WARPS_UP),
-    "too-few-stages": (_STAGES_UP,),
-    "waiting": (_STAGES_UP, _WARPS_UP, _WARPS_DOWN),
-    "first-iterations": (_STAGES_DOWN, _STAGES_UP),
-    "last-iteration": (_WARPS_UP, _WARPS_DOWN),
-    "prologue": (_WARPS_UP, _WARPS_DOWN),
-    "epilogue": (_WARPS_UP, _WARPS_DOWN, _DROP_STORES),
-    "exposed-loads": (_LOOP_STAGES, _STAGES_UP, _WARPS_UP, _FEWER_REGISTERS),
+    "not-pipelined": (_STAGES_UP, _WARPS_UP, _LOOP_STAGES),
+    "too-few-stages": (_STAGES_UP, _LOOP_STAGES),
+    "waiting": (_STAGES_UP, _WARPS_UP, _WARPS_DOWN, _LOOP_STAGES, _SPECIALIZE),
+    "first-iterations": (_STAGES_DOWN, _STAGES_UP, _FLATTEN, _LOOP_STAGES_DOWN),
+    "last-iteration": (_WARPS_UP, _WARPS_DOWN, _FLATTEN),
+    "prologue": (_WARPS_UP, _WARPS_DOWN, _FLATTEN),
+    "epilogue": (_WARPS_UP, _WARPS_DOWN, _DROP_STORES, _FLATTEN),
+    "exposed-loads": (_LOOP_STAGES, _STAGES_UP, _WARPS_UP, _FEWER_REGISTERS, _UNROLL),
     "barriers": (_WARPS_DOWN, _STAGES_UP),
     "low-fill": (_WARPS_UP, _STAGES_UP),
     "late-start": (_WARPS_DOWN,),
@@ -66,29 +75,31 @@ _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "tail": (_LAST_FIRST, _WARPS_UP, _WARPS_DOWN),
     "uneven-ctas": (_LAST_FIRST, *_GROUPED),
     "imbalanced-warps": (_WARPS_DOWN,),
-    "bank-conflicts": (_WARPS_UP, _WARPS_DOWN),
-    "second-cta": (_FEWER_REGISTERS, _STAGES_DOWN, _WARPS_DOWN),
+    "bank-conflicts": (_WARPS_UP, _WARPS_DOWN, _SWIZZLE),
+    "second-cta": (_FEWER_REGISTERS, _STAGES_DOWN, _WARPS_DOWN, _LOOP_STAGES_DOWN, _ONE_ACCUMULATOR),
     "uncoalesced": (_WARPS_UP, _WARPS_DOWN, _KEEP_LOADS),
     "narrow-access": (_WARPS_DOWN, _WARPS_UP),
     "small-ctas": (_WARPS_DOWN,),
-    "few-warps": (_WARPS_UP, _LOOP_STAGES, _FEWER_REGISTERS, _STAGES_DOWN),
+    "few-warps": (_WARPS_UP, _LOOP_STAGES, _FEWER_REGISTERS, _STAGES_DOWN, _UNROLL),
     "l2-reuse": (*_GROUPED, _LAST_FIRST, _KEEP_LOADS, _DROP_STORES),
     "loop-invariant": (_WARPS_UP, _WARPS_DOWN),
-    "small-tiles": (_WARPS_UP, _STAGES_UP, _GROUPED[0]),
-    "alternating-units": (_WARPS_UP, _FEWER_REGISTERS, _STAGES_DOWN),
-    "special-functions": (_WARPS_UP, _STAGES_UP),
-    "reduction-in-loop": (_WARPS_DOWN, _WARPS_UP),
+    "small-tiles": (_WARPS_UP, _STAGES_UP, _GROUPED[0], *_DOTS_OF_WARPS),
+    "alternating-units": (_WARPS_UP, _FEWER_REGISTERS, _STAGES_DOWN, _SPECIALIZE, _UNROLL),
+    "special-functions": (_WARPS_UP, _STAGES_UP, _UNROLL),
+    "reduction-in-loop": (_WARPS_DOWN, _WARPS_UP, _UNROLL),
     "atomics": (_WARPS_UP, _WARPS_DOWN),
-    "spills": (_WARPS_UP, _MORE_REGISTERS, _STAGES_DOWN),
+    "spills": (_WARPS_UP, _MORE_REGISTERS, _STAGES_DOWN, _REGISTER_PRESSURE),
 }
 
 _BY_UNIT: Mapping[str, tuple[_Step, ...]] = {
     DRAM: (_DROP_STORES, _KEEP_LOADS, _DROP_LOADS, _GROUPED[0]),
-    L2: (_GROUPED[0], _KEEP_LOADS, _WARPS_UP),
-    L2_TO_SM: (_GROUPED[0], _KEEP_LOADS, _WARPS_UP),
+    L2: (_GROUPED[0], _KEEP_LOADS, _WARPS_UP, _LARGER_CLUSTERS),
+    L2_TO_SM: (_GROUPED[0], _KEEP_LOADS, _WARPS_UP, _LARGER_CLUSTERS),
 }
 _NEIGHBOURHOOD: tuple[_Step, ...] = (_STAGES_UP, _WARPS_UP, _WARPS_DOWN, _STAGES_DOWN, _FEWER_REGISTERS)
-_AT_LAST: tuple[_Step, ...] = (("env", _MORE), ("fp_fusion", _MORE))
+# Of a winner of these kinds, all other values are tried next.
+_WITHOUT_DIRECTION = ("program_order", "num_ctas", "loop_unroll", "swizzle")
+_AT_LAST: tuple[_Step, ...] = (("env", _MORE), ("fp_fusion", _MORE), _UNROLL)
 
 
 def edits_for(
@@ -179,7 +190,7 @@ def _moved(best: tuple[Edit, ...], kernel: KernelToEdit) -> Iterator[tuple[Edit,
         for edit in _edits_of(step, edited):
             yield (*(one for one in best if one.kind != edit.kind), edit)
     for edit in best:
-        if edit.kind == "program_order":
+        if edit.kind in _WITHOUT_DIRECTION:
             rest = tuple(one for one in best if one is not edit)
-            orders = KINDS[edit.kind].more(kernel)
-            yield from ((*rest, Edit(edit.kind, value)) for value in orders if value != edit.value)
+            values = KINDS[edit.kind].more(kernel)
+            yield from ((*rest, Edit(edit.kind, value)) for value in values if value != edit.value)

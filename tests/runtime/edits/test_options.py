@@ -8,6 +8,7 @@ import pytest
 import triton
 from edited_kernels import H100, kernel_to_edit
 from fake_gpu.kernels import power
+from loops_in_ttir import DOTS, SUM
 from triton import knobs
 from triton.compiler import ASTSource
 
@@ -34,7 +35,7 @@ LOOP = "scf.for"
         ("num_warps", {"num_warps": 8}, ["16"], ["4", "2"]),
         ("fp_fusion", {"enable_fp_fusion": False}, ["on"], []),
         ("fp_fusion", {}, [], []),
-        ("env", {}, ["DISABLE_LLVM_OPT=disable-lsr"], []),
+        ("env", {}, ["DISABLE_LLVM_OPT=disable-lsr", "DISABLE_LLVM_OPT=nvptx-sched4reg"], []),
     ],
 )
 def test_values_next_to_the_present_one(kind: str, options: dict[str, int], more: list[str], fewer: list[str]) -> None:
@@ -79,6 +80,8 @@ def test_an_option_is_set_and_the_ttir_compiled_again() -> None:
         (kernel_to_edit("", LOOP), "num_warps=64", "1 to 32"),
         (kernel_to_edit("", LOOP), "num_stages=many", "1 to 8"),
         (kernel_to_edit("", LOOP), "env=LD_PRELOAD=x.so", "not a known switch"),
+        (kernel_to_edit("", DOTS, arch=90), "env=DISABLE_MMA_V5=1", "not a known switch"),
+        (kernel_to_edit("", DOTS, arch=100), "env=DISABLE_MMA_V3=1", "not a known switch"),
         (kernel_to_edit("", LOOP), "fp_fusion=maybe", "neither on nor off"),
         (kernel_to_edit(""), "num_stages=2", "no TTIR"),
         (kernel_to_edit("ttg.warp_specialize", LOOP), "num_warps=8", "warp specialization"),
@@ -125,6 +128,21 @@ def test_edited_options_become_machine_code(from_source: KernelToEdit, edit: str
     (cubin,) = (tmp_path / build.name).glob("*.cubin")
     assert cubin.read_bytes()[:4] == b"\x7fELF"
     assert (".maxnreg 64" in assembly_in(tmp_path / build.name)) == (edit == "maxnreg=64")
+
+
+@pytest.mark.parametrize("arch", [90, 100])
+def test_each_switch_alters_machine_code(arch: int, tmp_path: Path) -> None:
+    of_dots = f"DISABLE_MMA_V{3 if arch == 90 else 5}=1"
+    plain = {text: kernel_to_edit("", text, arch=arch) for text in (SUM, DOTS)}
+    assert [*KINDS["env"].more(plain[SUM]), of_dots] == list(KINDS["env"].more(plain[DOTS]))
+    edited = [
+        *(with_options(plain[SUM], [Edit("env", value)]) for value in KINDS["env"].more(plain[SUM])),
+        with_options(plain[DOTS], [Edit("env", of_dots)]),
+    ]
+    builds = {id(kernel): Build(kernel.ttir, kernel.record, "ttir") for kernel in (*plain.values(), *edited)}
+    assert not any(compiled(list(builds.values()), tmp_path))
+    codes = {kernel: code_lines(assembly_in(tmp_path / build.name)) for kernel, build in builds.items()}
+    assert all(codes[id(kernel)] != codes[id(plain[kernel.ttir])] for kernel in edited)
 
 
 def test_the_unchanged_ttir_compiles_to_the_same_code_next_to_switches(

@@ -50,7 +50,7 @@ def test_edited_modules_become_machine_code(path: Path, name: str, tmp_path: Pat
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["program_order", "cache"])
+@pytest.mark.parametrize("name", ["program_order", "cache", "swizzle"])
 @pytest.mark.parametrize("path", [path for path in PATHS if kernel_of(path) not in COMPILED], ids=fixture_id)
 def test_all_edited_modules_become_machine_code(path: Path, name: str, tmp_path: Path) -> None:
     assert_compiles(path, name, tmp_path)

@@ -39,7 +39,10 @@ class CacheHints:
     name = "cache"
     values = f"{' or '.join(_OPERATIONS)}, a colon, and {', '.join(_HINTS)}; such as loads:evict_first"
     edits_ttgir = True
-    source = ""
+
+    def source(self, value: str) -> str:
+        """Return nothing: an override file does it."""
+        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the hints for which the kernel has operations."""

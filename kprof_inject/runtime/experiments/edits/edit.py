@@ -49,6 +49,14 @@ class KernelToEdit(Struct, frozen=True):
         """Return a compile option that is a number; 0 if it is not set."""
         return int(self.option(name) or 0)
 
+    @property
+    def cuda_arch(self) -> int:
+        """The architecture, such as 90 of an H100; 0 if it is not NVIDIA's."""
+        target = self.record.target
+        if target is None or target.backend != "cuda" or not isinstance(target.arch, int):
+            return 0
+        return target.arch
+
     def text(self, stage: Stage) -> str:
         """Return the text of a stage."""
         return self.ttir if stage == "ttir" else self.ttgir
@@ -93,9 +101,8 @@ class EditKind(Protocol):
     def edits_ttgir(self) -> bool:
         """True if it changes the text of the TTGIR; false if it changes options, with which the TTIR is compiled."""
 
-    @property
-    def source(self) -> str:
-        """Text for the kernel's source, with ``{}`` for the value; empty if an option or a variable does it."""
+    def source(self, value: str) -> str:
+        """Return what to write in the kernel's source; empty if an option, a variable or an override file does it."""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the values to try above the present one, nearest first; of a kind without order, all values."""

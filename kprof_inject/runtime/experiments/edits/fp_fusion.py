@@ -16,7 +16,10 @@ class FpFusion:
     name = "fp_fusion"
     values = "on or off"
     edits_ttgir = False
-    source = ""
+
+    def source(self, value: str) -> str:
+        """Return nothing: an option does it."""
+        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return ``on`` if the program turned it off."""

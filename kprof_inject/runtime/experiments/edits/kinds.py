@@ -10,24 +10,34 @@ from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.runtime.experiments.edits.cache_hints import CacheHints
 from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
 from kprof_inject.runtime.experiments.edits.fp_fusion import FpFusion
+from kprof_inject.runtime.experiments.edits.loop_flags import FLATTEN, ONE_ACCUMULATOR, WARP_SPECIALIZE
 from kprof_inject.runtime.experiments.edits.loop_stages import LoopStages
+from kprof_inject.runtime.experiments.edits.loop_unroll import LoopUnroll
 from kprof_inject.runtime.experiments.edits.maxnreg import MaxRegisters
+from kprof_inject.runtime.experiments.edits.num_ctas import NumCtas
 from kprof_inject.runtime.experiments.edits.num_stages import NumStages
 from kprof_inject.runtime.experiments.edits.num_warps import NumWarps
 from kprof_inject.runtime.experiments.edits.other_values import OtherConstants
 from kprof_inject.runtime.experiments.edits.program_order import ProgramOrder
-from kprof_inject.runtime.experiments.edits.switches import Switch
+from kprof_inject.runtime.experiments.edits.switches import Switches
+from kprof_inject.runtime.experiments.edits.swizzle import Swizzle
 
 _ALL: tuple[EditKind, ...] = (
     OtherConstants(),
     NumStages(),
     LoopStages(),
+    LoopUnroll(),
+    FLATTEN,
+    WARP_SPECIALIZE,
+    ONE_ACCUMULATOR,
     NumWarps(),
+    NumCtas(),
     MaxRegisters(),
     FpFusion(),
-    Switch(),
+    Switches(),
     ProgramOrder(),
     CacheHints(),
+    Swizzle(),
 )
 KINDS = {kind.name: kind for kind in _ALL}
 """The kinds by name, in the order in which edits are made: each may change the text that the next one edits."""
@@ -89,7 +99,7 @@ def _in_order(edits: Sequence[Edit]) -> list[Edit]:
 
 def in_source(edits: Sequence[Edit]) -> str:
     """Return what to write in the kernel's source for edits that no option and no variable makes; empty for others."""
-    return "; ".join(found for edit in edits if (found := KINDS[edit.kind].source.format(edit.value)))
+    return "; ".join(found for edit in edits if (found := KINDS[edit.kind].source(edit.value)))
 
 
 def changes_ttgir(edits: Sequence[Edit]) -> bool:

@@ -20,7 +20,10 @@ class MaxRegisters:
     name = "maxnreg"
     values = f"{_MIN_REGISTERS} to {_MAX_REGISTERS}"
     edits_ttgir = False
-    source = ""
+
+    def source(self, value: str) -> str:
+        """Return nothing: an option does it."""
+        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the largest number if the option is set; without it, the compiler takes as many as it needs."""

@@ -19,7 +19,10 @@ class NumStages:
     name = "num_stages"
     values = f"1 to {_MAX_STAGES}"
     edits_ttgir = False
-    source = ""
+
+    def source(self, value: str) -> str:
+        """Return nothing: an option does it."""
+        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return up to two more stages; none if there is no loop to pipeline."""

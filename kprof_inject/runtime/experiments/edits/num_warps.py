@@ -19,7 +19,10 @@ class NumWarps:
     name = "num_warps"
     values = f"a power of two from 1 to {_MAX_WARPS}"
     edits_ttgir = False
-    source = ""
+
+    def source(self, value: str) -> str:
+        """Return nothing: an option does it."""
+        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return twice as many warps, four times as many, and so on."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from kprof_inject.rewrite import Replacement, spliced
+from kprof_inject.runtime.experiments.edits.cta_ids import reads_cta_id
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, number_in
 from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.ttgir.dialect import INTEGER_DIVISIONS, PROGRAM_ID
@@ -26,9 +27,6 @@ _MAX_GROUP = 1024
 _REVERSED, _GROUPED = "reversed", "grouped"
 _PREFIX = "%kprof_order"
 
-# Operations that tell a CTA which one it is, apart from program ids.
-_OTHER_IDS = ("gpu.block_id", "ttng.clc_", "nvvm.read.ptx.sreg.ctaid")
-_ID_REGISTERS = re.compile(r"%(?:n?ctaid|n?clusterid|cluster_n?cta|smid)")
 # The result of the other kinds does not depend on the order.
 _ORDERED_ATOMICS = re.compile(r"\s*(?:exch|\(.*atomic_rmw_op = 10)\b")
 
@@ -39,7 +37,10 @@ class ProgramOrder:
     name = "program_order"
     values = f"{_REVERSED}, or {_GROUPED}:N for groups of N rows"
     edits_ttgir = True
-    source = ""
+
+    def source(self, value: str) -> str:
+        """Return nothing: an override file does it."""
+        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the orders that are possible."""
@@ -90,9 +91,7 @@ def _objection(module: Module) -> str:
     if relaunch(module).waits:
         return "its CTAs may wait for each other"
     for operation in operations:
-        if operation.name.startswith(_OTHER_IDS) or (
-            operation.traits.is_foreign and _ID_REGISTERS.search(operation.tail)
-        ):
+        if reads_cta_id(operation):
             return f"it numbers its CTAs in another way, too ({operation.name})"
         if operation.traits.is_atomic and _depends_on_order(operation, operations):
             return f"its CTAs communicate ({operation.name})"
