@@ -59,3 +59,22 @@ def test_more_stages_make_an_unpipelined_matmul_faster(kprof: Kprof) -> None:
     print(found["headline"])
     assert found["apply"]["options"]["num_stages"] > 1
     assert found["apply"]["gain"]["won"] > 0.2
+
+
+@pytest.mark.parametrize(
+    ("example", "edits"),
+    [
+        ("matmul", ["num_ctas=2", "num_ctas=4", "env=DISABLE_MMA_V3=1", "env=DISABLE_LLVM_OPT=nvptx-sched4reg"]),
+        ("softmax", ["loop_unroll=2", "loop_unroll=4", "loop_stages=3"]),
+        ("layer_norm", ["loop_unroll=2", "loop_unroll=4", "loop_stages=3"]),
+        ("attention", ["loop_stages=2", "swizzle=off", "env=DISABLE_MMA_V3=1"]),
+    ],
+)
+def test_edits_keep_results(kprof: Kprof, example: str, edits: list[str]) -> None:
+    """An edit may be impossible, but none that is compiled may fail to launch, or change results."""
+    wanted = [word for edit in edits for word in ("--edit", edit)]
+    ended = kprof("try", *SECONDS, *wanted, "--", str(EXAMPLES / f"{example}.py"))
+    for found in found_in(ended.stdout):
+        for one in found["record"]["tried"]:
+            print(example, one["edits"], one["outcome"], one["gain"], one["results"], one["refusal"])
+            assert one["outcome"] != "refused" or "it has no" in one["refusal"] or "known switch" in one["refusal"]

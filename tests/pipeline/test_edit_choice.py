@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from loops_in_ttir import DOTS, LINE_10, LINE_20, NESTED, SUM, dots
+from msgspec.structs import replace
 
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import RULES
@@ -24,6 +26,7 @@ TTGIR = """module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"}
   }
 }
 """
+SWIZZLED = "#shared = #ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>\n"
 KERNEL = KernelToEdit(
     DumpedKernelRecord(
         name="k",
@@ -74,6 +77,51 @@ def test_a_rule_without_edits_proposes_none() -> None:
 def test_the_limit_proposes_hints_for_caches() -> None:
     limit = Limit("DRAM", ("DRAM",), "DRAM", {"DRAM": 0.9})
     assert texts(edits_for((), limit, KERNEL))[0] == "cache=stores:evict_first"
+
+
+def of_ttir(ttir: str, arch: int = 90, ttgir: str = TTGIR) -> KernelToEdit:
+    """The kernel with this TTIR, of an NVIDIA GPU."""
+    record = replace(KERNEL.record, target=Target("cuda", arch), options={**KERNEL.record.options, "num_ctas": 1})
+    return replace(KERNEL, record=record, ttir=ttir, ttgir=ttgir)
+
+
+@pytest.mark.parametrize(
+    ("rule", "kernel", "edit"),
+    [
+        ("exposed-loads", of_ttir(SUM), "loop_unroll=2"),
+        ("epilogue", of_ttir(NESTED), "flatten=on"),
+        ("waiting", of_ttir(DOTS, 100), "warp_specialize=on"),
+        ("waiting", of_ttir(dots(LINE_10, LINE_20)), "loop_stages=20:4"),
+        ("second-cta", of_ttir(dots(LINE_10, LINE_20)), "loop_stages=10:2"),
+        ("second-cta", of_ttir(DOTS, 100), "acc_multi_buffer=off"),
+        ("small-tiles", of_ttir(DOTS), "env=DISABLE_MMA_V3=1"),
+        ("small-tiles", of_ttir(DOTS, 100), "env=DISABLE_MMA_V5=1"),
+        ("spills", of_ttir(SUM), "env=DISABLE_LLVM_OPT=nvptx-sched4reg"),
+        ("bank-conflicts", of_ttir(SUM, 80, SWIZZLED + TTGIR), "swizzle=phases:4"),
+    ],
+)
+def test_a_finding_proposes_what_suits_the_kernel(rule: str, kernel: KernelToEdit, edit: str) -> None:
+    found = edits_for([finding(rule, 0.3)], None, kernel)
+    assert (edit, rule) in [(text, one.reason) for text, one in zip(texts(found), found, strict=True)]
+    assert len(found) <= MAX_BUILDS
+
+
+@pytest.mark.parametrize("unit", ["L2", "L2 to SM"])
+def test_clusters_are_tried_only_where_dots_may_share_what_the_l2_sends(unit: str) -> None:
+    limit = Limit(unit, (unit,), unit, {unit: 0.9})
+    assert "num_ctas=2" in texts(edits_for((), limit, of_ttir(DOTS)))
+    assert "num_ctas=2" not in texts(edits_for((), None, of_ttir(DOTS)))
+    for other in (of_ttir(SUM), of_ttir(DOTS, 80)):
+        assert "num_ctas=2" not in texts(edits_for((), limit, other))
+
+
+@pytest.mark.parametrize(
+    ("winner", "following"),
+    [(Edit("num_ctas", "2"), "num_ctas=4"), (Edit("loop_unroll", "2"), "loop_unroll=4")],
+)
+def test_after_a_winner_the_other_values_are_tried(winner: Edit, following: str) -> None:
+    kernel = of_ttir(DOTS if winner.kind == "num_ctas" else SUM)
+    assert following in texts(edits_after([(winner,)], kernel, [(winner,)]))
 
 
 def test_what_the_user_asks_for_is_tried_alone_and_together() -> None:

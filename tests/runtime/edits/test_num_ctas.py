@@ -38,7 +38,7 @@ def test_a_program_becomes_a_cluster(arch: int, count: str, tmp_path: Path) -> N
     assert list(KINDS["num_ctas"].more(plain)) == ["2", "4"]
     texts = built(edited(plain, "num_ctas", count), tmp_path)
     assert f'"ttg.num-ctas" = {count} : i32' in texts["ttgir"]
-    # Each CTA asks for its place in the cluster: Triton 3.5 for its coordinates, others for its rank.
+    # Each CTA reads its place in the cluster: Triton 3.5 for its coordinates, others for its rank.
     assert re.search(r"%cluster_cta(rank|id\.x)", texts["ptx"])
     (metadata,) = tmp_path.glob("*/*.json")
     # Triton's launchers read the size of the cluster from here.

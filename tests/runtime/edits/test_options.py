@@ -130,7 +130,7 @@ def test_edited_options_become_machine_code(from_source: KernelToEdit, edit: str
     assert (".maxnreg 64" in assembly_in(tmp_path / build.name)) == (edit == "maxnreg=64")
 
 
-@pytest.mark.parametrize("arch", [90, 100])
+@pytest.mark.parametrize("arch", [90, pytest.param(100, marks=pytest.mark.exhaustive)])
 def test_each_switch_alters_machine_code(arch: int, tmp_path: Path) -> None:
     of_dots = f"DISABLE_MMA_V{3 if arch == 90 else 5}=1"
     plain = {text: kernel_to_edit("", text, arch=arch) for text in (SUM, DOTS)}

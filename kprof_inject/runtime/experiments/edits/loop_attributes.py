@@ -87,7 +87,15 @@ def source_lines(kernel: KernelToEdit, loops: Sequence[Operation]) -> list[list[
     if not loops:
         return []
     table = LocationTable(kernel.parsed("ttir"))
-    return [[point.line for chain in table.chains_of(loop)[:1] for point in chain] for loop in loops]
+    return [_lines_of(loop, table) for loop in loops]
+
+
+def _lines_of(loop: Operation, table: LocationTable) -> list[int]:
+    try:
+        chains = table.chains_of(loop)
+    except KprofError:  # an alias that refers to itself
+        return []
+    return [point.line for point in chains[0]] if chains else []
 
 
 def _loops_in(module: Module) -> list[Operation]:

@@ -69,9 +69,9 @@ class LoopFlag:
 
 
 def _has_one_loop(loop: Operation) -> bool:
-    """Return whether exactly one loop is inside, directly."""
+    """Return whether exactly one loop is inside, directly, and its iterations are counted."""
     loops = [operation for operation in inside(loop) if operation.traits.is_loop]
-    return len(loops) == 1 and loops[0].block is not None and loops[0].block.region.operation is loop
+    return len(loops) == 1 and loops[0].traits.is_counted and next(loops[0].ancestors(), None) is loop
 
 
 def _is_innermost_with_dots(loop: Operation) -> bool:
