@@ -60,14 +60,14 @@ _DROP_STORES: _Step = ("cache", "stores:evict_first")
 
 # The edits that may help against what each rule finds, most promising first. Other rules propose none.
 _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
-    "not-pipelined": (_STAGES_UP, _WARPS_UP, _LOOP_STAGES),
-    "too-few-stages": (_STAGES_UP, _LOOP_STAGES),
-    "waiting": (_STAGES_UP, _WARPS_UP, _WARPS_DOWN, _LOOP_STAGES, _SPECIALIZE),
-    "first-iterations": (_STAGES_DOWN, _STAGES_UP, _FLATTEN, _LOOP_STAGES_DOWN),
-    "last-iteration": (_WARPS_UP, _WARPS_DOWN, _FLATTEN),
-    "prologue": (_WARPS_UP, _WARPS_DOWN, _FLATTEN),
-    "epilogue": (_WARPS_UP, _WARPS_DOWN, _DROP_STORES, _FLATTEN),
-    "exposed-loads": (_LOOP_STAGES, _STAGES_UP, _WARPS_UP, _FEWER_REGISTERS, _UNROLL),
+    "not-pipelined": (_STAGES_UP, _WARPS_UP),
+    "too-few-stages": (_STAGES_UP,),
+    "waiting": (_STAGES_UP, _WARPS_UP, _WARPS_DOWN),
+    "first-iterations": (_STAGES_DOWN, _STAGES_UP),
+    "last-iteration": (_WARPS_UP, _WARPS_DOWN),
+    "prologue": (_WARPS_UP, _WARPS_DOWN),
+    "epilogue": (_WARPS_UP, _WARPS_DOWN, _DROP_STORES),
+    "exposed-loads": (_LOOP_STAGES, _STAGES_UP, _WARPS_UP, _FEWER_REGISTERS),
     "barriers": (_WARPS_DOWN, _STAGES_UP),
     "low-fill": (_WARPS_UP, _STAGES_UP),
     "late-start": (_WARPS_DOWN,),
@@ -75,20 +75,41 @@ _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "tail": (_LAST_FIRST, _WARPS_UP, _WARPS_DOWN),
     "uneven-ctas": (_LAST_FIRST, *_GROUPED),
     "imbalanced-warps": (_WARPS_DOWN,),
-    "bank-conflicts": (_WARPS_UP, _WARPS_DOWN, _SWIZZLE),
-    "second-cta": (_FEWER_REGISTERS, _STAGES_DOWN, _WARPS_DOWN, _LOOP_STAGES_DOWN, _ONE_ACCUMULATOR),
+    "bank-conflicts": (_WARPS_UP, _WARPS_DOWN),
+    "second-cta": (_FEWER_REGISTERS, _STAGES_DOWN, _WARPS_DOWN),
     "uncoalesced": (_WARPS_UP, _WARPS_DOWN, _KEEP_LOADS),
     "narrow-access": (_WARPS_DOWN, _WARPS_UP),
     "small-ctas": (_WARPS_DOWN,),
-    "few-warps": (_WARPS_UP, _LOOP_STAGES, _FEWER_REGISTERS, _STAGES_DOWN, _UNROLL),
+    "few-warps": (_WARPS_UP, _LOOP_STAGES, _FEWER_REGISTERS, _STAGES_DOWN),
     "l2-reuse": (*_GROUPED, _LAST_FIRST, _KEEP_LOADS, _DROP_STORES),
     "loop-invariant": (_WARPS_UP, _WARPS_DOWN),
-    "small-tiles": (_WARPS_UP, _STAGES_UP, _GROUPED[0], *_DOTS_OF_WARPS),
-    "alternating-units": (_WARPS_UP, _FEWER_REGISTERS, _STAGES_DOWN, _SPECIALIZE, _UNROLL),
-    "special-functions": (_WARPS_UP, _STAGES_UP, _UNROLL),
-    "reduction-in-loop": (_WARPS_DOWN, _WARPS_UP, _UNROLL),
+    "small-tiles": (_WARPS_UP, _STAGES_UP, _GROUPED[0]),
+    "alternating-units": (_WARPS_UP, _FEWER_REGISTERS, _STAGES_DOWN),
+    "special-functions": (_WARPS_UP, _STAGES_UP),
+    "reduction-in-loop": (_WARPS_DOWN, _WARPS_UP),
     "atomics": (_WARPS_UP, _WARPS_DOWN),
-    "spills": (_WARPS_UP, _MORE_REGISTERS, _STAGES_DOWN, _REGISTER_PRESSURE),
+    "spills": (_WARPS_UP, _MORE_REGISTERS, _STAGES_DOWN),
+}
+
+# Edits of the loops, layouts and switches that each rule's finding may concern, too. They follow the edits of all
+# findings, so that none of those is left out.
+_ALSO_BY_RULE: Mapping[str, tuple[_Step, ...]] = {
+    "not-pipelined": (_LOOP_STAGES,),
+    "too-few-stages": (_LOOP_STAGES,),
+    "waiting": (_LOOP_STAGES, _SPECIALIZE),
+    "first-iterations": (_FLATTEN, _LOOP_STAGES_DOWN),
+    "last-iteration": (_FLATTEN,),
+    "prologue": (_FLATTEN,),
+    "epilogue": (_FLATTEN,),
+    "exposed-loads": (_UNROLL,),
+    "bank-conflicts": (_SWIZZLE,),
+    "second-cta": (_LOOP_STAGES_DOWN, _ONE_ACCUMULATOR),
+    "few-warps": (_UNROLL,),
+    "small-tiles": _DOTS_OF_WARPS,
+    "alternating-units": (_SPECIALIZE, _UNROLL),
+    "special-functions": (_UNROLL,),
+    "reduction-in-loop": (_UNROLL,),
+    "spills": (_REGISTER_PRESSURE,),
 }
 
 _BY_UNIT: Mapping[str, tuple[_Step, ...]] = {
@@ -108,8 +129,8 @@ def edits_for(
     """Return the edits to try first: those the user asked for alone, if any.
 
     Otherwise all values of constants that the user named, and at most ``MAX_BUILDS`` others: those that the findings
-    propose, which are sorted by the largest possible gain; then those against the limit; then the options next to the
-    present ones.
+    propose, which are sorted by the largest possible gain; then those against the limit; then what else the findings
+    propose; then the options next to the present ones.
     """
     if asked_for:
         each = [Proposal(edits, ASKED_FOR) for edits in asked_for]
@@ -118,15 +139,22 @@ def edits_for(
         return [*each, Proposal(all_edits, ASKED_FOR)] if can_be_together else each
     named = [Proposal((Edit(OtherConstants.name, one.text),), ASKED_FOR) for one in kernel.others]
     proposals: dict[Edit, Proposal] = {}
-    for proposal in (*_by_findings(findings, kernel), *_by_limit(limit, kernel), *_neighbours(kernel)):
+    for proposal in (
+        *_by_findings(findings, kernel, _BY_RULE),
+        *_by_limit(limit, kernel),
+        *_by_findings(findings, kernel, _ALSO_BY_RULE),
+        *_neighbours(kernel),
+    ):
         proposals.setdefault(proposal.edits[0], proposal)
     return [*named, *list(proposals.values())[:MAX_BUILDS]]
 
 
-def _by_findings(findings: Sequence[Finding], kernel: KernelToEdit) -> Iterator[Proposal]:
+def _by_findings(
+    findings: Sequence[Finding], kernel: KernelToEdit, steps: Mapping[str, tuple[_Step, ...]]
+) -> Iterator[Proposal]:
     for finding in findings:
         predicted = min(max(finding.share, 0.0), 1.0)
-        for step in _BY_RULE.get(finding.rule, ()):
+        for step in steps.get(finding.rule, ()):
             for edit in _edits_of(step, kernel, _VALUES_OF_FINDING):
                 yield Proposal((edit,), finding.rule, predicted)
 

@@ -148,8 +148,13 @@ def test_after_no_win_nothing_is_combined() -> None:
 
 @pytest.mark.parametrize("rule", edit_choice._BY_RULE)
 def test_each_row_of_the_table_names_kinds(rule: str) -> None:
-    for name, _ in edit_choice._BY_RULE[rule]:
+    for name, _ in (*edit_choice._BY_RULE[rule], *edit_choice._ALSO_BY_RULE.get(rule, ())):
         assert name in KINDS
+
+
+def test_all_findings_come_before_what_else_one_proposes() -> None:
+    found = texts(edits_for([finding("exposed-loads", 0.4), finding("small-ctas", 0.2)], None, of_ttir(SUM)))
+    assert found.index("num_warps=2") < found.index("loop_unroll=2")
 
 
 def test_most_rules_have_edits() -> None:
