@@ -26,6 +26,8 @@ def block(*lines: str) -> list[Instruction]:
         (("LDC.64 R2, c[0x0][0x210]", "ISETP.NE.U32.AND P1, PT, R3, RZ, PT"), True),
         (("UISETP.GE.AND UP0, UPT, UR4, 0x1, UPT", "PLOP3.LUT P1, PT, PT, PT, UP0, 0x80, 0x0"), True),
         (("S2R R3, SR_TID.X", "ISETP.GE.AND P1, PT, R3, 0x7, PT"), False),
+        # ``PLOP3`` has two results, though more predicates follow.
+        (("S2R R3, SR_TID.X", "ISETP.GE.AND P2, PT, R3, 0x7, PT", "PLOP3.LUT P1, PT, P2, PT, PT, 0x80, 0x0"), False),
         (("LDG.E R3, desc[UR6][R4.64]", "ISETP.GE.AND P1, PT, R3, 0x7, PT"), False),
         # One of the two ways into ``R3`` is unknown, and so is what comes from before the block.
         (("MOV R3, UR4", "@P2 MOV R3, UR5", "ISETP.GE.AND P1, PT, R3, 0x7, PT"), False),

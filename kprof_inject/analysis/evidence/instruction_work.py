@@ -114,12 +114,15 @@ def scope_work(
 
 
 def issued_share(
-    function: MachineFunction, executions: Sequence[int | None], is_counted: Callable[[Instruction], bool]
+    function: MachineFunction, executions: Sequence[int | None], counted: Callable[[Instruction], float]
 ) -> float:
-    """Return the share of some instructions among all that are known to be issued; 0 if none is known."""
+    """Return the share of some instructions among all that are known to be issued; 0 if none is known.
+
+    ``counted`` is the part of an instruction that counts: 0 to 1, or whether it does.
+    """
     counts = [(one, count) for one, count in _executed(function, executions) if count is not None]
     whole = sum(count for _, count in counts)
-    return sum(count for one, count in counts if is_counted(one)) / whole if whole else 0.0
+    return sum(count * counted(one) for one, count in counts) / whole if whole else 0.0
 
 
 def _executed(function: MachineFunction, executions: Sequence[int | None]) -> Iterator[_Executed]:

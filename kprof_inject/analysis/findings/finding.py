@@ -179,11 +179,20 @@ class Evidence(Struct, frozen=True):
             return share_of_instructions(record.samples, self.code, names)
         return self._issued_share(lambda one: one.operation in names)
 
-    def _issued_share(self, is_counted: Callable[[Instruction], bool]) -> float:
+    def max_gain_with_fewer_instructions(self, share: float) -> float:
+        """Return an upper bound of the gain without this share of the instructions, of what the busiest unit leaves."""
+        bound = min(_MAX_ABOVE * share, 1 - (1 - share) * _MIN_REST)
+        return min(bound, self.max_gain(dict.fromkeys((ISSUE, ALU, FP32), share)))
+
+    def issued_share_of_instructions(self, parts: Mapping[int, float]) -> float:
+        """Return the share of parts of instructions, by their addresses, among all that are issued; 0 if unknown."""
+        return self._issued_share(lambda one: parts.get(one.address, 0.0))
+
+    def _issued_share(self, counted: Callable[[Instruction], float]) -> float:
         if self.code is None or self.ran is None:
             return 0.0
         executions = block_executions(self.code, self.ran, self.kernel.requested_warps)
-        return issued_share(self.code, executions.known, is_counted)
+        return issued_share(self.code, executions.known, counted)
 
     def roof_around(self, operation: Operation) -> Roof | None:
         """Return the roof of the innermost scope around an operation that has one."""

@@ -15,6 +15,7 @@ from kprof_inject.analysis.findings.bank_conflicts import bank_conflicts
 from kprof_inject.analysis.findings.exposed_latency import barriers, exposed_loads
 from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.findings.fp32_dots import fp32_dots
+from kprof_inject.analysis.findings.full_masks import full_masks
 from kprof_inject.analysis.findings.idle_sms import between_ctas, late_start, low_fill, tail, uneven_ctas
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
 from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
@@ -32,6 +33,7 @@ from kprof_inject.analysis.findings.spills import spills
 from kprof_inject.analysis.findings.throttled import throttled
 from kprof_inject.analysis.findings.uncoalesced import uncoalesced
 from kprof_inject.analysis.findings.waiting import waiting
+from kprof_inject.analysis.findings.wide_addresses import wide_addresses
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, missing_records, too_short, unpaired_records
 from kprof_inject.quantities import percent
@@ -87,6 +89,8 @@ RULES: dict[str, Rule] = {
     "same-in-all-ctas": same_in_all_ctas,
     "special-functions": special_functions,
     "fp32-dots": fp32_dots,
+    "full-masks": full_masks,
+    "wide-addresses": wide_addresses,
     "exposed-loads": exposed_loads,
     "barriers": barriers,
     "few-warps": few_warps,

@@ -42,6 +42,8 @@ OF_WORK = (
         "same-in-all-ctas",
         "special-functions",
         "fp32-dots",
+        "full-masks",
+        "wide-addresses",
         "exposed-loads",
         "barriers",
         "few-warps",

@@ -1,0 +1,138 @@
+"""Offsets of elements that are computed in 64 bits, although 32 would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.saved_instructions import may_gain, saving_of
+from kprof_inject.analysis.interpreter.axis_arrays import IntegerExpr, dimension
+from kprof_inject.analysis.interpreter.executions import CountedOperation
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.machine_code.instructions import InstructionSet, MachineFunction
+from kprof_inject.machine_code.units import Pipeline, pipeline_of
+from kprof_inject.quantities import listed, percent
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.ssa_values import definition_of, operand_names
+from kprof_inject.ttgir.types import types_of
+
+_COMPARISON = "arith.cmpi"
+# Part of the instructions that an operation on 32 bits saves, in NVIDIA's machine code of sm_90: a sum of 64 bits is
+# two, a product four, and an extension one, which the sum of pointer and offset includes.
+_SAVED: Mapping[str, float] = {
+    "arith.extsi": 1.0,
+    "arith.extui": 1.0,
+    "arith.muli": 0.75,
+    **dict.fromkeys(("arith.addi", "arith.subi", _COMPARISON, "arith.shli", "arith.andi"), 0.5),
+    **dict.fromkeys(("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"), 0.5),
+}
+_INTEGER = (Pipeline.ALU, Pipeline.FMA)
+_WIDE = "i64"
+_MAX_OFFSET = (1 << 31) - 1
+_MAX_NAMES = 3
+
+
+def wide_addresses(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield offsets of elements that have 64 bits and fit into 32, if these take a part of the instructions.
+
+    The part of an offset that is the same for all elements of a tensor may be larger: it belongs to a scalar pointer.
+    """
+    code = evidence.code
+    if evidence.ran is None or code is None or not may_gain(evidence):
+        return
+    if code.instruction_set is not InstructionSet.NVIDIA:
+        return
+    offsets = {one.operation: _wide_offset(one) for one in evidence.ran.operations}
+    sums = {one: offset for one, offset in offsets.items() if offset is not None}
+    if not sums or max(map(_largest_within, sums.values())) > _MAX_OFFSET:
+        return
+    wide = list(dict.fromkeys(maker for one in sums for maker in _makers(one)))
+    saving = saving_of(evidence, _removed(evidence, code, [*wide, *_comparisons(evidence, wide)]))
+    if saving is None:
+        return
+    operations = list(sums)
+    largest = max(map(_largest, sums.values()))
+    names = listed(list(dict.fromkeys(map(evidence.place_of, operations))), _MAX_NAMES)
+    yield evidence.at(
+        operations,
+        Finding(
+            rule="wide-addresses",
+            scope=None,
+            share=saving.bound,
+            text=f"the offset of each element is computed in 64 bits ({names}): in 32 bits, the kernel would issue "
+            f"about {percent(saving.issued_share)} fewer instructions; the largest offset of this launch is {largest}",
+            advice=_IN_32_BITS if largest <= _MAX_OFFSET else _BY_SCALAR,
+            figures={"offsets": len(sums), "largest_offset": largest, "issued_share": saving.issued_share},
+            likely=saving.likely,
+        ),
+    )
+
+
+_BY_SCALAR = (
+    "add what is the same for all elements, such as tl.program_id(0).to(tl.int64) * stride, to the pointer as a scalar "
+    "of 64 bits, and compute what differs between elements in int32"
+)
+_IN_32_BITS = (
+    "compute offsets in int32: remove .to(tl.int64); where a tensor may have 2 ** 31 elements or more, add what is the "
+    "same for all elements to the pointer as a scalar of 64 bits"
+)
+
+
+def _wide_offset(one: CountedOperation) -> IntegerExpr | None:
+    """Return the offsets of an operation that adds 64 bits to each of several pointers; None if they are unknown.
+
+    Constants and values that are only repeated take no instructions for each element.
+    """
+    if one.operation.name != "tt.addptr" or not one.times or len(one.executed.operands) != 2:
+        return None
+    types, offset = types_of(one.operation), one.executed.operands[1]
+    is_wide = bool(types) and bool(types[-1].shape) and types[-1].element == _WIDE
+    return offset if is_wide and isinstance(offset, IntegerExpr) and _makers(one.operation) else None
+
+
+def _makers(addition: Operation) -> list[Operation]:
+    """Return the operations on tensors of 64-bit integers that compute an offset."""
+    found: list[Operation] = []
+    pending = [(name, addition) for name in operand_names(addition)[1:]]
+    while pending:
+        name, user = pending.pop()
+        made = definition_of(name, user)
+        if made is None or made in found or not _is_wide(made):
+            continue
+        found.append(made)
+        pending += [(operand, made) for operand in operand_names(made)]
+    return [one for one in found if one.name in _SAVED]
+
+
+def _comparisons(evidence: Evidence, wide: Sequence[Operation]) -> list[Operation]:
+    """Return the comparisons of such offsets, for masks."""
+    assert evidence.ran is not None
+    compared = [one.operation for one in evidence.ran.operations if one.operation.name == _COMPARISON]
+    return [one for one in compared if any(definition_of(name, one) in wide for name in operand_names(one))]
+
+
+def _is_wide(made: Operation) -> bool:
+    types = types_of(made)
+    return bool(types) and bool(types[-1].shape) and types[-1].element == _WIDE
+
+
+def _removed(evidence: Evidence, code: MachineFunction, wide: Sequence[Operation]) -> dict[int, float]:
+    assert evidence.ran is not None
+    lines = dict(zip(evidence.ran.module.line_numbers([one.start for one in wide]), wide, strict=True))
+    return {
+        one.address: _SAVED[lines[one.line].name]
+        for one in code.instructions
+        if one.line in lines and pipeline_of(one) in _INTEGER
+    }
+
+
+def _largest(offset: IntegerExpr) -> int:
+    low, high = offset.bounds()
+    return max(-low, high)
+
+
+def _largest_within(offset: IntegerExpr) -> int:
+    """Return the largest part of an offset that differs between elements."""
+    ranks = dimension(0).rank
+    parts = tuple(part for part in offset.parts if any(axis.rank == ranks for axis in part.axes))
+    return _largest(IntegerExpr(parts))
