@@ -24,6 +24,8 @@ _REMOVABLE = PURE | {"CS2R", "P2R", "R2P", "FSEL", "HFMA2", "LDCU", "VIADDMNMX",
 _LOADS = frozenset(("LDG", "LD", "LDS", "LDL"))
 # Their operands take more registers than they name.
 _WIDE_READERS = frozenset((Pipeline.TENSOR, Pipeline.TMA, Pipeline.OTHER))
+# They may take vectors, such as F32x4.
+_ATOMICS = frozenset(("RED", "REDG", "ATOM", "ATOMG"))
 _MATRICES = frozenset(("LDSM", "STSM"))
 # What follows them may read any register.
 _LEAVES = frozenset(("RET", "CALL", "BRX", "JMX"))
@@ -46,7 +48,8 @@ class _Effects(Struct, frozen=True):
 def dead_without_predicates(function: MachineFunction, lines: Collection[int]) -> frozenset[int]:
     """Return the indices of instructions that would be dead if accesses of these lines had no predicates.
 
-    Accesses are those to global memory. Conditional branches and exits of these lines, which skip the accesses, are among them. Empty for AMD's code.
+    Accesses are those to global memory. Conditional branches and exits of these lines, which skip accesses, are among
+    the instructions. Empty for AMD's code.
     """
     if function.instruction_set is not InstructionSet.NVIDIA:
         return frozenset()
@@ -95,11 +98,7 @@ def _read_by_others(one: Instruction, is_unconditional: bool) -> frozenset[str]:
     """Return what an instruction without a known result reads: all that it names."""
     names = [] if is_unconditional else _registers(one.predicate)
     for part in one.operands.split(", "):
-        if "[" in part:
-            width = 2 if _PAIR in part else 1
-        else:
-            width = max(bytes_of_thread(one) // _REGISTER_BYTES, 2 if _has_pairs(one) or _PAIR in part else 1)
-        names += followed(_registers(part), width)
+        names += followed(_registers(part), _width_of(part, one))
     if is_unconditional:
         names = [name for name in names if name not in _PREDICATES]  # LDGSTS has its predicate as an operand
     reads = frozenset(names)
@@ -107,6 +106,15 @@ def _read_by_others(one: Instruction, is_unconditional: bool) -> frozenset[str]:
         return reads | {_ANY, *_PREDICATES}
     is_wide = pipeline_of(one) in _WIDE_READERS or one.operation in _MATRICES
     return reads | {_ANY} if is_wide else reads
+
+
+def _width_of(operand: str, one: Instruction) -> int:
+    """Return how many registers an operand may take for each that it names."""
+    if "[" in operand:
+        return 2 if _PAIR in operand else 1
+    if one.operation in _ATOMICS:
+        return 4
+    return max(bytes_of_thread(one) // _REGISTER_BYTES, 2 if _has_pairs(one) or _PAIR in operand else 1)
 
 
 def _registers(text: str) -> list[str]:

@@ -63,8 +63,8 @@ def full_masks(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 
 _ADVICE = (
-    "leave masks out where the sizes are multiples of the tile: branch on a tl.constexpr flag, such as EVEN_K, that the "
-    "caller or triton.heuristics sets"
+    "leave masks out where the sizes are multiples of the tile: branch on a tl.constexpr flag, such as EVEN_K that "
+    "the caller sets, or triton.heuristics"
 )
 _WIDER = "; or let the compiler know that the bound of the mask is a multiple of 16 (tl.multiple_of)"
 

@@ -1,4 +1,4 @@
-"""What a launch gains if it issues fewer instructions: how rules on masks and on addresses judge it."""
+"""Estimate the gain of a launch that issues fewer instructions, for rules on masks and on addresses."""
 
 from __future__ import annotations
 

@@ -43,10 +43,12 @@ def wide_addresses(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if code.instruction_set is not InstructionSet.NVIDIA:
         return
     offsets = {one.operation: _wide_offset(one) for one in evidence.ran.operations}
-    sums = {one: offset for one, offset in offsets.items() if offset is not None}
+    makers = {one: _makers(one) for one, offset in offsets.items() if offset is not None}
+    # Constants and values that are only repeated take no instructions for each element.
+    sums = {one: offset for one, offset in offsets.items() if offset is not None and makers[one]}
     if not sums or max(map(_largest_within, sums.values())) > _MAX_OFFSET:
         return
-    wide = list(dict.fromkeys(maker for one in sums for maker in _makers(one)))
+    wide = list(dict.fromkeys(maker for one in sums for maker in makers[one]))
     saving = saving_of(evidence, _removed(evidence, code, [*wide, *_comparisons(evidence, wide)]))
     if saving is None:
         return
@@ -79,15 +81,12 @@ _IN_32_BITS = (
 
 
 def _wide_offset(one: CountedOperation) -> IntegerExpr | None:
-    """Return the offsets of an operation that adds 64 bits to each of several pointers; None if they are unknown.
-
-    Constants and values that are only repeated take no instructions for each element.
-    """
+    """Return the offsets of an operation that adds 64 bits to each of several pointers; None if they are unknown."""
     if one.operation.name != "tt.addptr" or not one.times or len(one.executed.operands) != 2:
         return None
     types, offset = types_of(one.operation), one.executed.operands[1]
     is_wide = bool(types) and bool(types[-1].shape) and types[-1].element == _WIDE
-    return offset if is_wide and isinstance(offset, IntegerExpr) and _makers(one.operation) else None
+    return offset if is_wide and isinstance(offset, IntegerExpr) else None
 
 
 def _makers(addition: Operation) -> list[Operation]:
@@ -107,7 +106,11 @@ def _makers(addition: Operation) -> list[Operation]:
 def _comparisons(evidence: Evidence, wide: Sequence[Operation]) -> list[Operation]:
     """Return the comparisons of such offsets, for masks."""
     assert evidence.ran is not None
-    compared = [one.operation for one in evidence.ran.operations if one.operation.name == _COMPARISON]
+    compared = [
+        one.operation
+        for one in evidence.ran.operations
+        if one.operation.name == _COMPARISON and _is_wide(one.operation)
+    ]
     return [one for one in compared if any(definition_of(name, one) in wide for name in operand_names(one))]
 
 

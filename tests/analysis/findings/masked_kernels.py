@@ -32,8 +32,11 @@ ALL = 16
 
 
 @triton.jit
-def product(x_ptr, y_ptr, out_ptr, size, BLOCK: tl.constexpr, EVEN: tl.constexpr):  # type: ignore[no-untyped-def]
-    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+def product(x_ptr, y_ptr, out_ptr, size, BLOCK: tl.constexpr, EVEN: tl.constexpr, WIDE: tl.constexpr):  # type: ignore[no-untyped-def]
+    program = tl.program_id(0)
+    if WIDE:
+        program = program.to(tl.int64)
+    places = program * BLOCK + tl.arange(0, BLOCK)
     if EVEN:
         tl.store(out_ptr + places, tl.load(x_ptr + places) * tl.load(y_ptr + places))
     else:

@@ -39,9 +39,11 @@ def found_by(rule: Callable[[Evidence], Iterator[Finding | Unjudged]], evidence:
     return [one for one in rule(evidence) if isinstance(one, Finding)]
 
 
-def product_of(folder: Path, size: int, even: bool = False, is_aligned: bool = False, **parts: float) -> Evidence:
+def product_of(
+    folder: Path, size: int, even: bool = False, is_aligned: bool = False, wide: bool = False, **parts: float
+) -> Evidence:
     aligned = (*POINTERS, "size") if is_aligned else POINTERS
-    built = compiled(product, aligned, BLOCK=BLOCK, EVEN=even)
+    built = compiled(product, aligned, BLOCK=BLOCK, EVEN=even, WIDE=wide)
     arguments = (*(ADDRESS * number for number in (1, 2, 3)), size)
     return evidence_of(folder, built, (CTAS, 1, 1), arguments, parts or BUSY)
 
@@ -87,7 +89,7 @@ def test_masks_that_are_needed_or_cost_nothing(tmp_path: Path, size: int, even: 
 
 
 def test_an_unknown_size(tmp_path: Path) -> None:
-    built = compiled(product, POINTERS, BLOCK=BLOCK, EVEN=False)
+    built = compiled(product, POINTERS, BLOCK=BLOCK, EVEN=False, WIDE=False)
     assert found_by(full_masks, evidence_of(tmp_path, built, (CTAS, 1, 1), (), BUSY)) == []
 
 
@@ -131,6 +133,13 @@ def test_offsets_that_fit_into_32_bits(tmp_path: Path) -> None:
     assert finding.figures["largest_offset"] == 255 * 4096 + 1023 * 3
     assert 0.1 < finding.expected < finding.share < 0.5
     check("analysis/findings", f"{finding.text.partition(': in 32')[0]}\n{finding.advice}", "offsets of 64 bits")
+
+
+def test_comparisons_of_offsets(tmp_path: Path) -> None:
+    evidence = product_of(tmp_path, SIZE, wide=True)
+    (finding,) = found_by(wide_addresses, evidence)
+    expected = actual_share(evidence, product_of(tmp_path, SIZE))
+    assert finding.figures["issued_share"] == pytest.approx(expected, abs=0.07)
 
 
 def test_offsets_of_which_the_same_part_is_large(tmp_path: Path) -> None:
