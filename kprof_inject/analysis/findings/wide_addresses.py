@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.findings.saved_instructions import may_gain, saving_of
 from kprof_inject.analysis.interpreter.axis_arrays import IntegerExpr, dimension
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.unjudged import Unjudged
-from kprof_inject.machine_code.instructions import InstructionSet, MachineFunction
+from kprof_inject.machine_code.instructions import Instruction, InstructionSet, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
 from kprof_inject.quantities import listed, percent
+from kprof_inject.ttgir.dialect import INTEGER_DIVISIONS
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import definition_of, operand_names
 from kprof_inject.ttgir.types import types_of
 
-_COMPARISON = "arith.cmpi"
-# Part of the instructions that an operation on 32 bits saves, in NVIDIA's machine code of sm_90: a sum of 64 bits is
-# two, a product four, and an extension one, which the sum of pointer and offset includes.
-_SAVED: Mapping[str, float] = {
-    "arith.extsi": 1.0,
-    "arith.extui": 1.0,
-    "arith.muli": 0.75,
-    **dict.fromkeys(("arith.addi", "arith.subi", _COMPARISON, "arith.shli", "arith.andi"), 0.5),
-    **dict.fromkeys(("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"), 0.5),
-}
+_COMPARISON, _PRODUCT = "arith.cmpi", "arith.muli"
+_DIVISION_PART = 0.5
+"""Part of the instructions of a division that 32 bits save."""
+_COMPUTING = frozenset(
+    ("arith.extsi", "arith.extui", _PRODUCT, "arith.addi", "arith.subi", "arith.shli", *INTEGER_DIVISIONS)
+)
+# Modifiers of instructions that compute the upper half of 64 bits: with a carry, or of a shift.
+_UPPER = frozenset(("X", "EX", "U64"))
+_EXTENSION, _SIGN = "SHF.R.S32.HI", "0x1f"
+# A product of 64 bits is that of the lower halves, which 32 bits need, and up to three instructions for the upper ones.
+_LOWER_PRODUCT = "IMAD.WIDE.U32"
+_UPPER_PRODUCTS = frozenset(("IMAD", "IMAD.IADD", "IMAD.X", "IADD3"))
+_MAX_UPPER = 3
 _INTEGER = (Pipeline.ALU, Pipeline.FMA)
 _WIDE = "i64"
 _MAX_OFFSET = (1 << 31) - 1
@@ -75,8 +79,8 @@ _BY_SCALAR = (
     "of 64 bits, and compute what differs between elements in int32"
 )
 _IN_32_BITS = (
-    "compute offsets in int32: remove .to(tl.int64); where a tensor may have 2 ** 31 elements or more, add what is the "
-    "same for all elements to the pointer as a scalar of 64 bits"
+    "compute offsets in int32: remove .to(tl.int64), and convert strides that are int64; where a tensor may have 2 ** 31 "
+    "elements or more, add what is the same for all elements to the pointer as a scalar of 64 bits"
 )
 
 
@@ -100,7 +104,7 @@ def _makers(addition: Operation) -> list[Operation]:
             continue
         found.append(made)
         pending += [(operand, made) for operand in operand_names(made)]
-    return [one for one in found if one.name in _SAVED]
+    return [one for one in found if one.name in _COMPUTING]
 
 
 def _comparisons(evidence: Evidence, wide: Sequence[Operation]) -> list[Operation]:
@@ -120,13 +124,36 @@ def _is_wide(made: Operation) -> bool:
 
 
 def _removed(evidence: Evidence, code: MachineFunction, wide: Sequence[Operation]) -> dict[int, float]:
+    """Return, by its address, the part of each instruction that 32 bits save: what computes upper halves.
+
+    The compiler may replace products by sums, or multiply extended values by one instruction: what is not in the machine
+    code cannot be saved.
+    """
     assert evidence.ran is not None
-    lines = dict(zip(evidence.ran.module.line_numbers([one.start for one in wide]), wide, strict=True))
+    by_line = dict(zip(evidence.ran.module.line_numbers([one.start for one in wide]), wide, strict=True))
+    lines: dict[int, list[Instruction]] = {}
+    for one in code.instructions:
+        if one.line in by_line and pipeline_of(one) in _INTEGER:
+            lines.setdefault(one.line, []).append(one)
     return {
-        one.address: _SAVED[lines[one.line].name]
-        for one in code.instructions
-        if one.line in lines and pipeline_of(one) in _INTEGER
+        address: part for line, found in lines.items() for address, part in _upper_halves(by_line[line].name, found)
     }
+
+
+def _upper_halves(name: str, instructions: Sequence[Instruction]) -> Iterator[tuple[int, float]]:
+    if name in INTEGER_DIVISIONS:
+        yield from ((one.address, _DIVISION_PART) for one in instructions)
+        return
+    lower = sum(one.opcode == _LOWER_PRODUCT for one in instructions)
+    products = [one for one in instructions if name == _PRODUCT and one.opcode in _UPPER_PRODUCTS]
+    if products:
+        part = min(_MAX_UPPER * lower / len(products), 1.0)
+        yield from ((one.address, part) for one in products)
+    for one in instructions:
+        is_extension = one.opcode == _EXTENSION and _SIGN in one.operands
+        is_upper = is_extension or not _UPPER.isdisjoint(one.opcode.split("."))
+        if is_upper and one not in products:
+            yield one.address, 1.0
 
 
 def _largest(offset: IntegerExpr) -> int:

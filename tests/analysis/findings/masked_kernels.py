@@ -46,17 +46,28 @@ def product(x_ptr, y_ptr, out_ptr, size, BLOCK: tl.constexpr, EVEN: tl.constexpr
 
 
 @triton.jit
-def row_sums(x_ptr, out_ptr, size, stride, step, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr):  # type: ignore[no-untyped-def]
+def row_sums(x_ptr, out_ptr, size, width, step, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr):  # type: ignore[no-untyped-def]
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     sums = tl.zeros((ROWS, COLUMNS), tl.float32)
     for first in range(0, size, COLUMNS):
         columns = first + tl.arange(0, COLUMNS)
         if WIDE:
-            places = rows[:, None].to(tl.int64) * stride + columns[None, :].to(tl.int64) * step
+            places = rows[:, None].to(tl.int64) * width + columns[None, :].to(tl.int64) * step
         else:
-            places = rows[:, None] * stride + columns[None, :] * step
+            places = rows[:, None] * width + columns[None, :] * step
         sums += tl.load(x_ptr + places)
     tl.store(out_ptr + rows, tl.sum(sums, 1))
+
+
+@triton.jit
+def scattered(x_ptr, out_ptr, far, stride, BLOCK: tl.constexpr, WIDE: tl.constexpr):  # type: ignore[no-untyped-def]
+    program, places = tl.program_id(0), tl.arange(0, BLOCK)
+    mixed = (places ^ (places >> 3)) - 5
+    if WIDE:
+        x = tl.load(x_ptr + (program * far + mixed * stride))
+    else:
+        x = tl.load(x_ptr + program * far + mixed * stride.to(tl.int32))
+    tl.store(out_ptr + program * BLOCK + places, x)
 
 
 @triton.jit
@@ -81,6 +92,7 @@ def matmul(a_ptr, b_ptr, c_ptr, m, n, k, TILE: tl.constexpr, DEPTH: tl.constexpr
 
 
 _TYPES = {"x_ptr": "*fp32", "y_ptr": "*fp32", "out_ptr": "*fp32", "a_ptr": "*fp16", "b_ptr": "*fp16", "c_ptr": "*fp16"}
+_TYPES |= {"far": "i64", "stride": "i64"}
 
 
 @cache
