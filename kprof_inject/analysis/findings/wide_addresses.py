@@ -12,17 +12,13 @@ from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.machine_code.instructions import Instruction, InstructionSet, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
 from kprof_inject.quantities import listed, percent
-from kprof_inject.ttgir.dialect import INTEGER_DIVISIONS
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import definition_of, operand_names
 from kprof_inject.ttgir.types import types_of
 
 _COMPARISON, _PRODUCT = "arith.cmpi", "arith.muli"
-_DIVISION_PART = 0.5
-"""Part of the instructions of a division that 32 bits save."""
-_COMPUTING = frozenset(
-    ("arith.extsi", "arith.extui", _PRODUCT, "arith.addi", "arith.subi", "arith.shli", *INTEGER_DIVISIONS)
-)
+# Divisions are not among them: how many instructions 32 bits save there is not known.
+_COMPUTING = frozenset(("arith.extsi", "arith.extui", _PRODUCT, "arith.addi", "arith.subi", "arith.shli"))
 # Modifiers of instructions that compute the upper half of 64 bits: with a carry, or of a shift.
 _UPPER = frozenset(("X", "EX", "U64"))
 _EXTENSION, _SIGN = "SHF.R.S32.HI", "0x1f"
@@ -79,8 +75,8 @@ _BY_SCALAR = (
     "of 64 bits, and compute what differs between elements in int32"
 )
 _IN_32_BITS = (
-    "compute offsets in int32: remove .to(tl.int64), and convert strides that are int64; where a tensor may have 2 ** 31 "
-    "elements or more, add what is the same for all elements to the pointer as a scalar of 64 bits"
+    "compute offsets in int32: remove .to(tl.int64), and convert strides that are int64; where a tensor may have 2 ** "
+    "31 elements or more, add what is the same for all elements to the pointer as a scalar of 64 bits"
 )
 
 
@@ -126,8 +122,8 @@ def _is_wide(made: Operation) -> bool:
 def _removed(evidence: Evidence, code: MachineFunction, wide: Sequence[Operation]) -> dict[int, float]:
     """Return, by its address, the part of each instruction that 32 bits save: what computes upper halves.
 
-    The compiler may replace products by sums, or multiply extended values by one instruction: what is not in the machine
-    code cannot be saved.
+    The compiler may replace products by sums, or multiply extended values by one instruction: what the machine code
+    lacks cannot be saved.
     """
     assert evidence.ran is not None
     by_line = dict(zip(evidence.ran.module.line_numbers([one.start for one in wide]), wide, strict=True))
@@ -141,9 +137,6 @@ def _removed(evidence: Evidence, code: MachineFunction, wide: Sequence[Operation
 
 
 def _upper_halves(name: str, instructions: Sequence[Instruction]) -> Iterator[tuple[int, float]]:
-    if name in INTEGER_DIVISIONS:
-        yield from ((one.address, _DIVISION_PART) for one in instructions)
-        return
     lower = sum(one.opcode == _LOWER_PRODUCT for one in instructions)
     products = [one for one in instructions if name == _PRODUCT and one.opcode in _UPPER_PRODUCTS]
     if products:
