@@ -152,7 +152,7 @@ def test_a_file_where_a_numbered_folder_should_be_is_named(tmp_path: Path, kind:
     assert len(folders["experiments" if kind == "captures" else "captures"]()) == 1
     if kind == "experiments":
         with pytest.raises(KprofError, match="experiments/003 is not a folder"):
-            experiments_at(tmp_path)
+            experiments_at(tmp_path, print)
 
 
 def test_an_empty_capture_is_none(tmp_path: Path) -> None:

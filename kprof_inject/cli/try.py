@@ -25,12 +25,13 @@ from kprof_inject.cli.options import (
 )
 from kprof_inject.cli.plans import say_kernels_briefly
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.captures import decode_capture, experiments_at
+from kprof_inject.pipeline.captures import analyses, experiments_at
 from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.saved_launches import saved_launches_of
 from kprof_inject.runtime.launch.launch_choice import LAST, LaunchChoice
 from kprof_inject.runtime.program import STOPPED
+from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
 
@@ -63,7 +64,7 @@ def command(
             capture = read_capture(opened.last_capture_folder())
             launches = saved_launches_of(opened, capture.folder)
             executable = capture.processes[0].info.executable if capture.processes else ""
-            records = try_edits(opened, launches, _analyses(capture, opened), choice, executable, say)
+            records = try_edits(opened, launches, _analyses(capture, opened, kernel), choice, executable, say)
             print_tried(opened, records, as_json=as_json)
         ctx.exit(_exit_code(records))
     source = source_of(program, workspace, kernel, "try")
@@ -79,7 +80,9 @@ def command(
         if exit_code in STOPPED:
             ctx.exit(exit_code)
         launches = source.launches(opened, recording)
-        records = try_edits(opened, launches, _analyses(recording, opened), choice, source.executable(recording), say)
+        records = try_edits(
+            opened, launches, _analyses(recording, opened, kernel), choice, source.executable(recording), say
+        )
         print_tried(opened, records, as_json=as_json)
     ctx.exit(exit_code or _exit_code(records))
 
@@ -89,12 +92,12 @@ def _exit_code(records: Sequence[EditsRecord]) -> int:
     return 0 if any(record.is_answered for record in records) else 1
 
 
-def _analyses(capture: Capture | None, workspace: Workspace) -> list[LaunchAnalysis]:
-    """Return the analysis of each launch of a capture; none if it cannot be read."""
+def _analyses(capture: Capture | None, workspace: Workspace, kernel: str) -> list[LaunchAnalysis]:
+    """Return the analysis of each launch of the kernels whose names match; none if the capture cannot be read."""
     try:
-        timelines = decode_capture(capture, say) if capture else []
         experiments = experiments_at(workspace.folder, say)
+        choice = EVERYTHING if kernel == "*" else Choice(kernels=(kernel,))
+        return analyses(capture, experiments, say, choice) if capture else []
     except KprofError as error:
         say(f"{_WITHOUT_RECORDS.removeprefix('so ')}: {error.what}")
         return []
-    return [LaunchAnalysis.of(timeline, experiments) for timeline in timelines]

@@ -186,17 +186,17 @@ def _edits_of(step: _Step, kernel: KernelToEdit, max_count: int = 1) -> list[Edi
 def edits_after(
     winners: Sequence[tuple[Edit, ...]], kernel: KernelToEdit, tried: Sequence[tuple[Edit, ...]]
 ) -> list[Proposal]:
-    """Return the edits to try next, at most ``MAX_BUILDS``: those of the best winner together with others.
+    """Return the edits to try next, at most ``MAX_BUILDS``: those of winners together with others.
 
     ``winners`` are sorted, the best first; ``tried`` are not tried again.
     """
-    if not winners:
-        return []
-    best, known = winners[0], set(map(frozenset, tried))
+    known = set(map(frozenset, tried))
     found: dict[frozenset[Edit], Proposal] = {}
-    for edits in (*_combined(best, winners[1:]), *_moved(best, kernel)):
-        if frozenset(edits) not in known:
-            found.setdefault(frozenset(edits), Proposal(edits, NEIGHBOUR))
+    # What moves on from the second best may pass what moves on from the best.
+    for place, winner in enumerate(winners):
+        for edits in (*_combined(winner, winners[place + 1 :]), *_moved(winner, kernel)):
+            if frozenset(edits) not in known:
+                found.setdefault(frozenset(edits), Proposal(edits, NEIGHBOUR))
     return list(found.values())[:MAX_BUILDS]
 
 

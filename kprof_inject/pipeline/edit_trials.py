@@ -33,7 +33,7 @@ from kprof_inject.files import read_text
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.applied_edits import how_to_apply
 from kprof_inject.pipeline.bounds import measured_bounds
-from kprof_inject.pipeline.edit_choice import MAX_BUILDS, Proposal, edits_after, edits_for
+from kprof_inject.pipeline.edit_choice import Proposal, edits_after, edits_for
 from kprof_inject.pipeline.named_grids import named_grid, numbers_of
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
@@ -130,7 +130,7 @@ def _tried(
     try:
         if refusal := _refusal_of(saved):
             return replace(record, refusal=refusal), ""
-        trials = _Trials(workspace, saved, choice, executable, say)
+        trials = _Trials(workspace, saved, choice, executable, say, _launch_ns(saved, analysis))
         findings, limit = (analysis.findings, analysis.limit) if analysis else ((), None)
         trials.run(edits_for(findings, limit, trials.kernel, choice.edits))
         if choice.bounds and analysis is not None and not choice.edits:
@@ -149,6 +149,13 @@ def _resources_of(saved: SavedLaunch) -> Resources:
     """Return the resources of the unchanged kernel, without its times."""
     clean = saved.record.clean
     return Resources(clean.registers, clean.spills, clean.local_words, clean.shared_bytes, clean.ctas_per_sm)
+
+
+def _launch_ns(saved: SavedLaunch, analysis: LaunchAnalysis | None) -> float:
+    """Return the time of a launch, in the program or with records; 0 if it is not known."""
+    if times_ns := saved.record.clean.times_ns:
+        return statistics.median(times_ns)
+    return float(analysis.duration_ns) if analysis is not None else 0.0
 
 
 def _refusal_of(saved: SavedLaunch) -> str:
@@ -248,6 +255,7 @@ class _Trials:
     choice: TryChoice
     executable: str
     say: Say
+    launch_ns: float
     kernel: KernelToEdit = field(init=False)
     trials: list[_Trial] = field(default_factory=list)
     best: _Trial | None = None
@@ -335,10 +343,7 @@ class _Trials:
 
     def _max_count_in(self, seconds: float) -> int:
         """Return how many edits can be timed often enough in this time, at least one."""
-        times_ns = self.saved.record.clean.times_ns
-        if not times_ns:
-            return MAX_BUILDS
-        return max(int(1e9 * seconds / (2 * MIN_PAIRS * max(statistics.median(times_ns), 1.0))), 1)
+        return max(int(1e9 * seconds / (2 * MIN_PAIRS * max(self.launch_ns, 1.0))), 1)
 
     def _with_options(self, proposal: Proposal) -> _Trial:
         try:

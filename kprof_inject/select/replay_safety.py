@@ -6,7 +6,8 @@ import re
 
 from kprof_inject.capture.schema import RelaunchRecord
 from kprof_inject.ttgir.dialect import FUNCTION, POLL
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.ssa_values import successors_of
 
 _POINTER_TO_POINTER = "!tt.ptr<!tt.ptr<"
 _VOLATILE = re.compile(r"\bisVolatile = true\b")
@@ -14,6 +15,9 @@ _IMPURE = re.compile(r"\bpure = false\b")
 _SYMBOL = re.compile(r'\bsymbol = "([^"]*)"')
 # In PTX and in AMD's assembly: a branch, which within an operation of a few instructions is a loop.
 _BRANCH = re.compile(r"\b(bra|s_c?branch\w*)\b")
+
+_ASSEMBLY = re.compile(r'\s*"([^"]*)"')
+_GRID_CONTROL = re.compile(r"(?:\s|;|\\0A|\\n|//[^\n]*|griddepcontrol\.(?:wait|launch_dependents))*")
 
 
 def relaunch(module: Module) -> RelaunchRecord:
@@ -50,12 +54,33 @@ def _waits(operation: Operation) -> bool:
 def _sees_changes(operation: Operation) -> bool:
     traits = operation.traits
     if traits.is_foreign:
-        return bool(_IMPURE.search(operation.tail))
+        return bool(_IMPURE.search(operation.tail)) and not _waits_for_grids(operation)
     return traits.is_atomic or bool(_VOLATILE.search(operation.tail))
+
+
+def _waits_for_grids(operation: Operation) -> bool:
+    """Return whether the operation waits for the launches before, at most, which have ended in a replay.
+
+    See PTX ISA, "griddepcontrol".
+    """
+    written = _ASSEMBLY.match(operation.tail)
+    return written is not None and bool(_GRID_CONTROL.fullmatch(written[1]))
 
 
 def _is_endless(operation: Operation) -> bool:
     """Return whether this is a loop without bounds, or a function whose blocks may form one."""
     if operation.name == FUNCTION:
-        return any(len(region.blocks) > 1 for region in operation.regions)
+        return any(map(_may_loop, operation.regions))
     return operation.traits.is_loop and not operation.traits.is_counted
+
+
+def _may_loop(region: Region) -> bool:
+    """Return whether a block branches to itself, or to one that is printed before it: every loop of blocks has one."""
+    places = {block.label: place for place, block in enumerate(region.blocks)}
+    return any(
+        places.get(label, -1) <= place
+        for place, block in enumerate(region.blocks)
+        for last in block.operations[-1:]
+        if last.traits.is_branch
+        for label, _ in successors_of(last)
+    )

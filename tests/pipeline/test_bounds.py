@@ -34,6 +34,7 @@ def analysis_with(*rules: str, variant: str = "", lines: tuple[int, ...] = (), *
     findings = [Finding(rule, None, 0.25, "text", "advice", dict(figures), lines=lines) for rule in rules]
     return SimpleNamespace(
         launch=SimpleNamespace(kernel=SimpleNamespace(program_variant=variant)),
+        duration_ns=20_000,
         findings=findings,
         limit=None,
         slopes=None,

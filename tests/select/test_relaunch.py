@@ -46,6 +46,21 @@ def test_a_function_of_several_blocks_may_go_round() -> None:
     assert relaunch(view_of_text(text).module) == RelaunchRecord(waits=True)
 
 
+def test_a_function_that_returns_early_does_not() -> None:
+    text = f"""module {{
+  tt.func public @k(%c: i1) {{
+    cf.cond_br %c, ^bb1, ^bb2
+  ^bb1:
+    tt.return
+  ^bb2:
+    {ATOMIC}
+    tt.return
+  }}
+}}
+"""
+    assert relaunch(view_of_text(text).module) == FREE
+
+
 def test_real_modules() -> None:
     """The tutorial's layer norm has a lock, and another kernel looks at a tolerance until that has changed."""
     found = {kernel_of(path): relaunch(parse(read(path), str(path))) for path in fixtures("3.6.0")}

@@ -122,6 +122,23 @@ class Evidence(Struct, frozen=True):
         needed = max([*left, _MIN_LAUNCH_NS / max(self.summary.duration_ns, 1)])
         return max(1 - needed, 0.0)
 
+    def max_gain_of(self, operations: Sequence[Operation], removed: Mapping[str, float]) -> float:
+        """Return an upper bound of the gain if some operations waited for nothing, and units had less work.
+
+        ``removed`` is the part of its work that each unit would no longer have. Beyond the warps' time in the
+        operations, only what the busiest unit gains counts. Without samples of the warps, all that units leave does.
+        """
+        whole = self.max_gain(removed)
+        if self.stalls is None:
+            return whole
+        units = 1 - (1 - whole) / max(1 - self.max_gain(), 1e-9)
+        return min(whole, max(units, self._most_of(self.time_share_of(operations))))
+
+    @staticmethod
+    def _most_of(share: float) -> float:
+        """Return the most that a launch gains without operations that take this share of the warps' time."""
+        return min(_MAX_ABOVE * share, 1 - (1 - share) * _MIN_REST)
+
     def first_lines_of(self, operations: Iterable[Operation]) -> tuple[int, ...]:
         """Return the lines of the TTGIR in which operations begin, in the order of the text."""
         if self.ran is None:
@@ -149,7 +166,7 @@ class Evidence(Struct, frozen=True):
         It is their share of the warps' time. If a unit limits the launch, it may be more: the unit's time for them.
         """
         share = self.time_share_of(operations)
-        bound = min(_MAX_ABOVE * share, 1 - (1 - share) * _MIN_REST)
+        bound = self._most_of(share)
         if self.busiest[1] < LIMITING:
             return bound
         issued, loads = self.issued_share_of(operations), self._wavefront_share_of(operations)
@@ -181,7 +198,7 @@ class Evidence(Struct, frozen=True):
 
     def max_gain_with_fewer_instructions(self, share: float) -> float:
         """Return an upper bound of the gain without this share of the instructions, of what the busiest unit leaves."""
-        bound = min(_MAX_ABOVE * share, 1 - (1 - share) * _MIN_REST)
+        bound = self._most_of(share)
         return min(bound, self.max_gain(dict.fromkeys((ISSUE, ALU, FP32), share)))
 
     def issued_share_of_instructions(self, parts: Mapping[int, float]) -> float:

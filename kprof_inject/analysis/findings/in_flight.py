@@ -7,13 +7,14 @@ from math import prod
 
 from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED
+from kprof_inject.analysis.structure.dependence import body_of
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import THREADS_PER_WARP, ctas_per_sm, limited_by, limits_of
 from kprof_inject.quantities import counted, percent, short_time, size_text
 from kprof_inject.timeline.waves import Waves
-from kprof_inject.ttgir.nodes import Module
-from kprof_inject.ttgir.types import types_of
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.types import bits_of, types_of
 
 # An SM with a quarter of its 64 warps hides the latency of memory only if each has several accesses in flight.
 _MAX_WARPS = 16
@@ -96,12 +97,14 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if not advice:
         return
     needed = _needed_bytes(evidence)
+    advice = f"{_more_at_once(evidence, waves, ran.module, needed)}{advice}"
+    by_law = f"; by Little's law, DRAM's bandwidth needs {size_text(round(needed))} in flight per SM" if needed else ""
     yield Finding(
         rule="few-warps",
         scope=None,
         share=share,
         text=f"too few warps in flight: an SM holds {active:.1f} of {limits_of(evidence.kernel.target).warps} on "
-        f"average, and {_waits(evidence)}{needed}",
+        f"average, and {_waits(evidence)}{by_law}",
         advice=advice,
         figures={"active_warps": active, "num_warps": evidence.kernel.requested_warps, "more_num_warps": more},
         likely=share / 3,
@@ -144,13 +147,32 @@ def _waits_for_latency(evidence: Evidence) -> bool:
     return top is None or top.reason not in _SHARED_REASONS
 
 
-def _needed_bytes(evidence: Evidence) -> str:
-    """Return how much must be in flight for all of DRAM's bandwidth, by Little's law; empty if that is unknown."""
+def _needed_bytes(evidence: Evidence) -> float:
+    """Return how much must be in flight on an SM for all of DRAM's bandwidth, by Little's law; 0 if unknown."""
     rate, sms = evidence.kernel.dram_bytes_per_s, evidence.kernel.sm_count
-    if not rate or not sms:
+    return rate * _DRAM_LATENCY_S / sms if rate and sms else 0.0
+
+
+def _more_at_once(evidence: Evidence, waves: Waves, module: Module, needed: float) -> str:
+    """Return what requests more data at once, before other advice; empty if a loop's iterations request enough.
+
+    More warps only divide a CTA's loads among them.
+    """
+    resident = min(-(-waves.ctas // waves.sms), evidence.kernel.clean.ctas_per_sm or waves.slots_per_sm)
+    requested = resident * max((_loaded_bytes(loop) for loop in module.walk() if loop.traits.is_loop), default=0)
+    if not 0 < requested < needed:
         return ""
-    needed = size_text(round(rate * _DRAM_LATENCY_S / sms))
-    return f"; by Little's law, DRAM's bandwidth needs {needed} in flight per SM"
+    return (
+        f"request more data at once, as the loads of an iteration are {size_text(requested)} on an SM: load ahead "
+        "(tl.range(..., num_stages=3)) or in larger blocks; or "
+    )
+
+
+def _loaded_bytes(loop: Operation) -> int:
+    """Return how much an iteration of a loop loads, without what loops in it load."""
+    loads = (one for one in body_of(loop) if one.name == "tt.load")
+    types = (printed for one in loads for printed in types_of(one)[:1])
+    return sum(printed.elements * bits_of(printed.pointee) // 8 for printed in types)
 
 
 def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, int]:

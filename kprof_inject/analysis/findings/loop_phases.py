@@ -82,7 +82,7 @@ def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
         time_ns=phases.after_ns,
         longest=phases.after_scope,
         longest_ns=phases.after_scope_ns,
-        advice="see how the result is converted and stored, or overlap this with the next tile",
+        advice="convert and store less, or overlap this with the next tile (a persistent kernel)",
     )
     yield from _judged(timeline, summary, phases, phase)
 
@@ -113,7 +113,7 @@ def _judged(timeline: Timeline, summary: LaunchSummary, phases: Phases, phase: _
         index=phase.loop.index,
         share=share,
         text=f"slow {phase.rule}: CTAs spend {percent(cta_share)} of their time {phase.where} ({times})",
-        advice=f"{_look(summary, phase)}; {phase.advice}",
+        advice=f"{phase.advice}; {_look(summary, phase)}",
         figures=figures,
     )
 

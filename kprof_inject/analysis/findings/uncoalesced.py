@@ -47,7 +47,8 @@ def uncoalesced(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     found = [one for one in known if not _is_vector(evidence, one)]
     waste = _Waste.of(evidence.requests, found)
     if found and max(waste.sectors, waste.wavefronts) >= _MIN_EXTRA:
-        share = evidence.max_gain({SHARED: waste.wavefronts, L2: waste.sectors, DRAM: _dram_waste(evidence)})
+        removed = {SHARED: waste.wavefronts, L2: waste.sectors, DRAM: _dram_waste(evidence)}
+        share = evidence.max_gain_of(_operations_of(evidence, found), removed)
         if share >= MIN_SHARE:
             yield _known(evidence, found, waste, share)
         return
@@ -94,6 +95,11 @@ def _dram_waste(evidence: Evidence) -> float:
     return max(1 - dram.once_bytes / moved, 0.0) if moved else 0.0
 
 
+def _operations_of(evidence: Evidence, found: Sequence[Requests]) -> list[Operation]:
+    by_line = {one.line: one.operation for one in evidence.ran.operations} if evidence.ran else {}
+    return [by_line[request.line] for request in found if request.line in by_line]
+
+
 def _known(evidence: Evidence, found: Sequence[Requests], waste: _Waste, share: float) -> Finding:
     worst = max(found, key=lambda one: (one.extra_sectors, one.extra_wavefronts))
     by_line = {one.line: one for one in evidence.ran.operations} if evidence.ran else {}
@@ -114,8 +120,7 @@ def _known(evidence: Evidence, found: Sequence[Requests], waste: _Waste, share: 
     )
     if one is None:
         return finding
-    operations = [by_line[request.line].operation for request in found if request.line in by_line]
-    return evidence.at(operations, finding, around=one.operation)
+    return evidence.at(_operations_of(evidence, found), finding, around=one.operation)
 
 
 _OTHER_SHAPE = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from kprof_inject.capture.edits import MIN_PAIRS, MeasuredGain
+from kprof_inject.capture.edits import MIN_PAIRS, MIN_WIN, MeasuredGain
 from kprof_inject.capture.other_values import Grid
 from kprof_inject.capture.saved_launch import DescriptorArgument, SavedArgument, SavedLaunch, parameters, pointers_in
 from kprof_inject.capture.schema import TTGIR_FILE, Resources
@@ -102,9 +101,9 @@ def gain_of(pairs: LaunchPairs) -> MeasuredGain | None:
 
 
 def _unsettled(pairs: Sequence[LaunchPairs]) -> list[int]:
-    """Return the builds that may be the best, and whose gains are not known well enough."""
+    """Return the builds that may be the best, and win, whose gains are not known well enough."""
     intervals = [one.interval for one in pairs]
-    best = min((high for _, _, high in intervals), default=math.inf)
+    best = min((1 - MIN_WIN, *(high for _, _, high in intervals)))
     return [
         place
         for place, (one, (low, _, _)) in enumerate(zip(pairs, intervals, strict=True))

@@ -166,6 +166,13 @@ def test_neighbours_that_are_far_apart(tmp_path: Path) -> None:
     assert not found_by(uncoalesced, evidence_of(tmp_path, STRIDED, {**parts, "DRAM": 0.9}))
 
 
+@pytest.mark.parametrize(("samples", "share"), [(60, 1 - 0.4 * 0.9), (40, 1 - 0.6 * 0.9), (5, 0.0)])
+def test_neighbours_that_are_far_apart_take_some_of_the_time(tmp_path: Path, samples: int, share: float) -> None:
+    """No unit is busy, so that only waiting for them counts."""
+    found = found_by(uncoalesced, evidence_of(tmp_path, STRIDED, {"DRAM": 0.3, "L2": 0.2}, waits={"%x =": samples}))
+    assert [finding.share for finding in found] == ([pytest.approx(share)] if share else [])
+
+
 @pytest.mark.parametrize(("read", "dram", "found"), [(240e6, 0.6, True), (90e6, 0.6, False), (240e6, 0.1, False)])
 def test_operands_that_dram_reads_again(tmp_path: Path, read: float, dram: float, found: bool) -> None:
     parts = {"DRAM": dram, "tensor cores": 0.35}
@@ -322,6 +329,16 @@ def test_too_few_warps(tmp_path: Path) -> None:
     assert finding.share == pytest.approx(1 - 0.3 / 0.93)
     assert not found_by(few_warps, evidence_of(tmp_path, WIDE, {"DRAM": 0.3}, WARPS_ACTIVE=40.0))
     assert not found_by(few_warps, evidence_of(tmp_path, WIDE + DOT, {"DRAM": 0.3}, WARPS_ACTIVE=4.0))
+
+
+def test_too_few_warps_that_request_too_little(tmp_path: Path) -> None:
+    """More warps would share what an iteration loads: 512 bytes."""
+    evidence = evidence_of(tmp_path, LOOP + WIDE, {"DRAM": 0.3}, waits={"%x =": 80}, WARPS_ACTIVE=4.0)
+    launch = evidence.timeline.launch
+    kernel = replace(launch.kernel, dram_bytes_per_s=3.35e12, sm_count=132)
+    evidence = replace(evidence, timeline=replace(evidence.timeline, launch=replace(launch, kernel=kernel)))
+    finding = the_one(few_warps, evidence, "few warps with little in flight")
+    assert finding.advice.startswith("request more data at once, as the loads of an iteration are 512 bytes on an SM")
 
 
 def test_units_that_take_turns(tmp_path: Path) -> None:

@@ -15,7 +15,10 @@ class OtherConstants:
     name = "values"
     values = "constants that --values has named, such as BLOCK_M=64,BLOCK_N=128"
     edits_ttgir = False
-    source = ""
+
+    def source(self, value: str) -> str:
+        """Return nothing: the values are passed where the kernel is launched."""
+        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return all combinations."""

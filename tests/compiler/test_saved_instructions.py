@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from analysis.findings.masked_kernels import (
+from masked_kernels import (
     ADDRESS,
     BLOCK,
     COLUMNS,
