@@ -61,6 +61,11 @@ class Running:
         """What it has written so far."""
         return self._said[0].read_text()
 
+    @property
+    def pid(self) -> int:
+        """That of the process, and of its group."""
+        return self._process.pid
+
     def ended(self) -> bool:
         return self._process.poll() is not None
 

@@ -17,7 +17,7 @@ from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED, SPECIAL
+from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, SHARED, SPECIAL
 from kprof_inject.analysis.structure.operation_words import place_of, words_of
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.encoding import json_values
@@ -268,6 +268,21 @@ class Evidence(Struct, frozen=True):
         sm_unit = [(whole.unit, whole.part)] if whole and not self.parts else []
         dram = [] if self.parts else [(DRAM, min(self.dram_part, 1.0))]
         return max(*self.parts.items(), *sm_unit, *dram, ("", 0.0), key=lambda one: one[1])
+
+    @property
+    def busiest_of_device(self) -> tuple[str, float]:
+        """The same as ``busiest``, of all SMs' time in the launch.
+
+        What is computed of an SM's units is a part of the time in which SMs have work; counters count all of them.
+        """
+        waves, sms = self.summary.waves, self.kernel.sm_count
+        if self.measured is not None or waves is None or not sms or not self.parts:
+            return self.busiest
+        working = waves.sms / sms * (1 - (waves.idle_sm_share or 0.0))
+        return max(
+            ((unit, part if unit in (DRAM, L2) else working * part) for unit, part in self.parts.items()),
+            key=lambda one: one[1],
+        )
 
     def share_of(self, roof: Roof) -> float:
         """Return the part of the SMs' time that a scope takes."""

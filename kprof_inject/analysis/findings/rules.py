@@ -100,16 +100,15 @@ RULES: dict[str, Rule] = {
     "throttled": throttled,
 }
 
-_WITHOUT_RECORDS = ("low-fill", "late-start", "between-ctas", "tail", "uneven-ctas", "throttled")
+_OF_SMS = ("low-fill", "late-start", "between-ctas", "tail", "uneven-ctas")
+"""Rules on SMs without work, to which other SMs' work may move."""
+
+_WITHOUT_RECORDS = (*_OF_SMS, "throttled")
 """Rules that use only the headers of CTAs and the clock, so that missing records do not make their findings
 doubtful."""
 
 _OF_SAME_WORK = (
-    "low-fill",
-    "late-start",
-    "between-ctas",
-    "tail",
-    "uneven-ctas",
+    *_OF_SMS,
     "imbalanced-warps",
     "prologue",
     "epilogue",
@@ -176,7 +175,7 @@ def judge_by_rules(evidence: Evidence) -> tuple[Judgement, ...]:
 
 def _limited_by_unit(rule: str, results: RuleResults, evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Limit each finding's gain to the time in which the launch's busiest unit is idle."""
-    unit, part = evidence.busiest
+    unit, part = evidence.busiest_of_device if rule in _OF_SMS else evidence.busiest
     rest = 1 - part
     for result in results:
         if isinstance(result, Finding) and rule in _OF_SAME_WORK and result.share > rest:
