@@ -30,7 +30,7 @@ def loaded() -> Results:
 
 def test_a_capture_is_loaded_with_all_that_it_says(loaded: Results) -> None:
     assert [timeline.launch.index for timeline in loaded.timelines] == [29]
-    assert [finding.rule for finding in loaded.findings()] == ["small-tiles", "throttled"]
+    assert [finding.rule for finding in loaded.findings()] == ["throttled"]
     assert loaded.reports[0].limit.units == ("tensor cores", "L2 to SM")
     assert loaded.summary()[0].scopes[2].count == 16_384
 
@@ -46,7 +46,7 @@ def test_the_report_is_that_of_the_command_line(loaded: Results) -> None:
 def test_the_explanation_is_that_of_the_command_line(loaded: Results) -> None:
     text = loaded.explain(budget=500)
     assert len(text) < 4 * 500
-    assert json.loads(text)["findings"][0]["rule"] == "small-tiles"
+    assert json.loads(text)["findings"][0]["rule"] == "throttled"
     assert not json.loads(loaded.explain())["left_out"]
     with pytest.raises(KprofError, match="too small"):
         loaded.explain(budget=1)

@@ -150,9 +150,9 @@ def test_one_launch_can_be_named(kprof: CommandLine, capture: Path) -> None:
     assert kprof("report", "capture", "--kernel", "matmul*", "--launch", "29").exit_code == 0
 
 
-def test_its_tiles_and_its_clock_limit_the_demo(kprof: CommandLine, capture: Path) -> None:
+def test_its_clock_limits_the_demo(kprof: CommandLine, capture: Path) -> None:
     (launch,) = json.loads(kprof("report", "capture", "--json").stdout)
-    assert [finding["rule"] for finding in launch["findings"]] == ["small-tiles", "throttled"]
+    assert [finding["rule"] for finding in launch["findings"]] == ["throttled"]
     check("cli/report", launch["findings"][-1]["text"], "throttled")
     assert launch["limit"]["units"] == ["tensor cores", "L2 to SM"]
     # What its CTAs need before and after their loops, and the SMs at the end: the room for the thresholds.

@@ -53,7 +53,10 @@ NOT_STALLED: Mapping[str, str] = {
 
 _SUBSET = "_not_issued"
 # On an H100, warps that wait for wgmma (WARPGROUP.DEPBAR) were sampled with this reason, and none with ``gmma``.
-_BARRIER, _WAITS_FOR_TENSOR_CORES = "barrier", "WARPGROUP"
+BARRIER = "barrier"
+"""Reason of warps that wait at a barrier of the CTA."""
+
+_WAITS_FOR_TENSOR_CORES = "WARPGROUP"
 _TENSOR_CORES = "gmma"
 # Shares of fewer samples say little.
 _MIN_SAMPLES = 50
@@ -141,7 +144,7 @@ class Stalls(Struct, frozen=True):
     def _is_for_tensor_cores(self, reason: str, index: int | None) -> bool:
         lines = self._lines_in(index)
         found = sum(line.for_tensor_cores for line in lines)
-        return reason == _BARRIER and 2 * found > sum(line.reasons.get(reason, 0) for line in lines)
+        return reason == BARRIER and 2 * found > sum(line.reasons.get(reason, 0) for line in lines)
 
     def sources_of(self, reason: str, index: int) -> tuple[str, str]:
         """Return ``file:line`` where most warps of a scope wait for a reason, and of the result that they need."""
@@ -277,7 +280,7 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
         line = code.instructions[index].line
         by_line[line].update(samples)
         if code.instructions[index].operation == _WAITS_FOR_TENSOR_CORES:
-            for_tensor_cores[line] += samples.get(_BARRIER, 0)
+            for_tensor_cores[line] += samples.get(BARRIER, 0)
         for reason in ("long_scoreboard", "short_scoreboard"):
             if count := samples.get(reason, 0):
                 for other_line, operation in awaited.get(index, {}).items():

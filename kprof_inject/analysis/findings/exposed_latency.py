@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kprof_inject.analysis.evidence.stalls import BARRIER
 from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.roofs.limits import LIMITING
 from kprof_inject.analysis.structure.dependence import body_of, varying_names
@@ -16,7 +17,6 @@ from kprof_inject.ttgir.ssa_values import operand_names
 # Warps of healthy kernels wait as long for data or at barriers.
 _MIN_SHARE = 0.25
 _MAX_NAMES = 3
-_BARRIER = "barrier"
 
 
 def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
@@ -62,7 +62,7 @@ def barriers(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     stalls = evidence.stalls
     if stalls is None or not stalls.samples or evidence.busiest[1] >= LIMITING:
         return
-    waits = {line.line: line.reasons.get(_BARRIER, 0) - line.for_tensor_cores for line in stalls.lines}
+    waits = {line.line: line.reasons.get(BARRIER, 0) - line.for_tensor_cores for line in stalls.lines}
     share = sum(waits.values()) / stalls.samples
     if share < _MIN_SHARE:
         return

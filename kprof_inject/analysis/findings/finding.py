@@ -12,7 +12,7 @@ from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.evidence.instruction_work import issued_share
 from kprof_inject.analysis.evidence.measured_limit import Measured
-from kprof_inject.analysis.evidence.stalls import Stalls, share_of_instructions
+from kprof_inject.analysis.evidence.stalls import BARRIER, Stalls, share_of_instructions
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
@@ -133,6 +133,18 @@ class Evidence(Struct, frozen=True):
             return whole
         units = 1 - (1 - whole) / max(1 - self.max_gain(), 1e-9)
         return min(whole, max(units, self._most_of(self.time_share_of(operations))))
+
+    def max_gain_of_waits(self, operations: Sequence[Operation], loop: Operation) -> float:
+        """Return an upper bound of the gain if a loop waited neither for some of its operations nor at barriers.
+
+        Warps also wait at a barrier for what other warps load. 1 without samples of the warps.
+        """
+        if self.stalls is None or not self.stalls.samples:
+            return 1.0
+        lines = self.lines_of([loop])
+        at_barriers = sum(one.reasons.get(BARRIER, 0) for one in self.stalls.lines if one.line in lines)
+        share = self.stalls.share_of_waits(self.lines_of(operations)).value + at_barriers / self.stalls.samples
+        return self._most_of(min(share, 1.0))
 
     @staticmethod
     def _most_of(share: float) -> float:

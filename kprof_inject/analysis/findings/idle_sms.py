@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
 from kprof_inject.quantities import counted, percent, ratio, short_time
@@ -12,13 +12,13 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import Ending, Waves
 
 
-def low_fill(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+def low_fill(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield a grid that is too small for the device.
 
     Needs the number of the device's SMs, which older captures and Proton's own buffers do not have.
     """
-    waves, device_sms = summary.waves, timeline.launch.kernel.sm_count
-    if missing := missing_ctas(timeline, summary):
+    waves, device_sms = evidence.summary.waves, evidence.kernel.sm_count
+    if missing := missing_ctas(evidence.timeline, evidence.summary):
         yield missing
         return
     if device_sms is None:
@@ -33,12 +33,19 @@ def low_fill(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
     yield Finding(
         rule="low-fill",
         scope=None,
-        share=idle_share,
+        share=_most_of_a_larger_grid(evidence, idle_share, waves.slots_per_sm),
+        likely=idle_share,
         text=f"the grid is too small for the device: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; "
         f"{counted(idle_sms, 'SM')} ({percent(idle_share)}) {'is' if idle_sms == 1 else 'are'} idle",
         advice="launch more CTAs: smaller tiles, split-K, or several problems in one launch",
         figures={"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms, "slots_per_sm": waves.slots_per_sm},
     )
+
+
+def _most_of_a_larger_grid(evidence: Evidence, idle_share: float, slots_per_sm: int) -> float:
+    """Return the most that a larger grid gains: with several CTAs, an SM also does more than it did with one."""
+    _, busiest = evidence.busiest_of_device
+    return max(idle_share, 1 - busiest) if busiest and slots_per_sm > 1 else idle_share
 
 
 # A device gives all SMs their first CTA within 0.2 µs (measured on an H200); 1 µs is well beyond that.

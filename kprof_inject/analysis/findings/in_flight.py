@@ -46,10 +46,11 @@ def small_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if missing := missing_ctas(evidence.timeline, summary):
         yield missing
         return
-    waves, ending = summary.waves, summary.ending
-    if not evidence.parts or waves is None or ending is None:
+    waves = summary.waves
+    if not evidence.parts or waves is None or summary.ending is None:
         return
-    if waves.waves < _MIN_WAVES or ending.cta_ns > _SHORT_CTA_NS:
+    cta_ns = _cta_ns(evidence)
+    if waves.waves < _MIN_WAVES or cta_ns > _SHORT_CTA_NS:
         return
     # Larger blocks share the instructions that each CTA executes for itself.
     share = evidence.max_gain(dict.fromkeys((ISSUE, ALU, FP32, SHARED), _MAX_OF_CTA))
@@ -64,13 +65,20 @@ def small_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         rule="small-ctas",
         scope=None,
         share=share,
-        text=f"CTAs do too little: each of {waves.ctas} takes {short_time(ending.cta_ns)}{size}; most of that is its "
+        text=f"CTAs do too little: each of {waves.ctas} takes {short_time(cta_ns)}{size}; most of that is its "
         f"start, the latency of its first loads, and its end ({unit} at {percent(part)} of peak)",
         advice="give each CTA more work: larger blocks (4 to 16 times as many elements), or a grid of "
         f"{waves.sms * waves.slots_per_sm} CTAs that each loop over several blocks",
-        figures={"ctas": waves.ctas, "cta_ns": ending.cta_ns, "bytes_per_cta": moved, "waves": waves.waves},
+        figures={"ctas": waves.ctas, "cta_ns": cta_ns, "bytes_per_cta": moved, "waves": waves.waves},
         likely=0.7 * share,
     )
+
+
+def _cta_ns(evidence: Evidence) -> float:
+    """Return the mean time of the CTAs, each weighted by its time: those that return at once do not count."""
+    ctas = evidence.timeline.ctas
+    times = (ctas["pre_final_ns"] - ctas["init_ns"]).astype(float)
+    return float((times**2).sum() / max(times.sum(), 1.0))
 
 
 def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from kprof_inject.analysis.findings.finding import Evidence, Finding
@@ -26,6 +27,8 @@ _MAX_OVERLAP = 0.75
 # On an H100, such edits won up to twice the time of the operations that they removed.
 _LIKELY = 1.5
 _REDUCTION = "tt.reduce"
+# One reduction is left after the loop, and accumulators for all elements take registers.
+_MIN_ITERATIONS = 4
 
 
 def loop_invariant(evidence: Evidence) -> Iterator[Finding | Unjudged]:
@@ -118,14 +121,25 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             one for one in body_of(loop) if one.name == _REDUCTION and accumulation_of(module, loop, one) is not None
         ]
         share = evidence.time_share_of(found) if found else 0.0
-        if share >= _MIN_SHARE:
-            yield _reduction_finding(evidence, found, share)
+        if share >= _MIN_SHARE and (iterations := _iterations(evidence, loop)) >= _MIN_ITERATIONS:
+            yield _reduction_finding(evidence, found, share, iterations)
 
 
-def _reduction_finding(evidence: Evidence, reductions: Sequence[Operation], share: float) -> Finding:
+def _iterations(evidence: Evidence, loop: Operation) -> float:
+    """Return how many iterations a loop has on average; infinite if unknown."""
+    times = {one.operation: one.times for one in evidence.ran.operations} if evidence.ran else {}
+    around = loop.block.operations if loop.block else ()
+    loops, iterations = (
+        next((count for one in operations if (count := times.get(one)) is not None), None)
+        for operations in (around, body_of(loop))
+    )
+    return iterations / loops if loops and iterations is not None else math.inf
+
+
+def _reduction_finding(evidence: Evidence, reductions: Sequence[Operation], share: float, iterations: float) -> Finding:
     where = evidence.name_around(reductions[0], "a loop")
     what = listed([evidence.words_of(one) for one in reductions], _MAX_NAMES)
-    gain = evidence.max_gain_without(reductions)
+    gain = evidence.max_gain_without(reductions) * (1 - 1 / iterations)  # one is left, after the loop
     return evidence.at(
         reductions,
         Finding(

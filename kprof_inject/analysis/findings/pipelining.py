@@ -57,6 +57,8 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         if roof.part > _AT_ROOF:
             continue
         share = min((1 - roof.part) * evidence.share_of(roof), evidence.max_gain({SHARED: 1.0}))
+        if loads:
+            share = min(share, evidence.max_gain_of_waits([one.operation for one, _ in loads], loop))
         if share >= _MIN_SHARE:
             finding = _loads_finding(evidence, roof, share, loads) if loads else _copies_finding(evidence, roof, share)
             yield evidence.at([one.operation for one, _ in loads] or [loop], finding, around=loop)

@@ -64,7 +64,7 @@ def _by_cta_times(rule: Callable[[Timeline, LaunchSummary], RuleResults]) -> Rul
 
 
 RULES: dict[str, Rule] = {
-    "low-fill": _by_records(low_fill),
+    "low-fill": low_fill,
     "late-start": _by_cta_times(late_start),
     "between-ctas": _by_cta_times(between_ctas),
     "tail": _by_cta_times(tail),

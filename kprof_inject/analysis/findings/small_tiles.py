@@ -27,6 +27,9 @@ def small_tiles(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     ]
     if not tiles:
         return
+    waves, sms = evidence.summary.waves, evidence.kernel.sm_count
+    if waves is not None and sms and waves.ctas < 2 * sms:
+        return  # half as many would leave SMs idle
     (rows, columns), dot = max(tiles, key=lambda tile: tile[0][0] * tile[0][1])
     if 2 * rows * columns > _MAX_TILE:
         return

@@ -90,8 +90,13 @@ def reductions(folder: Path, body: str) -> list[Finding]:
 
 def test_a_reduction_whose_results_are_added_up(tmp_path: Path) -> None:
     (found,) = reductions(tmp_path, loop(VARYING))
-    assert (found.rule, found.share) == ("reduction-in-loop", pytest.approx(1.2 * 0.17))
+    assert (found.rule, found.share) == ("reduction-in-loop", pytest.approx(1.2 * 0.17 * 7 / 8))
     check("analysis/findings", f"{found.text}\n{found.advice}", "a reduction in a loop")
+
+
+def test_a_reduction_in_a_loop_of_few_iterations(tmp_path: Path) -> None:
+    """One is left after the loop."""
+    assert reductions(tmp_path, loop(VARYING).replace("to %c8", "to %c1")) == []
 
 
 def test_a_reduction_that_is_combined_otherwise(tmp_path: Path) -> None:

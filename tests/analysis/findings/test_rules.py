@@ -37,15 +37,18 @@ def test_no_more_can_be_won_than_the_busiest_unit_leaves(tmp_path: Path) -> None
         check("analysis/findings", bound, "what the busiest unit leaves")
 
 
-@pytest.mark.parametrize(("unit", "most"), [("tensor cores", 1.0), ("DRAM", 0.08)])
-def test_idle_sms_may_take_the_work_of_others(tmp_path: Path, unit: str, most: float) -> None:
-    """What is computed of an SM's unit is a part of the time of SMs with work; DRAM is that of all SMs."""
-    timeline = launched(tmp_path, kernel={"sm_count": 132})
-    evidence = replace(evidence_of(timeline), parts={unit: 0.92})
-    idle = 1 - evidence.summary.waves.sms / 132 if evidence.summary.waves else 0.0
-    shares = {one.rule: one.share for said in judge_by_rules(evidence) for one in said.findings}
-    assert idle > 0.9
-    assert shares["low-fill"] == pytest.approx(min(idle, most))
+@pytest.mark.parametrize(
+    ("unit", "slots", "most"),
+    [("tensor cores", 1, 1 - 8 / 132), ("tensor cores", 4, 1 - 0.92 * 8 / 132), ("DRAM", 1, 0.08), ("DRAM", 4, 0.08)],
+)
+def test_idle_sms_may_take_the_work_of_others(tmp_path: Path, unit: str, slots: int, most: float) -> None:
+    """What is computed of an SM's unit is a part of the time of SMs with work, here 8; DRAM is that of all SMs."""
+    evidence = replace(evidence_of(launched(tmp_path, kernel={"sm_count": 132})), parts={unit: 0.92})
+    assert evidence.summary.waves is not None
+    summary = replace(evidence.summary, waves=replace(evidence.summary.waves, slots_per_sm=slots))
+    judgements = judge_by_rules(replace(evidence, summary=summary))
+    shares = {one.rule: one.share for said in judgements for one in said.findings}
+    assert shares["low-fill"] == pytest.approx(most)
 
 
 def test_the_json_form(tmp_path: Path) -> None:

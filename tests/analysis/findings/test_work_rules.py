@@ -11,6 +11,7 @@ from analysis.findings.evidences import evidence_of, named_in
 from replacing import replace
 from snapshots import check
 
+from kprof_inject.analysis.evidence.stalls import LineStalls
 from kprof_inject.analysis.findings.alternating_units import alternating_units
 from kprof_inject.analysis.findings.atomics import atomics
 from kprof_inject.analysis.findings.exposed_latency import barriers, exposed_loads
@@ -204,6 +205,19 @@ def test_loads_that_a_loop_waits_for(tmp_path: Path) -> None:
     assert not found_by(exposed_loads, evidence_of(tmp_path, LOOP, {"DRAM": 0.3}, waits={"%x =": 10}))
 
 
+@pytest.mark.parametrize(("at_barriers", "share"), [(0, 1.2 * 0.2), (30, 1 - 0.5 * 0.9)])
+def test_a_loop_waits_for_loads_and_for_warps_that_load(tmp_path: Path, at_barriers: int, share: float) -> None:
+    evidence = evidence_of(tmp_path, LOOP, {"DRAM": 0.1}, waits={"%x =": 20})
+    assert evidence.ran is not None and evidence.measured is not None and evidence.stalls is not None
+    operations = {one.name: one for one in evidence.ran.module.walk()}
+    loop, load = operations["scf.for"], operations["tt.load"]
+    (line,) = evidence.ran.module.line_numbers([load.start])
+    waiting = LineStalls(line, None, {"barrier": at_barriers}, {})
+    stalls = replace(evidence.stalls, lines=(*evidence.stalls.lines, waiting))
+    evidence = replace(evidence, measured=replace(evidence.measured, stalls=stalls))
+    assert evidence.max_gain_of_waits([load], loop) == pytest.approx(share)
+
+
 def with_barriers(evidence: Evidence, samples: int) -> Evidence:
     assert evidence.measured is not None and evidence.measured.stalls is not None
     stalls = evidence.measured.stalls
@@ -257,11 +271,19 @@ DOT = """\
 """
 
 
+def with_sms(evidence: Evidence, sms: int) -> Evidence:
+    launch = evidence.timeline.launch
+    kernel = replace(launch.kernel, dram_bytes_per_s=3.35e12, sm_count=sms)
+    return replace(evidence, timeline=replace(evidence.timeline, launch=replace(launch, kernel=kernel)))
+
+
 def test_tiles_that_could_be_larger(tmp_path: Path) -> None:
     finding = the_one(small_tiles, evidence_of(tmp_path, DOT, {"L2": 0.8, "tensor cores": 0.4}), "small tiles", "%d")
     assert finding.figures["saved"] == pytest.approx(1 - (1 / 128 + 1 / 128) / (1 / 128 + 1 / 64))
     assert finding.share == pytest.approx(1 - 0.8 * 2 / 3)
     assert not found_by(small_tiles, evidence_of(tmp_path, DOT, {"L2": 0.5}))
+    on_many_sms = with_sms(evidence_of(tmp_path, DOT, {"L2": 0.8}), 132)
+    assert not found_by(small_tiles, on_many_sms), "half of the CTAs would not be enough for all SMs"
     large = DOT.replace("64x128xf32", "256x128xf32")
     assert not found_by(small_tiles, evidence_of(tmp_path, large, {"L2": 0.8}))
 
@@ -296,15 +318,16 @@ def test_a_loop_whose_values_depend_on_the_cta(tmp_path: Path) -> None:
 
 
 def many_ctas(evidence: Evidence, cta_ns: float, ctas: int = 9 * 8) -> Evidence:
-    """Return the launch as if its SMs ran this number of CTAs in turn."""
-    waves, ending = evidence.summary.waves, evidence.summary.ending
-    assert waves is not None and ending is not None
+    """Return the launch as if its SMs ran this number of CTAs in turn, each for this time."""
+    waves = evidence.summary.waves
+    assert waves is not None
     summary = replace(
         evidence.summary,
         waves=replace(waves, ctas=ctas, waves=-(-ctas // waves.sms)),
-        ending=replace(ending, cta_ns=cta_ns),
     )
-    return replace(evidence, summary=summary)
+    cta_times = evidence.timeline.ctas.copy()
+    cta_times["pre_final_ns"] = cta_times["init_ns"] + cta_ns
+    return replace(evidence, summary=summary, timeline=replace(evidence.timeline, ctas=cta_times))
 
 
 def test_ctas_that_do_too_little(tmp_path: Path) -> None:
@@ -312,6 +335,9 @@ def test_ctas_that_do_too_little(tmp_path: Path) -> None:
     finding = the_one(small_ctas, evidence, "small CTAs")
     assert finding.share == pytest.approx(1 - 0.3 / 0.93)
     assert not found_by(small_ctas, many_ctas(evidence, 9000))
+    mixed = many_ctas(evidence, 9000)
+    mixed.timeline.ctas["pre_final_ns"][1:] = mixed.timeline.ctas["init_ns"][1:] + 50
+    assert not found_by(small_ctas, mixed), "most return at once, and take hardly any time"
     assert not found_by(small_ctas, many_ctas(evidence, 900, 16))
     assert not found_by(small_ctas, replace(evidence, parts={"DRAM": 0.8}))
 
@@ -334,10 +360,7 @@ def test_too_few_warps(tmp_path: Path) -> None:
 def test_too_few_warps_that_request_too_little(tmp_path: Path) -> None:
     """More warps would share what an iteration loads: 512 bytes."""
     evidence = evidence_of(tmp_path, LOOP + WIDE, {"DRAM": 0.3}, waits={"%x =": 80}, WARPS_ACTIVE=4.0)
-    launch = evidence.timeline.launch
-    kernel = replace(launch.kernel, dram_bytes_per_s=3.35e12, sm_count=132)
-    evidence = replace(evidence, timeline=replace(evidence.timeline, launch=replace(launch, kernel=kernel)))
-    finding = the_one(few_warps, evidence, "few warps with little in flight")
+    finding = the_one(few_warps, with_sms(evidence, 132), "few warps with little in flight")
     assert finding.advice.startswith("request more data at once, as the loads of an iteration are 512 bytes on an SM")
 
 
