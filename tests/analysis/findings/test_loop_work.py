@@ -95,7 +95,7 @@ def test_a_reduction_whose_results_are_added_up(tmp_path: Path) -> None:
 
 
 def test_a_reduction_in_a_loop_of_few_iterations(tmp_path: Path) -> None:
-    """One is left after the loop."""
+    """The edit leaves a reduction after the loop."""
     assert reductions(tmp_path, loop(VARYING).replace("to %c8", "to %c1")) == []
 
 

@@ -42,7 +42,7 @@ def test_no_more_can_be_won_than_the_busiest_unit_leaves(tmp_path: Path) -> None
     [("tensor cores", 1, 1 - 8 / 132), ("tensor cores", 4, 1 - 0.92 * 8 / 132), ("DRAM", 1, 0.08), ("DRAM", 4, 0.08)],
 )
 def test_idle_sms_may_take_the_work_of_others(tmp_path: Path, unit: str, slots: int, most: float) -> None:
-    """What is computed of an SM's unit is a part of the time of SMs with work, here 8; DRAM is that of all SMs."""
+    """The computed utilization of an SM's unit is that of SMs with work, here 8; DRAM's is that of all SMs."""
     evidence = replace(evidence_of(launched(tmp_path, kernel={"sm_count": 132})), parts={unit: 0.92})
     assert evidence.summary.waves is not None
     summary = replace(evidence.summary, waves=replace(evidence.summary.waves, slots_per_sm=slots))
