@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from kprof_inject.rewrite import spliced
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
 from kprof_inject.ttgir.nodes import Module, Operation
 
 _OPERATIONS = {"loads": "tt.load", "stores": "tt.store"}
@@ -33,25 +33,17 @@ _OPERANDS = re.compile(r"\s*%[\w$.#-]+(?:\s*,\s*%[\w$.#-]+)*(?P<hints>(?:\s+\w+ 
 _VOLATILE = "isVolatile = true"
 
 
-class CacheHints:
+class CacheHints(EditKind):
     """Hints for all loads, or for all stores, that have none of that kind."""
 
     name = "cache"
     values = f"{' or '.join(_OPERATIONS)}, a colon, and {', '.join(_HINTS)}; such as loads:evict_first"
     edits_ttgir = True
 
-    def source(self, value: str) -> str:
-        """Return nothing: an override file does it."""
-        return ""
-
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the hints for which the kernel has operations."""
         present = [what for what, name in _OPERATIONS.items() if re.search(rf"\b{re.escape(name)} %", kernel.ttgir)]
         return [f"{what}:{hint}" for hint in _HINTS for what in present]
-
-    def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return nothing: hints have no order."""
-        return []
 
     def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
         """Add the hint to each operation."""

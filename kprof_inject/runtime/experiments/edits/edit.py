@@ -6,7 +6,7 @@ This imports no Triton: edits change texts and options, which the compiler's pro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -86,32 +86,33 @@ class KernelToEdit(Struct, frozen=True):
         return replace(self, stage="ttir")
 
 
-class EditKind(Protocol):
-    """A kind of edit."""
+class EditKind:
+    """A kind of edit: base class, with what most kinds have in common."""
 
-    @property
-    def name(self) -> str:
-        """Name of the kind, as in ``--edit NAME=VALUE``."""
+    name: str
+    """Name of the kind, as in ``--edit NAME=VALUE``."""
 
-    @property
-    def values(self) -> str:
-        """Description of the values, for messages."""
+    values: str
+    """Description of the values, for messages."""
 
-    @property
-    def edits_ttgir(self) -> bool:
-        """True if it changes the text of the TTGIR; false if it changes options, with which the TTIR is compiled."""
+    edits_ttgir: bool = False
+    """True if it changes the text of the TTGIR; false if it changes options, or the TTIR."""
 
     def source(self, value: str) -> str:
         """Return what to write in the kernel's source; empty if an option, a variable or an override file does it."""
+        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the values to try above the present one, nearest first; of a kind without order, all values."""
+        raise NotImplementedError
 
     def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return the values to try below the present one, nearest first."""
+        """Return the values to try below the present one, nearest first; none of a kind without order."""
+        return []
 
     def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
         """Return the kernel with this value. Raises ``EditRefused`` if that is impossible or not legal."""
+        raise NotImplementedError
 
 
 def number_in(value: str, minimum: int, maximum: int) -> int:

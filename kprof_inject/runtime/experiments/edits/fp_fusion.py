@@ -4,30 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
 
 _OPTION = "enable_fp_fusion"
 _VALUES = {"on": True, "off": False}
 
 
-class FpFusion:
+class FpFusion(EditKind):
     """The option ``enable_fp_fusion``. It changes results, which are then compared within the tolerance."""
 
     name = "fp_fusion"
     values = "on or off"
-    edits_ttgir = False
-
-    def source(self, value: str) -> str:
-        """Return nothing: an option does it."""
-        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return ``on`` if the program turned it off."""
         return ["on"] if kernel.option(_OPTION) is False else []
-
-    def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return nothing: without fusion, a kernel has more instructions."""
-        return []
 
     def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
         """Set the option."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
 from kprof_inject.runtime.experiments.edits.loop_attributes import (
     counted_loops,
     has_attribute,
@@ -22,7 +22,7 @@ _BLACKWELL = 100
 
 
 @dataclass(frozen=True, slots=True)
-class LoopFlag:
+class LoopFlag(EditKind):
     """An attribute without a value, for the loops that ``suits``, on NVIDIA's architectures from ``first_arch`` on.
 
     ``missing`` is the reason if there is no such loop.
@@ -34,7 +34,6 @@ class LoopFlag:
     missing: str
     values: str = "on"
     first_arch: int = 0
-    edits_ttgir: bool = False
 
     def source(self, value: str) -> str:
         """Return the range to write."""
@@ -43,10 +42,6 @@ class LoopFlag:
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the only value, if there is such a loop."""
         return [self.values] if not self._objection(kernel) and self._loops_of(kernel) else []
-
-    def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return nothing: the source has chosen a flag that is set."""
-        return []
 
     def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
         """Set the attribute in the TTIR."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, number_in
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit, number_in
 from kprof_inject.runtime.experiments.edits.loop_attributes import (
     counted_loops,
     has_attribute,
@@ -29,7 +29,7 @@ _MAX_PROPOSED = 6
 _ATTRIBUTE = "tt.num_stages"
 
 
-class LoopStages:
+class LoopStages(EditKind):
     """The attribute of innermost loops that load: of those without dots, or of the loop at a line of the source.
 
     The line may also be that of the call of a helper with the loop.
@@ -37,7 +37,6 @@ class LoopStages:
 
     name = "loop_stages"
     values = f"2 to {_MAX_STAGES} for loops without dots, or LINE:N, with N from 1, for the loop at a line"
-    edits_ttgir = False
 
     def source(self, value: str) -> str:
         """Return the range to write."""

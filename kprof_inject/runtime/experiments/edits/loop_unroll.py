@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
 from kprof_inject.runtime.experiments.edits.loop_attributes import (
     counted_loops,
     has_attribute,
@@ -20,12 +20,11 @@ _FACTORS = ("2", "4")
 _ATTRIBUTE = "tt.loop_unroll_factor"
 
 
-class LoopUnroll:
+class LoopUnroll(EditKind):
     """The factor of innermost loops without dots. Triton unrolls before it pipelines."""
 
     name = "loop_unroll"
     values = " or ".join(_FACTORS)
-    edits_ttgir = False
 
     def source(self, value: str) -> str:
         """Return the range to write."""
@@ -34,10 +33,6 @@ class LoopUnroll:
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the factors; none if there is no such loop."""
         return _FACTORS if _loops_of(kernel) else []
-
-    def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return nothing: without the attribute, Triton does not unroll."""
-        return []
 
     def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
         """Set the attribute in the TTIR."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kprof_inject.capture.resources import ctas_per_sm, limits_of
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, number_in
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit, number_in
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": registers per thread.
 _MAX_REGISTERS = 255
@@ -14,16 +14,11 @@ _MIN_REGISTERS = 24
 _UNIT = 8
 
 
-class MaxRegisters:
+class MaxRegisters(EditKind):
     """The option ``maxnreg``, which only NVIDIA's backend has."""
 
     name = "maxnreg"
     values = f"{_MIN_REGISTERS} to {_MAX_REGISTERS}"
-    edits_ttgir = False
-
-    def source(self, value: str) -> str:
-        """Return nothing: an option does it."""
-        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the largest number if the option is set; without it, the compiler takes as many as it needs."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.experiments.edits.cta_ids import reads_cta_id
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
 from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.ttgir.nodes import Module
 
@@ -19,16 +19,11 @@ _FIRST_ARCH = 90
 _DESCRIPTOR = "!tt.tensordesc"
 
 
-class NumCtas:
+class NumCtas(EditKind):
     """The option ``num_ctas``."""
 
     name = "num_ctas"
     values = "1, 2 or 4"
-    edits_ttgir = False
-
-    def source(self, value: str) -> str:
-        """Return nothing: an option does it."""
-        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return larger clusters; none without dots, which are what Triton divides among CTAs."""

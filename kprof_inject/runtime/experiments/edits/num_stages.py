@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kprof_inject.runtime.experiments.edits.edit import KernelToEdit, number_in
+from kprof_inject.runtime.experiments.edits.edit import EditKind, KernelToEdit, number_in
 
 _MAX_STAGES = 8
 _MAX_PROPOSED = 6
@@ -13,16 +13,11 @@ _STEPS = 2
 _LOOP = re.compile(r"\bscf\.for\b")
 
 
-class NumStages:
+class NumStages(EditKind):
     """The option ``num_stages``."""
 
     name = "num_stages"
     values = f"1 to {_MAX_STAGES}"
-    edits_ttgir = False
-
-    def source(self, value: str) -> str:
-        """Return nothing: an option does it."""
-        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return up to two more stages; none if there is no loop to pipeline."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, number_in
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit, number_in
 
 # A CTA has at most 1024 threads (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 _MAX_WARPS = 32
@@ -13,16 +13,11 @@ _STEPS_UP, _STEPS_DOWN = 4, 2
 _WARP_SPECIALIZED = ("ttg.warp_specialize", "tt.warp_specialize", "nvws.")
 
 
-class NumWarps:
+class NumWarps(EditKind):
     """The option ``num_warps``."""
 
     name = "num_warps"
     values = f"a power of two from 1 to {_MAX_WARPS}"
-    edits_ttgir = False
-
-    def source(self, value: str) -> str:
-        """Return nothing: an option does it."""
-        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return twice as many warps, four times as many, and so on."""

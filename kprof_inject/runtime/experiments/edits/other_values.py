@@ -6,27 +6,18 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
 
 
-class OtherConstants:
+class OtherConstants(EditKind):
     """A combination of values, for which the dump step made the TTIR."""
 
     name = "values"
     values = "constants that --values has named, such as BLOCK_M=64,BLOCK_N=128"
-    edits_ttgir = False
-
-    def source(self, value: str) -> str:
-        """Return nothing: the values are passed where the kernel is launched."""
-        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return all combinations."""
         return [one.text for one in kernel.others]
-
-    def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return nothing: combinations have no order."""
-        return []
 
     def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
         """Take the TTIR with these values, and the grid."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kprof_inject.rewrite import Replacement, spliced
 from kprof_inject.runtime.experiments.edits.cta_ids import reads_cta_id
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, number_in
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit, number_in
 from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.ttgir.dialect import INTEGER_DIVISIONS, PROGRAM_ID
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -31,26 +31,18 @@ _PREFIX = "%kprof_order"
 _ORDERED_ATOMICS = re.compile(r"\s*(?:exch|\(.*atomic_rmw_op = 10)\b")
 
 
-class ProgramOrder:
+class ProgramOrder(EditKind):
     """The order of program ids."""
 
     name = "program_order"
     values = f"{_REVERSED}, or {_GROUPED}:N for groups of N rows"
     edits_ttgir = True
 
-    def source(self, value: str) -> str:
-        """Return nothing: an override file does it."""
-        return ""
-
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the orders that are possible."""
         module = kernel.parsed("ttgir")
         grouped = [f"{_GROUPED}:{rows}" for rows in _GROUPS] if _grouping(module) else []
         return [*grouped, _REVERSED] if not _objection(module) else []
-
-    def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return nothing: orders have no order."""
-        return []
 
     def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
         """Permute the program ids."""

@@ -6,21 +6,16 @@ from collections.abc import Sequence
 
 from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.runtime.compiling.switches import Switch, switches_of
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
 
 _DOT = "tt.dot"
 
 
-class Switches:
+class Switches(EditKind):
     """A variable and its value, of those that are listed for the kernel's version of Triton."""
 
     name = "env"
     values = "a switch of Triton, such as DISABLE_LLVM_OPT=disable-lsr"
-    edits_ttgir = False
-
-    def source(self, value: str) -> str:
-        """Return nothing: a variable does it."""
-        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the switches of variables that are not set, and that alter this kernel."""
@@ -30,10 +25,6 @@ class Switches:
             for switch in _known(kernel.record)
             if switch.name not in is_set and (has_dots or not switch.needs_dots)
         ]
-
-    def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return nothing."""
-        return []
 
     def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
         """Set the variable."""

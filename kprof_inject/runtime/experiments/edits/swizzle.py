@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from kprof_inject.rewrite import Replacement, spliced
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
 
 _NUMBERS = (2, 4, 8, 16)
 _OFF = "off"
@@ -28,16 +28,12 @@ _LAYOUT = re.compile(
 _REINTERPRETED = re.compile(r"\bttg\.memdesc_(?:reinterpret|reshape)\b")
 
 
-class Swizzle:
+class Swizzle(EditKind):
     """The elements that stay together, and the number of phases, of all swizzled layouts."""
 
     name = "swizzle"
     values = f"{_OFF}, {_VEC}:N or {_PHASES}:N, with N {', '.join(map(str, _NUMBERS))}"
     edits_ttgir = True
-
-    def source(self, value: str) -> str:
-        """Return nothing: Triton chooses layouts."""
-        return ""
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the values that change a layout."""
@@ -45,10 +41,6 @@ class Swizzle:
             return []
         wanted = [f"{_PHASES}:8", f"{_PHASES}:4", f"{_VEC}:8", f"{_VEC}:4", _OFF]
         return [value for value in wanted if _edits_of(kernel.ttgir, *_part_and_number(value))]
-
-    def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return nothing: layouts have no order."""
-        return []
 
     def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
         """Replace the number in the layouts."""
