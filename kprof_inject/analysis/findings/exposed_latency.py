@@ -49,8 +49,9 @@ def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float)
             scope=None,
             share=gain,
             text=f"{where} waits for its own loads in each iteration, {percent(share)} of the warps' time: {what}",
-            advice="request the data earlier: larger blocks along the loop, several iterations at once "
-            "(tl.range(..., loop_unroll_factor=4)) or ahead (tl.range(..., num_stages=3)), or more warps on an SM",
+            # On an H100, loading ahead won 30 to 40 % where unrolling by 4 and twice the warps won nothing.
+            advice="request the data earlier: ahead (tl.range(..., num_stages=3)), in larger blocks along the loop, or "
+            "by more CTAs on an SM",
             figures={"waiting": share},
             likely=gain / 4,
         ),
