@@ -83,11 +83,11 @@ class TriedEdits(Struct, frozen=True, kw_only=True):
     """Edits that were tried together, and the result.
 
     ``reason`` is the name of the finding that proposed them, ``neighbour`` or ``asked for``. ``predicted`` is the upper
-    bound of the gain by that finding. ``options`` has the compile options and the environment variables that they set,
-    ``constants`` the kernel's compile-time constants.
-    ``same_code_as`` names the edits that compile to the same machine code; empty for the unchanged kernel's.
-    ``difference`` is the largest difference of a result, relative to the largest magnitude in the same memory.
-    ``refusal`` is the reason why they were not measured. ``confirmed`` is the gain in a second process.
+    bound of the gain by that finding, if the edits do what it advises. ``options`` has the compile options and the
+    environment variables that they set, ``constants`` the kernel's compile-time constants. ``same_code_as`` names the
+    edits that compile to the same machine code; empty for the unchanged kernel's. ``difference`` is the largest
+    difference of a result, relative to the largest magnitude in the same memory. ``refusal`` is the reason why they
+    were not measured. ``confirmed`` is the gain in a second process.
     """
 
     edits: Edits

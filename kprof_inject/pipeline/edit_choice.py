@@ -25,7 +25,7 @@ _MORE, _FEWER = "more", "fewer"
 class Proposal(Struct, frozen=True):
     """Edits to try together, and why: the name of a finding, or one of the words above.
 
-    ``predicted`` is the upper bound of the gain by the finding.
+    ``predicted`` is the upper bound of the gain by the finding, if the edits do what it advises.
     """
 
     edits: tuple[Edit, ...]
@@ -112,6 +112,21 @@ _ALSO_BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "spills": (_REGISTER_PRESSURE,),
 }
 
+# The kinds of edits that do what a rule advises, so that its bound is theirs. Other edits only might help against it.
+_REMEDIES: Mapping[str, tuple[str, ...]] = {
+    "not-pipelined": ("num_stages", "loop_stages"),
+    "too-few-stages": ("num_stages", "loop_stages"),
+    "waiting": ("num_stages", "loop_stages"),
+    "exposed-loads": ("num_stages", "loop_stages"),
+    "few-warps": ("num_warps", "loop_stages"),
+    "barriers": ("num_warps",),
+    "second-cta": ("maxnreg", "num_stages", "num_warps"),
+    "spills": ("num_warps", "maxnreg"),
+    "bank-conflicts": ("swizzle",),
+    "l2-reuse": ("program_order",),
+    "uneven-ctas": ("program_order",),
+}
+
 _BY_UNIT: Mapping[str, tuple[_Step, ...]] = {
     DRAM: (_DROP_STORES, _KEEP_LOADS, _DROP_LOADS, _GROUPED[0]),
     L2: (_GROUPED[0], _KEEP_LOADS, _WARPS_UP, _LARGER_CLUSTERS),
@@ -153,10 +168,10 @@ def _by_findings(
     findings: Sequence[Finding], kernel: KernelToEdit, steps: Mapping[str, tuple[_Step, ...]]
 ) -> Iterator[Proposal]:
     for finding in findings:
-        predicted = min(max(finding.share, 0.0), 1.0)
+        bound, remedies = min(max(finding.share, 0.0), 1.0), _REMEDIES.get(finding.rule, ())
         for step in steps.get(finding.rule, ()):
             for edit in _edits_of(step, kernel, _VALUES_OF_FINDING):
-                yield Proposal((edit,), finding.rule, predicted)
+                yield Proposal((edit,), finding.rule, bound if edit.kind in remedies else None)
 
 
 def _by_limit(limit: Limit | None, kernel: KernelToEdit) -> Iterator[Proposal]:

@@ -70,6 +70,13 @@ def test_findings_come_first_with_their_bound() -> None:
     assert len({one.edits for one in found}) == len(found)
 
 
+def test_only_what_a_finding_advises_has_its_bound() -> None:
+    found = edits_for([finding("low-fill", 0.9), finding("uneven-ctas", 0.3)], None, KERNEL)
+    predicted = {text: (one.reason, one.predicted) for text, one in zip(texts(found), found, strict=True)}
+    assert predicted["num_warps=8"] == ("low-fill", None)
+    assert predicted["program_order=reversed"] == ("uneven-ctas", 0.3)
+
+
 def test_a_rule_without_edits_proposes_none() -> None:
     assert texts(edits_for([finding("news", 0.9)], None, KERNEL)) == texts(edits_for((), None, KERNEL))
 
