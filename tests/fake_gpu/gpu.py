@@ -262,7 +262,8 @@ class FakeGpu:
     def wait(self) -> None:
         """Until all streams have run what they were given."""
         with self.changed:
-            self.changed.wait_for(lambda: not any(self._queues.values()), timeout=60)
+            if not self.changed.wait_for(lambda: not any(self._queues.values()), timeout=60):
+                raise TimeoutError("a stream waits for what is never launched")
 
     def _advance(self) -> None:
         for stream, queue in self._queues.items():

@@ -523,6 +523,7 @@ def test_a_launch_that_fails_is_not_saved(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(saved.gpu, "launch", failing(RuntimeError("misaligned address")))
         with pytest.raises(RuntimeError, match="misaligned address"):
             scale[(16,)](x, out, 3)
+        saved.capture._saver.finish()
         assert_nothing_is_left(saved)
 
 

@@ -125,11 +125,12 @@ class LaunchSaver:
         self._begun: list[LaunchBeingSaved] = []
         """Launches that no thread works on now. An exception of a signal handler may leave some here for good."""
         self._threads: list[tuple[KernelToSave, threading.Thread]] = []
+        self._dropping: list[threading.Thread] = []
         self._in_unknown_graphs: dict[str, KernelToSave] = {}
         in_forked_child(self._begin_in_child)
 
     def _begin_in_child(self) -> None:
-        self._done, self._begun, self._threads = {}, [], []
+        self._done, self._begun, self._threads, self._dropping = {}, [], [], []
 
     def save_to(self, folder: Path) -> None:
         """Save further launches to a folder."""
@@ -246,9 +247,19 @@ class LaunchSaver:
         thread.start()
 
     def failed(self, begun: LaunchBeingSaved) -> None:
-        """Note that the launch was not made."""
-        if self._claim(begun):
+        """Note that the launch was not made.
+
+        What it has on the device may wait for what the program launches next, so a thread gives it back.
+        """
+        if not self._claim(begun):
+            return
+        thread = threading.Thread(target=self._drop, args=(begun,), name="kprof-inject-saver", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # there are too many
             self._drop(begun)
+        else:
+            self._dropping.append(thread)
 
     def _claim(self, begun: LaunchBeingSaved) -> bool:
         """Return whether the caller alone may use the snapshot of a launch from now on."""
@@ -263,7 +274,8 @@ class LaunchSaver:
         with self._report.guard("dropping a saved launch"), self._device.unaffected_by_graphs():
             try:
                 if hasattr(begun, "snapshot"):
-                    begun.snapshot.close()
+                    with self._device.selected(begun.device):
+                        begun.snapshot.close()
             finally:
                 self._bytes -= sum(one.memory.size_bytes for one in begun.reached)
                 shutil.rmtree(begun.folder, ignore_errors=True)
@@ -278,7 +290,10 @@ class LaunchSaver:
             if thread.is_alive():
                 self._refuse(kernel, NotSaved("its memory was not on disk in time at the end of the program"))
         for begun in self._begun.copy():
-            self.failed(begun)
+            if self._claim(begun):
+                self._drop(begun)
+        for thread in self._dropping:
+            thread.join(max(until_s - time.monotonic(), 0.0))
         for kernel in list(self._in_unknown_graphs.values()):
             if self._choose(kernel):
                 self._refuse(kernel, NotSaved("it was captured into a graph without torch's class for graphs"))
