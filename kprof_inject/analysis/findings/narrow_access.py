@@ -27,13 +27,14 @@ def narrow_access(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     narrow = [
         one for one in evidence.requests if one.line in by_line and _could_be_wider(evidence, one, by_line[one.line])
     ]
-    share = evidence.max_gain({ISSUE: 0.5, SHARED: 0.5})
-    if not narrow or share < _MIN_SHARE:
+    operations = [by_line[one.line].operation for one in narrow]
+    share = evidence.max_gain_without(operations) if operations else 0.0
+    if share < _MIN_SHARE:
         return
     worst = max(narrow, key=lambda one: one.instructions or 0)
     operation = by_line[worst.line].operation
     yield evidence.at(
-        [by_line[one.line].operation for one in narrow],
+        operations,
         Finding(
             rule="narrow-access",
             scope=None,

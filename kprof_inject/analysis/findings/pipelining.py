@@ -26,6 +26,8 @@ _AT_ROOF = 0.75
 # Part of a loop's time in waits for copies. Waits for data that has already arrived take up to as much.
 _MIN_WAITING = 0.10
 _MIN_SHARE = 0.05
+# No fewer bytes of a thread become an asynchronous copy (PTX ISA, "cp.async"), whatever the number of stages.
+_MIN_COPIED_BYTES = 4
 # A smaller load is not an operand of a dot.
 _MIN_LOAD_BYTES = 1024
 
@@ -34,6 +36,7 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield loops with dots whose operands are loaded in the iteration that needs them."""
     if evidence.ran is None or evidence.dram_part > _AT_ROOF:
         return
+    narrow = {one.line for one in evidence.requests if one.access_bytes < _MIN_COPIED_BYTES}
     pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.ran.module)}
     for loop in evidence.ran.module.walk():
         if not loop.traits.is_loop:
@@ -45,6 +48,7 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             (one, one.access)
             for one in inside
             if one.access and _is_large_load(one.access) and is_used_at_once(loop, one.operation)
+            if one.line not in narrow
         ]
         waits_for_its_own = loop in pipelines and pipelines[loop].depth == 0
         roof = evidence.roof_around(loop)

@@ -12,15 +12,18 @@ from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.findings.finding import Evidence, Finding
-from kprof_inject.analysis.findings.pipelining import too_few_stages
+from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.memory import DramBound
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 
-WAITS = cases_of(CASES / "pipelining.txt")["waits that take a tenth of the loop ask for a stage"]
+CASES_OF_LOOPS = cases_of(CASES / "pipelining.txt")
+WAITS = CASES_OF_LOOPS["waits that take a tenth of the loop ask for a stage"]
+LOADS = CASES_OF_LOOPS["loads of operands in the loop that multiplies them"]
 
 
 @pytest.mark.parametrize(("free_bytes", "more"), [(2 * 8192, 2), (8191, 0)])
@@ -32,6 +35,19 @@ def test_no_more_stages_are_advised_than_there_is_room_for(tmp_path: Path, free_
     assert finding.figures["more_stages"] == more
     if not more:
         check("analysis/findings", sentences_of(finding), "no room for more stages")
+
+
+@pytest.mark.parametrize(("access_bytes", "expected"), [(16, ["not-pipelined"]), (4, ["not-pipelined"]), (2, [])])
+def test_only_loads_that_may_become_copies_can_be_pipelined(
+    tmp_path: Path, access_bytes: int, expected: list[str]
+) -> None:
+    report = LaunchAnalysis.of(LOADS.launched(tmp_path))
+    ran = report.executed
+    assert isinstance(ran, ExecutedKernel)
+    (line,) = (one.line for one in ran.operations if one.operation.name == "tt.load")
+    request = Requests(line, "load", access_bytes, 1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+    evidence = Evidence(report.timeline, report.summary, report.speed_of_light, ran, requests=(request,))
+    assert [one.rule for one in not_pipelined(evidence) if isinstance(one, Finding)] == expected
 
 
 def test_a_launch_at_the_roof_of_dram_needs_no_stages(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from analysis.findings.evidences import evidence_of, named_in
@@ -241,16 +240,18 @@ HALVES = """\
 
 
 def test_narrow_loads(tmp_path: Path) -> None:
-    def evidence(body: str, **parts: Any) -> Evidence:
-        made = evidence_of(tmp_path, body, {"instruction issue": 0.5, "DRAM": 0.4})
+    def evidence(body: str, samples: int) -> Evidence:
+        made = evidence_of(tmp_path, body, {"instruction issue": 0.5, "DRAM": 0.4}, waits={"%x =": samples})
         requests = tuple(replace(one, access_bytes=2, sectors=2, adjacent_sectors=2) for one in made.requests)
         return replace(made, requests=requests)
 
     body = HALVES.replace("%g", "%p16").replace(
         "    %h", "    %p16 = tt.bitcast %p : !tt.ptr<f32> -> !tt.ptr<f16>\n    %h"
     )
-    finding = the_one(narrow_access, evidence(body), "narrow loads", "%x")
+    finding = the_one(narrow_access, evidence(body, 40), "narrow loads", "%x")
     assert finding.figures == {"access_bytes": 2}
+    assert finding.share == pytest.approx(1 - 0.6 * 0.9)
+    assert not found_by(narrow_access, evidence(body, 5)), "they take hardly any time"
     assert not found_by(narrow_access, evidence_of(tmp_path, LOAD, {"instruction issue": 0.5}))
 
 
