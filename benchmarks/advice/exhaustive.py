@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 STAGES, WARPS = (1, 2, 3, 4, 5), (1, 2, 4, 8, 16)
-MAX_BEHIND = 0.03
+MAX_SLOWER = 0.03
 TIMEOUT_S = 500
 
 
@@ -39,8 +39,8 @@ def main() -> None:
     rows = [row_of(tried[variant], searched[variant]) for variant in tried if variant in searched]
     for row in rows:
         print(line(row), flush=True)
-    judged = [row for row in rows if row["behind"] is not None]
-    print(f"at most {MAX_BEHIND:.0%} behind: {sum(row['behind'] <= MAX_BEHIND for row in judged)} of {len(judged)}")
+    judged = [row for row in rows if row["slower"] is not None]
+    print(f"at most {MAX_SLOWER:.0%} slower: {sum(row['slower'] <= MAX_SLOWER for row in judged)} of {len(judged)}")
     if options.json is not None:
         options.json.write_text(json.dumps(rows, indent=1))
 
@@ -55,7 +55,7 @@ def results_of(workspace: Path, words: Sequence[str]) -> dict[str, Any]:
 
 
 def row_of(tried: dict[str, Any], searched: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of a kernel. ``behind`` is None if nothing could be measured."""
+    """Return the figures of a kernel. ``slower`` is None if nothing could be measured."""
     record = tried["record"]
     found = [one for one in searched["record"]["tried"] if one["gain"] and not one["refusal"]]
     best = max(found, key=lambda one: one["gain"]["low"], default=None)
@@ -68,7 +68,7 @@ def row_of(tried: dict[str, Any], searched: dict[str, Any]) -> dict[str, Any]:
         "won": won,
         "best": text_of(best) if best else "",
         "possible": possible,
-        "behind": (1 - won) / (1 - possible) - 1 if found and measured else None,
+        "slower": (1 - won) / (1 - possible) - 1 if found and measured else None,
         "builds": (len(record["tried"]), len(searched["record"]["tried"])),
         "launches": (launches_of(record), launches_of(searched["record"])),
         "seconds": record["gpu_seconds"] + record["compile_seconds"],
@@ -89,10 +89,10 @@ def launches_of(record: dict[str, Any]) -> int:
 
 def line(row: dict[str, Any]) -> str:
     """Return the line of a kernel."""
-    behind = "not measured" if row["behind"] is None else f"{row['behind']:.1%} behind"
+    slower = "not measured" if row["slower"] is None else f"{row['slower']:.1%} slower"
     builds, launches = (" of ".join(map(str, row[what])) for what in ("builds", "launches"))
     return (
-        f"{row['headline']}\n    best combination {row['best'] or 'none'} ({row['possible']:.1%}): {behind}; "
+        f"{row['headline']}\n    best combination {row['best'] or 'none'} ({row['possible']:.1%}): {slower}; "
         f"{builds} builds, {launches} launches, {row['seconds']:.0f} s"
     )
 

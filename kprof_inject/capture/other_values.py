@@ -15,11 +15,12 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from kprof_inject.capture.encoding import decode, encode, read_json
-from kprof_inject.capture.schema import GridSize, Name, Text
+from kprof_inject.capture.schema import END_OF_GRID_SIZES, GridSize, Name, Text
 from kprof_inject.files import write_bytes
 
 _VALUES_FILE = "values.json"
 MAX_COMBINATIONS = 24
+_GRID_DIMENSIONS = 3
 
 Constant = bool | int
 Values = dict[Name, Constant]
@@ -49,6 +50,14 @@ class OtherValues(Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """The values as users write them: ``BLOCK_M=64,BLOCK_N=128``."""
         return ",".join(f"{name}={value}" for name, value in self.values.items())
+
+
+def grid_of(sizes: Sequence[int]) -> Grid | None:
+    """Return the grid of one to three sizes, of which those that are not given are 1; None if these are no grid."""
+    if not 1 <= len(sizes) <= _GRID_DIMENSIONS or not all(1 <= size < END_OF_GRID_SIZES for size in sizes):
+        return None
+    x, y, z = [*sizes, 1, 1][:_GRID_DIMENSIONS]
+    return x, y, z
 
 
 def combinations(wanted: WantedValues, present: Mapping[str, Constant]) -> list[Values]:

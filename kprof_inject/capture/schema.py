@@ -66,7 +66,8 @@ Cycles = Annotated[float, Meta(ge=0, lt=1e9)]
 LaunchIndex = Annotated[int, Meta(ge=0, lt=1 << 31)]
 DeviceIndex = Annotated[int, Meta(ge=0, lt=1 << 16)]
 # CUDA: "x-dimension of a grid of thread blocks", 2^31 - 1.
-GridSize = Annotated[int, Meta(ge=1, lt=1 << 31)]
+END_OF_GRID_SIZES = 1 << 31
+GridSize = Annotated[int, Meta(ge=1, lt=END_OF_GRID_SIZES)]
 # A CTA has at most 1024 threads, and so 32 warps, or 16 of AMD's; Proton's buffers may say more.
 WarpCount = Annotated[int, Meta(ge=1, le=64)]
 Warps = Annotated[tuple[Annotated[int, Meta(ge=0, lt=1 << 14)], ...], Meta(max_length=64)]

@@ -15,7 +15,7 @@ from kprof_inject.runtime.experiments.edits.kinds import KINDS, with_options
 from kprof_inject.runtime.experiments.edits.other_values import OtherConstants
 
 MAX_BUILDS = 12
-"""Maximum number of builds in each of the two rounds."""
+"""Maximum number of builds in each round."""
 
 ASKED_FOR, NEIGHBOUR = "asked for", "neighbour"
 _VALUES_OF_FINDING = 4

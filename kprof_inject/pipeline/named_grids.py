@@ -6,15 +6,13 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 
-from kprof_inject.capture.other_values import Grid
+from kprof_inject.capture.other_values import Grid, grid_of
 from kprof_inject.capture.saved_launch import IntegerArgument, SavedLaunch, parameters
 from kprof_inject.errors import KprofError, Position
 
 _OPTION = "--grid"
 _FORMS = "an expression such as cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N), or up to three with commas between them"
 _MAX_LENGTH = 1 << 10
-_MAX_DIMENSIONS = 3
-_MAX_SIZE = 1 << 31
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -48,10 +46,9 @@ def named_grid(expression: str, numbers: Mapping[str, int]) -> Grid:
         sizes = [_value(part, numbers, expression) for part in parts]
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError, TypeError) as error:
         raise _error(expression, 0, f"cannot compute the grid {expression!r}: {error}", _FORMS) from None
-    if not 1 <= len(sizes) <= _MAX_DIMENSIONS or not all(1 <= size < _MAX_SIZE for size in sizes):
+    if (grid := grid_of(sizes)) is None:
         raise _error(expression, 0, f"the grid {sizes} is none of one to three sizes from 1", _FORMS)
-    x, y, z = [*sizes, 1, 1][:_MAX_DIMENSIONS]
-    return x, y, z
+    return grid
 
 
 def _value(node: ast.expr, numbers: Mapping[str, int], text: str) -> int:

@@ -15,7 +15,7 @@ _IMPURE = re.compile(r"\bpure = false\b")
 _SYMBOL = re.compile(r'\bsymbol = "([^"]*)"')
 # In PTX and in AMD's assembly: a branch, which within an operation of a few instructions is a loop.
 _BRANCH = re.compile(r"\b(bra|s_c?branch\w*)\b")
-
+# Inline assembly that has nothing but griddepcontrol (PTX ISA, "griddepcontrol") and comments.
 _ASSEMBLY = re.compile(r'\s*"([^"]*)"')
 _GRID_CONTROL = re.compile(r"(?:\s|;|\\0A|\\n|//[^\n]*|griddepcontrol\.(?:wait|launch_dependents))*")
 

@@ -63,7 +63,7 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """That of the process, and of its group."""
+        """Process ID, which is also the ID of its group."""
         return self._process.pid
 
     def ended(self) -> bool:

@@ -27,7 +27,7 @@ KILLED, LONGEST_S = 8, 24.0
 
 
 def test_programs_print_compute_allocate_and_end_as_alone(tmp_path: Path) -> None:
-    """All at once, as their times do not matter."""
+    """They run at once, as their times do not matter."""
     with ExitStack() as stack:
         started = []
         for number, (name, *arguments) in enumerate(KINDS.values()):

@@ -283,7 +283,7 @@ class Evidence(Struct, frozen=True):
 
     @property
     def busiest_of_device(self) -> tuple[str, float]:
-        """The same as ``busiest``, of all SMs' time in the launch.
+        """The busiest unit, with the part of all SMs' time in the launch that it is busy.
 
         What is computed of an SM's units is a part of the time in which SMs have work; counters count all of them.
         """

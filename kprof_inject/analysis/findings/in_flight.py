@@ -140,8 +140,17 @@ def _without_wgmma(evidence: Evidence) -> Iterator[Finding]:
 def _active_warps(evidence: Evidence, waves: Waves) -> float:
     if evidence.measured is not None and (found := evidence.measured.metric(counters.WARPS_ACTIVE)):
         return found
-    resident = min(waves.ctas / waves.sms, evidence.kernel.clean.ctas_per_sm or waves.slots_per_sm)
-    return resident * evidence.kernel.requested_warps
+    return min(waves.ctas / waves.sms, _room(evidence, waves)) * evidence.kernel.requested_warps
+
+
+def _room(evidence: Evidence, waves: Waves) -> int:
+    """Return how many CTAs fit on an SM at once."""
+    return evidence.kernel.clean.ctas_per_sm or waves.slots_per_sm
+
+
+def _max_resident(evidence: Evidence, waves: Waves) -> int:
+    """Return how many CTAs the SM with the most holds at once."""
+    return min(-(-waves.ctas // waves.sms), _room(evidence, waves))
 
 
 def _waits(evidence: Evidence) -> str:
@@ -167,8 +176,8 @@ def _more_at_once(evidence: Evidence, waves: Waves, module: Module, needed: floa
 
     More warps only divide a CTA's loads among them.
     """
-    resident = min(-(-waves.ctas // waves.sms), evidence.kernel.clean.ctas_per_sm or waves.slots_per_sm)
-    requested = resident * max((_loaded_bytes(loop) for loop in module.walk() if loop.traits.is_loop), default=0)
+    of_loop = max((_loaded_bytes(loop) for loop in module.walk() if loop.traits.is_loop), default=0)
+    requested = _max_resident(evidence, waves) * of_loop
     if not 0 < requested < needed:
         return ""
     return (
@@ -189,8 +198,7 @@ def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, 
     kernel, warps = evidence.kernel, evidence.kernel.requested_warps
     limits = limits_of(kernel.target)
     elements = _largest_tensor(module)
-    room = kernel.clean.ctas_per_sm or waves.slots_per_sm
-    on_sm = min(-(-waves.ctas // waves.sms), room)
+    room, on_sm = _room(evidence, waves), _max_resident(evidence, waves)
     more = warps
     while (
         2 * more <= _MAX_NUM_WARPS

@@ -48,9 +48,14 @@ def uncoalesced(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     waste = _Waste.of(evidence.requests, found)
     if found and max(waste.sectors, waste.wavefronts) >= _MIN_EXTRA:
         removed = {SHARED: waste.wavefronts, L2: waste.sectors, DRAM: _dram_waste(evidence)}
-        share = evidence.max_gain_of(_operations_of(evidence, found), removed)
+        counted = {one.line: one for one in evidence.ran.operations} if evidence.ran else {}
+        operations = [counted[one.line].operation for one in found if one.line in counted]
+        share = evidence.max_gain_of(operations, removed)
         if share >= MIN_SHARE:
-            yield _known(evidence, found, waste, share)
+            worst = max(found, key=lambda one: (one.extra_sectors, one.extra_wavefronts))
+            access = counted.get(worst.line)
+            finding = _of_worst(evidence, worst, access, waste, share)
+            yield evidence.at(operations, finding, around=access.operation) if access else finding
         return
     if known:
         return
@@ -95,17 +100,11 @@ def _dram_waste(evidence: Evidence) -> float:
     return max(1 - dram.once_bytes / moved, 0.0) if moved else 0.0
 
 
-def _operations_of(evidence: Evidence, found: Sequence[Requests]) -> list[Operation]:
-    by_line = {one.line: one.operation for one in evidence.ran.operations} if evidence.ran else {}
-    return [by_line[request.line] for request in found if request.line in by_line]
-
-
-def _known(evidence: Evidence, found: Sequence[Requests], waste: _Waste, share: float) -> Finding:
-    worst = max(found, key=lambda one: (one.extra_sectors, one.extra_wavefronts))
-    by_line = {one.line: one for one in evidence.ran.operations} if evidence.ran else {}
-    one = by_line.get(worst.line)
-    apart, advice = _directions(evidence, one) if one else ("", _OTHER_SHAPE)
-    finding = Finding(
+def _of_worst(
+    evidence: Evidence, worst: Requests, access: CountedOperation | None, waste: _Waste, share: float
+) -> Finding:
+    apart, advice = _directions(evidence, access) if access else ("", _OTHER_SHAPE)
+    return Finding(
         rule="uncoalesced",
         scope=None,
         share=share,
@@ -118,9 +117,6 @@ def _known(evidence: Evidence, found: Sequence[Requests], waste: _Waste, share: 
             "extra_wavefront_share": waste.wavefronts,
         },
     )
-    if one is None:
-        return finding
-    return evidence.at(_operations_of(evidence, found), finding, around=one.operation)
 
 
 _OTHER_SHAPE = (

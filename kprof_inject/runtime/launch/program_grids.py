@@ -10,10 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 from triton.runtime.jit import JITFunction
 
-from kprof_inject.capture.other_values import Grid, OtherValues
+from kprof_inject.capture.other_values import Grid, OtherValues, grid_of
 from kprof_inject.runtime.stack_room import ONE_FRAME
-
-_MAX_DIMENSIONS = 3
 
 
 class _Launches(threading.local):
@@ -67,10 +65,6 @@ def _arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 def _grid_of(function: Callable[[Mapping[str, Any]], Any], others: Mapping[str, Any]) -> Grid | None:
     try:
-        sizes = [int(size) for size in function(others)]
+        return grid_of([int(size) for size in function(others)])
     except Exception:  # noqa: BLE001 (the program's function need not know other values)
         return None
-    if not 1 <= len(sizes) <= _MAX_DIMENSIONS or min(sizes) < 1:
-        return None
-    x, y, z = [*sizes, 1, 1][:_MAX_DIMENSIONS]
-    return x, y, z
