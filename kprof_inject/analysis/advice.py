@@ -102,8 +102,11 @@ _LESS_WORK = {
 
 
 def _by_findings(report: LaunchAnalysis) -> Iterator[Advice]:
+    """Yield the advice of the findings; once, if several places need the same."""
+    given = set[str]()
     for finding in report.findings:
-        if finding.expected:
+        if finding.expected and finding.advice not in given:
+            given.add(finding.advice)
             yield Advice(finding.advice, finding.sentence, finding.share, bool(finding.doubt))
 
 

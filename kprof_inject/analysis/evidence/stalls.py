@@ -19,7 +19,7 @@ from kprof_inject.capture.measurements import SamplesRecord, summed
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import SourceLine, places_of
 from kprof_inject.machine_code.control_flow import blocks_of
-from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, MachineFunction
+from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
 from kprof_inject.machine_code.scoreboards import waits_in
 from kprof_inject.ttgir.strings import variable_in
 
@@ -56,8 +56,14 @@ _SUBSET = "_not_issued"
 BARRIER = "barrier"
 """Reason of warps that wait at a barrier of the CTA."""
 
+FOR_MEMORY = "long_scoreboard"
+"""Reason of warps that wait for data from global memory, also by asynchronous copies (DEPBAR)."""
+
 _WAITS_FOR_TENSOR_CORES = "WARPGROUP"
 _TENSOR_CORES = "gmma"
+_SCOREBOARDS = FOR_MEMORY, "short_scoreboard"
+# Operations of the L1 and texture unit (L1TEX), for whose results warps wait with the reason "long_scoreboard".
+_OF_L1 = frozenset(("LD", "LDG", "LDL", "LDGSTS", "LDGMC", "ATOM", "ATOMG", "TEX", "TLD", "TLD4", "SULD", "SUATOM"))
 # Shares of fewer samples say little.
 _MIN_SAMPLES = 50
 _QUANTILE = 1.96
@@ -156,6 +162,17 @@ class Stalls(Struct, frozen=True):
         own = sum(line.samples for line in self.lines if line.line in lines)
         waits = sum(self._awaiting(line, lines) for line in self.lines if line.line not in lines)
         return Share.of(min(own + waits, self.samples), self.samples)
+
+    def share_of_execution(self, lines: Collection[int]) -> Share:
+        """Return the same, but without the time at these instructions in waits for results of other lines only."""
+        others = {line.line for line in self.lines} - set(lines)
+        waits = sum(
+            max(self._awaiting(line, others) - self._awaiting(line, lines), 0)
+            for line in self.lines
+            if line.line in lines
+        )
+        share = self.share_of(lines)
+        return Share.of(max(round(share.value * self.samples) - waits, 0), self.samples)
 
     def share_of_waits(self, lines: Collection[int]) -> Share:
         """Return the share of the warps' time in waits for results of some lines, wherever the warps wait."""
@@ -281,9 +298,9 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
         by_line[line].update(samples)
         if code.instructions[index].operation == _WAITS_FOR_TENSOR_CORES:
             for_tensor_cores[line] += samples.get(BARRIER, 0)
-        for reason in ("long_scoreboard", "short_scoreboard"):
+        for reason in _SCOREBOARDS:
             if count := samples.get(reason, 0):
-                for other_line, operation in awaited.get(index, {}).items():
+                for other_line, operation in _awaited_for(reason, awaited.get(index, ())).items():
                     awaited_by_line[line][reason][other_line] += count
                     operations[other_line][operation] += count
     reasons = summed(by_line.values())
@@ -328,13 +345,21 @@ def _samples(record: SamplesRecord, code: MachineFunction) -> Iterator[tuple[int
             yield index, without_subsets(sampled.samples)
 
 
-def _awaited_operations(code: MachineFunction) -> dict[int, dict[int, str]]:
-    """Return the lines whose results each instruction may wait for, by its index, with a machine operation of each."""
-    found: defaultdict[int, dict[int, str]] = defaultdict(dict)
+def _awaited_operations(code: MachineFunction) -> dict[int, list[Instruction]]:
+    """Return the instructions whose results each instruction may wait for, by its index."""
+    found: defaultdict[int, list[Instruction]] = defaultdict(list)
     for wait in waits_in(code, blocks_of(code)):
-        other = code.instructions[wait.awaited]
-        found[wait.waiting][other.line] = other.operation
+        found[wait.waiting].append(code.instructions[wait.awaited])
     return found
+
+
+def _awaited_for(reason: str, awaited: Sequence[Instruction]) -> dict[int, str]:
+    """Return the lines whose results a warp that waits for this reason may need, with a machine operation of each.
+
+    A load and a special function may count in the same scoreboard; the reason then tells which of them is awaited.
+    """
+    fitting = [one for one in awaited if (one.operation in _OF_L1) == (reason == FOR_MEMORY)]
+    return {one.line: one.operation for one in fitting or awaited}
 
 
 def share_of_instructions(record: SamplesRecord, code: MachineFunction, names: Collection[str]) -> float:
@@ -346,8 +371,12 @@ def share_of_instructions(record: SamplesRecord, code: MachineFunction, names: C
         whole += number
         if code.instructions[index].operation in names:
             counted += number
-        elif not set(names).isdisjoint(awaited.get(index, {}).values()):
-            counted += sum(samples.get(reason, 0) for reason in ("long_scoreboard", "short_scoreboard"))
+        else:
+            counted += sum(
+                samples.get(reason, 0)
+                for reason in _SCOREBOARDS
+                if not set(names).isdisjoint(_awaited_for(reason, awaited.get(index, ())).values())
+            )
     return counted / whole if whole else 0.0
 
 

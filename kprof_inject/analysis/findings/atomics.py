@@ -32,12 +32,15 @@ def atomics(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             continue
         elements = access.whole_bytes // max(access.element_bytes, 1)
         time_share = evidence.time_share_of([one.operation])
-        share = evidence.max_gain({L2: 1.0, SHARED: 1.0})
+        repeats, removed = _repeats(one), {L2: 1.0, SHARED: 1.0}
+        # With an address for each element, none waits for another of its CTA.
+        is_apart = repeats == 1
+        share = evidence.max_gain_of([one.operation], removed) if is_apart else evidence.max_gain(removed)
         is_busy = time_share >= _MIN_TIME or _request_share(evidence) >= _MIN_REQUESTS
         if evidence.measured is None:
             is_busy = share >= _MIN_UNEXPLAINED
         if elements >= _MIN_ELEMENTS and is_busy and share >= MIN_SHARE:
-            yield _finding(evidence, one, elements, time_share, share)
+            yield _finding(evidence, one, elements, repeats, time_share, share)
 
 
 def _request_share(evidence: Evidence) -> float:
@@ -49,16 +52,27 @@ def _request_share(evidence: Evidence) -> float:
     return atomic / (atomic + others) if atomic else 0.0
 
 
-def _finding(evidence: Evidence, one: CountedOperation, elements: int, time_share: float, share: float) -> Finding:
-    repeats = _repeats(one)
-    shared = "" if repeats is None else f", up to {repeats} of them at one address"
-    combine = (
-        "combine the elements of an address in the CTA (tl.sum, tl.max, tl.reduce), and issue one atomic operation for "
-        "it"
-        if repeats is not None and repeats > 1
-        else "combine elements in the CTA first, and issue one atomic operation for each address: a reduction "
-        "(tl.sum), or a histogram of the CTA (tl.histogram, or comparisons with each bin)"
-    )
+def _finding(
+    evidence: Evidence, one: CountedOperation, elements: int, repeats: int | None, time_share: float, share: float
+) -> Finding:
+    if repeats is None:
+        shared = ""
+        combine = (
+            "combine elements in the CTA first, and issue one atomic operation for each address: a reduction "
+            "(tl.sum), or a histogram of the CTA (tl.histogram, or comparisons with each bin)"
+        )
+    elif repeats > 1:
+        shared = f", up to {repeats} of them at one address"
+        combine = (
+            "combine the elements of an address in the CTA (tl.sum, tl.max, tl.reduce), and issue one atomic operation "
+            "for it"
+        )
+    else:
+        shared = ", each at an address of its own"
+        combine = (
+            "let a CTA do the work of several that update the same addresses, in a loop, or store what each CTA "
+            "computes, and combine it in a second kernel"
+        )
     return evidence.at(
         [one.operation],
         Finding(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kprof_inject.analysis.evidence.stalls import BARRIER
 from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.pipelining import MIN_COPIED_BYTES
 from kprof_inject.analysis.roofs.limits import LIMITING
 from kprof_inject.analysis.structure.dependence import body_of, varying_names
 from kprof_inject.analysis.unjudged import Unjudged
@@ -16,7 +17,13 @@ from kprof_inject.ttgir.ssa_values import operand_names
 
 # Warps of healthy kernels wait as long for data or at barriers.
 _MIN_SHARE = 0.25
+# A launch whose busiest unit has more to do gains little from earlier loads.
+_MAX_BUSY = 0.75
+_MIN_GAIN = 0.1
+# Without several, no iteration loads ahead for the next.
+_MIN_ITERATIONS = 4
 _MAX_NAMES = 3
+_AHEAD = "ahead (tl.range(..., num_stages=3)), "
 
 
 def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
@@ -25,7 +32,7 @@ def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     Needs samples of the warps. Loops with dots are judged by ``not_pipelined``.
     """
     stalls = evidence.stalls
-    if evidence.ran is None or stalls is None or evidence.busiest[1] >= LIMITING:
+    if evidence.ran is None or stalls is None or evidence.busiest[1] >= _MAX_BUSY:
         return
     for loop in (one for one in evidence.ran.module.walk() if one.traits.is_loop):
         body = body_of(loop)
@@ -34,14 +41,14 @@ def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         if not loads or pipeline_of(loop) or any(one.traits.is_dot for one in loop.walk()):
             continue
         share = stalls.share_of_waits(evidence.lines_of(loads)).value
-        if share >= _MIN_SHARE:
-            yield _loads_finding(evidence, loads, share)
+        gain = min(share, evidence.max_gain())
+        if share >= _MIN_SHARE and gain >= _MIN_GAIN and evidence.iterations_of(loop) >= _MIN_ITERATIONS:
+            yield _loads_finding(evidence, loads, share, gain)
 
 
-def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float) -> Finding:
+def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float, gain: float) -> Finding:
     where = evidence.name_around(loads[0], "a loop")
     what = listed([evidence.words_of(one) for one in loads], _MAX_NAMES)
-    gain = min(share, evidence.max_gain())
     return evidence.at(
         loads,
         Finding(
@@ -50,12 +57,19 @@ def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float)
             share=gain,
             text=f"{where} waits for its own loads in each iteration, {percent(share)} of the warps' time: {what}",
             # On an H100, loading ahead won 30 to 40 % where unrolling by 4 and twice the warps won nothing.
-            advice="request the data earlier: ahead (tl.range(..., num_stages=3)), in larger blocks along the loop, or "
-            "by more CTAs on an SM",
+            advice=f"request the data earlier: {_AHEAD if may_load_ahead(evidence, loads) else ''}in larger blocks "
+            "along the loop, or by more CTAs on an SM",
             figures={"waiting": share},
             likely=gain / 4,
         ),
     )
+
+
+def may_load_ahead(evidence: Evidence, operations: Sequence[Operation]) -> bool:
+    """Return False if no load among some operations can become an asynchronous copy, as all are too narrow."""
+    lines = evidence.lines_of(one for one in operations if one.name == "tt.load")
+    known = [one.access_bytes for one in evidence.requests if one.line in lines]
+    return not known or max(known) >= MIN_COPIED_BYTES
 
 
 def barriers(evidence: Evidence) -> Iterator[Finding | Unjudged]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,9 +18,11 @@ from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, SHARED, SPECIAL
+from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL
+from kprof_inject.analysis.structure.dependence import body_of
 from kprof_inject.analysis.structure.operation_words import place_of, words_of
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture import counters
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Kernel
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
@@ -80,6 +83,14 @@ _MAX_DRAM = 0.93
 _MAX_ABOVE, _MIN_REST = 1.2, 0.9
 # An empty launch takes as long: 2.0 to 2.4 us on an H100.
 _MIN_LAUNCH_NS = 2_000
+
+
+def _wavefronts(one: Requests) -> float:
+    return one.wavefronts * one.requests
+
+
+def _sectors(one: Requests) -> float:
+    return one.sectors * one.requests
 
 
 class Evidence(Struct, frozen=True):
@@ -172,26 +183,57 @@ class Evidence(Struct, frozen=True):
             return self.stalls.share_of(lines).value
         return self._issued_share(lambda one: one.line in lines)
 
-    def max_gain_without(self, operations: Sequence[Operation]) -> float:
+    def execution_share_of(self, operations: Iterable[Operation]) -> float:
+        """Return the same without waits for the results of others, which what replaces the operations must await."""
+        lines = self.lines_of(operations)
+        if self.stalls is not None:
+            return self.stalls.share_of_execution(lines).value
+        return self._issued_share(lambda one: one.line in lines)
+
+    def iterations_of(self, loop: Operation) -> float:
+        """Return how many iterations a loop has on average; infinite if unknown."""
+        times = {one.operation: one.times for one in self.ran.operations} if self.ran else {}
+        around = loop.block.operations if loop.block else ()
+        loops, iterations = (
+            next((count for one in operations if (count := times.get(one)) is not None), None)
+            for operations in (around, body_of(loop))
+        )
+        return iterations / loops if loops and iterations is not None else math.inf
+
+    @property
+    def dram_waste(self) -> float:
+        """The part of DRAM's bytes that the launch does not need: lost before they are used, or not even its data."""
+        dram, measured = self.light.dram, self.measured
+        if dram is None or dram.unknown or measured is None:
+            return 0.0
+        moved = measured.metric(counters.DRAM_READ_BYTES) + measured.metric(counters.DRAM_WRITE_BYTES)
+        return max(1 - dram.once_bytes / moved, 0.0) if moved else 0.0
+
+    def max_gain_without(self, operations: Sequence[Operation], share: float) -> float:
         """Return an upper bound of the gain if a launch did not execute some operations.
 
-        It is their share of the warps' time. If a unit limits the launch, it may be more: the unit's time for them.
+        ``share`` is what they take of the warps' time. If a unit limits the launch, the gain may be more: the unit's
+        time for them. It is never more than DRAM, and an L2 from which they load nothing, leave.
         """
-        share = self.time_share_of(operations)
         bound = self._most_of(share)
-        if self.busiest[1] < LIMITING:
-            return bound
-        issued, loads = self.issued_share_of(operations), self._wavefront_share_of(operations)
-        removed = {**dict.fromkeys((ISSUE, ALU, FP32, SPECIAL), issued), SHARED: loads}
-        return max(bound, self.max_gain(removed))
+        if self.busiest[1] >= LIMITING:
+            issued, wavefronts = self.issued_share_of(operations), self._request_share_of(operations, _wavefronts)
+            removed = {**dict.fromkeys((ISSUE, ALU, FP32, SPECIAL), issued), SHARED: wavefronts}
+            bound = max(bound, self.max_gain(removed))
+        return min(bound, self.max_gain_in_sms(self._request_share_of(operations, _sectors)))
 
-    def _wavefront_share_of(self, operations: Sequence[Operation]) -> float:
-        """Return the part of the L1's cycles for accesses at known addresses that is for some operations."""
+    def max_gain_in_sms(self, from_l2: float = 0.0) -> float:
+        """Return an upper bound of the gain if the SMs' units had no work left, but DRAM all of its own.
+
+        ``from_l2`` is the part of its work that the L2 would no longer have.
+        """
+        return self.max_gain({**dict.fromkeys(self.parts, 1.0), DRAM: 0.0, L2: from_l2, L2_TO_SM: from_l2})
+
+    def _request_share_of(self, operations: Sequence[Operation], work: Callable[[Requests], float]) -> float:
+        """Return the part of some work for accesses at known addresses that is for some operations."""
         lines = self.lines_of(operations)
-        whole = sum(one.wavefronts * one.requests for one in self.requests)
-        return (
-            sum(one.wavefronts * one.requests for one in self.requests if one.line in lines) / whole if whole else 0.0
-        )
+        whole = sum(map(work, self.requests))
+        return sum(work(one) for one in self.requests if one.line in lines) / whole if whole else 0.0
 
     def issued_share_of(self, operations: Iterable[Operation]) -> float:
         """Return the share of operations among all instructions that are issued; 0 if it is unknown."""

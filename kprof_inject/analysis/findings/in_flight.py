@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from kprof_inject.analysis.findings.exposed_latency import may_load_ahead
 from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.roofs.limits import LIMITING
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED
 from kprof_inject.analysis.structure.dependence import body_of
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
@@ -18,6 +20,10 @@ from kprof_inject.ttgir.types import bits_of, types_of
 
 # An SM with a quarter of its 64 warps hides the latency of memory only if each has several accesses in flight.
 _MAX_WARPS = 16
+# Dots hide latency by stages, but a scheduler with one warp issues nothing while that waits: on an H100, a chunked scan
+# of 4 warps on an SM won 27 to 50 % with more.
+_MAX_WARPS_OF_DOTS = 4.5
+_MIN_ITERATIONS = 4
 # A CTA needs about 1 us for its start, its first load from DRAM and its end (H100).
 _SHORT_CTA_NS = 2_000
 # CTAs that move more spend their time with it.
@@ -36,6 +42,11 @@ _MAX_BUSY = 0.75
 _SHARED_REASONS = frozenset(
     ("no_instructions", "math_pipe_throttle", "lg_throttle", "mio_throttle", "tex_throttle", "drain", "sleeping")
 )
+# What takes less of the resource that limits the CTAs on an SM.
+_LESS_OF = {
+    "registers": "smaller tiles, or fewer registers (maxnreg)",
+    "shared memory": "smaller tiles, or fewer stages (num_stages)",
+}
 # Latency of a load from DRAM under load: 0.6 to 0.9 us on an H100.
 _DRAM_LATENCY_S = 0.7e-6
 
@@ -85,7 +96,7 @@ def _cta_ns(evidence: Evidence) -> float:
 def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield launches whose SMs hold so few warps that these cannot hide the latency of what they wait for.
 
-    Loops with dots hide it by stages instead.
+    Loops with dots hide it by stages, if each scheduler has more than one warp.
     """
     summary, ran = evidence.summary, evidence.ran
     if missing := missing_ctas(evidence.timeline, summary):
@@ -94,11 +105,13 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     waves = summary.waves
     if ran is None or waves is None or not evidence.parts:
         return
-    if any(one.traits.is_dot for one in ran.module.walk()):
-        yield from _without_wgmma(evidence)
-        return
     active = _active_warps(evidence, waves)
     share = evidence.max_gain()
+    if any(one.traits.is_dot for one in ran.module.walk()):
+        has_one_each = active < _MAX_WARPS_OF_DOTS and evidence.busiest[1] < LIMITING and share >= _MIN_SHARE
+        without_wgmma = [*_without_wgmma(evidence)]
+        yield from without_wgmma or ([_one_warp_each(evidence, waves, active, share)] if has_one_each else [])
+        return
     is_busy = evidence.busiest[1] >= _MAX_BUSY
     if active >= _MAX_WARPS or share < _MIN_SHARE or is_busy or not _waits_for_latency(evidence):
         return
@@ -106,7 +119,7 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if not advice:
         return
     needed = _needed_bytes(evidence)
-    advice = f"{_more_at_once(evidence, waves, ran.module, needed)}{advice}"
+    at_once = _more_at_once(evidence, waves, ran.module, needed)
     by_law = f"; by Little's law, DRAM's bandwidth needs {size_text(round(needed))} in flight per SM" if needed else ""
     yield Finding(
         rule="few-warps",
@@ -114,8 +127,41 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         share=share,
         text=f"too few warps in flight: an SM holds {active:.1f} of {limits_of(evidence.kernel.target).warps} on "
         f"average, and {_waits(evidence)}{by_law}",
-        advice=advice,
+        advice=f"{at_once}{advice}",
         figures={"active_warps": active, "num_warps": evidence.kernel.requested_warps, "more_num_warps": more},
+        # On an H100, twice the warps won less where loops load through registers: loading ahead won instead.
+        likely=share / (3 if at_once or not _loads_in_loops(evidence, ran.module) else 5),
+    )
+
+
+def _loads_in_loops(evidence: Evidence, module: Module) -> bool:
+    loops = (loop for loop in module.walk() if loop.traits.is_loop)
+    return any(_loaded_bytes(loop) and evidence.iterations_of(loop) >= _MIN_ITERATIONS for loop in loops)
+
+
+def _one_warp_each(evidence: Evidence, waves: Waves, active: float, share: float) -> Finding:
+    """Return a finding on dots of so few warps that a scheduler of an SM has one, and nothing to issue while it waits.
+
+    Each of an SM's four parts has a scheduler (NVIDIA's H100 white paper).
+    """
+    kernel = evidence.kernel
+    warps, limits = kernel.requested_warps, limits_of(kernel.target)
+    by, room = limited_by(kernel.target, warps, kernel.clean), _room(evidence, waves)
+    if waves.ctas < 2 * waves.sms:
+        more = "launch more CTAs: smaller tiles, or split-K"
+    elif by in _LESS_OF:
+        more = f"make room for more CTAs on an SM ({by}: {room} of {ctas_per_sm(limits, 0, warps, None)} fit): "
+        more += _LESS_OF[by]
+    else:
+        more = "use smaller tiles"
+    return Finding(
+        rule="few-warps",
+        scope=None,
+        share=share,
+        text=f"too few warps in flight: an SM holds {active:.1f}, one for each of its schedulers, and "
+        f"{_waits(evidence)}",
+        advice=f"{more}; or raise num_warps from {warps} to {2 * warps}",
+        figures={"active_warps": active, "num_warps": warps, "more_num_warps": 2 * warps},
         likely=share / 3,
     )
 
@@ -176,14 +222,14 @@ def _more_at_once(evidence: Evidence, waves: Waves, module: Module, needed: floa
 
     More warps only divide a CTA's loads among them.
     """
-    of_loop = max((_loaded_bytes(loop) for loop in module.walk() if loop.traits.is_loop), default=0)
-    requested = _max_resident(evidence, waves) * of_loop
-    if not 0 < requested < needed:
+    loops = [loop for loop in module.walk() if loop.traits.is_loop and _loaded_bytes(loop)]
+    loop = max(loops, key=_loaded_bytes, default=None)
+    requested = _max_resident(evidence, waves) * _loaded_bytes(loop) if loop else 0
+    if loop is None or not 0 < requested < needed:
         return ""
-    return (
-        f"request more data at once, as the loads of an iteration are {size_text(requested)} on an SM: load ahead "
-        "(tl.range(..., num_stages=3)) or in larger blocks; or "
-    )
+    may_be_ahead = may_load_ahead(evidence, body_of(loop))
+    how = "load ahead (tl.range(..., num_stages=3)) or in larger blocks" if may_be_ahead else "load larger blocks"
+    return f"request more data at once, as the loads of an iteration are {size_text(requested)} on an SM: {how}; or "
 
 
 def _loaded_bytes(loop: Operation) -> int:
@@ -212,6 +258,8 @@ def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, 
     if waves.ctas < waves.sms * room:
         gets = f"{waves.ctas / waves.sms:.1f}"
         return f"launch more CTAs with smaller blocks: an SM has room for {room} and gets {gets}", warps
+    if kernel.sm_count and waves.ctas <= kernel.sm_count * room:
+        return "", warps  # SMs have room for all of them
     by = limited_by(kernel.target, warps, kernel.clean)
     if by == "CTAs":
         return f"raise num_warps: CTAs of {counted(warps, 'warp')} take all slots of an SM", warps
@@ -219,8 +267,7 @@ def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, 
         return "", warps
     by_warps = ctas_per_sm(limits, 0, warps, None)
     return (
-        f"make room for more CTAs on an SM ({by} allow {room} of {by_warps}): smaller tiles, fewer registers (maxnreg) "
-        "or stages",
+        f"make room for more CTAs on an SM ({by}: {room} of {by_warps} fit): {_LESS_OF.get(by, 'smaller tiles')}",
         warps,
     )
 

@@ -11,6 +11,15 @@ from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture import counters
 from kprof_inject.quantities import percent, ratio, size_text
 
+_OTHER_ORDER = (
+    "change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of tiles at a "
+    "time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data"
+)
+_OTHER_PASS = (
+    "CTAs read the same data in several passes: run each pass backwards, so that it begins with what the last one left "
+    "in the L2; or let CTAs read less between two passes, so that the L2 keeps it; or keep the data in registers"
+)
+_MIN_PASSES = 1.5  # on average over the bytes: some may be read once
 # Tiles of a matmul in a good order read each operand once or twice from DRAM.
 _MIN_REREAD = 2.0
 # With DRAM less busy, its bytes are not what the launch waits for, unless most loads do.
@@ -33,14 +42,28 @@ def l2_reuse(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     share = evidence.max_gain(dict.fromkeys((DRAM, L2), (read - dram.read_bytes) / moved))
     if share < MIN_SHARE:
         return
+    has_passes = _reads_its_own_again(evidence, dram.read_bytes)
     yield Finding(
         rule="l2-reuse",
         scope=None,
         share=share,
         text=f"no reuse in the L2: DRAM reads {size_text(round(read))}, {ratio(again)} the "
         f"{size_text(dram.read_bytes)} that the launch needs (L2 hit rate {percent(hits)})",
-        advice="change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of "
-        "tiles at a time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data",
+        advice=_OTHER_PASS if has_passes else _OTHER_ORDER,
         figures={"read_bytes": read, "needed_bytes": dram.read_bytes, "ratio": again},
-        likely=0.7 * share,
+        likely=(0.3 if has_passes else 0.7) * share,  # the end of a pass is all that the L2 can keep
     )
+
+
+def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
+    """Return True if each load reads its bytes once, but several loads read the same."""
+    read_bytes = 0
+    for one in evidence.ran.operations if evidence.ran else ():
+        access = one.access
+        if access is None or not access.form.reads or not one.times:
+            continue
+        touched, requested_bytes = access.touched(), access.requested_bytes(one.times)
+        if touched is None or requested_bytes is None or requested_bytes > max(touched.size_bytes, needed_bytes // 10):
+            return False
+        read_bytes += requested_bytes
+    return read_bytes >= _MIN_PASSES * needed_bytes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from kprof_inject.analysis.findings.finding import Evidence, Finding
@@ -45,7 +44,7 @@ def loop_invariant(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         seen.update(repeated, divided)
         if not (repeated or divided):
             continue
-        share = evidence.time_share_of([*repeated, *divided])
+        share = evidence.execution_share_of([*repeated, *divided])
         if share >= _MIN_SHARE:
             yield _invariant_finding(evidence, loop, repeated, divided, share)
 
@@ -74,7 +73,7 @@ def _invariant_finding(
 ) -> Finding:
     where = evidence.name_around((repeated or divided)[0], "a loop")
     what = listed([evidence.words_of(one) for one in (*repeated, *divided)], _MAX_NAMES)
-    gain = evidence.max_gain_without([*repeated, *divided])
+    gain = evidence.max_gain_without([*repeated, *divided], share)
     if any(one.name == _REDUCTION for one in repeated):
         gain = _with_overlap(evidence, loop, gain)
     advice = []
@@ -121,25 +120,14 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             one for one in body_of(loop) if one.name == _REDUCTION and accumulation_of(module, loop, one) is not None
         ]
         share = evidence.time_share_of(found) if found else 0.0
-        if share >= _MIN_SHARE and (iterations := _iterations(evidence, loop)) >= _MIN_ITERATIONS:
+        if share >= _MIN_SHARE and (iterations := evidence.iterations_of(loop)) >= _MIN_ITERATIONS:
             yield _reduction_finding(evidence, found, share, iterations)
-
-
-def _iterations(evidence: Evidence, loop: Operation) -> float:
-    """Return how many iterations a loop has on average; infinite if unknown."""
-    times = {one.operation: one.times for one in evidence.ran.operations} if evidence.ran else {}
-    around = loop.block.operations if loop.block else ()
-    loops, iterations = (
-        next((count for one in operations if (count := times.get(one)) is not None), None)
-        for operations in (around, body_of(loop))
-    )
-    return iterations / loops if loops and iterations is not None else math.inf
 
 
 def _reduction_finding(evidence: Evidence, reductions: Sequence[Operation], share: float, iterations: float) -> Finding:
     where = evidence.name_around(reductions[0], "a loop")
     what = listed([evidence.words_of(one) for one in reductions], _MAX_NAMES)
-    gain = evidence.max_gain_without(reductions) * (1 - 1 / iterations)  # one is left, after the loop
+    gain = evidence.max_gain_without(reductions, share) * (1 - 1 / iterations)  # one is left, after the loop
     return evidence.at(
         reductions,
         Finding(

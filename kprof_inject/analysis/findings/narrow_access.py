@@ -28,7 +28,10 @@ def narrow_access(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         one for one in evidence.requests if one.line in by_line and _could_be_wider(evidence, one, by_line[one.line])
     ]
     operations = [by_line[one.line].operation for one in narrow]
-    share = evidence.max_gain_without(operations) if operations else 0.0
+    if not operations:
+        return
+    gain = evidence.max_gain_without(operations, evidence.time_share_of(operations))
+    share = min(gain, evidence.max_gain_in_sms())  # the bytes stay the same
     if share < _MIN_SHARE:
         return
     worst = max(narrow, key=lambda one: one.instructions or 0)

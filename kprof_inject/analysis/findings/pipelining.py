@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from kprof_inject.analysis.async_work.flight_metrics import CopiedAhead, copied_ahead
+from kprof_inject.analysis.evidence.stalls import FOR_MEMORY
 from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
@@ -15,19 +16,21 @@ from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.analysis.roofs.unit_rates import SHARED
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.structure.banks import conflict_cycles
-from kprof_inject.analysis.structure.prefetching import is_used_at_once
+from kprof_inject.analysis.structure.prefetching import is_for_a_branch, is_used_at_once
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.quantities import counted, numbered, percent, size_text
 from kprof_inject.ttgir.loops import CopyPipeline, copy_pipelines
+from kprof_inject.ttgir.nodes import Operation
 
 # A loop that is closer to its roof gains little from earlier loads.
 _AT_ROOF = 0.75
 # Part of a loop's time in waits for copies. Waits for data that has already arrived take up to as much.
 _MIN_WAITING = 0.10
 _MIN_SHARE = 0.05
-# No fewer bytes of a thread become an asynchronous copy (PTX ISA, "cp.async"), whatever the number of stages.
-_MIN_COPIED_BYTES = 4
+MIN_COPIED_BYTES = 4
+"""No fewer bytes of a thread become an asynchronous copy (PTX ISA, "cp.async"), whatever the number of stages."""
+
 # A smaller load is not an operand of a dot.
 _MIN_LOAD_BYTES = 1024
 
@@ -36,7 +39,7 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield loops with dots whose operands are loaded in the iteration that needs them."""
     if evidence.ran is None or evidence.dram_part > _AT_ROOF:
         return
-    narrow = {one.line for one in evidence.requests if one.access_bytes < _MIN_COPIED_BYTES}
+    narrow = {one.line for one in evidence.requests if one.access_bytes < MIN_COPIED_BYTES}
     pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.ran.module)}
     for loop in evidence.ran.module.walk():
         if not loop.traits.is_loop:
@@ -64,7 +67,10 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         if loads:
             share = min(share, evidence.max_gain_of_waits([one.operation for one, _ in loads], loop))
         if share >= _MIN_SHARE:
-            finding = _loads_finding(evidence, roof, share, loads) if loads else _copies_finding(evidence, roof, share)
+            way = _way(evidence, loop, [one.operation for one, _ in loads])
+            finding = (
+                _loads_finding(evidence, roof, share, loads, way) if loads else _copies_finding(evidence, roof, share)
+            )
             yield evidence.at([one.operation for one, _ in loads] or [loop], finding, around=loop)
 
 
@@ -73,7 +79,7 @@ def _is_large_load(access: Access) -> bool:
 
 
 def _loads_finding(
-    evidence: Evidence, roof: Roof, share: float, loads: Sequence[tuple[CountedOperation, Access]]
+    evidence: Evidence, roof: Roof, share: float, loads: Sequence[tuple[CountedOperation, Access]], way: str
 ) -> Finding:
     moved = sum(access.whole_bytes for _, access in loads)
     lines = numbered("line", [one.line for one, _ in loads])
@@ -84,10 +90,24 @@ def _loads_finding(
         text=f"{evidence.name_of(roof)} is not pipelined: it loads {size_text(moved)} in the iteration that uses them "
         f"(TTGIR {lines}), so loads and dots do not overlap; copies would relieve shared memory, and the next unit "
         f"({roof.unit}) is at {percent(roof.part)} of peak",
-        advice="let Triton pipeline the loop: set num_stages to 3 or more, and let pointers advance by a constant and "
-        "read at least 4 contiguous bytes, so that loads can become asynchronous copies",
+        advice=f"let Triton pipeline the loop: {way}, so that loads can become asynchronous copies",
         figures={"bytes": moved, "loads": len(loads), "part": roof.part},
     )
+
+
+def _way(evidence: Evidence, loop: Operation, loads: Sequence[Operation]) -> str:
+    """Return how to let a loop be pipelined."""
+    if any(is_for_a_branch(loop, load) for load in loads):
+        return (
+            "take the dot that uses the loads out of its branch (with a mask instead), as a branch's are not pipelined"
+        )
+    stages, pointers = evidence.kernel.metadata.get("num_stages"), "let pointers advance by a constant"
+    pointers += " and read at least 4 contiguous bytes"
+    if not isinstance(stages, int):
+        return f"set num_stages to 3 or more, and {pointers}"
+    if stages > 1:
+        return f"with num_stages={stages}, {pointers}"
+    return f"set num_stages to 3 or more; if that does not suffice, {pointers}"
 
 
 def _copies_finding(evidence: Evidence, roof: Roof, share: float) -> Finding:
@@ -135,7 +155,7 @@ class _MissingStages(Struct, frozen=True):
 
 
 def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
-    """Yield pipelined loops that still wait for their copies; needs records of these waits."""
+    """Yield pipelined loops that still wait for their copies; needs records of these waits, or samples of the warps."""
     if evidence.ran is None or evidence.dram_part > _AT_ROOF:
         return
     for pipeline in copy_pipelines(evidence.ran.module):
@@ -146,7 +166,7 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         if waited is None or waited < _MIN_WAITING:
             continue
         wanted = _wanted(evidence, evidence.ran, pipeline, max(1 - waited, roof.part))
-        share = waited * evidence.share_of(roof)
+        share = min(waited * evidence.share_of(roof), evidence.max_gain())
         if share >= _MIN_SHARE:
             yield Finding(
                 rule="too-few-stages",
@@ -179,11 +199,28 @@ def _wanted(evidence: Evidence, ran: ExecutedKernel, pipeline: CopyPipeline, bus
 
 
 def _waited(evidence: Evidence, scope_map: ScopeMap, pipeline: CopyPipeline) -> float | None:
-    """Return the part of a loop's time that its warps wait for copies, or None if the waits were not recorded."""
+    """Return the part of a loop's time that its warps wait for copies.
+
+    None if the waits were neither recorded nor sampled.
+    """
     waits = scope_map.exact_scopes(group.wait for group in pipeline.awaited)
     waits_ns = _total_ns(evidence, waits)
     loops_ns = _total_ns(evidence, scope_map.scopes_of_loop(pipeline.loop))
-    return waits_ns / loops_ns if waits_ns and loops_ns else None
+    return waits_ns / loops_ns if waits_ns and loops_ns else _sampled_waits(evidence, pipeline)
+
+
+def _sampled_waits(evidence: Evidence, pipeline: CopyPipeline) -> float | None:
+    """Return the part of a loop's samples in which warps wait for its copies; None without samples.
+
+    What other warps wait at the barrier that follows is not in it.
+    """
+    stalls = evidence.stalls
+    if stalls is None:
+        return None
+    waits, inside = (evidence.lines_of(one) for one in ([group.wait for group in pipeline.awaited], [pipeline.loop]))
+    waited = sum(line.reasons.get(FOR_MEMORY, 0) for line in stalls.lines if line.line in waits)
+    whole = sum(line.samples for line in stalls.lines if line.line in inside)
+    return waited / whole if whole else None
 
 
 def _total_ns(evidence: Evidence, indices: Sequence[int]) -> int:

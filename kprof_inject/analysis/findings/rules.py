@@ -23,6 +23,7 @@ from kprof_inject.analysis.findings.l2_reuse import l2_reuse
 from kprof_inject.analysis.findings.loop_phases import epilogue, first_iterations, last_iteration, prologue
 from kprof_inject.analysis.findings.loop_work import loop_invariant, reduction_in_loop
 from kprof_inject.analysis.findings.narrow_access import narrow_access
+from kprof_inject.analysis.findings.oversized_blocks import oversized_blocks
 from kprof_inject.analysis.findings.pace import pace
 from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
 from kprof_inject.analysis.findings.same_in_all_ctas import same_in_all_ctas
@@ -90,6 +91,7 @@ RULES: dict[str, Rule] = {
     "special-functions": special_functions,
     "fp32-dots": fp32_dots,
     "full-masks": full_masks,
+    "oversized-blocks": oversized_blocks,
     "wide-addresses": wide_addresses,
     "exposed-loads": exposed_loads,
     "barriers": barriers,

@@ -40,7 +40,7 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         Finding(
             rule="same-in-all-ctas",
             scope=None,
-            share=evidence.max_gain_without(same),
+            share=evidence.max_gain_without(same, share),
             text=f"each of {evidence.summary.ctas} CTAs computes the same: {what}, with what these need, take "
             f"{percent(share)} of the warps' time",
             advice="compute it once, before the launch or in a small kernel of its own, and load the result: a table",

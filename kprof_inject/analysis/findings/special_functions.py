@@ -23,6 +23,10 @@ _SQRT = frozenset(("math.sqrt", "tt.precise_sqrt"))
 # With the busiest of these units below, other things limit the launch.
 _MIN_BUSY = 0.5
 _ARITHMETIC = (SPECIAL, FP32, ALU, ISSUE)
+# If another unit is busier by more than this, fewer special functions hardly help.
+_MIN_OF_BUSIEST = 0.85
+# Less of the special functions, or of all instructions, is not worth an edit.
+_MIN_REMOVED = 0.05
 _MAX_NAMES = 3
 
 
@@ -83,9 +87,9 @@ def special_functions(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     special = sum(counts.get(one, 0.0) for one in removed) / whole
     issued = evidence.issued_share_of(removed.union(one.root for one in removable)) if removable else 0.0
     share = evidence.max_gain({SPECIAL: special, **dict.fromkeys((FP32, ALU, ISSUE), issued)})
-    if removable and share >= MIN_SHARE:
+    if max(special, issued) >= _MIN_REMOVED and share >= MIN_SHARE:
         yield _finding(evidence, removable, special, share)
-    elif evidence.parts.get(SPECIAL, 0.0) >= _MIN_BUSY:
+    elif evidence.parts.get(SPECIAL, 0.0) >= max(_MIN_BUSY, _MIN_OF_BUSIEST * evidence.busiest[1]):
         yield _overview(evidence, counts, whole)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
+from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import percent
 
@@ -17,14 +18,18 @@ def spills(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if not spilled or evidence.code is None:
         return
     share = evidence.time_share_of_instructions(_LOCAL_ACCESSES)
-    if share < MIN_SHARE:
+    # DRAM moves what does not fit into the L2.
+    removed = {**dict.fromkeys(evidence.parts, 1.0), DRAM: evidence.dram_waste}
+    gain = min(share, evidence.max_gain(removed))
+    if gain < MIN_SHARE:
         return
     yield Finding(
         rule="spills",
         scope=None,
-        share=share,
+        share=gain,
         text=f"registers do not suffice: each thread keeps {spilled} in local memory, whose accesses take "
         f"{percent(share)} of the warps' time",
-        advice="use fewer registers per thread: more warps (num_warps), smaller tiles, or no maxnreg",
+        advice="use fewer registers per thread: more warps (num_warps), or smaller tiles"
+        + (", or no maxnreg" if evidence.kernel.metadata.get("maxnreg") else ""),
         figures={"spills": spilled, "time_share": share},
     )

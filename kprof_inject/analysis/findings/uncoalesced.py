@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from kprof_inject.analysis.evidence.measured_limit import uncoalesced_text
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import dimension
 from kprof_inject.analysis.interpreter.executions import CountedOperation
-from kprof_inject.analysis.roofs.coalescing import Requests
+from kprof_inject.analysis.roofs.coalescing import SECTOR_BYTES, Requests
 from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.unit_rates import L2, SHARED
-from kprof_inject.analysis.structure.tensor_layouts import lanes_dimension
+from kprof_inject.analysis.structure.tensor_layouts import MAX_ACCESS_BITS, lanes_dimension
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture import counters
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -32,10 +33,14 @@ class _Waste(Struct, frozen=True):
     wavefronts: float
 
     @classmethod
-    def of(cls, requests: Sequence[Requests], found: Sequence[Requests]) -> _Waste:
-        """Sum up the waste of the requests that were found."""
-        whole = sum(one.sectors * one.requests for one in requests)
-        cycles = sum(one.wavefronts * one.requests for one in requests)
+    def of(cls, evidence: Evidence, found: Sequence[Requests]) -> _Waste:
+        """Sum up the waste of the requests that were found. Others, at unknown addresses, may have been counted."""
+        whole = sum(one.sectors * one.requests for one in evidence.requests)
+        cycles = sum(one.wavefronts * one.requests for one in evidence.requests)
+        if evidence.measured is not None:
+            sectors, wavefronts = (counters.LOAD_SECTORS, counters.STORE_SECTORS), (counters.WAVEFRONTS,)
+            whole = max(whole, sum(map(evidence.measured.metric, sectors)))
+            cycles = max(cycles, sum(map(evidence.measured.metric, wavefronts)))
         extra = sum(one.extra_sectors for one in found)
         extra_cycles = sum(one.extra_wavefronts for one in found)
         return cls(extra / whole if whole else 0.0, extra_cycles / cycles if cycles else 0.0)
@@ -45,9 +50,9 @@ def uncoalesced(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield accesses that touch many more sectors or lines than adjacent addresses would."""
     known = [one for one in evidence.requests if one.is_uncoalesced]
     found = [one for one in known if not _is_vector(evidence, one)]
-    waste = _Waste.of(evidence.requests, found)
+    waste = _Waste.of(evidence, found)
     if found and max(waste.sectors, waste.wavefronts) >= _MIN_EXTRA:
-        removed = {SHARED: waste.wavefronts, L2: waste.sectors, DRAM: _dram_waste(evidence)}
+        removed = {SHARED: waste.wavefronts, L2: waste.sectors, DRAM: evidence.dram_waste}
         counted = {one.line: one for one in evidence.ran.operations} if evidence.ran else {}
         operations = [counted[one.line].operation for one in found if one.line in counted]
         share = evidence.max_gain_of(operations, removed)
@@ -67,8 +72,8 @@ def uncoalesced(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             scope=None,
             share=share,
             text=f"uncoalesced access: {text}",
-            advice="let neighbouring threads access neighbouring addresses: sort the indices, or let each index load a "
-            "whole contiguous row",
+            advice="let neighbouring threads access neighbouring addresses: an array for each field instead of one of "
+            "structures, sorted indices, or a whole contiguous row for each index",
             figures={},
             likely=share / 6,  # few programs can choose their indices
         )
@@ -89,15 +94,6 @@ def _lanes_run_along(operation: Operation, access: Access, module: Module) -> in
     along = lanes_dimension(tensor, module.aliases) if tensor else None
     long = [dim for dim, size in enumerate(access.shape) if size > 1]
     return long[0] if along is None and len(long) == 1 else along
-
-
-def _dram_waste(evidence: Evidence) -> float:
-    """Return the part of DRAM's bytes that the launch does not need, as sectors are lost before they are used."""
-    dram, measured = evidence.light.dram, evidence.measured
-    if dram is None or dram.unknown or measured is None:
-        return 0.0
-    moved = measured.metric(counters.DRAM_READ_BYTES) + measured.metric(counters.DRAM_WRITE_BYTES)
-    return max(1 - dram.once_bytes / moved, 0.0) if moved else 0.0
 
 
 def _of_worst(
@@ -133,28 +129,43 @@ def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
     along = _lanes_run_along(one.operation, access, evidence.ran.module)
     step = _step(access, along) if along is not None else None
     apart = f"; neighbouring threads access places {step} bytes apart" if step else ""
-    contiguous = [
-        dim for dim, size in enumerate(access.shape) if size > 1 and _step(access, dim) == access.element_bytes
-    ]
+    contiguous = [dim for dim, size in enumerate(access.shape) if size > 1 and _is_contiguous(access, dim)]
     if along is None or not contiguous or contiguous == [along]:
         return apart, _OTHER_SHAPE
+    apart = f"{apart}, along dimension {along} of the tile; dimension {contiguous[0]} is contiguous in memory"
+    row_bytes = access.shape[contiguous[0]] * access.element_bytes
+    if row_bytes <= MAX_ACCESS_BITS // 8:  # a thread already accesses all of it at once
+        return (
+            apart,
+            f"make the tile wider along dimension {contiguous[0]}, where it has {row_bytes} contiguous bytes: a sector "
+            f"has {SECTOR_BYTES}, and a line 128 (and shorter along dimension {along}, or with more warps)",
+        )
     return (
-        f"{apart}, along dimension {along} of the tile; dimension {contiguous[0]} is contiguous in memory",
+        apart,
         f"let neighbouring threads run along dimension {contiguous[0]} of the tile, which is contiguous: swap the "
-        "tile's dimensions (and use tl.trans for the result), make the tile wider there, or pass the stride of 1 as a "
-        "constant (tl.constexpr) so that the compiler knows it",
+        "tile's dimensions (and use tl.trans for the result), or let the compiler know that its stride is 1: a "
+        "tl.constexpr, or an argument without an annotation such as int",
     )
+
+
+def _is_contiguous(access: Access, dim: int) -> bool:
+    """Return True if neighbours along a dimension of the tile are adjacent, or some of them share an address."""
+    return 0 < sum(int(np.abs(part).max(initial=0)) for part in _differences(access, dim)) <= access.element_bytes
 
 
 def _step(access: Access, dim: int) -> int | None:
     """Return the distance in bytes of neighbours along a dimension of the tile; None if it is unknown or varies."""
-    if access.address is None:
-        return None
-    axis, step = dimension(dim), 0
-    for part in access.address.parts:
+    step = 0
+    for part in _differences(access, dim):
+        if part.size == 0 or (part != part.flat[0]).any():
+            return None
+        step += int(part.flat[0])
+    return abs(step) if access.address is not None else None
+
+
+def _differences(access: Access, dim: int) -> Iterator[NDArray[np.int64]]:
+    """Yield, for each part of the address, by how many bytes it differs between neighbours along a dimension."""
+    axis = dimension(dim)
+    for part in access.address.parts if access.address is not None else ():
         if axis in part.axes and part.sizes[axis] > 1:
-            differences = np.diff(part.values, axis=part.axes.index(axis))
-            if differences.size == 0 or (differences != differences.flat[0]).any():
-                return None
-            step += int(differences.flat[0])
-    return abs(step)
+            yield np.diff(part.values, axis=part.axes.index(axis))

@@ -46,6 +46,23 @@ def is_used_at_once(loop: Operation, load: Operation) -> bool:
     return False
 
 
+def is_for_a_branch(loop: Operation, load: Operation) -> bool:
+    """Return True if what is loaded only reaches dots under a condition in the loop's body.
+
+    Triton's pipeliner looks for loads from the dots that the body itself has.
+    """
+    made, is_in_branch = {*result_names(load)}, False
+    for operation in (one for block in loop.regions[-1].blocks for one in block.operations if one.start > load.start):
+        inside = [*operation.walk()]
+        if operation.traits.is_terminator or made.isdisjoint(name for one in inside for name in operand_names(one)):
+            continue
+        if operation.traits.is_dot:
+            return False
+        is_in_branch |= any(one.traits.is_dot for one in inside)
+        made.update(result_names(operation))
+    return is_in_branch
+
+
 def _is_for_the_next(wait: Operation, loop: Operation) -> bool:
     """Return True if only the next iteration uses what is read after a wait.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from replacing import replace
 
-from kprof_inject.analysis.evidence.stalls import Share, stalls_of
+from kprof_inject.analysis.evidence.stalls import Share, share_of_instructions, stalls_of
 from kprof_inject.capture.measurements import SampledInstruction, SamplesRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
@@ -96,3 +97,28 @@ def test_json_has_all_of_it() -> None:
     found = stalls_of(RECORD, CODE, TABLE, TTGIR).to_json()
     assert found["scopes"][1] == {"index": 1, "reasons": {"long_scoreboard": 60, "selected": 10}}
     assert found["lines"][0]["awaited"] == [{"reason": "long_scoreboard", "line": 2, "operation": "LDG", "samples": 60}]
+
+
+def test_a_load_and_a_special_function_may_share_a_scoreboard() -> None:
+    """The reason tells them apart: the L1 has the one, and not the other."""
+    code = replace(
+        CODE,
+        instructions=(
+            CODE.instructions[0],
+            Instruction(INSTRUCTION_BYTES, "MUFU.RCP", "R6, R7", line=3, result_scoreboard=1),
+            Instruction(2 * INSTRUCTION_BYTES, "FMUL", "R3, R2, R6", line=5, awaited=(1,)),
+            CODE.instructions[3],
+        ),
+    )
+    stalls = stalls_of(samples((2, {"long_scoreboard": 60, "short_scoreboard": 40})), code, TABLE, TTGIR)
+    (waiting, *_) = stalls.lines
+    assert waiting.awaited == {"long_scoreboard": {2: 60}, "short_scoreboard": {3: 40}}
+    assert share_of_instructions(samples((2, {"long_scoreboard": 60, "wait": 40})), code, ["MUFU"]) == 0
+    assert share_of_instructions(samples((2, {"short_scoreboard": 60, "wait": 40})), code, ["MUFU"]) == 0.6
+
+
+def test_what_lines_execute_is_without_waits_for_others() -> None:
+    stalls = stalls_of(RECORD, CODE, TABLE, TTGIR)
+    assert stalls.share_of([5]).value == 0.7
+    assert stalls.share_of_execution([5]).value == pytest.approx(0.1)
+    assert stalls.share_of_execution([2, 5]).value == stalls.share_of([2, 5]).value

@@ -45,14 +45,15 @@ def evidence_of(
     waits: Mapping[str, int] = {},
     duration_ns: int = 100_000,
     dram: DramBound | None = None,
+    head: str = "",
     **metrics: float,
 ) -> Evidence:
     """Evidence of a kernel with this body.
 
     ``samples`` has samples of the line that contains a text, ``waits`` those of other lines that wait for it; there are
-    100 in total. ``metrics`` are counters, by their names in ``counters``.
+    100 in total. ``head`` are lines before the module. ``metrics`` are counters, by their names in ``counters``.
     """
-    text = HEAD + body + TAIL
+    text = head + HEAD + body + TAIL
     timeline = launched(folder)
     summary = replace(summarise(timeline), duration_ns=duration_ns)
     ran = evaluated(text, "kernel.ttgir", (8, 1, 1), (1 << 20, 1 << 24), ScopeTable(()))

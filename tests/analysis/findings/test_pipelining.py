@@ -11,12 +11,16 @@ from known_loops import found, launched
 from replacing import replace
 from snapshots import check
 
+from kprof_inject.analysis.evidence.measured_limit import Measured
+from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
 from kprof_inject.analysis.findings.finding import Evidence, Finding
 from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.memory import DramBound
+from kprof_inject.analysis.scope_map import ScopeMap
+from kprof_inject.capture.measurements import CountersRecord
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
@@ -64,6 +68,61 @@ def test_a_launch_at_the_roof_of_dram_needs_no_stages(tmp_path: Path) -> None:
 
     assert rules(0.5) == ["too-few-stages"]
     assert not rules(0.9)
+
+
+BRANCH = """\
+      %is = arith.cmpi sge, %i, %c0 : i32
+      scf.if %is {
+        %d = tt.dot %x, %x, %z : tensor<64x64xf16, #x> * tensor<64x64xf16, #x> -> tensor<64x64xf32, #mma>
+      } loc(unknown)
+"""
+
+
+@pytest.mark.parametrize(
+    ("num_stages", "in_branch", "way"),
+    [
+        (None, False, "set num_stages to 3 or more, and let pointers"),
+        (1, False, "set num_stages to 3 or more; if that does not suffice, let pointers"),
+        (3, False, "with num_stages=3, let pointers"),
+        (3, True, "take the dot that uses the loads out of its branch"),
+    ],
+)
+def test_what_keeps_loads_from_becoming_copies(
+    tmp_path: Path, num_stages: int | None, in_branch: bool, way: str
+) -> None:
+    text = LOADS.ttgir
+    if in_branch:
+        (dot,) = (line for line in text.splitlines(keepends=True) if "tt.dot" in line)
+        text = text.replace(dot, BRANCH)
+    timeline = launched(tmp_path, text, 10)
+    metadata = {**timeline.launch.kernel.metadata, "num_stages": num_stages}
+    kernel = replace(timeline.launch.kernel, metadata=metadata)
+    advice = found(replace(timeline, launch=replace(timeline.launch, kernel=kernel)))["not-pipelined"].advice
+    assert f"pipeline the loop: {way}" in advice
+
+
+@pytest.mark.parametrize(("waits", "rules"), [(60, ["too-few-stages"]), (5, [])])
+def test_samples_show_waits_for_copies_that_were_not_recorded(
+    tmp_path: Path, waits: int, rules: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = LaunchAnalysis.of(WAITS.launched(tmp_path))
+    ran = report.executed
+    assert isinstance(ran, ExecutedKernel)
+    text = ran.module.text.splitlines()
+    (wait,) = (number for number, line in enumerate(text, 1) if "ttg.async_wait" in line)
+    (dot,) = (number for number, line in enumerate(text, 1) if "dot" in line and "=" in line)
+    lines = (
+        LineStalls(wait, None, {"long_scoreboard": waits, "wait": 3}, {}),
+        LineStalls(dot, None, {"long_scoreboard": 5, "selected": 92 - waits}, {}),
+    )
+    stalls = Stalls(100, {}, {}, lines, 0, {})
+    counted = CountersRecord(metrics={}, passes=1)
+    measured = Measured(report.summary, report.speed_of_light, report.timeline.launch.kernel, counted, stalls, None)
+    evidence = Evidence(report.timeline, report.summary, report.speed_of_light, ran, measured=measured)
+    monkeypatch.setattr(ScopeMap, "exact_scopes", lambda *_: [])
+    findings = [one for one in too_few_stages(evidence) if isinstance(one, Finding)]
+    assert [one.rule for one in findings] == rules
+    assert all(one.figures["waiting"] == waits / 100 for one in findings)
 
 
 def clocked(timeline: Timeline, mhz: float, source: ClockSource = ClockSource.FITTED) -> Timeline:

@@ -43,6 +43,7 @@ OF_WORK = (
         "special-functions",
         "fp32-dots",
         "full-masks",
+        "oversized-blocks",
         "wide-addresses",
         "exposed-loads",
         "barriers",

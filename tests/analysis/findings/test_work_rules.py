@@ -19,12 +19,17 @@ from kprof_inject.analysis.findings.fp32_dots import fp32_dots
 from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
 from kprof_inject.analysis.findings.l2_reuse import l2_reuse
 from kprof_inject.analysis.findings.narrow_access import narrow_access
+from kprof_inject.analysis.findings.oversized_blocks import oversized_blocks
 from kprof_inject.analysis.findings.same_in_all_ctas import same_in_all_ctas
 from kprof_inject.analysis.findings.small_tiles import small_tiles
 from kprof_inject.analysis.findings.special_functions import special_functions
+from kprof_inject.analysis.findings.spills import spills
 from kprof_inject.analysis.findings.uncoalesced import uncoalesced
 from kprof_inject.analysis.roofs.memory import DramBound
 from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture.measurements import MeasurementsRecord, SampledInstruction, SamplesRecord
+from kprof_inject.capture.resources import KernelResources
+from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 
 LOAD = "    %x = tt.load %at : tensor<128x!tt.ptr<f32>, #l>\n"
 STORE = "    tt.store %at, %y : tensor<128x!tt.ptr<f32>, #l>\n"
@@ -119,6 +124,19 @@ def test_special_functions_that_are_all_needed(tmp_path: Path) -> None:
     finding = the_one(special_functions, evidence_of(tmp_path, body, BUSY), "special functions", "%e")
     assert finding.share == pytest.approx(0.7) and finding.expected == pytest.approx(0.35)
     assert not found_by(special_functions, evidence_of(tmp_path, body, {"special functions": 0.4}))
+    assert not found_by(special_functions, evidence_of(tmp_path, body, {"special functions": 0.55, "L2": 0.7}))
+
+
+def test_special_functions_of_few_elements(tmp_path: Path) -> None:
+    """A row has one square root, and 128 elements: to remove it wins nothing."""
+    root = """\
+    %n = arith.constant 2.0 : f32
+    %q = math.sqrt %n : f32
+    %d = arith.divf %n, %q : f32
+"""
+    body = LOAD + root + function("math.exp", "e", "x") + function("arith.addf", "y", "e", "x") + STORE
+    evidence = evidence_of(tmp_path, body, {"fp32 units": 0.8, "special functions": 0.1})
+    assert not found_by(special_functions, evidence)
 
 
 def test_a_function_of_a_broadcast(tmp_path: Path) -> None:
@@ -143,6 +161,14 @@ def test_atomics_at_one_address(tmp_path: Path) -> None:
     finding = the_one(atomics, evidence, "atomics at one address", "%o")
     assert finding.figures == {"elements": 128, "time_share": pytest.approx(0.8), "repeats": 128}
     assert finding.share == pytest.approx(1 - 0.1 / 0.93)
+
+
+def test_atomics_at_addresses_of_their_own(tmp_path: Path) -> None:
+    """To combine elements of a CTA would win nothing, as each has its own address."""
+    evidence = evidence_of(tmp_path, atomic("at"), {"L2": 0.05, "DRAM": 0.1}, {"tt.atomic_rmw": 20})
+    finding = the_one(atomics, evidence, "atomics at addresses of their own", "%o")
+    assert finding.figures["repeats"] == 1
+    assert finding.share == pytest.approx(1.2 * 0.2)
 
 
 def test_atomics_that_take_no_time(tmp_path: Path) -> None:
@@ -173,6 +199,37 @@ def test_neighbours_that_are_far_apart_take_some_of_the_time(tmp_path: Path, sam
     assert [finding.share for finding in found] == ([pytest.approx(share)] if share else [])
 
 
+ROWS = """\
+    %k = arith.constant dense<4096> : tensor<128x1xi32, #w>
+    %i = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32, #down>
+    %e = tt.expand_dims %i {axis = 1 : i32} : tensor<128xi32, #down> -> tensor<128x1xi32, #w>
+    %o = arith.muli %e, %k : tensor<128x1xi32, #w>
+    %f = tt.splat %p : !tt.ptr<f32> -> tensor<128x1x!tt.ptr<f32>, #w>
+    %g = tt.addptr %f, %o : tensor<128x1x!tt.ptr<f32>, #w>, tensor<128x1xi32, #w>
+    %h = tt.broadcast %g : tensor<128x1x!tt.ptr<f32>, #w> -> tensor<128xCOLUMNSx!tt.ptr<f32>, #w>
+    %j = tt.make_range {end = COLUMNS : i32, start = 0 : i32} : tensor<COLUMNSxi32, #along>
+    %l = tt.expand_dims %j {axis = 0 : i32} : tensor<COLUMNSxi32, #along> -> tensor<1xCOLUMNSxi32, #w>
+    %m = tt.broadcast %l : tensor<1xCOLUMNSxi32, #w> -> tensor<128xCOLUMNSxi32, #w>
+    %there = tt.addptr %h, %m : tensor<128xCOLUMNSx!tt.ptr<f32>, #w>, tensor<128xCOLUMNSxi32, #w>
+    %x = tt.load %there : tensor<128xCOLUMNSx!tt.ptr<f32>, #w>
+"""
+DOWN = "#w = #ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32, 1], warpsPerCTA = [4, 1], order = [0, 1]}>\n"
+
+
+@pytest.mark.parametrize(("columns", "advice"), [(2, "make the tile wider"), (64, "run along dimension 1")])
+def test_rows_that_are_short_or_read_downwards(tmp_path: Path, columns: int, advice: str) -> None:
+    """A thread reads the whole of a short row at once, whatever the order of the dimensions."""
+    body = ROWS.replace("COLUMNS", str(columns))
+    evidence = evidence_of(tmp_path, body, {"L2": 0.8, "DRAM": 0.1}, head=DOWN)
+    (finding,) = found_by(uncoalesced, evidence)
+    assert advice in finding.advice
+
+
+def test_fields_of_structures(tmp_path: Path) -> None:
+    evidence = evidence_of(tmp_path, STRIDED, {"L2": 0.8, "DRAM": 0.1}, LOAD_SECTORS=1e12, STORE_SECTORS=0.0)
+    assert not found_by(uncoalesced, evidence), "other loads, at unknown addresses, touch nearly all sectors"
+
+
 @pytest.mark.parametrize(("read", "dram", "found"), [(240e6, 0.6, True), (90e6, 0.6, False), (240e6, 0.1, False)])
 def test_operands_that_dram_reads_again(tmp_path: Path, read: float, dram: float, found: bool) -> None:
     parts = {"DRAM": dram, "tensor cores": 0.35}
@@ -183,6 +240,35 @@ def test_operands_that_dram_reads_again(tmp_path: Path, read: float, dram: float
     finding = the_one(l2_reuse, evidence, "no reuse in the L2")
     assert finding.figures["ratio"] == pytest.approx(4)
     assert finding.share == pytest.approx(1 - 0.35)
+
+
+PASSES = """\
+    %x = tt.load %at : tensor<128x!tt.ptr<f32>, #l>
+    %y = tt.load %at : tensor<128x!tt.ptr<f32>, #l>
+"""
+
+
+def test_ctas_that_read_their_data_twice(tmp_path: Path) -> None:
+    """Another order of tiles would help if CTAs shared what they load."""
+    bound = replace(DRAM_BOUND, read_bytes=512)
+    for body, way in ((PASSES, "tiles"), (of_each_cta(PASSES), "backwards")):
+        evidence = evidence_of(tmp_path, body, {"DRAM": 0.6}, dram=replace(bound, read_bytes=8 * 512), **READ_TWICE)
+        (finding,) = found_by(l2_reuse, evidence)
+        assert way in finding.advice
+
+
+READ_TWICE = {"DRAM_READ_BYTES": 16 * 512.0, "L2_HIT_PERCENT": 40.0}
+
+
+def of_each_cta(body: str) -> str:
+    own = """\
+    %pid = tt.get_program_id x : i32
+    %n = arith.constant 128 : i32
+    %first = arith.muli %pid, %n : i32
+    %o = tt.splat %first : i32 -> tensor<128xi32, #l>
+    %there = tt.addptr %at, %o : tensor<128x!tt.ptr<f32>, #l>, tensor<128xi32, #l>
+"""
+    return own + body.replace("%at", "%there")
 
 
 LOOP = """\
@@ -200,7 +286,13 @@ def test_loads_that_a_loop_waits_for(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, LOOP, {"DRAM": 0.3}, waits={"%x =": 70})
     finding = the_one(exposed_loads, evidence, "loads that a loop waits for", "%x")
     assert finding.share == pytest.approx(1 - 0.3 / 0.93) and finding.expected == finding.share / 4
-    assert not found_by(exposed_loads, replace(evidence, parts={"DRAM": 0.7}))
+    assert found_by(exposed_loads, replace(evidence, parts={"DRAM": 0.7}))
+    assert not found_by(exposed_loads, replace(evidence, parts={"DRAM": 0.8}))
+    few = LOOP.replace("to %c8", "to %c1")
+    assert not found_by(exposed_loads, evidence_of(tmp_path, few, {"DRAM": 0.3}, waits={"%x =": 70}))
+    narrow = replace(evidence, requests=tuple(replace(one, access_bytes=2) for one in evidence.requests))
+    (finding,) = found_by(exposed_loads, narrow)
+    assert "num_stages" not in finding.advice, "cp.async copies at least 4 bytes"
     assert not found_by(exposed_loads, evidence_of(tmp_path, LOOP, {"DRAM": 0.3}, waits={"%x =": 10}))
 
 
@@ -287,6 +379,27 @@ def test_tiles_that_could_be_larger(tmp_path: Path) -> None:
     assert not found_by(small_tiles, on_many_sms), "half of the CTAs would not be enough for all SMs"
     large = DOT.replace("64x128xf32", "256x128xf32")
     assert not found_by(small_tiles, evidence_of(tmp_path, large, {"L2": 0.8}))
+    streams = evidence_of(tmp_path, DOT, {"L2": 0.8, "DRAM": 0.78})
+    assert not found_by(small_tiles, streams), "the L2 delivers what it gets from DRAM once"
+
+
+@pytest.mark.parametrize(("body", "found"), [("", True), ("own", False)])
+def test_larger_tiles_help_only_if_ctas_load_the_same(tmp_path: Path, body: str, found: bool) -> None:
+    rows = ROWS.replace("COLUMNS", "64").replace("128x64", "128x64")
+    if body:
+        rows = rows.replace("    %f = tt.splat %p", OWN + "    %f = tt.splat %mine")
+    evidence = evidence_of(
+        tmp_path, rows + DOT.replace("%c =", "%cc =").replace(", %c ", ", %cc "), {"L2": 0.8}, head=DOWN
+    )
+    assert bool(found_by(small_tiles, evidence)) is found
+
+
+OWN = """\
+    %pid = tt.get_program_id x : i32
+    %rows = arith.constant 1048576 : i32
+    %begin = arith.muli %pid, %rows : i32
+    %mine = tt.addptr %p, %begin : !tt.ptr<f32>, i32
+"""
 
 
 TABLE = """\
@@ -355,7 +468,21 @@ def test_too_few_warps(tmp_path: Path) -> None:
     assert finding.figures["more_num_warps"] == 16
     assert finding.share == pytest.approx(1 - 0.3 / 0.93)
     assert not found_by(few_warps, evidence_of(tmp_path, WIDE, {"DRAM": 0.3}, WARPS_ACTIVE=40.0))
-    assert not found_by(few_warps, evidence_of(tmp_path, WIDE + DOT, {"DRAM": 0.3}, WARPS_ACTIVE=4.0))
+    assert not found_by(few_warps, evidence_of(tmp_path, WIDE + DOT, {"DRAM": 0.3}, WARPS_ACTIVE=8.0))
+
+
+def test_dots_with_one_warp_for_each_scheduler(tmp_path: Path) -> None:
+    evidence = with_sms(evidence_of(tmp_path, DOT, {"DRAM": 0.3}, WARPS_ACTIVE=4.0), 132)
+    finding = the_one(few_warps, evidence, "dots with few warps")
+    assert finding.share == pytest.approx(1 - 0.3 / 0.93)
+    assert not found_by(few_warps, replace(evidence, parts={"tensor cores": 0.7}))
+
+
+def test_warps_of_a_loop_that_loads(tmp_path: Path) -> None:
+    """More warps are expected to win less where a loop waits for its loads."""
+    evidence = evidence_of(tmp_path, LOOP + WIDE, {"DRAM": 0.3}, waits={"%x =": 80}, WARPS_ACTIVE=4.0)
+    (finding,) = found_by(few_warps, evidence)
+    assert finding.advice.startswith("raise num_warps") and finding.expected == pytest.approx(finding.share / 5)
 
 
 def test_too_few_warps_that_request_too_little(tmp_path: Path) -> None:
@@ -381,3 +508,59 @@ def test_dots_with_too_few_warps_for_wgmma(tmp_path: Path) -> None:
     evidence = replace(made, timeline=replace(made.timeline, launch=launch))
     finding = the_one(few_warps, evidence, "too few warps for wgmma")
     assert finding.figures["more_num_warps"] == 4
+
+
+def code_of(evidence: Evidence, *lines: str) -> Evidence:
+    """Return the evidence with an instruction for each operation that has one of these texts."""
+    assert evidence.ran is not None
+    text = evidence.ran.module.text.splitlines()
+    numbers = [number for number, line in enumerate(text, 1) if any(part in line for part in lines)]
+    code = MachineFunction(
+        "k", tuple(Instruction(16 * place, "FADD", "", line=number) for place, number in enumerate(numbers))
+    )
+    return replace(evidence, code=code)
+
+
+MASKED = """\
+    %n = arith.constant dense<32> : tensor<128xi32, #l>
+    %m = arith.cmpi slt, %r, %n : tensor<128xi32, #l>
+    %x = tt.load %at, %m : tensor<128x!tt.ptr<f32>, #l>
+    %y = arith.addf %x, %x : tensor<128xf32, #l>
+    tt.store %at, %y, %m : tensor<128x!tt.ptr<f32>, #l>
+"""
+
+
+def test_blocks_that_are_larger_than_the_data(tmp_path: Path) -> None:
+    evidence = code_of(evidence_of(tmp_path, MASKED, {"instruction issue": 0.55, "DRAM": 0.3}), "%x =", "%y =")
+    finding = the_one(oversized_blocks, evidence, "oversized blocks", "%x", "tt.store")
+    assert finding.figures["used"] == 0.25
+    assert finding.share == pytest.approx(1 - 0.3 / 0.93)
+    full = code_of(
+        evidence_of(tmp_path, MASKED.replace("<32>", "<100>"), {"instruction issue": 0.55, "DRAM": 0.3}), "%x =", "%y ="
+    )
+    assert not found_by(oversized_blocks, full)
+
+
+def test_spills_win_no_more_than_dram_leaves(tmp_path: Path) -> None:
+    """The time in accesses to local memory is time in which DRAM moves what the launch needs."""
+    evidence = evidence_of(tmp_path, LOAD, {"DRAM": 0.8, "L2": 0.7})
+    code = MachineFunction("k", (Instruction(0, "LDL", "", line=0), Instruction(16, "FADD", "", line=0)))
+    instructions = tuple(SampledInstruction(address, {"wait": 50}) for address in (0, 16))
+    samples = SamplesRecord(period_cycles=256, launches=1, total=100, dropped=0, instructions=instructions)
+    measurements = MeasurementsRecord(samples=samples)
+    launch = evidence.timeline.launch
+    kernel = replace(launch.kernel, clean=KernelResources(spills=8), measurements=measurements)
+    timeline = replace(evidence.timeline, launch=replace(launch, kernel=kernel))
+    (finding,) = found_by(spills, replace(evidence, timeline=timeline, code=code))
+    assert finding.figures["time_share"] == 0.5
+    assert finding.share == pytest.approx(1 - 0.8 / 0.93)
+
+
+def test_no_more_is_promised_than_dram_leaves(tmp_path: Path) -> None:
+    evidence = evidence_of(tmp_path, LOAD, {"DRAM": 0.7, "L2": 0.65, "instruction issue": 0.2}, {"%x =": 90})
+    assert evidence.ran is not None
+    load = next(one for one in evidence.ran.module.walk() if one.name == "tt.load")
+    assert evidence.max_gain_without([load], 0.9) == pytest.approx(1 - 0.7 / 0.93)
+    assert evidence.max_gain_without([], 0.9) == pytest.approx(1 - 0.7 / 0.93)
+    assert evidence.max_gain_in_sms() == pytest.approx(1 - 0.7 / 0.93)
+    assert replace(evidence, parts={"L2": 0.65}).max_gain_in_sms() == pytest.approx(0.35)

@@ -96,6 +96,14 @@ def test_which_launches_were_kept_is_kept(launches: str, again: str, compared: s
     assert options.to_compare() == f"kprof-inject profile{compared} -- PROG"
 
 
+def test_the_same_advice_for_several_places_is_given_once(tmp_path: Path) -> None:
+    report = altered(*KINDS["prologue"](tmp_path))
+    (finding, *_) = report.findings
+    elsewhere = replace(finding, scope="another", text="the same, elsewhere")
+    given = [one.text for one in advice_on(altered(report, findings=[finding, elsewhere]))]
+    assert given.count(finding.advice) == 1
+
+
 def test_what_is_unreliable_is_no_reason_for_a_change(tmp_path: Path, trusted: LaunchAnalysis) -> None:
     """Whatever the findings advise, until nothing else can be measured."""
     report = altered(*KINDS["prologue"](tmp_path), verdict=replace(trusted.verdict, level=Level.UNRELIABLE))
