@@ -303,7 +303,9 @@ class Evidence(Struct, frozen=True):
 
     @property
     def dram_part(self) -> float:
-        """Lower bound of the part of DRAM's peak that the launch uses."""
+        """The part of DRAM's peak that the launch uses: counted, or a lower bound."""
+        if self.measured is not None and DRAM in self.parts:
+            return self.parts[DRAM]  # records may make the launch faster or slower
         return self.light.dram.min_part(self.summary.duration_ns) if self.light.dram else 0.0
 
     @property

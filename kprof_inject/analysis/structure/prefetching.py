@@ -63,6 +63,19 @@ def is_for_a_branch(loop: Operation, load: Operation) -> bool:
     return is_in_branch
 
 
+def is_for_a_copy(loop: Operation, load: Operation) -> bool:
+    """Return True if an asynchronous copy in the loop's body copies from where a load tells."""
+    made = {*result_names(load)}
+    for operation in (one for block in loop.regions[-1].blocks for one in block.operations if one.start > load.start):
+        if made.isdisjoint(operand_names(operation)):
+            continue
+        if operation.traits.starts_async:
+            return True
+        if operation.traits.is_move or operation.traits.is_arithmetic or operation.traits.is_indexing:
+            made.update(result_names(operation))
+    return False
+
+
 def _is_for_the_next(wait: Operation, loop: Operation) -> bool:
     """Return True if only the next iteration uses what is read after a wait.
 

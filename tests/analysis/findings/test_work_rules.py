@@ -296,6 +296,29 @@ def test_loads_that_a_loop_waits_for(tmp_path: Path) -> None:
     assert not found_by(exposed_loads, evidence_of(tmp_path, LOOP, {"DRAM": 0.3}, waits={"%x =": 10}))
 
 
+PAGES = """\
+    %buffer = ttg.local_alloc : () -> !ttg.memdesc<128xf32, #s, #smem, mutable>
+    scf.for %i = %c0 to %c8 step %c1  : i32 {
+      %s = tt.splat %i : i32 -> tensor<128xi32, #l>
+      %there = tt.addptr %at, %s : tensor<128x!tt.ptr<f32>, #l>, tensor<128xi32, #l>
+      %x = tt.load %there : tensor<128x!tt.ptr<f32>, #l>
+      %n = arith.fptosi %x : tensor<128xf32, #l> to tensor<128xi32, #l>
+      %page = tt.addptr %at, %n : tensor<128x!tt.ptr<f32>, #l>, tensor<128xi32, #l>
+      %t = ttg.async_copy_global_to_local %page, %buffer : tensor<128x!tt.ptr<f32>, #l> -> <128xf32, #s, #smem, mutable>
+      %g = ttg.async_commit_group tokens %t
+      %w = ttg.async_wait %g {num = 0 : i32}
+    }
+"""
+
+
+def test_loads_that_tell_where_to_copy_from(tmp_path: Path) -> None:
+    evidence = evidence_of(tmp_path, PAGES, {"DRAM": 0.3}, waits={"%x =": 70})
+    finding = the_one(exposed_loads, evidence, "loads of addresses", "%x")
+    assert finding.share == pytest.approx(1 - 0.3 / 0.93)
+    elsewhere = PAGES.replace("async_copy_global_to_local %page", "async_copy_global_to_local %at")
+    assert not found_by(exposed_loads, evidence_of(tmp_path, elsewhere, {"DRAM": 0.3}, waits={"%x =": 70}))
+
+
 @pytest.mark.parametrize(("at_barriers", "share"), [(0, 1.2 * 0.2), (30, 1 - 0.5 * 0.9)])
 def test_a_loop_waits_for_loads_and_for_warps_that_load(tmp_path: Path, at_barriers: int, share: float) -> None:
     evidence = evidence_of(tmp_path, LOOP, {"DRAM": 0.1}, waits={"%x =": 20})
