@@ -27,6 +27,7 @@ from kprof_inject.analysis.findings.oversized_blocks import oversized_blocks
 from kprof_inject.analysis.findings.pace import pace
 from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
 from kprof_inject.analysis.findings.same_in_all_ctas import same_in_all_ctas
+from kprof_inject.analysis.findings.scalar_loops import scalar_loops
 from kprof_inject.analysis.findings.second_cta import second_cta
 from kprof_inject.analysis.findings.small_tiles import small_tiles
 from kprof_inject.analysis.findings.special_functions import special_functions
@@ -87,6 +88,7 @@ RULES: dict[str, Rule] = {
     "atomics": atomics,
     "loop-invariant": loop_invariant,
     "reduction-in-loop": reduction_in_loop,
+    "scalar-loops": scalar_loops,
     "same-in-all-ctas": same_in_all_ctas,
     "special-functions": special_functions,
     "fp32-dots": fp32_dots,

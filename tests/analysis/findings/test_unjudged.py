@@ -39,6 +39,7 @@ OF_WORK = (
     ),
     *(
         "reduction-in-loop",
+        "scalar-loops",
         "same-in-all-ctas",
         "special-functions",
         "fp32-dots",

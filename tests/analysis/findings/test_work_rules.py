@@ -21,6 +21,7 @@ from kprof_inject.analysis.findings.l2_reuse import l2_reuse
 from kprof_inject.analysis.findings.narrow_access import narrow_access
 from kprof_inject.analysis.findings.oversized_blocks import oversized_blocks
 from kprof_inject.analysis.findings.same_in_all_ctas import same_in_all_ctas
+from kprof_inject.analysis.findings.scalar_loops import scalar_loops
 from kprof_inject.analysis.findings.small_tiles import small_tiles
 from kprof_inject.analysis.findings.special_functions import special_functions
 from kprof_inject.analysis.findings.spills import spills
@@ -452,6 +453,26 @@ def test_a_loop_whose_values_depend_on_the_cta(tmp_path: Path) -> None:
         "    %t =", "    %f = tt.splat %pid : i32 -> tensor<128xi32, #l>\n    %t ="
     )
     assert not found_by(same_in_all_ctas, evidence_of(tmp_path, body, {"DRAM": 0.1}, {"%e =": 60}))
+
+
+SCALARS = """\
+    scf.for %i = %c0 to %c8 step %c1  : i32 {
+      %there = tt.addptr %p, %i : !tt.ptr<f32>, i32
+      %x = tt.load %there : !tt.ptr<f32>
+      %y = arith.addf %x, %x : f32
+      tt.store %there, %y : !tt.ptr<f32>
+    }
+"""
+
+
+def test_loops_over_elements(tmp_path: Path) -> None:
+    busy = {"instruction issue": 0.9, "DRAM": 0.1}
+    finding = the_one(scalar_loops, evidence_of(tmp_path, SCALARS, busy, {"%y =": 90}), "a scalar loop", "tt.store")
+    assert finding.share == pytest.approx(1 - (1 - 0.9 * 31 / 32) * 0.9)
+    assert not found_by(scalar_loops, evidence_of(tmp_path, SCALARS, busy, {"%y =": 5}))
+    one_place = SCALARS.replace("tt.store %there", "tt.store %p")
+    assert not found_by(scalar_loops, evidence_of(tmp_path, one_place, busy, {"%y =": 90}))
+    assert not found_by(scalar_loops, evidence_of(tmp_path, LOOP, busy, {"%y =": 90}))
 
 
 def many_ctas(evidence: Evidence, cta_ns: float, ctas: int = 9 * 8) -> Evidence:

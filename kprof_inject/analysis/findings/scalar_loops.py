@@ -1,0 +1,57 @@
+"""Loops over elements, of which all threads of a CTA do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
+from kprof_inject.analysis.structure.dependence import varying_names
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture.resources import THREADS_PER_WARP
+from kprof_inject.quantities import listed, percent
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.ssa_values import operand_names, result_names
+from kprof_inject.ttgir.types import types_of
+
+_MAX_NAMES = 3
+
+
+def scalar_loops(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield loops that store one element at a time and carry nothing from one iteration to the next."""
+    if evidence.ran is None:
+        return
+    module = evidence.ran.module
+    for loop in (one for one in module.walk() if one.traits.is_loop):
+        stores = _stores_of_elements(module, loop)
+        share = evidence.time_share_of([loop]) if stores else 0.0
+        if share < MIN_SHARE:
+            continue
+        # A warp does at once what its threads repeat now.
+        gain = evidence.max_gain_without([loop], share * (1 - 1 / THREADS_PER_WARP))
+        if gain < MIN_SHARE:
+            continue
+        threads = THREADS_PER_WARP * evidence.kernel.requested_warps
+        where = evidence.name_around(stores[0], "a loop")
+        what = listed([evidence.words_of(one) for one in stores], _MAX_NAMES)
+        yield evidence.at(
+            stores,
+            Finding(
+                rule="scalar-loops",
+                scope=None,
+                share=gain,
+                text=f"{where} makes one element at a time, and all {threads} threads of a CTA do the same for it "
+                f"({what}): {percent(share)} of the warps' time",
+                advice="let threads work on elements of their own: a tensor of them (tl.arange) instead of the loop",
+                figures={"stores": len(stores), "time_share": share},
+                likely=gain / 2,
+            ),
+        )
+
+
+def _stores_of_elements(module: Module, loop: Operation) -> list[Operation]:
+    """Return the stores of a loop to addresses that depend on the iteration; none if it has tensors or results."""
+    inside = [one for region in loop.regions for one in region.walk()]
+    if any(result_names(loop)) or any(printed.shape for one in inside for printed in types_of(one)):
+        return []
+    varying = varying_names(module, loop)
+    return [one for one in inside if one.name == "tt.store" and operand_names(one)[0] in varying]
