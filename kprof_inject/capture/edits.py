@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from kprof_inject.capture.other_values import Values
-from kprof_inject.capture.schema import Count, DurationNs, FileName, GridSize, Name, Resources, Target, Text, TimeNs
+from kprof_inject.capture.schema import Count, DurationNs, FileName, Grid, Name, Resources, Target, Text, TimeNs
 
 EDITS_VERSION = 1
 EDITS_FILE = "edits.json"
@@ -150,7 +150,7 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
     variant: FileName
     device_name: Name = ""
     target: Target | None = None
-    grid: tuple[GridSize, GridSize, GridSize]
+    grid: Grid
     triton: Name = ""
     tolerance: Annotated[float, Meta(ge=0, le=1)] | None = None
     clean: Resources = Resources()

@@ -17,7 +17,7 @@ from kprof_inject.capture.schema import (
     Count,
     Cycles,
     FileName,
-    GridSize,
+    Grid,
     Name,
     Resources,
     ScopeTableRecord,
@@ -129,7 +129,7 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     sm_clock_hz: Annotated[float, Meta(ge=0, lt=1e11)] = 0
     l2_bytes: Bytes = 0
     clean: Resources = Resources()
-    grid: tuple[GridSize, GridSize, GridSize]
+    grid: Grid
     arguments: Annotated[tuple[Argument | None, ...], Meta(max_length=1 << 12)] = ()
     delays: tuple[MeasuredDelayRecord, ...]
     spins: tuple[SpinRecord, ...] = ()

@@ -12,7 +12,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from kprof_inject.capture.saved_launch import MAX_RANGES, Address
-from kprof_inject.capture.schema import Argument, GridSize
+from kprof_inject.capture.schema import Argument, Grid
 
 LOADED_INTEGERS_FILE = "loaded_integers.json"
 
@@ -32,7 +32,7 @@ class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
     them one after another, compressed by zlib.
     """
 
-    grid: tuple[GridSize, GridSize, GridSize]
+    grid: Grid
     arguments: Annotated[tuple[Argument | None, ...], Meta(max_length=1 << 12)]
     starts: Annotated[tuple[Address, ...], Meta(max_length=MAX_RANGES)]
     sizes: Annotated[tuple[_RangeBytes, ...], Meta(max_length=MAX_RANGES)]

@@ -15,7 +15,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from kprof_inject.capture.encoding import decode, encode, read_json
-from kprof_inject.capture.schema import END_OF_GRID_SIZES, GridSize, Name, Text
+from kprof_inject.capture.schema import END_OF_GRID_SIZES, Grid, Name, Text
 from kprof_inject.files import write_bytes
 
 _VALUES_FILE = "values.json"
@@ -30,8 +30,6 @@ WantedValues = Mapping[str, tuple[Constant, ...]]
 """Values to try of constants, by name."""
 
 NO_VALUES: WantedValues = MappingProxyType({})
-
-Grid = tuple[GridSize, GridSize, GridSize]
 
 
 class OtherValues(Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from kprof_inject.capture.schema import (
     Crc32,
     DumpedKernelRecord,
     FileName,
-    GridSize,
+    Grid,
     LaunchIndex,
     Name,
     RelaunchRecord,
@@ -212,7 +212,7 @@ class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     name: Name
     variant: FileName
     index: LaunchIndex
-    grid: tuple[GridSize, GridSize, GridSize]
+    grid: Grid
     arguments: Annotated[tuple[SavedArgument, ...], Meta(max_length=1 << 12)]
     memory: Annotated[tuple[MemoryRecord, ...], Meta(max_length=MAX_RANGES)]
     relaunch: RelaunchRecord | None = None

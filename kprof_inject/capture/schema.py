@@ -68,6 +68,7 @@ DeviceIndex = Annotated[int, Meta(ge=0, lt=1 << 16)]
 # CUDA: "x-dimension of a grid of thread blocks", 2^31 - 1.
 END_OF_GRID_SIZES = 1 << 31
 GridSize = Annotated[int, Meta(ge=1, lt=END_OF_GRID_SIZES)]
+Grid = tuple[GridSize, GridSize, GridSize]
 # A CTA has at most 1024 threads, and so 32 warps, or 16 of AMD's; Proton's buffers may say more.
 WarpCount = Annotated[int, Meta(ge=1, le=64)]
 Warps = Annotated[tuple[Annotated[int, Meta(ge=0, lt=1 << 14)], ...], Meta(max_length=64)]
@@ -151,7 +152,7 @@ class LaunchRecord(Struct, frozen=True, kw_only=True):
     line: Count = 0
     variant: FileName
     index: LaunchIndex
-    grid: tuple[GridSize, GridSize, GridSize]
+    grid: Grid
     device: DeviceIndex
     stream: Annotated[int, Meta(ge=0)]
     host_ns: TimeNs

@@ -81,6 +81,5 @@ def _may_loop(region: Region) -> bool:
         places.get(label, -1) <= place
         for place, block in enumerate(region.blocks)
         for last in block.operations[-1:]
-        if last.traits.is_branch
         for label, _ in successors_of(last)
     )

@@ -23,8 +23,8 @@ _SQRT = frozenset(("math.sqrt", "tt.precise_sqrt"))
 # With the busiest of these units below, other things limit the launch.
 _MIN_BUSY = 0.5
 _ARITHMETIC = (SPECIAL, FP32, ALU, ISSUE)
-# If another unit is busier by more than this, fewer special functions hardly help.
-_MIN_OF_BUSIEST = 0.85
+# If memory is busier by more than this, fewer special functions hardly help; of other arithmetic, they are a part.
+_MIN_OF_MEMORY = 0.85
 # Less of the special functions, or of all instructions, is not worth an edit.
 _MIN_REMOVED = 0.05
 _MAX_NAMES = 3
@@ -89,7 +89,9 @@ def special_functions(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     share = evidence.max_gain({SPECIAL: special, **dict.fromkeys((FP32, ALU, ISSUE), issued)})
     if max(special, issued) >= _MIN_REMOVED and share >= MIN_SHARE:
         yield _finding(evidence, removable, special, share)
-    elif evidence.parts.get(SPECIAL, 0.0) >= max(_MIN_BUSY, _MIN_OF_BUSIEST * evidence.busiest[1]):
+        return
+    memory = max((part for unit, part in evidence.parts.items() if unit not in _ARITHMETIC), default=0.0)
+    if evidence.parts.get(SPECIAL, 0.0) >= max(_MIN_BUSY, _MIN_OF_MEMORY * memory):
         yield _overview(evidence, counts, whole)
 
 

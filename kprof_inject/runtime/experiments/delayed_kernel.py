@@ -18,14 +18,14 @@ from kprof_inject.capture.experiments import (
     MeasuredDelayRecord,
     SpinRecord,
 )
-from kprof_inject.capture.schema import Resources, plausible_sm_clock_hz
+from kprof_inject.capture.schema import Grid, Resources, plausible_sm_clock_hz
 from kprof_inject.runtime.compiling.builds import assembly_in, load, objection_to
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.experiments.paired_launches import PairedTimes
 from kprof_inject.runtime.experiments.relaunch import Launchable
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, Grid
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds
 from kprof_inject.workspace import DumpedKernel
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kprof_inject.capture.experiments import DelaysRecord, SpinRecord
+from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.experiments.delayed_kernel import DelayedKernel, NoExperiment, experiment_record, spins_of
 from kprof_inject.runtime.experiments.delays import time_delays
@@ -23,7 +24,7 @@ from kprof_inject.runtime.experiments.replays_in_program import ONLY_IN_GRAPHS
 from kprof_inject.runtime.experiments.watchdog import Watchdog
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.launch_choice import parse_launches
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, Grid
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds
 from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
+from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.devices.device import Device, MemoryRange
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, Grid
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS
 
 
 class NotReplayable(Exception):

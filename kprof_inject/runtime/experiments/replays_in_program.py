@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kprof_inject.capture.schema import RelaunchRecord, ReplayRecord
+from kprof_inject.capture.schema import Grid, RelaunchRecord, ReplayRecord
 from kprof_inject.runtime.devices.device import Device, MemoryRange, NoDeviceMemory
 from kprof_inject.runtime.experiments.memory_copies import copies_of, memory_of
 from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
@@ -27,7 +27,7 @@ from kprof_inject.runtime.launch.launch_capture import ReplayResult
 from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, PROCESS_SECONDS, parse_launches
 from kprof_inject.runtime.launch.launcher import writing_to
 from kprof_inject.runtime.launch.reachable_memory import NotSaved
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, Grid, RecordingBuild
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordingBuild
 from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport

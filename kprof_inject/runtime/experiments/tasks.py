@@ -11,8 +11,16 @@ from kprof_inject.capture.edits import MeasuredGain, Results
 from kprof_inject.capture.encoding import decode, encode, read_json
 from kprof_inject.capture.experiments import DelaysRecord
 from kprof_inject.capture.measurements import L2Contents, MeasurementsRecord
-from kprof_inject.capture.other_values import Grid
-from kprof_inject.capture.schema import MAX_TEXT_BYTES, DurationNs, KernelRecord, Name, ReplayRecord, Resources, Text
+from kprof_inject.capture.schema import (
+    MAX_TEXT_BYTES,
+    DurationNs,
+    Grid,
+    KernelRecord,
+    Name,
+    ReplayRecord,
+    Resources,
+    Text,
+)
 from kprof_inject.files import read_regular, write_bytes
 
 TASKS_FILE = "tasks.json"

@@ -19,10 +19,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.launch.launch_choice import LaunchFilter
 from kprof_inject.runtime.launch.lock_free import AtomicCounts
-from kprof_inject.runtime.launch.recorded_launch import BufferOwner, Grid, RecordedLaunch, Save
+from kprof_inject.runtime.launch.recorded_launch import BufferOwner, RecordedLaunch, Save
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import triton
 
-from kprof_inject.capture.schema import ModeRecord, ProcessRecord, ReplayRecord, TimingRecord
+from kprof_inject.capture.schema import Grid, ModeRecord, ProcessRecord, ReplayRecord, TimingRecord
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
@@ -24,7 +24,7 @@ from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunc
 from kprof_inject.runtime.launch.launch_choice import parse_launches
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.lock_free import AtomicCounts, SetOnce
-from kprof_inject.runtime.launch.recorded_launch import Grid, RecordedLaunch, RecordingBuild
+from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch, RecordingBuild
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
 from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.runtime.process_report import ProcessReport

@@ -31,7 +31,7 @@ from kprof_inject.capture.saved_launch import (
     checksums,
     write_saved_launch,
 )
-from kprof_inject.capture.schema import RelaunchRecord, TimedResources
+from kprof_inject.capture.schema import Grid, RelaunchRecord, TimedResources
 from kprof_inject.quantities import size_text
 from kprof_inject.runtime.devices.device import Device, Snapshot
 from kprof_inject.runtime.faults import first_line
@@ -48,7 +48,7 @@ from kprof_inject.runtime.launch.reachable_memory import (
     reached_by,
     saved_arguments,
 )
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, Grid, RecordingBuild
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, RecordingBuild
 from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
 from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport

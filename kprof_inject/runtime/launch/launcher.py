@@ -13,13 +13,14 @@ from typing import Any, Protocol
 
 from triton.runtime import _allocation
 
+from kprof_inject.capture.schema import Grid
 from kprof_inject.quantities import counted, size_text
 from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import KernelToSave
 from kprof_inject.runtime.launch.lock_free import AtomicCounter
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, Grid, RecordedLaunch, RecordingBuild
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordedLaunch, RecordingBuild
 from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, has_exit_hook, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.stack_room import COMPILING, FRAMES_OF_COMPILER, FRAMES_OF_LAUNCHER

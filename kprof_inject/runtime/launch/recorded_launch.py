@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kprof_inject.capture.schema import MAX_ARGUMENT, KernelRecord, LaunchRecord
+from kprof_inject.capture.schema import MAX_ARGUMENT, Grid, KernelRecord, LaunchRecord
 from kprof_inject.runtime.devices.device import Buffer, Event
 
 HOOK_ARGUMENTS = 3
@@ -102,9 +102,6 @@ def _numbers_of(argument: Any) -> Numbers:
     if hasattr(argument, "block_shape"):
         return (argument.base.data_ptr(), *map(int, argument.shape), *map(int, argument.strides))
     return _NO_NUMBER
-
-
-Grid = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
