@@ -1,42 +1,84 @@
-"""Draws what advice promised at most against what the edits won, from the results of ``judge.py``.
+"""Draws what was promised at most against what edits won, and prints how many promises hold and are within two.
 
-    python benchmarks/advice/plot.py RESULTS.json [-o predictions.svg]
+    python benchmarks/advice/plot.py RESULTS.json... [-o predictions.svg]
 
-Points below the diagonal kept their promise; those between the lines won at least half of it.
+RESULTS.json are those of ``judge.py``, whose promises are the first advice, and of ``exhaustive.py``, whose promises
+are those of each finding for the edits that do what it advises; the best of these counts. Points below the diagonal
+kept their promise; those between the lines won at least half of it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-SIZE, MARGIN, LEGEND = 420, 48, 170
+from msgspec import Struct
+
+SIZE, MARGIN, LEGEND = 420, 48, 190
 COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2")
 SHAPES = ("circle", "square")
+
+
+class Point(Struct, frozen=True):
+    """A promise, and what was won: parts of the time, with the ends of its interval."""
+
+    kind: str
+    name: str
+    promised: float
+    won: float
+    low: float
+    high: float
+
+    @property
+    def is_inside(self) -> bool:
+        """True if at least half of the promise was won, and no more than it."""
+        return self.promised >= self.low and self.high >= self.promised / 2
 
 
 def main() -> None:
     """Write the picture of the results that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path)
+    parser.add_argument("results", type=Path, nargs="+")
     parser.add_argument("-o", "--output", type=Path, default=Path("predictions.svg"))
     options = parser.parse_args()
-    judged = [one for one in json.loads(options.results.read_text()).values() if promise_of(one) is not None]
-    options.output.write_text("\n".join(picture(judged)) + "\n")
+    points = [point for path in options.results for point in points_in(json.loads(path.read_text()))]
+    inside = sum(point.is_inside for point in points)
+    print(
+        f"{inside} of {len(points)} promises ({inside / max(len(points), 1):.0%}) hold, and are within two of the gain"
+    )
+    options.output.write_text("\n".join(picture(points)) + "\n")
 
 
-def promise_of(one: dict[str, Any]) -> float | None:
-    """Return the upper bound of the gain by the first advice; None without one."""
-    advice = one["opinion"]["advice"] if one["opinion"] and one["gain"] else []
-    return advice[0]["share"] if advice else None
+def points_in(results: dict[str, Any]) -> Iterator[Point]:
+    """Yield the promises of a file."""
+    if "tried" in results:
+        for kernel in results["tried"]:
+            yield from _promises_of_findings(kernel)
+        return
+    for one in results.values():
+        advice = one["opinion"]["advice"] if one["opinion"] and one["gain"] else []
+        if advice and advice[0]["share"] is not None:
+            gain = one["gain"]
+            yield Point(one["flaw"], one["case"], advice[0]["share"], gain["won"], gain["low"], gain["high"])
 
 
-def picture(judged: list[dict[str, Any]]) -> Iterator[str]:
+def _promises_of_findings(kernel: dict[str, Any]) -> Iterator[Point]:
+    """Yield the promise of each finding on a kernel with the best of the edits that do what it advises."""
+    best: dict[str, tuple[float, dict[str, Any]]] = {}
+    for tried in kernel["tried"]:
+        gain, promised = tried["confirmed"] or tried["gain"], tried["predicted"]
+        if gain and promised is not None and gain["won"] > best.get(tried["reason"], (0, {"won": -9}))[1]["won"]:
+            best[tried["reason"]] = promised, gain
+    for rule, (promised, gain) in best.items():
+        yield Point("tried", f"{kernel['name']}: {rule}", promised, gain["won"], gain["low"], gain["high"])
+
+
+def picture(points: Sequence[Point]) -> Iterator[str]:
     """Yield the lines of an SVG file."""
-    flaws = list(dict.fromkeys(one["flaw"] for one in judged))
+    kinds = list(dict.fromkeys(point.kind for point in points))
     size = f'width="{SIZE + 2 * MARGIN + LEGEND}" height="{SIZE + 2 * MARGIN}"'
     yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">'
     yield f'<rect {size} fill="white"/>'
@@ -50,13 +92,12 @@ def picture(judged: list[dict[str, Any]]) -> Iterator[str]:
     yield line(0, 0, 1, 0.5, "#999999")
     yield text(x_of(0.5), MARGIN + SIZE + 34, "promised at most", "middle")
     yield text(MARGIN, MARGIN - 14, "won by the edit", "start")
-    for one in judged:
-        place = flaws.index(one["flaw"])
-        yield mark(x_of(promise_of(one) or 0.0), y_of(max(one["gain"]["won"], 0.0)), place, one["case"])
-    for place, flaw in enumerate(flaws):
+    for point in points:
+        yield mark(x_of(point.promised), y_of(max(point.won, 0.0)), kinds.index(point.kind), point.name)
+    for place, kind in enumerate(kinds):
         y = MARGIN + 10 + 20 * place
-        yield mark(SIZE + MARGIN + 22, y, place, flaw)
-        yield text(SIZE + MARGIN + 34, y + 4, flaw, "start")
+        yield mark(SIZE + MARGIN + 22, y, place, kind)
+        yield text(SIZE + MARGIN + 34, y + 4, kind, "start")
     yield "</svg>"
 
 

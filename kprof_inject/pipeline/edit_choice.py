@@ -122,7 +122,6 @@ _REMEDIES: Mapping[str, tuple[str, ...]] = {
     "barriers": ("num_warps",),
     "second-cta": ("maxnreg", "num_stages", "num_warps"),
     "spills": ("num_warps", "maxnreg"),
-    "bank-conflicts": ("swizzle",),
     "l2-reuse": ("program_order",),
     "uneven-ctas": ("program_order",),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -18,6 +19,8 @@ from kprof_inject.quantities import percent
 _MIN_ELEMENTS = 32
 # Part of the warps' time in atomic operations, or of the requests to global memory, from which they may limit a launch.
 _MIN_TIME, _MIN_REQUESTS = 0.1, 0.1
+# CTAs that update an address less often seldom do so at the same time.
+_MANY_UPDATES = 32
 # Part of the time that no unit explains, from which atomic operations may limit a launch without counters.
 _MIN_UNEXPLAINED = 0.5
 
@@ -33,8 +36,8 @@ def atomics(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         elements = access.whole_bytes // max(access.element_bytes, 1)
         time_share = evidence.time_share_of([one.operation])
         repeats, removed = _repeats(one), {L2: 1.0, SHARED: 1.0}
-        # With an address for each element, none waits for another of its CTA.
-        is_apart = repeats == 1
+        # No element waits for another of its CTA, nor for many of others: warps do not wait for what they do not use.
+        is_apart = repeats == 1 and _updates(one) < _MANY_UPDATES
         share = evidence.max_gain_of([one.operation], removed) if is_apart else evidence.max_gain(removed)
         is_busy = time_share >= _MIN_TIME or _request_share(evidence) >= _MIN_REQUESTS
         if evidence.measured is None:
@@ -86,6 +89,15 @@ def _finding(
             likely=share if time_share >= MIN_SHARE else share / 2,
         ),
     )
+
+
+def _updates(one: CountedOperation) -> float:
+    """Return how many elements of all CTAs update an address, on average; infinite if that is unknown."""
+    touched = one.access.touched() if one.access else None
+    requested_bytes = one.access.requested_bytes(one.times) if one.access else None
+    if touched is None or not touched.size_bytes or requested_bytes is None:
+        return math.inf
+    return requested_bytes / touched.size_bytes
 
 
 def _repeats(one: CountedOperation) -> int | None:

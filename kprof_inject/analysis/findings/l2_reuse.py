@@ -10,6 +10,7 @@ from kprof_inject.analysis.roofs.unit_rates import L2
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture import counters
 from kprof_inject.quantities import percent, ratio, size_text
+from kprof_inject.ttgir.nodes import Operation
 
 _OTHER_ORDER = (
     "change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of tiles at a "
@@ -56,8 +57,11 @@ def l2_reuse(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 
 def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
-    """Return True if each load reads its bytes once, but several loads read the same."""
-    read_bytes = 0
+    """Return True if each load reads its bytes once, but several loops read the same.
+
+    Loads of one loop that overlap, such as a stencil's, do so at nearly the same time.
+    """
+    by_loop: dict[Operation, int] = {}
     for one in evidence.ran.operations if evidence.ran else ():
         access = one.access
         if access is None or not access.form.reads or not one.times:
@@ -65,5 +69,7 @@ def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
         touched, requested_bytes = access.touched(), access.requested_bytes(one.times)
         if touched is None or requested_bytes is None or requested_bytes > max(touched.size_bytes, needed_bytes // 10):
             return False
-        read_bytes += requested_bytes
-    return read_bytes >= _MIN_PASSES * needed_bytes
+        loop = next((owner for owner in one.operation.ancestors() if owner.traits.is_loop), None)
+        if loop is not None:
+            by_loop[loop] = max(by_loop.get(loop, 0), requested_bytes)
+    return sum(by_loop.values()) >= _MIN_PASSES * needed_bytes

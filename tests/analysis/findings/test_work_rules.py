@@ -170,6 +170,9 @@ def test_atomics_at_addresses_of_their_own(tmp_path: Path) -> None:
     finding = the_one(atomics, evidence, "atomics at addresses of their own", "%o")
     assert finding.figures["repeats"] == 1
     assert finding.share == pytest.approx(1.2 * 0.2)
+    often = "    scf.for %i = %c0 to %c8 step %c1  : i32 {\n" + atomic("at") + "    }\n"
+    (finding,) = found_by(atomics, evidence_of(tmp_path, often, {"L2": 0.05, "DRAM": 0.1}, {"tt.atomic_rmw": 20}))
+    assert finding.share == pytest.approx(1 - 0.1 / 0.93), "each address is updated 64 times"
 
 
 def test_atomics_that_take_no_time(tmp_path: Path) -> None:
@@ -243,18 +246,20 @@ def test_operands_that_dram_reads_again(tmp_path: Path, read: float, dram: float
     assert finding.share == pytest.approx(1 - 0.35)
 
 
-PASSES = """\
-    %x = tt.load %at : tensor<128x!tt.ptr<f32>, #l>
-    %y = tt.load %at : tensor<128x!tt.ptr<f32>, #l>
+PASS = """\
+    scf.for %NAME = %c0 to %c1 step %c1  : i32 {
+      %NAME_x = tt.load %at : tensor<128x!tt.ptr<f32>, #l>
+    }
 """
+PASSES = PASS.replace("NAME", "i") + PASS.replace("NAME", "j")
 
 
 def test_ctas_that_read_their_data_twice(tmp_path: Path) -> None:
-    """Another order of tiles would help if CTAs shared what they load."""
-    bound = replace(DRAM_BOUND, read_bytes=512)
-    for body, way in ((PASSES, "tiles"), (of_each_cta(PASSES), "backwards")):
-        evidence = evidence_of(tmp_path, body, {"DRAM": 0.6}, dram=replace(bound, read_bytes=8 * 512), **READ_TWICE)
-        (finding,) = found_by(l2_reuse, evidence)
+    """Another order of tiles would help if CTAs shared what they load, or if they loaded it once."""
+    stencil = "".join(f"    %x{one} = tt.load %at : tensor<128x!tt.ptr<f32>, #l>\n" for one in range(2))
+    bound = replace(DRAM_BOUND, read_bytes=8 * 512)
+    for body, way in ((PASSES, "tiles"), (of_each_cta(PASSES), "backwards"), (of_each_cta(stencil), "tiles")):
+        (finding,) = found_by(l2_reuse, evidence_of(tmp_path, body, {"DRAM": 0.6}, dram=bound, **READ_TWICE))
         assert way in finding.advice
 
 
