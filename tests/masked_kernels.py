@@ -12,7 +12,7 @@ from replacing import replace
 from triton_oracle import GPUTarget, triton
 
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
-from kprof_inject.analysis.findings.finding import Evidence
+from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.roofs.coalescing import requests_of
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight

@@ -159,7 +159,7 @@ class LaunchAnalysis:
     @cached_property
     def judgements(self) -> tuple[Judgement, ...]:
         """The result of each rule, in the order of the rules."""
-        from kprof_inject.analysis.findings.finding import Evidence
+        from kprof_inject.analysis.findings.evidence import Evidence
         from kprof_inject.analysis.findings.rules import judge_by_rules
 
         def judge(executed: ExecutedKernel | Unjudged) -> tuple[Judgement, ...]:

@@ -22,7 +22,8 @@ from masked_kernels import (
 from replacing import replace
 from snapshots import check
 
-from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.full_masks import full_masks
 from kprof_inject.analysis.findings.wide_addresses import wide_addresses
 from kprof_inject.analysis.unjudged import Unjudged

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.roofs.limits import LIMITING, MIN_NOTABLE, MIN_TOGETHER, UNIT_NAMES
 from kprof_inject.analysis.roofs.unit_rates import FP32, SPECIAL, TENSOR
 from kprof_inject.analysis.unjudged import Unjudged

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.exposed_latency import may_load_ahead
-from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.limits import LIMITING
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED
 from kprof_inject.analysis.structure.dependence import body_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.unit_rates import ISSUE, SHARED

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kprof_inject.analysis.causal.slopes import PlaceSlope
-from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.quantities import listed
 from kprof_inject.select.parts import COPIES, WAIT, part_of

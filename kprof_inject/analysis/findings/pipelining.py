@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from kprof_inject.analysis.async_work.flight_metrics import CopiedAhead, copied_ahead
 from kprof_inject.analysis.evidence.stalls import FOR_MEMORY
-from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.roofs.speed_of_light import Roof

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from kprof_inject.analysis.findings.alternating_units import alternating_units
 from kprof_inject.analysis.findings.atomics import atomics
 from kprof_inject.analysis.findings.bank_conflicts import bank_conflicts
+from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.exposed_latency import barriers, exposed_loads
-from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.fp32_dots import fp32_dots
 from kprof_inject.analysis.findings.full_masks import full_masks
 from kprof_inject.analysis.findings.idle_sms import between_ctas, late_start, low_fill, tail, uneven_ctas

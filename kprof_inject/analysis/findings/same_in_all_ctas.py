@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.structure.dependence import operations_of_any_cta
 from kprof_inject.analysis.unjudged import Unjudged

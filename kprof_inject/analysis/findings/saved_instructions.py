@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from kprof_inject.analysis.findings.finding import Evidence
+from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.roofs.limits import LIMITING
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE
 

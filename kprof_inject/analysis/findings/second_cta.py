@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import percent, short_time

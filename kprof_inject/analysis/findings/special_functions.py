@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Evidence, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.roofs.operation_work import work_of
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SPECIAL
 from kprof_inject.analysis.unjudged import Unjudged

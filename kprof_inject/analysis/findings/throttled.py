@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.unit_rates import FP32, TENSOR
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import percent

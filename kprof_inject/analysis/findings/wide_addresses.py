@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.saved_instructions import may_gain, saving_of
 from kprof_inject.analysis.interpreter.axis_arrays import IntegerExpr, dimension
 from kprof_inject.analysis.interpreter.executions import CountedOperation

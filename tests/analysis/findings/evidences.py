@@ -10,7 +10,8 @@ from replacing import replace
 
 from kprof_inject.analysis.evidence.measured_limit import Measured
 from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
-from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.roofs.coalescing import requests_of
 from kprof_inject.analysis.roofs.memory import DramBound

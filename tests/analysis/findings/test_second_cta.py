@@ -9,7 +9,8 @@ from known_kernels import ITER, evidence_of, launched, sentences_of
 from replacing import replace
 from snapshots import check
 
-from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.second_cta import second_cta
 from kprof_inject.analysis.roofs.operation_work import NO_WORK
 from kprof_inject.analysis.roofs.speed_of_light import Roof

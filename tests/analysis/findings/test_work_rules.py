@@ -13,8 +13,9 @@ from snapshots import check
 from kprof_inject.analysis.evidence.stalls import LineStalls
 from kprof_inject.analysis.findings.alternating_units import alternating_units
 from kprof_inject.analysis.findings.atomics import atomics
+from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.exposed_latency import barriers, exposed_loads
-from kprof_inject.analysis.findings.finding import Evidence, Finding
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.fp32_dots import fp32_dots
 from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
 from kprof_inject.analysis.findings.l2_reuse import l2_reuse

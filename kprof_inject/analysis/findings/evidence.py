@@ -1,0 +1,296 @@
+"""The evidence by which rules judge a launch, and the bounds of gains that follow from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kprof_inject.analysis.causal.slopes import KernelSlopes
+from kprof_inject.analysis.evidence.executed_instructions import block_executions
+from kprof_inject.analysis.evidence.instruction_work import issued_share
+from kprof_inject.analysis.evidence.measured_limit import Measured
+from kprof_inject.analysis.evidence.stalls import BARRIER, Stalls, share_of_instructions
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+from kprof_inject.analysis.roofs.coalescing import Requests
+from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
+from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL
+from kprof_inject.analysis.structure.dependence import body_of
+from kprof_inject.analysis.structure.operation_words import place_of, words_of
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture import counters
+from kprof_inject.capture.model import Kernel
+from kprof_inject.machine_code.instructions import Instruction, MachineFunction
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.ttgir.nodes import Operation
+
+# Shares of DRAM's peak that kernels which only stream reach at most on an H100: 91 to 94 %.
+_MAX_DRAM = 0.93
+# On an H100, removing operations won 0.7 to 1.1 of their share of the warps' time.
+_MAX_ABOVE, _MIN_REST = 1.2, 0.9
+# An empty launch takes as long: 2.0 to 2.4 us on an H100.
+_MIN_LAUNCH_NS = 2_000
+
+
+def _wavefronts(one: Requests) -> float:
+    return one.wavefronts * one.requests
+
+
+def _sectors(one: Requests) -> float:
+    return one.sectors * one.requests
+
+
+class Evidence(Struct, frozen=True):
+    """The evidence by which rules judge a launch.
+
+    ``ran`` is None if the module cannot be read, or nothing is known about its work. ``slopes`` is None without a
+    causal experiment, ``measured`` without counters, ``code`` if the machine code is unknown. ``parts`` has the
+    utilization of each unit over the launch: counted, or a lower bound. ``requests`` are those of loads and stores.
+    """
+
+    timeline: Timeline
+    summary: LaunchSummary
+    light: SpeedOfLight
+    ran: ExecutedKernel | None
+    slopes: KernelSlopes | None = None
+    parts: Mapping[str, float] = {}
+    measured: Measured | None = None
+    code: MachineFunction | None = None
+    requests: tuple[Requests, ...] = ()
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the launch."""
+        return self.timeline.launch.kernel
+
+    @property
+    def stalls(self) -> Stalls | None:
+        """Reasons why the warps waited; None without counters and samples."""
+        return self.measured.stalls if self.measured else None
+
+    def max_gain(self, removed: Mapping[str, float] = {}) -> float:
+        """Return an upper bound of the gain, as part of the launch's time, if everything overlapped perfectly.
+
+        ``removed`` is the part of its work that each unit would no longer have.
+        """
+        left = [
+            part * (1 - removed.get(unit, 0.0)) / (_MAX_DRAM if unit == DRAM else 1.0)
+            for unit, part in self.parts.items()
+        ]
+        needed = max([*left, _MIN_LAUNCH_NS / max(self.summary.duration_ns, 1)])
+        return max(1 - needed, 0.0)
+
+    def max_gain_of(self, operations: Sequence[Operation], removed: Mapping[str, float]) -> float:
+        """Return an upper bound of the gain if some operations waited for nothing, and units had less work.
+
+        ``removed`` is the part of its work that each unit would no longer have. Beyond the warps' time in the
+        operations, only what the busiest unit gains counts. Without samples of the warps, all that units leave does.
+        """
+        whole = self.max_gain(removed)
+        if self.stalls is None:
+            return whole
+        units = 1 - (1 - whole) / max(1 - self.max_gain(), 1e-9)
+        return min(whole, max(units, self._most_of(self.time_share_of(operations))))
+
+    def max_gain_of_waits(self, operations: Sequence[Operation], loop: Operation) -> float:
+        """Return an upper bound of the gain if a loop waited neither for some of its operations nor at barriers.
+
+        Warps also wait at a barrier for what other warps load. 1 without samples of the warps.
+        """
+        if self.stalls is None or not self.stalls.samples:
+            return 1.0
+        lines = self.lines_of([loop])
+        at_barriers = sum(one.reasons.get(BARRIER, 0) for one in self.stalls.lines if one.line in lines)
+        share = self.stalls.share_of_waits(self.lines_of(operations)).value + at_barriers / self.stalls.samples
+        return self._most_of(min(share, 1.0))
+
+    @staticmethod
+    def _most_of(share: float) -> float:
+        """Return the most that a launch gains without operations that take this share of the warps' time."""
+        return min(_MAX_ABOVE * share, 1 - (1 - share) * _MIN_REST)
+
+    def first_lines_of(self, operations: Iterable[Operation]) -> tuple[int, ...]:
+        """Return the lines of the TTGIR in which operations begin, in the order of the text."""
+        if self.ran is None:
+            return ()
+        return tuple(sorted(set(self.ran.module.line_numbers([one.start for one in operations]))))
+
+    def lines_of(self, operations: Iterable[Operation]) -> set[int]:
+        """Return all lines of the TTGIR that operations and their regions take."""
+        return self.ran.module.lines_of(operations) if self.ran is not None else set()
+
+    def time_share_of(self, operations: Iterable[Operation]) -> float:
+        """Return the share of the warps' time in operations, and in waits for their results.
+
+        Without samples of the warps, it is the operations' share of all instructions that are issued; 0 if that is
+        unknown, too.
+        """
+        lines = self.lines_of(operations)
+        if self.stalls is not None:
+            return self.stalls.share_of(lines).value
+        return self._issued_share(lambda one: one.line in lines)
+
+    def execution_share_of(self, operations: Iterable[Operation]) -> float:
+        """Return the same without waits for the results of others, which what replaces the operations must await."""
+        lines = self.lines_of(operations)
+        if self.stalls is not None:
+            return self.stalls.share_of_execution(lines).value
+        return self._issued_share(lambda one: one.line in lines)
+
+    def iterations_of(self, loop: Operation) -> float:
+        """Return how many iterations a loop has on average; infinite if unknown."""
+        times = {one.operation: one.times for one in self.ran.operations} if self.ran else {}
+        around = loop.block.operations if loop.block else ()
+        loops, iterations = (
+            next((count for one in operations if (count := times.get(one)) is not None), None)
+            for operations in (around, body_of(loop))
+        )
+        return iterations / loops if loops and iterations is not None else math.inf
+
+    @property
+    def dram_waste(self) -> float:
+        """The part of DRAM's bytes that the launch does not need: lost before they are used, or not even its data."""
+        dram, measured = self.light.dram, self.measured
+        if dram is None or dram.unknown or measured is None:
+            return 0.0
+        moved = measured.metric(counters.DRAM_READ_BYTES) + measured.metric(counters.DRAM_WRITE_BYTES)
+        return max(1 - dram.once_bytes / moved, 0.0) if moved else 0.0
+
+    def max_gain_without(self, operations: Sequence[Operation], share: float) -> float:
+        """Return an upper bound of the gain if a launch did not execute some operations.
+
+        ``share`` is what they take of the warps' time. If a unit limits the launch, the gain may be more: the unit's
+        time for them. It is never more than DRAM, and an L2 from which they load nothing, leave.
+        """
+        bound = self._most_of(share)
+        if self.busiest[1] >= LIMITING:
+            issued, wavefronts = self.issued_share_of(operations), self._request_share_of(operations, _wavefronts)
+            removed = {**dict.fromkeys((ISSUE, ALU, FP32, SPECIAL), issued), SHARED: wavefronts}
+            bound = max(bound, self.max_gain(removed))
+        return min(bound, self.max_gain_in_sms(self._request_share_of(operations, _sectors)))
+
+    def max_gain_in_sms(self, from_l2: float = 0.0) -> float:
+        """Return an upper bound of the gain if the SMs' units had no work left, but DRAM all of its own.
+
+        ``from_l2`` is the part of its work that the L2 would no longer have.
+        """
+        return self.max_gain({**dict.fromkeys(self.parts, 1.0), DRAM: 0.0, L2: from_l2, L2_TO_SM: from_l2})
+
+    def _request_share_of(self, operations: Sequence[Operation], work: Callable[[Requests], float]) -> float:
+        """Return the part of some work for accesses at known addresses that is for some operations."""
+        lines = self.lines_of(operations)
+        whole = sum(map(work, self.requests))
+        return sum(work(one) for one in self.requests if one.line in lines) / whole if whole else 0.0
+
+    def issued_share_of(self, operations: Iterable[Operation]) -> float:
+        """Return the share of operations among all instructions that are issued; 0 if it is unknown."""
+        lines = self.lines_of(operations)
+        return self._issued_share(lambda one: one.line in lines)
+
+    def time_share_of_instructions(self, names: Collection[str]) -> float:
+        """Return the share of the warps' time in machine operations, and in waits for their results.
+
+        Without samples, it is their share of all instructions that are issued; 0 if that is unknown, too.
+        """
+        record = self.kernel.measurements
+        if record is not None and record.samples is not None and self.code is not None:
+            return share_of_instructions(record.samples, self.code, names)
+        return self._issued_share(lambda one: one.operation in names)
+
+    def max_gain_with_fewer_instructions(self, share: float) -> float:
+        """Return an upper bound of the gain without this share of the instructions, of what the busiest unit leaves."""
+        bound = self._most_of(share)
+        return min(bound, self.max_gain(dict.fromkeys((ISSUE, ALU, FP32), share)))
+
+    def issued_share_of_instructions(self, parts: Mapping[int, float]) -> float:
+        """Return the share of parts of instructions, by their addresses, among all that are issued; 0 if unknown."""
+        return self._issued_share(lambda one: parts.get(one.address, 0.0))
+
+    def _issued_share(self, counted: Callable[[Instruction], float]) -> float:
+        if self.code is None or self.ran is None:
+            return 0.0
+        executions = block_executions(self.code, self.ran, self.kernel.requested_warps)
+        return issued_share(self.code, executions.known, counted)
+
+    def roof_around(self, operation: Operation) -> Roof | None:
+        """Return the roof of the innermost scope around an operation that has one."""
+        if self.ran is None:
+            return None
+        roofs = {roof.index: roof for roof in self.light.roofs}
+        index = self.ran.scope_map.innermost_around(operation, roofs)
+        return None if index is None else roofs[index]
+
+    def at(self, operations: Sequence[Operation], finding: Finding, around: Operation | None = None) -> Finding:
+        """Return a finding on operations: with their lines and the scope of ``around``, by default the first of them.
+
+        The scope is the innermost one that has a roof; unchanged if there is none.
+        """
+        finding = replace(finding, lines=self.first_lines_of(operations))
+        roof = self.roof_around(around or operations[0])
+        return replace(finding, scope=roof.scope, index=roof.index) if roof else finding
+
+    def name_around(self, operation: Operation, unknown: str) -> str:
+        """Return the name of that scope; ``unknown`` if there is none."""
+        roof = self.roof_around(operation)
+        return self.name_of(roof) if roof else unknown
+
+    def name_of(self, roof: Roof) -> str:
+        """Return the name of a roof's scope, with its site if other scopes have that name."""
+        return self.summary.scopes[roof.index].distinct_name
+
+    def place_of(self, operation: Operation) -> str:
+        """Return an operation's source line, such as ``matmul.py:58``, or its TTGIR line if the source is unknown."""
+        if self.ran is None:
+            return ""
+        return place_of(self.ran.module, operation)
+
+    def words_of(self, operation: Operation) -> str:
+        """Return an operation in words, such as *the load of 'x' at matmul.py:58*."""
+        return words_of(self.ran.module, operation) if self.ran is not None else ""
+
+    @property
+    def dram_part(self) -> float:
+        """The part of DRAM's peak that the launch uses: counted, or a lower bound."""
+        if self.measured is not None and DRAM in self.parts:
+            return self.parts[DRAM]  # records may make the launch faster or slower
+        return self.light.dram.min_part(self.summary.duration_ns) if self.light.dram else 0.0
+
+    @property
+    def sm_cycles(self) -> int:
+        """SM cycles of the scope with the most: the kernel's function, if that was recorded."""
+        return self._whole.sm_cycles if self._whole else 0
+
+    @property
+    def _whole(self) -> Roof | None:
+        return max(self.light.roofs, key=lambda roof: roof.sm_cycles, default=None)
+
+    @property
+    def busiest(self) -> tuple[str, float]:
+        """The busiest unit, with the part of the launch's time that it is busy, or a lower bound."""
+        whole = self._whole
+        sm_unit = [(whole.unit, whole.part)] if whole and not self.parts else []
+        dram = [] if self.parts else [(DRAM, min(self.dram_part, 1.0))]
+        return max(*self.parts.items(), *sm_unit, *dram, ("", 0.0), key=lambda one: one[1])
+
+    @property
+    def busiest_of_device(self) -> tuple[str, float]:
+        """The busiest unit, with the part of all SMs' time in the launch that it is busy.
+
+        What is computed of an SM's units is a part of the time in which SMs have work; counters count all of them.
+        """
+        waves, sms = self.summary.waves, self.kernel.sm_count
+        if self.measured is not None or waves is None or not sms or not self.parts:
+            return self.busiest
+        working = waves.sms / sms * (1 - (waves.idle_sm_share or 0.0))
+        return max(
+            ((unit, part if unit in (DRAM, L2) else working * part) for unit, part in self.parts.items()),
+            key=lambda one: one[1],
+        )
+
+    def share_of(self, roof: Roof) -> float:
+        """Return the part of the SMs' time that a scope takes."""
+        return roof.sm_cycles / self.sm_cycles if self.sm_cycles else 0.0
