@@ -21,6 +21,7 @@ from kprof_inject.analysis.structure.prefetching import is_for_a_branch, is_used
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.quantities import counted, numbered, percent, size_text
+from kprof_inject.ttgir.dialect import DOT_WAIT
 from kprof_inject.ttgir.loops import CopyPipeline, copy_pipelines
 from kprof_inject.ttgir.nodes import Operation
 
@@ -186,6 +187,19 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
                     "stage_bytes": wanted.copies.stage_bytes,
                 },
             )
+
+
+def has_sampled_waits(evidence: Evidence) -> bool:
+    """Return True if samples show what ``too_few_stages`` needs of every wait in the kernel's loops.
+
+    Waits for dots, during which the tensor cores work, do not count.
+    """
+    if evidence.ran is None or evidence.stalls is None:
+        return False
+    awaited = {group.wait for pipeline in copy_pipelines(evidence.ran.module) for group in pipeline.awaited}
+    loops = (one for one in evidence.ran.module.walk() if one.traits.is_loop)
+    inside = {one for loop in loops for one in loop.walk() if one.traits.is_wait and one.name != DOT_WAIT}
+    return inside <= awaited
 
 
 def _wanted(evidence: Evidence, ran: ExecutedKernel, pipeline: CopyPipeline, busy: float) -> _MissingStages:

@@ -26,7 +26,7 @@ from kprof_inject.analysis.findings.loop_work import loop_invariant, reduction_i
 from kprof_inject.analysis.findings.narrow_access import narrow_access
 from kprof_inject.analysis.findings.oversized_blocks import oversized_blocks
 from kprof_inject.analysis.findings.pace import pace
-from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
+from kprof_inject.analysis.findings.pipelining import has_sampled_waits, not_pipelined, too_few_stages
 from kprof_inject.analysis.findings.same_in_all_ctas import same_in_all_ctas
 from kprof_inject.analysis.findings.scalar_loops import scalar_loops
 from kprof_inject.analysis.findings.second_cta import second_cta
@@ -66,6 +66,13 @@ def _by_cta_times(rule: Callable[[Timeline, LaunchSummary], RuleResults]) -> Rul
     return judge
 
 
+def _waiting(evidence: Evidence) -> RuleResults:
+    """Judge waits by records; where samples show them all, it lacks nothing."""
+    for result in waiting(evidence.timeline, evidence.summary):
+        if isinstance(result, Finding) or not has_sampled_waits(evidence):
+            yield result
+
+
 RULES: dict[str, Rule] = {
     "low-fill": low_fill,
     "late-start": _by_cta_times(late_start),
@@ -77,7 +84,7 @@ RULES: dict[str, Rule] = {
     "epilogue": _by_records(epilogue),
     "first-iterations": _by_records(first_iterations),
     "last-iteration": _by_records(last_iteration),
-    "waiting": _by_records(waiting),
+    "waiting": _waiting,
     "not-pipelined": not_pipelined,
     "too-few-stages": too_few_stages,
     "bank-conflicts": bank_conflicts,

@@ -15,7 +15,7 @@ from kprof_inject.analysis.evidence.measured_limit import Measured
 from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
+from kprof_inject.analysis.findings.pipelining import has_sampled_waits, not_pipelined, too_few_stages
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.coalescing import Requests
@@ -25,6 +25,7 @@ from kprof_inject.capture.measurements import CountersRecord
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.ttgir.parser import parse
 
 CASES_OF_LOOPS = cases_of(CASES / "pipelining.txt")
 WAITS = CASES_OF_LOOPS["waits that take a tenth of the loop ask for a stage"]
@@ -124,6 +125,11 @@ def test_samples_show_waits_for_copies_that_were_not_recorded(
     findings = [one for one in too_few_stages(evidence) if isinstance(one, Finding)]
     assert [one.rule for one in findings] == rules
     assert all(one.figures["waiting"] == waits / 100 for one in findings)
+    assert has_sampled_waits(evidence)
+    assert not has_sampled_waits(replace(evidence, measured=None))
+    other = parse(ran.module.text.replace("ttg.async_wait", "ttng.wait_barrier"))
+    elsewhere = replace(ran, scope_map=ScopeMap(other, report.timeline.table))
+    assert not has_sampled_waits(replace(evidence, ran=elsewhere)), "no copies of the loop are awaited there"
 
 
 def clocked(timeline: Timeline, mhz: float, source: ClockSource = ClockSource.FITTED) -> Timeline:
