@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING, UNIT_NAMES
 from kprof_inject.analysis.roofs.unit_rates import TENSOR
@@ -102,12 +103,14 @@ _LESS_WORK = {
 
 
 def _by_findings(report: LaunchAnalysis) -> Iterator[Advice]:
-    """Yield the advice of the findings; once, if several places need the same."""
-    given = set[str]()
+    """Yield the advice of the findings; once, with the most that it may win, if several places need the same."""
+    same: dict[str, list[Finding]] = {}
     for finding in report.findings:
-        if finding.expected and finding.advice not in given:
-            given.add(finding.advice)
-            yield Advice(finding.advice, finding.sentence, finding.share, bool(finding.doubt))
+        if finding.expected:
+            same.setdefault(finding.advice, []).append(finding)
+    for text, findings in same.items():
+        share, is_doubtful = max(one.share for one in findings), all(one.doubt for one in findings)
+        yield Advice(text, findings[0].sentence, share, is_doubtful)
 
 
 def _to_judge(report: LaunchAnalysis, lost: Unjudged | None) -> Iterator[Advice]:

@@ -62,8 +62,14 @@ FOR_MEMORY = "long_scoreboard"
 _WAITS_FOR_TENSOR_CORES = "WARPGROUP"
 _TENSOR_CORES = "gmma"
 _SCOREBOARDS = FOR_MEMORY, "short_scoreboard"
-# Operations of the L1 and texture unit (L1TEX), for whose results warps wait with the reason "long_scoreboard".
-_OF_L1 = frozenset(("LD", "LDG", "LDL", "LDGSTS", "LDGMC", "ATOM", "ATOMG", "TEX", "TLD", "TLD4", "SULD", "SUATOM"))
+# Operations whose scoreboards warps await with the reason "long_scoreboard": those of the L1 and texture unit (L1TEX),
+# and, as 60 kernels on an H100 showed, stores, fences and operations on mbarriers.
+_LONG_OPERATIONS = frozenset(
+    (
+        *("ATOM", "ATOMG", "FENCE", "LD", "LDG", "LDGMC", "LDGSTS", "LDL", "MEMBAR", "RED", "REDG", "ST", "STG", "STL"),
+        *("SUATOM", "SULD", "SYNCS", "TEX", "TLD", "TLD4", "UTMALDG", "UTMASTG"),
+    )
+)
 # Shares of fewer samples say little.
 _MIN_SAMPLES = 50
 _QUANTILE = 1.96
@@ -164,7 +170,10 @@ class Stalls(Struct, frozen=True):
         return Share.of(min(own + waits, self.samples), self.samples)
 
     def share_of_execution(self, lines: Collection[int]) -> Share:
-        """Return the same, but without the time at these instructions in waits for results of other lines only."""
+        """Return the share of the warps' time at instructions of some lines, or in waits for results of these.
+
+        What warps wait there for results of other lines does not count: an upper bound where these overlap.
+        """
         others = {line.line for line in self.lines} - set(lines)
         waits = sum(
             max(self._awaiting(line, others) - self._awaiting(line, lines), 0)
@@ -178,6 +187,20 @@ class Stalls(Struct, frozen=True):
         """Return the share of the warps' time in waits for results of some lines, wherever the warps wait."""
         waits = sum(self._awaiting(line, lines) for line in self.lines)
         return Share.of(min(waits, self.samples), self.samples)
+
+    def barrier_share_of(self, lines: Collection[int]) -> float:
+        """Return the share of the warps' time at barriers in some lines, without waits for the tensor cores."""
+        waits = sum(line.reasons.get(BARRIER, 0) - line.for_tensor_cores for line in self.lines if line.line in lines)
+        return waits / self.samples if self.samples else 0.0
+
+    def dot_wait_share_of(self, lines: Collection[int]) -> float:
+        """Return the share of the warps' time in some lines in waits for the tensor cores."""
+        waits = sum(line.for_tensor_cores for line in self.lines if line.line in lines)
+        return waits / self.samples if self.samples else 0.0
+
+    def share_for(self, *reasons: str) -> float:
+        """Return the share of the warps' time in waits for some reasons."""
+        return sum(self.reasons.get(reason, 0) for reason in reasons) / self.samples if self.samples else 0.0
 
     @staticmethod
     def _awaiting(waiting_line: LineStalls, lines: Collection[int]) -> int:
@@ -358,7 +381,7 @@ def _awaited_for(reason: str, awaited: Sequence[Instruction]) -> dict[int, str]:
 
     A load and a special function may count in the same scoreboard; the reason then tells which of them is awaited.
     """
-    fitting = [one for one in awaited if (one.operation in _OF_L1) == (reason == FOR_MEMORY)]
+    fitting = [one for one in awaited if (one.operation in _LONG_OPERATIONS) == (reason == FOR_MEMORY)]
     return {one.line: one.operation for one in fitting or awaited}
 
 

@@ -20,6 +20,8 @@ from kprof_inject.quantities import percent
 _MIN_ELEMENTS = 32
 # Part of the warps' time in atomic operations, or of the requests to global memory, from which they may limit a launch.
 _MIN_TIME, _MIN_REQUESTS = 0.1, 0.1
+# Reasons of warps that wait because accesses before theirs are not done.
+_QUEUES = "lg_throttle", "drain"
 # CTAs that update an address less often seldom do so at the same time.
 _MANY_UPDATES = 32
 # Part of the time that no unit explains, from which atomic operations may limit a launch without counters.
@@ -39,7 +41,10 @@ def atomics(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         repeats, removed = _repeats(one), {L2: 1.0, SHARED: 1.0}
         # No element waits for another of its CTA, nor for many of others: warps do not wait for what they do not use.
         is_apart = repeats == 1 and _updates(one) < _MANY_UPDATES
-        share = evidence.max_gain_of([one.operation], removed) if is_apart else evidence.max_gain(removed)
+        share = evidence.max_gain(removed)
+        if is_apart:
+            elsewhere = evidence.stalls.share_for(*_QUEUES) if evidence.stalls else 0.0
+            share = min(share, evidence.max_gain_of([one.operation], removed) + elsewhere)
         is_busy = time_share >= _MIN_TIME or _request_share(evidence) >= _MIN_REQUESTS
         if evidence.measured is None:
             is_busy = share >= _MIN_UNEXPLAINED
@@ -71,6 +76,9 @@ def _finding(
             "combine the elements of an address in the CTA (tl.sum, tl.max, tl.reduce), and issue one atomic operation "
             "for it"
         )
+    elif _updates(one) == 1:
+        shared = ", and each address once"
+        combine = "store instead, as no two updates share an address"
     else:
         shared = ", each at an address of its own"
         combine = (

@@ -12,7 +12,7 @@ from kprof_inject.analysis.roofs.limits import LIMITING
 from kprof_inject.analysis.structure.dependence import body_of, varying_names
 from kprof_inject.analysis.structure.prefetching import is_for_a_copy
 from kprof_inject.analysis.unjudged import Unjudged
-from kprof_inject.quantities import listed, percent
+from kprof_inject.quantities import percent
 from kprof_inject.ttgir.loops import pipeline_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import operand_names
@@ -23,16 +23,15 @@ _MIN_SHARE = 0.25
 _MAX_BUSY = 0.75
 _MIN_GAIN = 0.1
 # Without several, no iteration loads ahead for the next.
-_MIN_ITERATIONS = 4
-_MAX_NAMES = 3
+MIN_ITERATIONS = 4
 _AHEAD = "ahead (tl.range(..., num_stages=3)), "
 
 
 def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield loops that load through registers what they use in the same iteration, and whose warps wait for it.
 
-    Needs samples of the warps. Of loops with dots, only loads that tell where to copy from count here; the others are
-    judged by ``not_pipelined``.
+    Needs samples of the warps. Of pipelined loops, only loads of the addresses that copies need count; of other loops
+    with dots, ``not_pipelined`` judges the loads.
     """
     stalls = evidence.stalls
     if evidence.ran is None or stalls is None or evidence.busiest[1] >= _MAX_BUSY:
@@ -41,19 +40,22 @@ def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         body = body_of(loop)
         varying = varying_names(evidence.ran.module, loop)
         loads = [one for one in body if one.name == "tt.load" and not varying.isdisjoint(operand_names(one))]
-        has_dots = any(one.traits.is_dot for one in loop.walk())
-        if has_dots or pipeline_of(loop):
-            loads = [one for one in loads if is_for_a_copy(loop, one)]
         share = stalls.share_of_waits(evidence.lines_of(loads)).value
+        is_pipelined = pipeline_of(loop) is not None
+        if share < _MIN_SHARE or (not is_pipelined and any(one.traits.is_dot for one in loop.walk())):
+            continue
+        if is_pipelined:
+            loads = [one for one in loads if is_for_a_copy(loop, one)]
+            share = stalls.share_of_waits(evidence.lines_of(loads)).value
         gain = min(share, evidence.max_gain())
-        if share >= _MIN_SHARE and gain >= _MIN_GAIN and evidence.iterations_of(loop) >= _MIN_ITERATIONS:
-            finding = _addresses_finding if has_dots or pipeline_of(loop) else _loads_finding
+        if share >= _MIN_SHARE and gain >= _MIN_GAIN and evidence.iterations_of(loop) >= MIN_ITERATIONS:
+            finding = _addresses_finding if is_pipelined else _loads_finding
             yield finding(evidence, loads, share, gain)
 
 
 def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float, gain: float) -> Finding:
     where = evidence.name_around(loads[0], "a loop")
-    what = listed(list(dict.fromkeys(map(evidence.words_of, loads))), _MAX_NAMES)
+    what = evidence.names_of(loads)
     return evidence.at(
         loads,
         Finding(
@@ -72,7 +74,7 @@ def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float,
 
 def _addresses_finding(evidence: Evidence, loads: Sequence[Operation], share: float, gain: float) -> Finding:
     where = evidence.name_around(loads[0], "a loop")
-    what = listed(list(dict.fromkeys(map(evidence.words_of, loads))), _MAX_NAMES)
+    what = evidence.names_of(loads)
     stages = evidence.kernel.metadata.get("num_stages")
     more = f"from {stages} to {max(stages, 2) + 1}" if isinstance(stages, int) else "to 3 or more"
     return evidence.at(
@@ -81,10 +83,10 @@ def _addresses_finding(evidence: Evidence, loads: Sequence[Operation], share: fl
             rule="exposed-loads",
             scope=None,
             share=gain,
-            text=f"{where} waits in each iteration for loads that tell where its copies begin, {percent(share)} of the "
-            f"warps' time: {what}",
+            text=f"{where} waits in each iteration for loads of the addresses that its copies need, {percent(share)} "
+            f"of the warps' time: {what}",
             # On an H100, it won 19 % of a paged decode (2 to 3 stages).
-            advice=f"request these earlier, too: raise num_stages {more}, so that Triton loads them an iteration "
+            advice=f"load the addresses earlier: raise num_stages {more}, so that Triton loads them an iteration "
             "before the copies, or load those of several iterations at once",
             figures={"waiting": share},
             likely=gain / 2,

@@ -15,11 +15,9 @@ from kprof_inject.analysis.roofs.coalescing import widest_bytes
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.machine_code.accesses import global_access
 from kprof_inject.machine_code.dead_code import dead_without_predicates
-from kprof_inject.quantities import listed, percent
+from kprof_inject.quantities import percent
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import definition_of, operand_names
-
-_MAX_NAMES = 3
 
 
 def full_masks(evidence: Evidence) -> Iterator[Finding | Unjudged]:
@@ -42,7 +40,7 @@ def full_masks(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if saving is None:
         return
     operations = [one.operation for one in full]
-    names = listed(list(dict.fromkeys(map(evidence.words_of, operations))), _MAX_NAMES)
+    names = evidence.names_of(operations)
     wider = ", as accesses would be as wide as their addresses allow" if narrow else ""
     yield evidence.at(
         operations,

@@ -45,7 +45,7 @@ def low_fill(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 def _split(evidence: Evidence) -> str:
     has_dots = evidence.ran is not None and any(one.traits.is_dot for one in evidence.ran.module.walk())
-    return "split-K" if has_dots else "several CTAs for what one does now (a second kernel combines their results)"
+    return "split-K" if has_dots else "several CTAs for what one does (a second kernel combines their results)"
 
 
 def _most_of_a_larger_grid(evidence: Evidence, idle_share: float, slots_per_sm: int) -> float:

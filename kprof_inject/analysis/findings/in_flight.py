@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.exposed_latency import may_load_ahead
+from kprof_inject.analysis.findings.exposed_latency import MIN_ITERATIONS, may_load_ahead
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.limits import LIMITING
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED
@@ -24,7 +24,6 @@ _MAX_WARPS = 16
 # Dots hide latency by stages, but a scheduler with one warp issues nothing while that waits: on an H100, a chunked scan
 # of 4 warps on an SM won 27 to 50 % with more.
 _MAX_WARPS_OF_DOTS = 4.5
-_MIN_ITERATIONS = 4
 # A CTA needs about 1 us for its start, its first load from DRAM and its end (H100).
 _SHORT_CTA_NS = 2_000
 # CTAs that move more spend their time with it.
@@ -137,7 +136,7 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 def _loads_in_loops(evidence: Evidence, module: Module) -> bool:
     loops = (loop for loop in module.walk() if loop.traits.is_loop)
-    return any(_loaded_bytes(loop) and evidence.iterations_of(loop) >= _MIN_ITERATIONS for loop in loops)
+    return any(_loaded_bytes(loop) and evidence.iterations_of(loop) >= MIN_ITERATIONS for loop in loops)
 
 
 def _one_warp_each(evidence: Evidence, waves: Waves, active: float, share: float) -> Finding:
@@ -151,7 +150,9 @@ def _one_warp_each(evidence: Evidence, waves: Waves, active: float, share: float
     if waves.ctas < 2 * waves.sms:
         more = "launch more CTAs: smaller tiles, or split-K"
     elif by in _LESS_OF:
-        more = f"make room for more CTAs on an SM ({by}: {room} of {ctas_per_sm(limits, 0, warps, None)} fit): "
+        more = (
+            f"make room for more CTAs on an SM ({by}: for {room}; warps: for {ctas_per_sm(limits, 0, warps, None)}): "
+        )
         more += _LESS_OF[by]
     else:
         more = "use smaller tiles"
@@ -159,8 +160,7 @@ def _one_warp_each(evidence: Evidence, waves: Waves, active: float, share: float
         rule="few-warps",
         scope=None,
         share=share,
-        text=f"too few warps in flight: an SM holds {active:.1f}, one for each of its schedulers, and "
-        f"{_waits(evidence)}",
+        text=f"too few warps in flight: an SM holds {active:.1f} for its 4 schedulers, and {_waits(evidence)}",
         advice=f"{more}; or raise num_warps from {warps} to {2 * warps}",
         figures={"active_warps": active, "num_warps": warps, "more_num_warps": 2 * warps},
         likely=share / 3,
@@ -268,7 +268,8 @@ def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, 
         return "", warps
     by_warps = ctas_per_sm(limits, 0, warps, None)
     return (
-        f"make room for more CTAs on an SM ({by}: {room} of {by_warps} fit): {_LESS_OF.get(by, 'smaller tiles')}",
+        f"make room for more CTAs on an SM ({by}: for {room}; warps: for {by_warps}): "
+        f"{_LESS_OF.get(by, 'smaller tiles')}",
         warps,
     )
 

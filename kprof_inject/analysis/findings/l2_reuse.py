@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
+from kprof_inject.analysis.interpreter.footprints import Ranges, union
 from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.unit_rates import L2
 from kprof_inject.analysis.unjudged import Unjudged
@@ -18,8 +20,8 @@ _OTHER_ORDER = (
     "time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data"
 )
 _OTHER_PASS = (
-    "CTAs read the same data in several passes: run each pass backwards, so that it begins with what the last one left "
-    "in the L2; or let CTAs read less between two passes, so that the L2 keeps it; or keep the data in registers"
+    "CTAs read their data in several passes: run every other pass backwards, so that it starts with what is still in "
+    "the L2; or give a CTA so little at a time that the L2, or its registers, hold it until the next pass"
 )
 _MIN_PASSES = 1.5  # on average over the bytes: some may be read once
 # Tiles of a matmul in a good order read each operand once or twice from DRAM.
@@ -62,7 +64,7 @@ def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
 
     Loads of one loop that overlap, such as a stencil's, do so at nearly the same time.
     """
-    by_loop: dict[Operation, int] = {}
+    by_loop: defaultdict[Operation, list[Ranges]] = defaultdict(list)
     for one in evidence.ran.operations if evidence.ran else ():
         access = one.access
         if access is None or not access.form.reads or not one.times:
@@ -72,5 +74,5 @@ def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
             return False
         loop = next((owner for owner in one.operation.ancestors() if owner.traits.is_loop), None)
         if loop is not None:
-            by_loop[loop] = max(by_loop.get(loop, 0), requested_bytes)
-    return sum(by_loop.values()) >= _MIN_PASSES * needed_bytes
+            by_loop[loop].append(touched)
+    return sum(union(ranges).size_bytes for ranges in by_loop.values()) >= _MIN_PASSES * needed_bytes

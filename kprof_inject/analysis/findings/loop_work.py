@@ -73,13 +73,13 @@ def _invariant_finding(
     evidence: Evidence, loop: Operation, repeated: Sequence[Operation], divided: Sequence[Operation], share: float
 ) -> Finding:
     where = evidence.name_around((repeated or divided)[0], "a loop")
-    what = listed([evidence.words_of(one) for one in (*repeated, *divided)], _MAX_NAMES)
+    what = evidence.names_of([*repeated, *divided])
     gain = evidence.max_gain_without([*repeated, *divided], share)
     if any(one.name == _REDUCTION for one in repeated):
         gain = _with_overlap(evidence, loop, gain)
     advice = []
     if repeated:
-        names = listed([evidence.words_of(one) for one in repeated], _MAX_NAMES)
+        names = evidence.names_of(repeated)
         advice.append(f"move {names} before the loop")
         if any(one.traits.reads_global for one in repeated):
             advice.append("the compiler does not, as the loop also writes to memory that might overlap")
@@ -92,8 +92,8 @@ def _invariant_finding(
             rule="loop-invariant",
             scope=None,
             share=gain,
-            text=f"{where} does in each iteration what does not depend on it: {what} take {percent(share)} of the "
-            "warps' time",
+            text=f"{where} does in each iteration what does not depend on it: {what} "
+            f"take{'s' if len(repeated) + len(divided) == 1 else ''} {percent(share)} of the warps' time",
             advice="; ".join(advice),
             figures={"operations": len(repeated), "divisions": len(divided), "time_share": share},
             likely=min(_LIKELY * share, gain),
@@ -127,7 +127,7 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 def _reduction_finding(evidence: Evidence, reductions: Sequence[Operation], share: float, iterations: float) -> Finding:
     where = evidence.name_around(reductions[0], "a loop")
-    what = listed([evidence.words_of(one) for one in reductions], _MAX_NAMES)
+    what = evidence.names_of(reductions)
     gain = evidence.max_gain_without(reductions, share) * (1 - 1 / iterations)  # one is left, after the loop
     return evidence.at(
         reductions,

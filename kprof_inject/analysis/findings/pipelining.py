@@ -33,6 +33,8 @@ _MIN_SHARE = 0.05
 MIN_COPIED_BYTES = 4
 """No fewer bytes of a thread become an asynchronous copy (PTX ISA, "cp.async"), whatever the number of stages."""
 
+# All loads of a loop have mostly one reason.
+_MAX_LOADS = 8
 # A smaller load is not an operand of a dot.
 _MIN_LOAD_BYTES = 1024
 
@@ -99,7 +101,7 @@ def _loads_finding(
 
 def _way(evidence: Evidence, loop: Operation, loads: Sequence[Operation]) -> str:
     """Return how to let a loop be pipelined."""
-    if any(is_for_a_branch(loop, load) for load in loads):
+    if any(is_for_a_branch(loop, load) for load in loads[:_MAX_LOADS]):
         return (
             "take the dot that uses the loads out of its branch (with a mask instead), as a branch's are not pipelined"
         )
@@ -108,7 +110,7 @@ def _way(evidence: Evidence, loop: Operation, loads: Sequence[Operation]) -> str
     if not isinstance(stages, int):
         return f"set num_stages to 3 or more, and {pointers}"
     if stages > 1:
-        return f"with num_stages={stages}, {pointers}"
+        return f"{pointers} (num_stages is {stages} already)"
     return f"set num_stages to 3 or more; if that does not suffice, {pointers}"
 
 
@@ -170,11 +172,16 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         wanted = _wanted(evidence, evidence.ran, pipeline, max(1 - waited, roof.part))
         share = min(waited * evidence.share_of(roof), evidence.max_gain())
         if share >= _MIN_SHARE:
+            # Other warps wait at the barrier that follows.
+            at_barriers = (
+                evidence.stalls.barrier_share_of(evidence.lines_of([pipeline.loop])) if evidence.stalls else 0.0
+            )
             yield Finding(
                 rule="too-few-stages",
                 scope=roof.scope,
                 index=roof.index,
-                share=share,
+                share=min(share + at_barriers, evidence.max_gain()),
+                likely=share,
                 text=f"{evidence.name_of(roof)} spends {percent(waited)} of its time waiting for copies issued "
                 f"{counted(pipeline.depth, 'iteration')} ahead: "
                 f"{size_text(wanted.copies.bytes_per_sm())} in flight per SM is too little",

@@ -9,12 +9,11 @@ from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.structure.dependence import operations_of_any_cta
 from kprof_inject.analysis.unjudged import Unjudged
-from kprof_inject.quantities import listed, percent
+from kprof_inject.quantities import percent
 from kprof_inject.ttgir.dialect import DIVISIONS
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import types_of
 
-_MAX_NAMES = 3
 # With fewer CTAs, computing it once saves little of the time of all SMs.
 _MIN_CTAS = 2
 
@@ -35,7 +34,7 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     share = evidence.time_share_of(same) if costly else 0.0
     if share < MIN_SHARE:
         return
-    what = listed([evidence.words_of(one) for one in costly], _MAX_NAMES)
+    what = evidence.names_of(costly)
     yield evidence.at(
         costly,
         Finding(

@@ -69,6 +69,6 @@ def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
             continue
         touched, requested_bytes = access.touched(), access.requested_bytes(one.times)
         if touched is None or not touched.size_bytes or requested_bytes is None:
-            return True
+            return True  # it may be the operand that CTAs share
         loads.append(requested_bytes / touched.size_bytes)
     return not loads or max(loads) >= _MIN_LOADS

@@ -19,8 +19,8 @@ def spills(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if not spilled or evidence.code is None:
         return
     share = evidence.time_share_of_instructions(_LOCAL_ACCESSES)
-    # DRAM moves what does not fit into the L2.
-    removed = {**dict.fromkeys(evidence.parts, 1.0), DRAM: evidence.dram_waste}
+    waste = evidence.dram_waste  # what does not fit into the L2
+    removed = {**dict.fromkeys(evidence.parts, 1.0), DRAM: 1.0 if waste is None else waste}
     gain = min(share, evidence.max_gain(removed))
     if gain < MIN_SHARE:
         return

@@ -14,7 +14,7 @@ from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import dimension
 from kprof_inject.analysis.interpreter.executions import CountedOperation
-from kprof_inject.analysis.roofs.coalescing import SECTOR_BYTES, Requests
+from kprof_inject.analysis.roofs.coalescing import LINE_BYTES, SECTOR_BYTES, Requests
 from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.unit_rates import L2, SHARED
 from kprof_inject.analysis.structure.tensor_layouts import MAX_ACCESS_BITS, lanes_dimension
@@ -25,6 +25,8 @@ from kprof_inject.ttgir.types import types_of
 
 # A smaller part of the sectors, or of the cycles of the L1, is not worth an edit.
 _MIN_EXTRA = 0.25
+# Of the sectors that were counted.
+_FEW = 0.1
 
 
 class _Waste(Struct, frozen=True):
@@ -35,13 +37,16 @@ class _Waste(Struct, frozen=True):
 
     @classmethod
     def of(cls, evidence: Evidence, found: Sequence[Requests]) -> _Waste:
-        """Sum up the waste of the requests that were found. Others, at unknown addresses, may have been counted."""
+        """Sum up the waste of the requests that were found.
+
+        Others, at unknown addresses, count if these are few: the L1 may have what many others load.
+        """
         whole = sum(one.sectors * one.requests for one in evidence.requests)
         cycles = sum(one.wavefronts * one.requests for one in evidence.requests)
         if evidence.measured is not None:
-            sectors, wavefronts = (counters.LOAD_SECTORS, counters.STORE_SECTORS), (counters.WAVEFRONTS,)
-            whole = max(whole, sum(map(evidence.measured.metric, sectors)))
-            cycles = max(cycles, sum(map(evidence.measured.metric, wavefronts)))
+            counted = sum(map(evidence.measured.metric, (counters.LOAD_SECTORS, counters.STORE_SECTORS)))
+            whole = counted if sum(one.extra_sectors for one in found) < _FEW * counted else whole
+            cycles = max(cycles, evidence.measured.metric(counters.WAVEFRONTS))
         extra = sum(one.extra_sectors for one in found)
         extra_cycles = sum(one.extra_wavefronts for one in found)
         return cls(extra / whole if whole else 0.0, extra_cycles / cycles if cycles else 0.0)
@@ -53,7 +58,7 @@ def uncoalesced(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     found = [one for one in known if not _is_vector(evidence, one)]
     waste = _Waste.of(evidence, found)
     if found and max(waste.sectors, waste.wavefronts) >= _MIN_EXTRA:
-        removed = {SHARED: waste.wavefronts, L2: waste.sectors, DRAM: evidence.dram_waste}
+        removed = {SHARED: waste.wavefronts, L2: waste.sectors, DRAM: evidence.dram_waste or 0.0}
         counted = {one.line: one for one in evidence.ran.operations} if evidence.ran else {}
         operations = [counted[one.line].operation for one in found if one.line in counted]
         share = evidence.max_gain_of(operations, removed)
@@ -138,14 +143,14 @@ def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
     if row_bytes <= MAX_ACCESS_BITS // 8:  # a thread already accesses all of it at once
         return (
             apart,
-            f"make the tile wider along dimension {contiguous[0]}, where it has {row_bytes} contiguous bytes: a sector "
-            f"has {SECTOR_BYTES}, and a line 128 (and shorter along dimension {along}, or with more warps)",
+            f"make the tile wider along dimension {contiguous[0]}, where it has only {row_bytes} contiguous bytes (a "
+            f"sector has {SECTOR_BYTES}, a line {LINE_BYTES}), and shorter along dimension {along}",
         )
     return (
         apart,
         f"let neighbouring threads run along dimension {contiguous[0]} of the tile, which is contiguous: swap the "
-        "tile's dimensions (and use tl.trans for the result), or let the compiler know that its stride is 1: a "
-        "tl.constexpr, or an argument without an annotation such as int",
+        "tile's dimensions (and use tl.trans for the result), or let the compiler know that its stride is 1: make it a "
+        "tl.constexpr, or remove an annotation ': int', with which Triton does not specialize it",
     )
 
 

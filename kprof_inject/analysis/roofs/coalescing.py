@@ -29,7 +29,7 @@ from kprof_inject.ttgir.ssa_values import result_names
 from kprof_inject.ttgir.strings import variable_in
 from kprof_inject.ttgir.types import if_misfit, types_of
 
-SECTOR_BYTES, _LINE_BYTES, _WORD_BYTES = 32, 128, 4
+SECTOR_BYTES, LINE_BYTES, _WORD_BYTES = 32, 128, 4
 _LANE_BITS = 5
 _LANES = 1 << _LANE_BITS
 # Requests that touch at least this many times the sectors or lines that they need are uncoalesced.
@@ -120,7 +120,7 @@ class Requests(Struct, frozen=True):
         """Number of sectors or lines that a request touches, and how many would do."""
         if self._has_many_sectors:
             return sectors_text(self.sectors, self.adjacent_sectors)
-        return f"{self.lines:.1f} lines of {_LINE_BYTES} bytes, where {self.adjacent_lines:.0f} would do"
+        return f"{self.lines:.1f} lines of {LINE_BYTES} bytes, where {self.adjacent_lines:.0f} would do"
 
 
 def sectors_text(sectors: float, adjacent_sectors: float) -> str:
@@ -194,8 +194,8 @@ def _requests(
         active_share=len(starts) / len(grid.active) / (1 if one.operation.name == "tt.load" else 1 << repeating),
         sectors=float(_distinct(starts // SECTOR_BYTES).mean()),
         adjacent_sectors=float(np.ceil(used_bytes / SECTOR_BYTES).mean()),
-        lines=float(_distinct(starts // _LINE_BYTES).mean()),
-        adjacent_lines=float(np.ceil(used_bytes / _LINE_BYTES).mean()),
+        lines=float(_distinct(starts // LINE_BYTES).mean()),
+        adjacent_lines=float(np.ceil(used_bytes / LINE_BYTES).mean()),
         wavefronts=0.0 if is_bypassing else _wavefronts(starts, access_bytes),
     )
     return replace(found, place=_place(one.operation, module)) if found.is_uncoalesced else found
@@ -321,7 +321,7 @@ def _wavefronts(starts: _Numbers, access_bytes: int) -> float:
     took fewer than they touch lines.
     """
     slot_bytes = max(access_bytes, _WORD_BYTES)
-    slots, banks = starts // slot_bytes, _LINE_BYTES // slot_bytes
+    slots, banks = starts // slot_bytes, LINE_BYTES // slot_bytes
     bank = np.arange(len(slots))[:, None] * banks + slots % banks
     counts = np.bincount(bank[_is_first(slots)], minlength=len(slots) * banks)
     return float(counts.reshape(-1, banks).max(axis=1).mean())
@@ -329,7 +329,7 @@ def _wavefronts(starts: _Numbers, access_bytes: int) -> float:
 
 def _is_first(ascending: _Numbers) -> _Bits:
     """Return where a row has a new place; lanes that are disabled come last, and have none."""
-    return np.asarray((np.diff(ascending, axis=1, prepend=-1) != 0) & (ascending < _NOWHERE // _LINE_BYTES))
+    return np.asarray((np.diff(ascending, axis=1, prepend=-1) != 0) & (ascending < _NOWHERE // LINE_BYTES))
 
 
 def _distinct(ascending: _Numbers) -> _Numbers:

@@ -9,7 +9,7 @@ from kprof_inject.ttgir.loops import pipeline_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import operand_names, result_names
 
-_READ, _STORE = "ttg.local_load", "ttg.local_store"
+_READ, _STORE, _COPY = "ttg.local_load", "ttg.local_store", "ttg.async_copy_global_to_local"
 
 
 def iterations_ahead(loop: Operation, load: Operation, occurrences: Sequence[Operation]) -> int | None:
@@ -58,18 +58,22 @@ def is_for_a_branch(loop: Operation, load: Operation) -> bool:
             continue
         if operation.traits.is_dot:
             return False
-        is_in_branch |= any(one.traits.is_dot for one in inside)
+        is_in_branch |= any(one.traits.is_dot and _loop_around(one) is loop for one in inside)
         made.update(result_names(operation))
     return is_in_branch
 
 
+def _loop_around(one: Operation) -> Operation | None:
+    return next((owner for owner in one.owners() if owner.traits.is_loop), None)
+
+
 def is_for_a_copy(loop: Operation, load: Operation) -> bool:
-    """Return True if an asynchronous copy in the loop's body copies from where a load tells."""
+    """Return True if an asynchronous copy in the loop's body copies from an address that depends on a load."""
     made = {*result_names(load)}
     for operation in (one for block in loop.regions[-1].blocks for one in block.operations if one.start > load.start):
         if made.isdisjoint(operand_names(operation)):
             continue
-        if operation.traits.starts_async:
+        if operation.name == _COPY and operand_names(operation)[0] in made:
             return True
         if operation.traits.is_move or operation.traits.is_arithmetic or operation.traits.is_indexing:
             made.update(result_names(operation))

@@ -85,7 +85,7 @@ BRANCH = """\
     [
         (None, False, "set num_stages to 3 or more, and let pointers"),
         (1, False, "set num_stages to 3 or more; if that does not suffice, let pointers"),
-        (3, False, "with num_stages=3, let pointers"),
+        (3, False, "let pointers advance by a constant and read at least 4 contiguous bytes (num_stages is 3 already)"),
         (3, True, "take the dot that uses the loads out of its branch"),
     ],
 )
@@ -125,6 +125,11 @@ def test_samples_show_waits_for_copies_that_were_not_recorded(
     findings = [one for one in too_few_stages(evidence) if isinstance(one, Finding)]
     assert [one.rule for one in findings] == rules
     assert all(one.figures["waiting"] == waits / 100 for one in findings)
+    with_barriers = replace(stalls, lines=(*lines, LineStalls(dot, None, {"barrier": 10}, {}, for_tensor_cores=4)))
+    evidence = replace(evidence, measured=replace(measured, stalls=with_barriers))
+    for before, now in zip(findings, too_few_stages(evidence), strict=True):
+        assert isinstance(now, Finding) and now.expected < now.share
+        assert before.share == before.expected, "no warp waits at a barrier for others' copies"
     assert has_sampled_waits(evidence)
     assert not has_sampled_waits(replace(evidence, measured=None))
     other = parse(ran.module.text.replace("ttg.async_wait", "ttng.wait_barrier"))

@@ -474,8 +474,11 @@ SCALARS = """\
 def test_loops_over_elements(tmp_path: Path) -> None:
     busy = {"instruction issue": 0.9, "DRAM": 0.1}
     finding = the_one(scalar_loops, evidence_of(tmp_path, SCALARS, busy, {"%y =": 90}), "a scalar loop", "tt.store")
-    assert finding.share == pytest.approx(1 - (1 - 0.9 * 31 / 32) * 0.9)
+    assert finding.share == pytest.approx(1 - max((1 - 0.9) * 0.9, 0.1 / 0.93))
     assert not found_by(scalar_loops, evidence_of(tmp_path, SCALARS, busy, {"%y =": 5}))
+    serial = SCALARS.replace("      %x =", "      %next = tt.addptr %there, %c1 : !tt.ptr<f32>, i32\n      %x =")
+    serial = serial.replace("tt.store %there", "tt.store %next")
+    assert not found_by(scalar_loops, evidence_of(tmp_path, serial, busy, {"%y =": 90})), "the next iteration loads it"
     one_place = SCALARS.replace("tt.store %there", "tt.store %p")
     assert not found_by(scalar_loops, evidence_of(tmp_path, one_place, busy, {"%y =": 90}))
     assert not found_by(scalar_loops, evidence_of(tmp_path, LOOP, busy, {"%y =": 90}))
@@ -589,11 +592,21 @@ def test_blocks_that_are_larger_than_the_data(tmp_path: Path) -> None:
         evidence_of(tmp_path, MASKED.replace("<32>", "<100>"), {"instruction issue": 0.55, "DRAM": 0.3}), "%x =", "%y ="
     )
     assert not found_by(oversized_blocks, full)
+    some = MASKED.replace("%n = arith", "%pid = tt.get_program_id x : i32\n    %n1 = arith").replace("<32>", "<1>")
+    some = some.replace("    %m =", "    %n = tt.splat %pid : i32 -> tensor<128xi32, #l>\n    %m =").replace(
+        "slt, %r, %n", "sgt, %n1, %n"
+    )
+    of_few_ctas = code_of(evidence_of(tmp_path, some, {"instruction issue": 0.55, "DRAM": 0.3}), "%x =", "%y =")
+    assert not found_by(oversized_blocks, of_few_ctas), "one CTA uses the whole block"
+    whole = MASKED + "    %w = tt.load %at : tensor<128x!tt.ptr<f32>, #l>\n"
+    with_another = code_of(evidence_of(tmp_path, whole, {"instruction issue": 0.55, "DRAM": 0.3}), "%x =", "%y =")
+    assert not found_by(oversized_blocks, with_another), "another load needs all of it"
 
 
 def test_spills_win_no_more_than_dram_leaves(tmp_path: Path) -> None:
     """The time in accesses to local memory is time in which DRAM moves what the launch needs."""
-    evidence = evidence_of(tmp_path, LOAD, {"DRAM": 0.8, "L2": 0.7})
+    moved = {"DRAM_READ_BYTES": 60e6, "DRAM_WRITE_BYTES": 0.0}
+    evidence = evidence_of(tmp_path, LOAD, {"DRAM": 0.8, "L2": 0.7}, dram=DRAM_BOUND, **moved)
     code = MachineFunction("k", (Instruction(0, "LDL", "", line=0), Instruction(16, "FADD", "", line=0)))
     instructions = tuple(SampledInstruction(address, {"wait": 50}) for address in (0, 16))
     samples = SamplesRecord(period_cycles=256, launches=1, total=100, dropped=0, instructions=instructions)
@@ -613,4 +626,7 @@ def test_no_more_is_promised_than_dram_leaves(tmp_path: Path) -> None:
     assert evidence.max_gain_without([load], 0.9) == pytest.approx(1 - 0.7 / 0.93)
     assert evidence.max_gain_without([], 0.9) == pytest.approx(1 - 0.7 / 0.93)
     assert evidence.max_gain_in_sms() == pytest.approx(1 - 0.7 / 0.93)
+    busy_l2 = replace(evidence, parts={"L2": 0.9, "DRAM": 0.1}, requests=())
+    assert busy_l2.max_gain_without([load], 0.5) == pytest.approx(1 - 0.5 * 0.9), "it may be all that the L2 does"
+    assert busy_l2.max_gain_without([], 0.5) == pytest.approx(0.1)
     assert replace(evidence, parts={"L2": 0.65}).max_gain_in_sms() == pytest.approx(0.35)
