@@ -38,12 +38,12 @@ def low_fill(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         likely=idle_share,
         text=f"the grid is too small for the device: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; "
         f"{counted(idle_sms, 'SM')} ({percent(idle_share)}) {'is' if idle_sms == 1 else 'are'} idle",
-        advice=f"launch more CTAs: smaller tiles, {_split(evidence)}, or several problems in one launch",
+        advice=f"launch more CTAs: smaller tiles, {_how_to_split(evidence)}, or several problems in one launch",
         figures={"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms, "slots_per_sm": waves.slots_per_sm},
     )
 
 
-def _split(evidence: Evidence) -> str:
+def _how_to_split(evidence: Evidence) -> str:
     has_dots = evidence.ran is not None and any(one.traits.is_dot for one in evidence.ran.module.walk())
     return "split-K" if has_dots else "several CTAs for what one does (a second kernel combines their results)"
 

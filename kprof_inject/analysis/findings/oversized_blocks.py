@@ -27,7 +27,7 @@ def oversized_blocks(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if ran is None or code is None or not may_gain(evidence) or any(one.traits.is_dot for one in ran.module.walk()):
         return
     accesses = [(one.operation, one.access) for one in ran.operations if one.access and one.access.shape and one.times]
-    used = {operation: _used(access) for operation, access in accesses}
+    used = {operation: _used_part(access) for operation, access in accesses}
     shapes: dict[tuple[int, ...], float] = {}
     for operation, access in accesses:
         shapes[access.shape] = max(used[operation], shapes.get(access.shape, 0.0))
@@ -66,7 +66,7 @@ def _on_tensors_of(shape: tuple[int, ...], module: Module) -> Iterator[Operation
             yield one
 
 
-def _used(access: Access) -> float:
+def _used_part(access: Access) -> float:
     """Return the part of a block that any execution of an access uses: 1, 1/2, 1/4 and so on; 1 if it is unknown."""
     if access.mask is None or access.mask.is_lower_bound:
         return 1.0

@@ -71,7 +71,7 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         if loads:
             share = min(share, evidence.max_gain_of_waits([one.operation for one, _ in loads], loop))
         if share >= _MIN_SHARE:
-            way = _way(evidence, loop, [one.operation for one, _ in loads])
+            way = _how_to_pipeline(evidence, loop, [one.operation for one, _ in loads])
             finding = (
                 _loads_finding(evidence, roof, share, loads, way) if loads else _copies_finding(evidence, roof, share)
             )
@@ -99,7 +99,7 @@ def _loads_finding(
     )
 
 
-def _way(evidence: Evidence, loop: Operation, loads: Sequence[Operation]) -> str:
+def _how_to_pipeline(evidence: Evidence, loop: Operation, loads: Sequence[Operation]) -> str:
     """Return how to let a loop be pipelined."""
     if any(is_for_a_branch(loop, load) for load in loads[:_MAX_LOADS]):
         return (
