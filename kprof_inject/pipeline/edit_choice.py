@@ -118,7 +118,7 @@ _REMEDIES: Mapping[str, tuple[str, ...]] = {
     "too-few-stages": ("num_stages", "loop_stages"),
     "waiting": ("num_stages", "loop_stages"),
     "exposed-loads": ("num_stages", "loop_stages"),
-    "few-warps": ("num_warps", "loop_stages"),
+    "few-warps": ("num_warps", "loop_stages", "num_stages"),
     "barriers": ("num_warps",),
     "second-cta": ("maxnreg", "num_stages", "num_warps"),
     "spills": ("num_warps", "maxnreg"),
