@@ -91,7 +91,7 @@ def _is_vector(evidence: Evidence, request: Requests) -> bool:
     if one is None or one.access is None or evidence.ran is None:
         return False
     along = _lanes_run_along(one.operation, one.access, evidence.ran.module)
-    return along is not None and _step(one.access, along) == one.access.element_bytes
+    return along is not None and step_along(one.access, along) == one.access.element_bytes
 
 
 def _lanes_run_along(operation: Operation, access: Access, module: Module) -> int | None:
@@ -133,7 +133,7 @@ def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
     if access is None or evidence.ran is None:
         return "", _OTHER_SHAPE
     along = _lanes_run_along(one.operation, access, evidence.ran.module)
-    step = _step(access, along) if along is not None else None
+    step = step_along(access, along) if along is not None else None
     apart = f"; neighbouring threads access places {step} bytes apart" if step else ""
     contiguous = [dim for dim, size in enumerate(access.shape) if size > 1 and _is_contiguous(access, dim)]
     if along is None or not contiguous or contiguous == [along]:
@@ -159,7 +159,7 @@ def _is_contiguous(access: Access, dim: int) -> bool:
     return 0 < sum(int(np.abs(part).max(initial=0)) for part in _differences(access, dim)) <= access.element_bytes
 
 
-def _step(access: Access, dim: int) -> int | None:
+def step_along(access: Access, dim: int) -> int | None:
     """Return the distance in bytes of neighbours along a dimension of the tile; None if it is unknown or varies."""
     step = 0
     for part in _differences(access, dim):

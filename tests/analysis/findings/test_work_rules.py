@@ -374,6 +374,15 @@ def test_narrow_loads(tmp_path: Path) -> None:
     assert finding.figures == {"access_bytes": 2}
     assert finding.share == pytest.approx(1 - 0.6 * 0.9)
     assert not found_by(narrow_access, evidence(body, 5)), "they take hardly any time"
+    assert "as they are here" in finding.advice
+    shifted = body.replace("%a2 = tt.addptr %h, %r2", "%one = tt.addptr %h, %ones\n    %a2 = tt.addptr %one, %r2")
+    ones = "    %ones = arith.constant dense<1> : tensor<1024xi32, #l>\n"
+    shifted = ones + shifted.replace("%h, %ones\n", "%h, %ones : tensor<1024x!tt.ptr<f16>, #l>, tensor<1024xi32, #l>\n")
+    (finding,) = found_by(narrow_access, evidence(shifted, 40))
+    assert "pad the rows" in finding.advice
+    shared = body.replace("%a2 = tt.addptr %h, %r2", "%half = arith.shrui %r2, %ones\n    %a2 = tt.addptr %h, %half")
+    shared = ones + shared.replace("%r2, %ones\n", "%r2, %ones : tensor<1024xi32, #l>\n")
+    assert not found_by(narrow_access, evidence(shared, 40)), "neighbours share their addresses"
     assert not found_by(narrow_access, evidence_of(tmp_path, LOAD, {"instruction issue": 0.5}))
 
 
