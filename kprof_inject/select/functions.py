@@ -310,7 +310,7 @@ class Function:
         for operation in self._nests:
             if not operation.traits.is_loop:
                 continue
-            outer = next((owner for owner in operation.owners() if owner.traits.is_loop), None)
+            outer = operation.loop
             paths[operation] = (*paths[outer], inside[outer])
             inside[outer] += 1
             yield Loop(operation, paths[operation])

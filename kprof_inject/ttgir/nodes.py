@@ -58,6 +58,11 @@ class Operation(Struct, frozen=True, eq=False):
         return takewhile(lambda ancestor: ancestor.name != FUNCTION, self.ancestors())
 
     @property
+    def loop(self) -> Operation | None:
+        """The innermost loop around this operation; None if there is none."""
+        return next((owner for owner in self.owners() if owner.traits.is_loop), None)
+
+    @property
     def location_text(self) -> str:
         """The ``loc(...)`` that ends the operation, or an empty string if it was printed without one."""
         line = self.closing or self.tail

@@ -1,4 +1,4 @@
-"""Programs under ``profile --try`` print, compute, allocate and end as alone. Killed, it leaves nothing behind."""
+"""Programs under ``profile --try`` print, compute, allocate and end as alone. Killed, it leaves no trace."""
 
 from __future__ import annotations
 

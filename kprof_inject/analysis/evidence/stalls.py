@@ -109,6 +109,11 @@ class LineStalls(Struct, frozen=True):
         return sum(self.reasons.values())
 
     @property
+    def at_barriers(self) -> int:
+        """Number of samples at a barrier of the CTA, without waits for wgmma."""
+        return self.reasons.get(BARRIER, 0) - self.for_tensor_cores
+
+    @property
     def place(self) -> str:
         """``file:line`` of the source, after the name of the value, if there is one; empty if unknown."""
         place = place_text(self.source)
@@ -170,9 +175,9 @@ class Stalls(Struct, frozen=True):
         return Share.of(min(own + waits, self.samples), self.samples)
 
     def share_of_execution(self, lines: Collection[int]) -> Share:
-        """Return the share of the warps' time at instructions of some lines, or in waits for results of these.
+        """Return ``share_of`` without the waits at these lines for results of others.
 
-        What warps wait there for results of other lines does not count: an upper bound where these overlap.
+        It is an upper bound if an instruction waits for results of both.
         """
         others = {line.line for line in self.lines} - set(lines)
         waits = sum(
@@ -188,19 +193,14 @@ class Stalls(Struct, frozen=True):
         waits = sum(self._awaiting(line, lines) for line in self.lines)
         return Share.of(min(waits, self.samples), self.samples)
 
-    def barrier_share_of(self, lines: Collection[int]) -> float:
-        """Return the share of the warps' time at barriers in some lines, without waits for the tensor cores."""
-        waits = sum(line.reasons.get(BARRIER, 0) - line.for_tensor_cores for line in self.lines if line.line in lines)
-        return waits / self.samples if self.samples else 0.0
+    def share_of_barriers(self, lines: Collection[int]) -> Share:
+        """Return the share of the warps' time at barriers of the CTA in some lines."""
+        return Share.of(sum(line.at_barriers for line in self.lines if line.line in lines), self.samples)
 
-    def dot_wait_share_of(self, lines: Collection[int]) -> float:
-        """Return the share of the warps' time in some lines in waits for the tensor cores."""
-        waits = sum(line.for_tensor_cores for line in self.lines if line.line in lines)
-        return waits / self.samples if self.samples else 0.0
-
-    def share_for(self, *reasons: str) -> float:
-        """Return the share of the warps' time in waits for some reasons."""
-        return sum(self.reasons.get(reason, 0) for reason in reasons) / self.samples if self.samples else 0.0
+    def share_of_reason(self, reason: str, lines: Collection[int]) -> Share:
+        """Return the share of the warps' time in waits for a reason in some lines."""
+        waits = sum(line.reasons.get(reason, 0) for line in self.lines if line.line in lines)
+        return Share.of(waits, self.samples)
 
     @staticmethod
     def _awaiting(waiting_line: LineStalls, lines: Collection[int]) -> int:

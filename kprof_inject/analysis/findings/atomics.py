@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 
+from msgspec import Struct
+
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.interpreter.axis_arrays import TooLarge
@@ -28,6 +30,25 @@ _MANY_UPDATES = 32
 _MIN_UNEXPLAINED = 0.5
 
 
+class _Updates(Struct, frozen=True):
+    """The number of elements that update an address: the most of an execution, and the mean over all CTAs."""
+
+    repeats: int | None
+    """None if it is unknown."""
+    of_address: float
+    """Infinite if it is unknown."""
+
+    @classmethod
+    def of(cls, one: CountedOperation) -> _Updates:
+        """Count the updates of an operation."""
+        return cls(_repeats(one), _updates(one))
+
+    @property
+    def is_apart(self) -> bool:
+        """True if no element waits for another of its CTA, and few for those of others."""
+        return self.repeats == 1 and self.of_address < _MANY_UPDATES
+
+
 def atomics(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield atomic operations on each element of a tensor, which could be combined in the CTA first."""
     if evidence.ran is None:
@@ -38,18 +59,15 @@ def atomics(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             continue
         elements = access.whole_bytes // max(access.element_bytes, 1)
         time_share = evidence.time_share_of([one.operation])
-        repeats, removed = _repeats(one), {L2: 1.0, SHARED: 1.0}
-        # No element waits for another of its CTA, nor for many of others: warps do not wait for what they do not use.
-        is_apart = repeats == 1 and _updates(one) < _MANY_UPDATES
+        updates, removed = _Updates.of(one), {L2: 1.0, SHARED: 1.0}
         share = evidence.max_gain(removed)
-        if is_apart:
-            elsewhere = evidence.stalls.share_for(*_QUEUES) if evidence.stalls else 0.0
-            share = min(share, evidence.max_gain_of([one.operation], removed) + elsewhere)
+        if updates.is_apart:
+            share = min(share, evidence.max_gain_of([one.operation], removed) + _queue_share(evidence))
         is_busy = time_share >= _MIN_TIME or _request_share(evidence) >= _MIN_REQUESTS
         if evidence.measured is None:
             is_busy = share >= _MIN_UNEXPLAINED
         if elements >= _MIN_ELEMENTS and is_busy and share >= MIN_SHARE:
-            yield _finding(evidence, one, elements, repeats, time_share, share)
+            yield _finding(evidence, one, elements, updates, time_share, share)
 
 
 def _request_share(evidence: Evidence) -> float:
@@ -61,9 +79,16 @@ def _request_share(evidence: Evidence) -> float:
     return atomic / (atomic + others) if atomic else 0.0
 
 
+def _queue_share(evidence: Evidence) -> float:
+    """Return the share of the warps' time in queues, which atomic operations fill that no warp awaits."""
+    stalls = evidence.stalls
+    return sum(stalls.reasons.get(reason, 0) for reason in _QUEUES) / stalls.samples if stalls else 0.0
+
+
 def _finding(
-    evidence: Evidence, one: CountedOperation, elements: int, repeats: int | None, time_share: float, share: float
+    evidence: Evidence, one: CountedOperation, elements: int, updates: _Updates, time_share: float, share: float
 ) -> Finding:
+    repeats = updates.repeats
     if repeats is None:
         shared = ""
         combine = (
@@ -76,7 +101,7 @@ def _finding(
             "combine the elements of an address in the CTA (tl.sum, tl.max, tl.reduce), and issue one atomic operation "
             "for it"
         )
-    elif _updates(one) == 1:
+    elif updates.of_address == 1:
         shared = ", and each address once"
         combine = "store instead, as no two updates share an address"
     else:

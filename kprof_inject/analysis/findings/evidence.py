@@ -12,7 +12,7 @@ from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.evidence.instruction_work import issued_share
 from kprof_inject.analysis.evidence.measured_limit import Measured
-from kprof_inject.analysis.evidence.stalls import Stalls, share_of_instructions
+from kprof_inject.analysis.evidence.stalls import BARRIER, Stalls, share_of_instructions
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.coalescing import Requests
@@ -71,8 +71,9 @@ class Evidence(Struct, frozen=True):
 
     @property
     def stalls(self) -> Stalls | None:
-        """Reasons why the warps waited; None without counters and samples."""
-        return self.measured.stalls if self.measured else None
+        """Reasons why the warps waited; None without samples."""
+        stalls = self.measured.stalls if self.measured else None
+        return stalls if stalls and stalls.samples else None
 
     def max_gain(self, removed: Mapping[str, float] = {}) -> float:
         """Return an upper bound of the gain, as part of the launch's time, if everything overlapped perfectly.
@@ -93,7 +94,7 @@ class Evidence(Struct, frozen=True):
         operations, only what the busiest unit gains counts. Without samples of the warps, all that units leave does.
         """
         whole = self.max_gain(removed)
-        if self.stalls is None or not self.stalls.samples:
+        if self.stalls is None:
             return whole
         units = 1 - (1 - whole) / max(1 - self.max_gain(), 1e-9)
         return min(whole, max(units, self.bound_of(self.time_share_of(operations))))
@@ -103,14 +104,13 @@ class Evidence(Struct, frozen=True):
 
         Warps also wait at a barrier for what other warps load. 1 without samples of the warps.
         """
-        if self.stalls is None or not self.stalls.samples:
+        if self.stalls is None:
             return 1.0
         waits = self.stalls.share_of_waits(self.lines_of(operations)).value
-        inside = self.lines_of([loop])
-        # Once loads are asynchronous, dots are, too. Without waits for them, the bound of an attention kernel was 11 %
-        # on an H100, and it won 17 %.
-        for_dots = self.stalls.dot_wait_share_of(inside)
-        return self.bound_of(min(waits + self.stalls.barrier_share_of(inside) + for_dots, 1.0))
+        # With those for the tensor cores: once loads are asynchronous, dots are, too. Without them, the bound of an
+        # attention kernel was 11 % on an H100, and it won 17 %.
+        at_barriers = self.stalls.share_of_reason(BARRIER, self.lines_of([loop])).value
+        return self.bound_of(min(waits + at_barriers, 1.0))
 
     @staticmethod
     def bound_of(share: float) -> float:
@@ -134,19 +134,18 @@ class Evidence(Struct, frozen=True):
         unknown, too.
         """
         lines = self.lines_of(operations)
-        if self.stalls is not None and self.stalls.samples:
-            return self.stalls.share_of(lines).value
-        return self._issued_share(lambda one: one.line in lines)
+        if self.stalls is None:
+            return self._issued_share(lambda one: one.line in lines)
+        return self.stalls.share_of(lines).value
 
     def execution_share_of(self, operations: Iterable[Operation]) -> float:
         """Return the share of the warps' time in operations and in waits for their results, without other waits.
 
         What replaces an operation has the same waits for what it takes. Without samples, it is ``time_share_of``.
         """
-        lines = self.lines_of(operations)
-        if self.stalls is not None and self.stalls.samples:
-            return self.stalls.share_of_execution(lines).value
-        return self._issued_share(lambda one: one.line in lines)
+        if self.stalls is None:
+            return self.time_share_of(operations)
+        return self.stalls.share_of_execution(self.lines_of(operations)).value
 
     def iterations_of(self, loop: Operation) -> float:
         """Return how many iterations a loop has on average; infinite if unknown."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kprof_inject.analysis.evidence.stalls import BARRIER
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.pipelining import MIN_COPIED_BYTES
@@ -54,42 +53,38 @@ def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 
 def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float, gain: float) -> Finding:
-    where = evidence.name_around(loads[0], "a loop")
-    what = evidence.names_of(loads)
-    return evidence.at(
-        loads,
-        Finding(
-            rule="exposed-loads",
-            scope=None,
-            share=gain,
-            text=f"{where} waits for its own loads in each iteration, {percent(share)} of the warps' time: {what}",
-            # On an H100, loading ahead won 30 to 40 % where unrolling by 4 and twice the warps won nothing.
-            advice=f"request the data earlier: {_AHEAD if may_load_ahead(evidence, loads) else ''}in larger blocks "
-            "along the loop, or by more CTAs on an SM",
-            figures={"waiting": share},
-            likely=gain / 4,
-        ),
-    )
+    # On an H100, loading ahead won 30 to 40 % where unrolling by 4 and twice the warps won nothing.
+    ahead = _AHEAD if may_load_ahead(evidence, loads) else ""
+    advice = f"request the data earlier: {ahead}in larger blocks along the loop, or by more CTAs on an SM"
+    return _finding(evidence, loads, share, "waits for its own loads in each iteration", advice, gain, gain / 4)
 
 
 def _addresses_finding(evidence: Evidence, loads: Sequence[Operation], share: float, gain: float) -> Finding:
-    where = evidence.name_around(loads[0], "a loop")
-    what = evidence.names_of(loads)
     stages = evidence.kernel.metadata.get("num_stages")
     more = f"from {stages} to {max(stages, 2) + 1}" if isinstance(stages, int) else "to 3 or more"
+    # On an H100, it won 19 % of a paged decode (2 to 3 stages).
+    advice = (
+        f"load the addresses earlier: raise num_stages {more}, so that Triton loads them an iteration before the "
+        "copies, or load those of several iterations at once"
+    )
+    waits = "waits in each iteration for loads of the addresses that its copies need"
+    return _finding(evidence, loads, share, waits, advice, gain, gain / 2)
+
+
+def _finding(
+    evidence: Evidence, loads: Sequence[Operation], share: float, waits: str, advice: str, gain: float, likely: float
+) -> Finding:
+    where = evidence.name_around(loads[0], "a loop")
     return evidence.at(
         loads,
         Finding(
             rule="exposed-loads",
             scope=None,
             share=gain,
-            text=f"{where} waits in each iteration for loads of the addresses that its copies need, {percent(share)} "
-            f"of the warps' time: {what}",
-            # On an H100, it won 19 % of a paged decode (2 to 3 stages).
-            advice=f"load the addresses earlier: raise num_stages {more}, so that Triton loads them an iteration "
-            "before the copies, or load those of several iterations at once",
+            text=f"{where} {waits}, {percent(share)} of the warps' time: {evidence.names_of(loads)}",
+            advice=advice,
             figures={"waiting": share},
-            likely=gain / 2,
+            likely=likely,
         ),
     )
 
@@ -104,13 +99,12 @@ def may_load_ahead(evidence: Evidence, operations: Sequence[Operation]) -> bool:
 def barriers(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield barriers of the CTA at which its warps wait long; needs samples of the warps."""
     stalls = evidence.stalls
-    if stalls is None or not stalls.samples or evidence.busiest[1] >= LIMITING:
+    if stalls is None or evidence.busiest[1] >= LIMITING:
         return
-    waits = {line.line: line.reasons.get(BARRIER, 0) - line.for_tensor_cores for line in stalls.lines}
-    share = sum(waits.values()) / stalls.samples
+    share = stalls.share_of_barriers({line.line for line in stalls.lines}).value
     if share < _MIN_SHARE:
         return
-    place = stalls.place_of(max(waits, key=lambda line: waits[line]))
+    place = max(stalls.lines, key=lambda line: line.at_barriers).place
     gain = min(share, evidence.max_gain())
     yield Finding(
         rule="barriers",

@@ -13,6 +13,7 @@ from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED
 from kprof_inject.analysis.structure.dependence import body_of
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
 from kprof_inject.capture import counters
+from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import THREADS_PER_WARP, ctas_per_sm, limited_by, limits_of
 from kprof_inject.quantities import counted, percent, short_time, size_text
 from kprof_inject.timeline.waves import Waves
@@ -145,15 +146,12 @@ def _one_warp_each(evidence: Evidence, waves: Waves, active: float, share: float
     Each of an SM's four parts has a scheduler (NVIDIA's H100 white paper).
     """
     kernel = evidence.kernel
-    warps, limits = kernel.requested_warps, limits_of(kernel.target)
+    warps = kernel.requested_warps
     by, room = limited_by(kernel.target, warps, kernel.clean), _room(evidence, waves)
     if waves.ctas < 2 * waves.sms:
         more = "launch more CTAs: smaller tiles, or split-K"
     elif by in _LESS_OF:
-        more = (
-            f"make room for more CTAs on an SM ({by}: for {room}; warps: for {ctas_per_sm(limits, 0, warps, None)}): "
-        )
-        more += _LESS_OF[by]
+        more = _more_room(kernel, by, room)
     else:
         more = "use smaller tiles"
     return Finding(
@@ -266,12 +264,14 @@ def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, 
         return f"raise num_warps: CTAs of {counted(warps, 'warp')} take all slots of an SM", warps
     if not by or by == "warps":
         return "", warps
-    by_warps = ctas_per_sm(limits, 0, warps, None)
-    return (
-        f"make room for more CTAs on an SM ({by}: for {room}; warps: for {by_warps}): "
-        f"{_LESS_OF.get(by, 'smaller tiles')}",
-        warps,
-    )
+    return _more_room(kernel, by, room), warps
+
+
+def _more_room(kernel: Kernel, by: str, room: int) -> str:
+    """Return what lets more CTAs share an SM, which has room for ``room`` of them by its resource ``by``."""
+    by_warps = ctas_per_sm(limits_of(kernel.target), 0, kernel.requested_warps, None)
+    how = _LESS_OF.get(by, "smaller tiles")
+    return f"make room for more CTAs on an SM ({by}: for {room}; warps: for {by_warps}): {how}"
 
 
 def _largest_tensor(module: Module) -> int:

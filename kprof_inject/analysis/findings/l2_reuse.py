@@ -72,7 +72,6 @@ def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
         touched, requested_bytes = access.touched(), access.requested_bytes(one.times)
         if touched is None or requested_bytes is None or requested_bytes > max(touched.size_bytes, needed_bytes // 10):
             return False
-        loop = next((owner for owner in one.operation.ancestors() if owner.traits.is_loop), None)
-        if loop is not None:
+        if (loop := one.operation.loop) is not None:
             by_loop[loop].append(touched)
     return sum(union(ranges).size_bytes for ranges in by_loop.values()) >= _MIN_PASSES * needed_bytes

@@ -33,7 +33,8 @@ _MIN_SHARE = 0.05
 MIN_COPIED_BYTES = 4
 """No fewer bytes of a thread become an asynchronous copy (PTX ISA, "cp.async"), whatever the number of stages."""
 
-# All loads of a loop have mostly one reason.
+_POINTERS = f"let pointers advance by a constant and read at least {MIN_COPIED_BYTES} contiguous bytes"
+# All loads of a loop mostly have one reason.
 _MAX_LOADS = 8
 # A smaller load is not an operand of a dot.
 _MIN_LOAD_BYTES = 1024
@@ -71,10 +72,10 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         if loads:
             share = min(share, evidence.max_gain_of_waits([one.operation for one, _ in loads], loop))
         if share >= _MIN_SHARE:
-            way = _how_to_pipeline(evidence, loop, [one.operation for one, _ in loads])
-            finding = (
-                _loads_finding(evidence, roof, share, loads, way) if loads else _copies_finding(evidence, roof, share)
-            )
+            if loads:
+                finding = _loads_finding(evidence, loop, roof, share, loads)
+            else:
+                finding = _copies_finding(evidence, roof, share)
             yield evidence.at([one.operation for one, _ in loads] or [loop], finding, around=loop)
 
 
@@ -83,8 +84,9 @@ def _is_large_load(access: Access) -> bool:
 
 
 def _loads_finding(
-    evidence: Evidence, roof: Roof, share: float, loads: Sequence[tuple[CountedOperation, Access]], way: str
+    evidence: Evidence, loop: Operation, roof: Roof, share: float, loads: Sequence[tuple[CountedOperation, Access]]
 ) -> Finding:
+    way = _how_to_pipeline(evidence, loop, [one.operation for one, _ in loads])
     moved = sum(access.whole_bytes for _, access in loads)
     lines = numbered("line", [one.line for one, _ in loads])
     return Finding(
@@ -105,13 +107,12 @@ def _how_to_pipeline(evidence: Evidence, loop: Operation, loads: Sequence[Operat
         return (
             "take the dot that uses the loads out of its branch (with a mask instead), as a branch's are not pipelined"
         )
-    stages, pointers = evidence.kernel.metadata.get("num_stages"), "let pointers advance by a constant"
-    pointers += " and read at least 4 contiguous bytes"
+    stages = evidence.kernel.metadata.get("num_stages")
     if not isinstance(stages, int):
-        return f"set num_stages to 3 or more, and {pointers}"
+        return f"set num_stages to 3 or more, and {_POINTERS}"
     if stages > 1:
-        return f"{pointers} (num_stages is {stages} already)"
-    return f"set num_stages to 3 or more; if that does not suffice, {pointers}"
+        return f"{_POINTERS} (num_stages is {stages} already)"
+    return f"set num_stages to 3 or more; if that does not suffice, {_POINTERS}"
 
 
 def _copies_finding(evidence: Evidence, roof: Roof, share: float) -> Finding:
@@ -172,10 +173,9 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         wanted = _wanted(evidence, evidence.ran, pipeline, max(1 - waited, roof.part))
         share = min(waited * evidence.share_of(roof), evidence.max_gain())
         if share >= _MIN_SHARE:
+            stalls, inside = evidence.stalls, evidence.lines_of([pipeline.loop])
             # Other warps wait at the barrier that follows.
-            at_barriers = (
-                evidence.stalls.barrier_share_of(evidence.lines_of([pipeline.loop])) if evidence.stalls else 0.0
-            )
+            at_barriers = stalls.share_of_barriers(inside).value if stalls else 0.0
             yield Finding(
                 rule="too-few-stages",
                 scope=roof.scope,

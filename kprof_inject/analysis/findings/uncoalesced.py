@@ -25,8 +25,8 @@ from kprof_inject.ttgir.types import types_of
 
 # A smaller part of the sectors, or of the cycles of the L1, is not worth an edit.
 _MIN_EXTRA = 0.25
-# Of the sectors that were counted.
-_FEW = 0.1
+# Fewer of all sectors that were counted are a few.
+_MAX_FEW = 0.1
 
 
 class _Waste(Struct, frozen=True):
@@ -39,16 +39,17 @@ class _Waste(Struct, frozen=True):
     def of(cls, evidence: Evidence, found: Sequence[Requests]) -> _Waste:
         """Sum up the waste of the requests that were found.
 
-        Others, at unknown addresses, count if these are few: the L1 may have what many others load.
+        If their extra sectors are few, accesses at unknown addresses count, too. Otherwise the L1 may have what these
+        load, and the L2 less to do for them.
         """
         whole = sum(one.sectors * one.requests for one in evidence.requests)
         cycles = sum(one.wavefronts * one.requests for one in evidence.requests)
-        if evidence.measured is not None:
-            counted = sum(map(evidence.measured.metric, (counters.LOAD_SECTORS, counters.STORE_SECTORS)))
-            whole = counted if sum(one.extra_sectors for one in found) < _FEW * counted else whole
-            cycles = max(cycles, evidence.measured.metric(counters.WAVEFRONTS))
         extra = sum(one.extra_sectors for one in found)
         extra_cycles = sum(one.extra_wavefronts for one in found)
+        if evidence.measured is not None:
+            counted = sum(map(evidence.measured.metric, (counters.LOAD_SECTORS, counters.STORE_SECTORS)))
+            whole = counted if extra < _MAX_FEW * counted else whole
+            cycles = max(cycles, evidence.measured.metric(counters.WAVEFRONTS))
         return cls(extra / whole if whole else 0.0, extra_cycles / cycles if cycles else 0.0)
 
 

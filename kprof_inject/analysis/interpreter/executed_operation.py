@@ -72,7 +72,7 @@ def asks_for_iteration(bit: str, user: Operation) -> bool:
     The compiler's pipeliner makes such predicates: the operation runs ahead of its iteration. With its copies before
     the loop, it is executed once for each iteration.
     """
-    loop = next((owner for owner in user.owners() if owner.traits.is_loop), None)
+    loop = user.loop
     made = definition_of(bit, user)
     if made is not None and made.name == "tt.splat":
         names = operand_names(made)

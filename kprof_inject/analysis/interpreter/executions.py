@@ -78,11 +78,7 @@ class ExecutedKernel:
 
     def of_loop(self, loop: Operation) -> list[CountedOperation]:
         """Return the operations of a loop's body, without those of inner loops."""
-        return [
-            one
-            for one in self.operations
-            if next((owner for owner in one.operation.ancestors() if owner.traits.is_loop), None) is loop
-        ]
+        return [one for one in self.operations if one.operation.loop is loop]
 
 
 def evaluated_kernel(launch: Launch) -> ExecutedKernel:

@@ -168,7 +168,7 @@ class _FunctionFeatures:
 
     def features(self) -> Iterator[Feature]:
         found = [
-            _FoundOperation(kind, _operand(kind, operation), operation, _loop_around(operation))
+            _FoundOperation(kind, _operand(kind, operation), operation, operation.loop)
             for operation in self._function.operations
             if (kind := kind_of(operation)) is not None and not self._function.illegal_owner(operation)
         ]
@@ -240,10 +240,6 @@ class _FunctionFeatures:
             facts[PREDICATED] = 1
         times = sum(other.loop is one.loop for other in group)
         return Feature(one.kind, line, one.operand, self._loops[one.loop], times, facts, operations)
-
-
-def _loop_around(operation: Operation) -> Operation | None:
-    return next((owner for owner in operation.owners() if owner.traits.is_loop), None)
 
 
 def _is_predicated(operation: Operation) -> bool:

@@ -58,13 +58,9 @@ def is_for_a_branch(loop: Operation, load: Operation) -> bool:
             continue
         if operation.traits.is_dot:
             return False
-        is_in_branch |= any(one.traits.is_dot and _loop_around(one) is loop for one in inside)
+        is_in_branch |= any(one.traits.is_dot and one.loop is loop for one in inside)
         made.update(result_names(operation))
     return is_in_branch
-
-
-def _loop_around(one: Operation) -> Operation | None:
-    return next((owner for owner in one.owners() if owner.traits.is_loop), None)
 
 
 def is_for_a_copy(loop: Operation, load: Operation) -> bool:

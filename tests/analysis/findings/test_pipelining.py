@@ -28,7 +28,7 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.parser import parse
 
 CASES_OF_LOOPS = cases_of(CASES / "pipelining.txt")
-WAITS = CASES_OF_LOOPS["waits that take a tenth of the loop ask for a stage"]
+WAITS = CASES_OF_LOOPS["waits that take a tenth of the loop need a stage"]
 LOADS = CASES_OF_LOOPS["loads of operands in the loop that multiplies them"]
 
 
