@@ -386,20 +386,22 @@ def _awaited_for(reason: str, awaited: Sequence[Instruction]) -> dict[int, str]:
 
 
 def share_of_instructions(record: SamplesRecord, code: MachineFunction, names: Collection[str]) -> float:
-    """Return the share of samples at some machine operations, or in waits for their results."""
+    """Return the share of samples at some machine operations, or in waits for their results.
+
+    Their waits for the results of other operations do not count: those would be waited for without them, too.
+    """
     awaited = _awaited_operations(code)
     counted = whole = 0
     for index, samples in _samples(record, code):
         number = sum(samples.values())
         whole += number
+        awaited_for = {reason: set(_awaited_for(reason, awaited.get(index, ())).values()) for reason in _SCOREBOARDS}
         if code.instructions[index].operation in names:
-            counted += number
+            of_others = [reason for reason, found in awaited_for.items() if found and found.isdisjoint(names)]
+            counted += number - sum(samples.get(reason, 0) for reason in of_others)
         else:
-            counted += sum(
-                samples.get(reason, 0)
-                for reason in _SCOREBOARDS
-                if not set(names).isdisjoint(_awaited_for(reason, awaited.get(index, ())).values())
-            )
+            own = [reason for reason, found in awaited_for.items() if not found.isdisjoint(names)]
+            counted += sum(samples.get(reason, 0) for reason in own)
     return counted / whole if whole else 0.0
 
 

@@ -9,7 +9,11 @@ from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.roofs.limits import LIMITING, MIN_NOTABLE, MIN_TOGETHER, UNIT_NAMES
 from kprof_inject.analysis.roofs.unit_rates import FP32, SPECIAL, TENSOR
 from kprof_inject.analysis.unjudged import Unjudged
-from kprof_inject.quantities import percent
+from kprof_inject.capture.model import Kernel
+from kprof_inject.quantities import counted, percent
+
+# Triton specializes the warps of a loop from this architecture on (tl.range, "warp_specialize").
+_FIRST_SPECIALIZED = 100
 
 
 def alternating_units(evidence: Evidence) -> Iterator[Finding | Unjudged]:
@@ -27,8 +31,20 @@ def alternating_units(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         scope=None,
         share=share,
         text=f"{UNIT_NAMES[TENSOR]} ({percent(tensor)} of peak) and {UNIT_NAMES[other]} ({percent(part)}) work in turn",
-        advice="let dots overlap the other arithmetic: two CTAs on an SM (fewer registers, smaller tiles), two halves "
-        "of a tile that take turns, or warp specialization (tl.range(..., warp_specialize=True))",
+        advice=f"let dots overlap the other arithmetic: {_more_ctas(evidence.kernel)} (fewer registers, smaller "
+        f"tiles), or two halves of a tile that take turns{_specialized(evidence.kernel)}",
         figures={"tensor": tensor, "other": part},
         likely=share / 3,
     )
+
+
+def _more_ctas(kernel: Kernel) -> str:
+    room = kernel.clean.ctas_per_sm
+    return f"more CTAs on an SM, which has room for {counted(room, 'CTA')}" if room else "more CTAs on an SM"
+
+
+def _specialized(kernel: Kernel) -> str:
+    backend, _, architecture = kernel.target.partition(":")
+    if backend != "cuda" or int(architecture) < _FIRST_SPECIALIZED:
+        return ""
+    return ", or warp specialization (tl.range(..., warp_specialize=True))"

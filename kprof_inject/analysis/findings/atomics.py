@@ -107,8 +107,8 @@ def _finding(
     else:
         shared = ", each at an address of its own"
         combine = (
-            "let a CTA do the work of several that update the same addresses, in a loop, or store what each CTA "
-            "computes, and combine it in a second kernel"
+            "let a CTA do the work of several that update the same addresses, in a loop (but leave enough CTAs for all "
+            "SMs), or store what each CTA computes, and combine it in a second kernel"
         )
     return evidence.at(
         [one.operation],

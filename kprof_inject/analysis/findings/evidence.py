@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from statistics import median
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,6 +37,8 @@ _MAX_ABOVE, _MIN_REST = 1.2, 0.9
 _MAX_NAMES = 3
 # An empty launch takes as long: 2.0 to 2.4 us on an H100.
 _MIN_LAUNCH_NS = 2_000
+# A CTA takes as long to start, to load from the L2, and to end: an H100's L2 answers after 0.2 to 0.3 us.
+_MIN_CTA_NS = 500
 
 
 def _wavefronts(one: Requests) -> float:
@@ -84,8 +87,19 @@ class Evidence(Struct, frozen=True):
             part * (1 - removed.get(unit, 0.0)) / (_MAX_DRAM if unit == DRAM else 1.0)
             for unit, part in self.parts.items()
         ]
-        needed = max([*left, _MIN_LAUNCH_NS / max(self.summary.duration_ns, 1)])
-        return max(1 - needed, 0.0)
+        launching = self.launching or _MIN_LAUNCH_NS / max(self.summary.duration_ns, 1)
+        return max(1 - max([*left, launching]), 0.0)
+
+    @property
+    def launching(self) -> float:
+        """The part of the launch's time that an empty launch takes, and a CTA that hardly does anything.
+
+        0 if no empty launch was timed.
+        """
+        clean = self.kernel.clean
+        pairs = ((clean.times_ns, clean.empty_launch_ns), (clean.replayed_ns, clean.empty_replay_ns))
+        parts = [(empty_ns + _MIN_CTA_NS) / median(times_ns) for times_ns, empty_ns in pairs if times_ns and empty_ns]
+        return max(parts, default=0.0)
 
     def max_gain_of(self, operations: Sequence[Operation], removed: Mapping[str, float]) -> float:
         """Return an upper bound of the gain if some operations waited for nothing, and units had less work.
@@ -96,8 +110,11 @@ class Evidence(Struct, frozen=True):
         whole = self.max_gain(removed)
         if self.stalls is None:
             return whole
-        units = 1 - (1 - whole) / max(1 - self.max_gain(), 1e-9)
-        return min(whole, max(units, self.bound_of(self.time_share_of(operations))))
+        return min(whole, max(self.max_gain_of_units(removed), self.bound_of(self.time_share_of(operations))))
+
+    def max_gain_of_units(self, removed: Mapping[str, float]) -> float:
+        """Return how much of their time the units have less to do, as they overlap now; ``removed`` as above."""
+        return 1 - (1 - self.max_gain(removed)) / max(1 - self.max_gain(), 1e-9)
 
     def max_gain_of_waits(self, operations: Sequence[Operation], loop: Operation) -> float:
         """Return an upper bound of the gain if a loop waited neither for some of its operations nor at barriers.
@@ -274,6 +291,14 @@ class Evidence(Struct, frozen=True):
         if self.measured is not None and DRAM in self.parts:
             return self.parts[DRAM]  # records may make the launch faster or slower
         return self.light.dram.min_part(self.summary.duration_ns) if self.light.dram else 0.0
+
+    @property
+    def has_one_wave(self) -> bool:
+        """True if SMs have room for all CTAs at once; False if that is unknown."""
+        waves, kernel = self.summary.waves, self.kernel
+        if waves is None:
+            return False
+        return waves.ctas <= (kernel.sm_count or waves.sms) * (kernel.clean.ctas_per_sm or waves.slots_per_sm)
 
     @property
     def sm_cycles(self) -> int:

@@ -55,7 +55,8 @@ def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float, gain: float) -> Finding:
     # On an H100, loading ahead won 30 to 40 % where unrolling by 4 and twice the warps won nothing.
     ahead = _AHEAD if may_load_ahead(evidence, loads) else ""
-    advice = f"request the data earlier: {ahead}in larger blocks along the loop, or by more CTAs on an SM"
+    more_ctas = "" if evidence.has_one_wave else ", or by more CTAs on an SM"
+    advice = f"request the data earlier: {ahead}in larger blocks along the loop{more_ctas}"
     return _finding(evidence, loads, share, "waits for its own loads in each iteration", advice, gain, gain / 4)
 
 

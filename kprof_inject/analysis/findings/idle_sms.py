@@ -35,7 +35,7 @@ def low_fill(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         rule="low-fill",
         scope=None,
         share=_most_of_a_larger_grid(evidence, idle_share, waves.slots_per_sm),
-        likely=idle_share,
+        likely=min(idle_share, 1 - evidence.launching),
         text=f"the grid is too small for the device: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; "
         f"{counted(idle_sms, 'SM')} ({percent(idle_share)}) {'is' if idle_sms == 1 else 'are'} idle",
         advice=f"launch more CTAs: smaller tiles, {_how_to_split(evidence)}, or several problems in one launch",
@@ -51,7 +51,8 @@ def _how_to_split(evidence: Evidence) -> str:
 def _most_of_a_larger_grid(evidence: Evidence, idle_share: float, slots_per_sm: int) -> float:
     """Return the most that a larger grid gains: with several CTAs, an SM also does more than it did with one."""
     _, busiest = evidence.busiest_of_device
-    return max(idle_share, 1 - busiest) if busiest and slots_per_sm > 1 else idle_share
+    most = max(idle_share, 1 - busiest) if busiest and slots_per_sm > 1 else idle_share
+    return min(most, 1 - evidence.launching)
 
 
 # A device gives all SMs their first CTA within 0.2 µs (measured on an H200); 1 µs is well beyond that.

@@ -117,6 +117,15 @@ def test_a_load_and_a_special_function_may_share_a_scoreboard() -> None:
     assert share_of_instructions(samples((2, {"short_scoreboard": 60, "wait": 40})), code, ["MUFU"]) == 0.6
 
 
+def test_waits_of_instructions_for_other_results_do_not_count() -> None:
+    """A store to local memory may wait for a load, which others would wait for without it."""
+    local = replace(CODE.instructions[1], opcode="STL")
+    code = replace(CODE, instructions=(CODE.instructions[0], local, *CODE.instructions[2:]))
+    record = samples((1, {"long_scoreboard": 60, "wait": 10}), (2, {"wait": 30}))
+    assert share_of_instructions(record, code, ["STL"]) == 0.1
+    assert share_of_instructions(record, code, ["STL", "LDG"]) == 0.7
+
+
 def test_what_lines_execute_is_without_waits_for_others() -> None:
     stalls = stalls_of(RECORD, CODE, TABLE, TTGIR)
     assert stalls.share_of([5]).value == 0.7

@@ -221,10 +221,25 @@ ROWS = """\
 DOWN = "#w = #ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32, 1], warpsPerCTA = [4, 1], order = [0, 1]}>\n"
 
 
-@pytest.mark.parametrize(("columns", "advice"), [(2, "make the tile wider"), (64, "run along dimension 1")])
-def test_rows_that_are_short_or_read_downwards(tmp_path: Path, columns: int, advice: str) -> None:
+PACKED = """\
+    %one = arith.constant dense<1> : tensor<64xi32, #along>
+    %q = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32, #along>
+    %j = arith.shrsi %q, %one : tensor<64xi32, #along>
+"""
+RANGE = "    %j = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32, #along>\n"
+
+
+@pytest.mark.parametrize(
+    ("columns", "along", "advice"),
+    [
+        (2, RANGE, "make the tile wider along dimension 1, where it has only 8 contiguous bytes"),
+        (64, RANGE, "run along dimension 1"),
+        (64, PACKED, "store the tensor transposed"),
+    ],
+)
+def test_rows_that_are_short_or_read_downwards(tmp_path: Path, columns: int, along: str, advice: str) -> None:
     """A thread reads the whole of a short row at once, whatever the order of the dimensions."""
-    body = ROWS.replace("COLUMNS", str(columns))
+    body = ROWS.replace("COLUMNS", str(columns)).replace(RANGE, along)
     evidence = evidence_of(tmp_path, body, {"L2": 0.8, "DRAM": 0.1}, head=DOWN)
     (finding,) = found_by(uncoalesced, evidence)
     assert advice in finding.advice
@@ -258,12 +273,19 @@ PASSES = PASS.replace("NAME", "i") + PASS.replace("NAME", "j")
 def test_ctas_that_read_their_data_twice(tmp_path: Path) -> None:
     """Another order of tiles would help if CTAs shared what they load, or if they loaded it once."""
     stencil = "".join(f"    %x{one} = tt.load %at : tensor<128x!tt.ptr<f32>, #l>\n" for one in range(2))
-    bound = replace(DRAM_BOUND, read_bytes=8 * 512)
     for body, way in ((PASSES, "tiles"), (of_each_cta(PASSES), "backwards"), (of_each_cta(stencil), "tiles")):
-        (finding,) = found_by(l2_reuse, evidence_of(tmp_path, body, {"DRAM": 0.6}, dram=bound, **READ_TWICE))
+        (finding,) = found_by(l2_reuse, evidence_of(tmp_path, body, {"DRAM": 0.6}, dram=DRAM_TWICE, **READ_TWICE))
         assert way in finding.advice
 
 
+def test_a_pass_finds_no_more_than_the_l2_holds(tmp_path: Path) -> None:
+    evidence = evidence_of(tmp_path, of_each_cta(PASSES), {"DRAM": 0.6}, dram=DRAM_TWICE, **READ_TWICE)
+    (finding,) = found_by(l2_reuse, with_kernel(evidence, l2_bytes=1024))
+    assert finding.share == pytest.approx(1024 / (16 * 512))
+    assert not found_by(l2_reuse, with_kernel(evidence, l2_bytes=128))
+
+
+DRAM_TWICE = replace(DRAM_BOUND, read_bytes=8 * 512)
 READ_TWICE = {"DRAM_READ_BYTES": 16 * 512.0, "L2_HIT_PERCENT": 40.0}
 
 
@@ -403,10 +425,14 @@ DOT = """\
 """
 
 
-def with_sms(evidence: Evidence, sms: int) -> Evidence:
+def with_kernel(evidence: Evidence, **changes: Any) -> Evidence:
     launch = evidence.timeline.launch
-    kernel = replace(launch.kernel, dram_bytes_per_s=3.35e12, sm_count=sms)
+    kernel = replace(launch.kernel, **changes)
     return replace(evidence, timeline=replace(evidence.timeline, launch=replace(launch, kernel=kernel)))
+
+
+def with_sms(evidence: Evidence, sms: int) -> Evidence:
+    return with_kernel(evidence, dram_bytes_per_s=3.35e12, sm_count=sms)
 
 
 def test_tiles_that_could_be_larger(tmp_path: Path) -> None:
@@ -545,6 +571,21 @@ def test_warps_of_a_loop_that_loads(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, LOOP + WIDE, {"DRAM": 0.3}, waits={"%x =": 80}, WARPS_ACTIVE=4.0)
     (finding,) = found_by(few_warps, evidence)
     assert finding.advice.startswith("raise num_warps") and finding.expected == pytest.approx(finding.share / 5)
+
+
+def test_a_short_launch_wins_no_more_than_launching_leaves(tmp_path: Path) -> None:
+    """An empty launch takes 2 of 5 us, and a CTA 0.5 us."""
+    evidence = evidence_of(tmp_path, WIDE, {"DRAM": 0.3}, waits={"%y =": 80}, WARPS_ACTIVE=4.0)
+    clean = KernelResources(times_ns=(9e3, 9e3), empty_launch_ns=3e3, replayed_ns=(5e3, 5e3), empty_replay_ns=2e3)
+    (finding,) = found_by(few_warps, with_kernel(evidence, clean=clean))
+    assert finding.share == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("slots", "advice"), [(1, "or by more CTAs on an SM"), (8, "in larger blocks along the loop")])
+def test_more_ctas_on_an_sm_if_there_are_more(tmp_path: Path, slots: int, advice: str) -> None:
+    evidence = evidence_of(tmp_path, LOOP, {"DRAM": 0.3}, waits={"%x =": 80})
+    (finding,) = found_by(exposed_loads, with_kernel(evidence, sm_count=1, clean=KernelResources(ctas_per_sm=slots)))
+    assert finding.advice.endswith(advice)
 
 
 def test_too_few_warps_that_request_too_little(tmp_path: Path) -> None:
