@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -158,3 +158,17 @@ def copies_when_inlined(functions: Sequence[Function]) -> dict[str, int]:
         copies = {symbol: count + calls[symbol] for symbol, count in copies.items()}
         reached = dict(calls)
     return copies
+
+
+def called_only_by(functions: Sequence[Function], operations: Iterable[Operation]) -> list[Function]:
+    """Return the functions that nothing but these operations calls, directly or not."""
+    inside = {one for top in operations for one in top.walk()}
+    calls = [call for function in functions for call in calls_in(function)]
+    calls_of = {function: [one for one in calls if callee_symbol(one) == function.symbol] for function in functions}
+    found: list[Function] = []
+    for _ in functions:  # a chain of calls is at most as long as the number of functions
+        for function, its_calls in calls_of.items():
+            if function not in found and its_calls and inside.issuperset(its_calls):
+                found.append(function)
+                inside.update(function.operations)
+    return found

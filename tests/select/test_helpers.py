@@ -8,8 +8,12 @@ import pytest
 from golden import FIXTURES, fixture_id, fixtures, kernel_of, read
 from planning import fixture_view
 
+from kprof_inject.select.calls import called_only_by
+from kprof_inject.select.functions import functions_of
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.ttgir.locations import LocationTable
+from kprof_inject.ttgir.parser import parse
 
 INLINED = [path for path in fixtures() if kernel_of(path) == "inlined_helpers"]
 
@@ -32,3 +36,37 @@ def test_two_calls_in_a_line_of_a_real_kernel() -> None:
 
     assert [scope.record for scope in plan.scopes] == ["_tile@18#0", "_tile@18#1"]
     assert len({scope.called_from[0].column for scope in plan.scopes}) == 2
+
+
+CALLS = """\
+module {
+  tt.func public @kernel(%n: i32) {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    scf.for %i = %c0 to %n step %c1  : i32 {
+      %v = tt.call @outer(%i) : (i32) -> i32
+      %w = tt.call @shared(%i) : (i32) -> i32
+    }
+    %x = tt.call @shared(%n) : (i32) -> i32
+    tt.return
+  }
+  tt.func private @outer(%a: i32) -> i32 {
+    %s = tt.call @inner(%a) : (i32) -> i32
+    tt.return %s : i32
+  }
+  tt.func private @inner(%a: i32) -> i32 {
+    tt.return %a : i32
+  }
+  tt.func private @shared(%a: i32) -> i32 {
+    tt.return %a : i32
+  }
+}
+"""
+
+
+def test_functions_that_a_loop_alone_calls() -> None:
+    module = parse(CALLS, "kernel.ttgir")
+    functions = functions_of(module, LocationTable(module))
+    (loop,) = (one for one in module.walk() if one.traits.is_loop)
+    assert [one.symbol for one in called_only_by(functions, [loop])] == ["outer", "inner"]
+    assert not called_only_by(functions, [])

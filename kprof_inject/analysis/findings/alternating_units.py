@@ -10,7 +10,7 @@ from kprof_inject.analysis.roofs.limits import LIMITING, MIN_NOTABLE, MIN_TOGETH
 from kprof_inject.analysis.roofs.unit_rates import FP32, SPECIAL, TENSOR
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.model import Kernel
-from kprof_inject.quantities import counted, percent
+from kprof_inject.quantities import percent
 
 # Triton specializes the warps of a loop from this architecture on (tl.range, "warp_specialize").
 _FIRST_SPECIALIZED = 100
@@ -40,7 +40,9 @@ def alternating_units(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 def _more_ctas(kernel: Kernel) -> str:
     room = kernel.clean.ctas_per_sm
-    return f"more CTAs on an SM, which has room for {counted(room, 'CTA')}" if room else "more CTAs on an SM"
+    if not room:
+        return "more CTAs on an SM"
+    return f"more CTAs on an SM than the {room} that {'fits' if room == 1 else 'fit'} now"
 
 
 def _specialized(kernel: Kernel) -> str:

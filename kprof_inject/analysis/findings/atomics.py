@@ -22,6 +22,8 @@ from kprof_inject.quantities import percent
 _MIN_ELEMENTS = 32
 # Part of the warps' time in atomic operations, or of the requests to global memory, from which they may limit a launch.
 _MIN_TIME, _MIN_REQUESTS = 0.1, 0.1
+# Those that wait for no other hide behind other accesses: on an H100, 65 % of the time won 30 %, 13 % won 1.6 %.
+_MIN_TIME_APART = 0.25
 # Reasons of warps that wait because accesses before theirs are not done.
 _QUEUES = "lg_throttle", "drain"
 # CTAs that update an address less often seldom do so at the same time.
@@ -64,6 +66,8 @@ def atomics(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         if updates.is_apart:
             share = min(share, evidence.max_gain_of([one.operation], removed) + _queue_share(evidence))
         is_busy = time_share >= _MIN_TIME or _request_share(evidence) >= _MIN_REQUESTS
+        if updates.is_apart and evidence.stalls is not None:
+            is_busy = time_share + _queue_share(evidence) >= _MIN_TIME_APART
         if evidence.measured is None:
             is_busy = share >= _MIN_UNEXPLAINED
         if elements >= _MIN_ELEMENTS and is_busy and share >= MIN_SHARE:
@@ -92,8 +96,9 @@ def _finding(
     if repeats is None:
         shared = ""
         combine = (
-            "combine elements in the CTA first, and issue one atomic operation for each address: a reduction "
-            "(tl.sum), or a histogram of the CTA (tl.histogram, or comparisons with each bin)"
+            "if many elements of a CTA share an address (the addresses are unknown here), combine them in the CTA "
+            "first, and issue one atomic operation for each: a reduction (tl.sum), or a histogram of the CTA "
+            "(tl.histogram, or comparisons with each bin)"
         )
     elif repeats > 1:
         shared = f", up to {repeats} of them at one address"
@@ -120,7 +125,7 @@ def _finding(
             f"{percent(time_share)} of their time in it",
             advice=combine,
             figures={"elements": elements, "time_share": time_share, "repeats": repeats or 0},
-            likely=share if time_share >= MIN_SHARE else share / 2,
+            likely=share if time_share >= MIN_SHARE and not updates.is_apart else share / 2,
         ),
     )
 

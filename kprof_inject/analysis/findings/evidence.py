@@ -27,7 +27,11 @@ from kprof_inject.capture import counters
 from kprof_inject.capture.model import Kernel
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 from kprof_inject.quantities import listed
+from kprof_inject.select.calls import called_only_by
+from kprof_inject.select.functions import functions_of
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.ttgir.dialect import CALL
+from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Operation
 
 # Shares of DRAM's peak that kernels which only stream reach at most on an H100: 91 to 94 %.
@@ -141,8 +145,14 @@ class Evidence(Struct, frozen=True):
         return tuple(sorted(set(self.ran.module.line_numbers([one.start for one in operations]))))
 
     def lines_of(self, operations: Iterable[Operation]) -> set[int]:
-        """Return all lines of the TTGIR that operations and their regions take."""
-        return self.ran.module.lines_of(operations) if self.ran is not None else set()
+        """Return all lines of the TTGIR that operations, their regions, and the functions that they alone call take."""
+        if self.ran is None:
+            return set()
+        module, all_of_them = self.ran.module, [*operations]
+        if CALL in module.text:
+            functions = functions_of(module, LocationTable(module))
+            all_of_them += [one.operation for one in called_only_by(functions, all_of_them)]
+        return module.lines_of(all_of_them)
 
     def time_share_of(self, operations: Iterable[Operation]) -> float:
         """Return the share of the warps' time in operations, and in waits for their results.

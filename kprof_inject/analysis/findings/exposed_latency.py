@@ -11,6 +11,7 @@ from kprof_inject.analysis.roofs.limits import LIMITING
 from kprof_inject.analysis.structure.dependence import body_of, varying_names
 from kprof_inject.analysis.structure.prefetching import is_for_a_copy
 from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture.resources import limited_by
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.loops import pipeline_of
 from kprof_inject.ttgir.nodes import Operation
@@ -55,9 +56,17 @@ def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 def _loads_finding(evidence: Evidence, loads: Sequence[Operation], share: float, gain: float) -> Finding:
     # On an H100, loading ahead won 30 to 40 % where unrolling by 4 and twice the warps won nothing.
     ahead = _AHEAD if may_load_ahead(evidence, loads) else ""
-    more_ctas = "" if evidence.has_one_wave else ", or by more CTAs on an SM"
-    advice = f"request the data earlier: {ahead}in larger blocks along the loop{more_ctas}"
+    advice = f"request the data earlier: {ahead}in larger blocks along the loop{_more_ctas(evidence)}"
     return _finding(evidence, loads, share, "waits for its own loads in each iteration", advice, gain, gain / 4)
+
+
+def _more_ctas(evidence: Evidence) -> str:
+    """Return how more CTAs request data at once; empty if an SM is full of warps."""
+    kernel = evidence.kernel
+    if evidence.has_one_wave:
+        return ", or by more CTAs with fewer iterations each"
+    by = limited_by(kernel.target, kernel.requested_warps, kernel.clean)
+    return "" if by in ("warps", "CTAs") else ", or by more CTAs on an SM"
 
 
 def _addresses_finding(evidence: Evidence, loads: Sequence[Operation], share: float, gain: float) -> Finding:
@@ -112,8 +121,15 @@ def barriers(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         scope=None,
         share=gain,
         text=f"warps wait {percent(share)} of their time at barriers of the CTA, most at {place or 'an unknown line'}",
-        advice="synchronise less: fewer warps per CTA (num_warps) so that a reduction stays within a warp, fewer "
-        "reductions and layout changes, or more CTAs on an SM that run meanwhile",
+        advice=f"synchronise less: {_fewer_warps(evidence)}fewer reductions and layout changes, or more CTAs on an SM "
+        "that run meanwhile",
         figures={"waiting": share},
         likely=gain / 4,
     )
+
+
+def _fewer_warps(evidence: Evidence) -> str:
+    """Return the advice to use fewer warps: not for dots, whose results would need twice the registers of a thread."""
+    if evidence.ran is None or any(one.traits.is_dot for one in evidence.ran.module.walk()):
+        return ""
+    return "fewer warps per CTA (num_warps) so that a reduction stays within a warp, "

@@ -42,20 +42,22 @@ def small_tiles(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     # A tile loads its rows and its columns for as many products as it has elements.
     saved = 1 - (1 / longer + 1 / (2 * shorter)) / (1 / longer + 1 / shorter)
-    share = evidence.max_gain(dict.fromkeys((L2, L2_TO_SM), saved))
-    if share < MIN_SHARE:
+    removed = dict.fromkeys((L2, L2_TO_SM), saved)
+    # If another unit is as busy as the L2, larger tiles may lose: they leave room for fewer CTAs on an SM.
+    likely = evidence.max_gain_of_units(removed)
+    if likely < MIN_SHARE:
         return
     yield evidence.at(
         [dot],
         Finding(
             rule="small-tiles",
             scope=None,
-            share=share,
+            share=evidence.max_gain(removed),
             text=f"small tiles: the L2 ({percent(busy)} of peak) delivers the operands of tiles of {rows} x {columns}",
             advice=f"use larger tiles: {longer} x {2 * shorter} takes {percent(saved)} fewer bytes from the L2 for the "
             "same result (with more warps, or fewer stages if shared memory does not suffice)",
             figures={"rows": rows, "columns": columns, "saved": saved},
-            likely=share / 2,
+            likely=likely,
         ),
     )
 

@@ -168,10 +168,12 @@ def test_atomics_at_one_address(tmp_path: Path) -> None:
 
 def test_atomics_at_addresses_of_their_own(tmp_path: Path) -> None:
     """To combine elements of a CTA would win nothing, as each has its own address."""
-    evidence = evidence_of(tmp_path, atomic("at"), {"L2": 0.05, "DRAM": 0.1}, {"tt.atomic_rmw": 20})
+    evidence = evidence_of(tmp_path, atomic("at"), {"L2": 0.05, "DRAM": 0.1}, {"tt.atomic_rmw": 40})
     finding = the_one(atomics, evidence, "atomics at addresses of their own", "%o")
     assert finding.figures["repeats"] == 1
-    assert finding.share == pytest.approx(1.2 * 0.2)
+    assert finding.share == pytest.approx(1 - 0.6 * 0.9)
+    few = evidence_of(tmp_path, atomic("at"), {"L2": 0.05, "DRAM": 0.1}, {"tt.atomic_rmw": 20})
+    assert not found_by(atomics, few), "they hide behind other accesses"
     often = "    scf.for %i = %c0 to %c8 step %c1  : i32 {\n" + atomic("at") + "    }\n"
     (finding,) = found_by(atomics, evidence_of(tmp_path, often, {"L2": 0.05, "DRAM": 0.1}, {"tt.atomic_rmw": 20}))
     assert finding.share == pytest.approx(1 - 0.1 / 0.93), "each address is updated 64 times"
@@ -440,7 +442,9 @@ def test_tiles_that_could_be_larger(tmp_path: Path) -> None:
     finding = the_one(small_tiles, evidence_of(tmp_path, DOT, {"L2": 0.8, "tensor cores": 0.4}), "small tiles", "%d")
     assert finding.figures["saved"] == pytest.approx(1 - (1 / 128 + 1 / 128) / (1 / 128 + 1 / 64))
     assert finding.share == pytest.approx(1 - 0.8 * 2 / 3)
+    assert finding.expected == pytest.approx(1 / 3)
     assert not found_by(small_tiles, evidence_of(tmp_path, DOT, {"L2": 0.5}))
+    assert not found_by(small_tiles, evidence_of(tmp_path, DOT, {"L2": 0.8, "tensor cores": 0.78})), "both limit it"
     on_many_sms = with_sms(evidence_of(tmp_path, DOT, {"L2": 0.8}), 132)
     assert not found_by(small_tiles, on_many_sms), "half of the CTAs would not be enough for all SMs"
     large = DOT.replace("64x128xf32", "256x128xf32")
@@ -582,7 +586,9 @@ def test_a_short_launch_wins_no_more_than_launching_leaves(tmp_path: Path) -> No
     assert finding.share == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(("slots", "advice"), [(1, "or by more CTAs on an SM"), (8, "in larger blocks along the loop")])
+@pytest.mark.parametrize(
+    ("slots", "advice"), [(1, "or by more CTAs on an SM"), (8, "or by more CTAs with fewer iterations each")]
+)
 def test_more_ctas_on_an_sm_if_there_are_more(tmp_path: Path, slots: int, advice: str) -> None:
     evidence = evidence_of(tmp_path, LOOP, {"DRAM": 0.3}, waits={"%x =": 80})
     (finding,) = found_by(exposed_loads, with_kernel(evidence, sm_count=1, clean=KernelResources(ctas_per_sm=slots)))
