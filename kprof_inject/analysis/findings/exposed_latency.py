@@ -66,7 +66,8 @@ def _more_ctas(evidence: Evidence) -> str:
     if evidence.has_one_wave:
         return ", or by more CTAs with fewer iterations each"
     by = limited_by(kernel.target, kernel.requested_warps, kernel.clean)
-    return "" if by in ("warps", "CTAs") else ", or by more CTAs on an SM"
+    is_full = any(what in ("warps", "CTAs") for what in by.split(" and "))
+    return "" if is_full else ", or by more CTAs on an SM"
 
 
 def _addresses_finding(evidence: Evidence, loads: Sequence[Operation], share: float, gain: float) -> Finding:

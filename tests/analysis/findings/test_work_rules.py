@@ -173,7 +173,7 @@ def test_atomics_at_addresses_of_their_own(tmp_path: Path) -> None:
     assert finding.figures["repeats"] == 1
     assert finding.share == pytest.approx(1 - 0.6 * 0.9)
     few = evidence_of(tmp_path, atomic("at"), {"L2": 0.05, "DRAM": 0.1}, {"tt.atomic_rmw": 20})
-    assert not found_by(atomics, few), "they hide behind other accesses"
+    assert not found_by(atomics, few), "they overlap other accesses"
     often = "    scf.for %i = %c0 to %c8 step %c1  : i32 {\n" + atomic("at") + "    }\n"
     (finding,) = found_by(atomics, evidence_of(tmp_path, often, {"L2": 0.05, "DRAM": 0.1}, {"tt.atomic_rmw": 20}))
     assert finding.share == pytest.approx(1 - 0.1 / 0.93), "each address is updated 64 times"
