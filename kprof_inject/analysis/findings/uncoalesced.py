@@ -151,8 +151,9 @@ def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
             f"{evidence.kernel.requested_warps}), so that an SM keeps its warps",
         )
     if _shares_addresses(access, contiguous[0]):
-        # On an H100, keys of 3 and 4 bits that were stored transposed won 36 and 75 %. One load for each byte won 87 % of
-        # the latter. With the tile's dimensions swapped, which needs a reduction over threads, they lost 49 and won 27 %.
+        # On an H100, keys of 3 and 4 bits won 36 and 75 % when stored transposed; those of 4 bits won 87 % by one load
+        # for each byte. With the tile's dimensions swapped, which needs a reduction over threads, they lost 49 and won
+        # 27 %.
         return (
             apart,
             f"store the tensor transposed, as neighbours along dimension {along} of the tile then have neighbouring "
