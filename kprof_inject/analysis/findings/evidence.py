@@ -100,10 +100,23 @@ class Evidence(Struct, frozen=True):
 
         0 if no empty launch was timed.
         """
+        if self.launch_times is None:
+            return 0.0
+        launch_ns, empty_ns = self.launch_times
+        return min((empty_ns + _MIN_CTA_NS) / launch_ns, 1.0)
+
+    @property
+    def launch_times(self) -> tuple[float, float] | None:
+        """Median time of the launch without records, and the time of an empty one, in ns; None if not measured.
+
+        Of replays and launches of the program, the shorter: launches that follow each other at once hide most of what
+        the host does.
+        """
         clean = self.kernel.clean
         pairs = ((clean.times_ns, clean.empty_launch_ns), (clean.replayed_ns, clean.empty_replay_ns))
-        parts = [(empty_ns + _MIN_CTA_NS) / median(times_ns) for times_ns, empty_ns in pairs if times_ns and empty_ns]
-        return max(parts, default=0.0)
+        return min(
+            ((median(times_ns), empty_ns) for times_ns, empty_ns in pairs if times_ns and empty_ns), default=None
+        )
 
     def max_gain_of(self, operations: Sequence[Operation], removed: Mapping[str, float]) -> float:
         """Return an upper bound of the gain if some operations waited for nothing, and units had less work.

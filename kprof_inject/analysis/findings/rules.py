@@ -30,6 +30,7 @@ from kprof_inject.analysis.findings.pipelining import has_sampled_waits, not_pip
 from kprof_inject.analysis.findings.same_in_all_ctas import same_in_all_ctas
 from kprof_inject.analysis.findings.scalar_loops import scalar_loops
 from kprof_inject.analysis.findings.second_cta import second_cta
+from kprof_inject.analysis.findings.short_launch import short_launch
 from kprof_inject.analysis.findings.small_tiles import small_tiles
 from kprof_inject.analysis.findings.special_functions import special_functions
 from kprof_inject.analysis.findings.spills import spills
@@ -75,6 +76,7 @@ def _waiting(evidence: Evidence) -> RuleResults:
 
 RULES: dict[str, Rule] = {
     "low-fill": low_fill,
+    "short-launch": short_launch,
     "late-start": _by_cta_times(late_start),
     "between-ctas": _by_cta_times(between_ctas),
     "tail": _by_cta_times(tail),
@@ -115,7 +117,7 @@ RULES: dict[str, Rule] = {
 _OF_SMS = ("low-fill", "late-start", "between-ctas", "tail", "uneven-ctas")
 """Rules on SMs without work, to which other SMs' work may move."""
 
-_WITHOUT_RECORDS = (*_OF_SMS, "throttled")
+_WITHOUT_RECORDS = (*_OF_SMS, "short-launch", "throttled")
 """Rules that use only the headers of CTAs and the clock, so that missing records do not make their findings
 doubtful."""
 

@@ -156,9 +156,9 @@ def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
         # 27 %.
         return (
             apart,
-            f"store the tensor transposed, as neighbours along dimension {along} of the tile then have neighbouring "
-            f"addresses; or load each of the elements that dimension {contiguous[0]} shares (such as packed bits) "
-            "once, in a tile of them as they are in memory, and unpack them in registers",
+            f"store the tensor transposed, so that neighbours along dimension {along} of the tile are neighbours in "
+            f"memory; or load each packed element once, as several places along dimension {contiguous[0]} share one, "
+            "and unpack it in registers",
         )
     return (
         apart,

@@ -24,6 +24,7 @@ from kprof_inject.analysis.findings.narrow_access import narrow_access
 from kprof_inject.analysis.findings.oversized_blocks import oversized_blocks
 from kprof_inject.analysis.findings.same_in_all_ctas import same_in_all_ctas
 from kprof_inject.analysis.findings.scalar_loops import scalar_loops
+from kprof_inject.analysis.findings.short_launch import short_launch
 from kprof_inject.analysis.findings.small_tiles import small_tiles
 from kprof_inject.analysis.findings.special_functions import special_functions
 from kprof_inject.analysis.findings.spills import spills
@@ -582,8 +583,13 @@ def test_a_short_launch_wins_no_more_than_launching_leaves(tmp_path: Path) -> No
     """An empty launch takes 2 of 5 us, and a CTA 0.5 us."""
     evidence = evidence_of(tmp_path, WIDE, {"DRAM": 0.3}, waits={"%y =": 80}, WARPS_ACTIVE=4.0)
     clean = KernelResources(times_ns=(9e3, 9e3), empty_launch_ns=3e3, replayed_ns=(5e3, 5e3), empty_replay_ns=2e3)
-    (finding,) = found_by(few_warps, with_kernel(evidence, clean=clean))
+    short = with_kernel(evidence, clean=clean)
+    (finding,) = found_by(few_warps, short)
     assert finding.share == pytest.approx(0.5)
+    assert the_one(short_launch, short, "a short launch").share == pytest.approx(2 / 5)
+    assert not found_by(short_launch, evidence)
+    longer = KernelResources(times_ns=(90e3, 90e3), empty_launch_ns=3e3)
+    assert not found_by(short_launch, with_kernel(evidence, clean=longer))
 
 
 @pytest.mark.parametrize(
