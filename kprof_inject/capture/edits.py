@@ -21,6 +21,10 @@ MAX_EDITS = 1 << 10
 MIN_WIN = 0.01
 """A smaller gain is no reason to change a kernel: other inputs, or another clock, change as much."""
 
+REVERSED, COLUMNS, COLUMNS_REVERSED = "reversed", "columns", "columns_reversed"
+"""Orders of programs, values of the edit ``program_order``: the last first; all of a grid's second dimension for each
+place of the first; the same from the last."""
+
 MIN_PAIRS = 12
 """Fewer pairs of times do not show their spread."""
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.limits import DRAM, Limit
 from kprof_inject.analysis.roofs.unit_rates import L2, L2_TO_SM
-from kprof_inject.capture.edits import Edit
+from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED, Edit
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, with_options
 from kprof_inject.runtime.experiments.edits.other_values import OtherConstants
@@ -52,7 +52,8 @@ _LARGER_CLUSTERS: _Step = ("num_ctas", _MORE)
 _SWIZZLE: _Step = ("swizzle", _MORE)
 _REGISTER_PRESSURE: _Step = ("env", "DISABLE_LLVM_OPT=nvptx-sched4reg")
 _DOTS_OF_WARPS: tuple[_Step, ...] = (("env", "DISABLE_MMA_V3=1"), ("env", "DISABLE_MMA_V5=1"))
-_LAST_FIRST: _Step = ("program_order", "reversed")
+_LAST_FIRST: _Step = ("program_order", REVERSED)
+_COLUMNS: tuple[_Step, ...] = (("program_order", COLUMNS_REVERSED), ("program_order", COLUMNS))
 _GROUPED: tuple[_Step, ...] = tuple(("program_order", f"grouped:{rows}") for rows in (8, 4, 16))
 _KEEP_LOADS: _Step = ("cache", "loads:evict_last")
 _DROP_LOADS: _Step = ("cache", "loads:evict_first")
@@ -73,7 +74,7 @@ _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "late-start": (_WARPS_DOWN,),
     "between-ctas": (_WARPS_DOWN, _FEWER_REGISTERS, _STAGES_DOWN),
     "tail": (_LAST_FIRST, _WARPS_UP, _WARPS_DOWN),
-    "uneven-ctas": (_LAST_FIRST, *_GROUPED),
+    "uneven-ctas": (_LAST_FIRST, *_COLUMNS, *_GROUPED),
     "imbalanced-warps": (_WARPS_DOWN,),
     "bank-conflicts": (_WARPS_UP, _WARPS_DOWN),
     "second-cta": (_FEWER_REGISTERS, _STAGES_DOWN, _WARPS_DOWN),

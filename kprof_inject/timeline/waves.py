@@ -138,7 +138,7 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
         count_share = min(later_share, idle_share, _lost_by_count(ctas_per_sm / slots_per_sm), at_pace_of_others)
     longest_first_ns = duration_ns
     if idle_share - count_share >= _MIN_UNEVEN:
-        longest_first_ns = _longest_first_ns(ctas, slots_per_sm, len(work.ids))
+        longest_first_ns = _longest_first_ns(ctas, slots_per_sm)
     last = int(end_ns.argmax())
     cta_ns = end_ns - ctas["init_ns"]
     return Ending(
@@ -160,9 +160,15 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
 _MIN_UNEVEN = 0.05
 
 
-def _longest_first_ns(ctas: NDArray[np.void], slots_per_sm: int, sms: int) -> int:
+def _longest_first_ns(ctas: NDArray[np.void], slots_per_sm: int) -> int:
     """Return how long the CTAs take if the longest begin first."""
     order = np.argsort(ctas["init_ns"] - end_of_work_ns(ctas), kind="stable")
+    return duration_in_order_ns(ctas, order, slots_per_sm)
+
+
+def duration_in_order_ns(ctas: NDArray[np.void], order: NDArray[np.intp], slots_per_sm: int) -> int:
+    """Return how long CTAs take if they begin in this order, and each takes as long as it did."""
+    sms = len(np.unique(ctas["sm"]))
     return _Queue.of(ctas[order], slots_per_sm).duration_ns(np.zeros(sms, np.int64))
 
 

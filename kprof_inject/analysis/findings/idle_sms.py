@@ -8,7 +8,9 @@ from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
+from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
 from kprof_inject.quantities import counted, percent, ratio, short_time
+from kprof_inject.timeline.cta_orders import gains_of_orders
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import Ending, Waves
 
@@ -222,7 +224,7 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]
             f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} as long as the median CTA "
             f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)})"
         )
-        share, advice = _order_or_split(ending)
+        share, advice = _order_or_split(timeline, summary, ending)
     yield Finding(
         rule="uneven-ctas",
         scope=None,
@@ -242,7 +244,18 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]
     )
 
 
-def _order_or_split(ending: Ending) -> tuple[float, str]:
+# What an order does, for those who launch the kernel.
+_WAYS = {
+    REVERSED: "those with the largest program ids (count down)",
+    COLUMNS: "those with the smallest program_id(0), for all of axis 1 (swap the axes of the grid)",
+    COLUMNS_REVERSED: "those with the largest program_id(0), for all of axis 1 (swap the axes of the grid, and count "
+    "down)",
+}
+# An order that wins less of what the longest first would is not nearly that.
+_MIN_OF_BEST = 0.7
+
+
+def _order_or_split(timeline: Timeline, summary: LaunchSummary, ending: Ending) -> tuple[float, str]:
     """Return the gain and the advice for CTAs of different length: another order, or shorter ones."""
     look = f"see why CTA {ending.last_cta} has more work than others"
     by_order = min(ending.longest_first_share, ending.uneven_share)
@@ -250,4 +263,12 @@ def _order_or_split(ending: Ending) -> tuple[float, str]:
         return ending.uneven_share, f"{look}, and split it: it takes most of the launch whenever it begins"
     split = f" (and split them, for up to {percent(ending.uneven_share)})"
     is_enough = by_order > ending.uneven_share - MIN_SHARE
-    return by_order, f"start the longest CTAs first{'' if is_enough else split}; {look}"
+    way = _way_of(timeline, summary, by_order)
+    return by_order, f"start the longest CTAs first{way}{'' if is_enough else split}; {look}"
+
+
+def _way_of(timeline: Timeline, summary: LaunchSummary, by_order: float) -> str:
+    """Return the order of program ids that does nearly as well as the longest first; empty if none does."""
+    gains = gains_of_orders(timeline, summary.waves.slots_per_sm) if summary.waves else {}
+    best = max(gains, key=lambda name: gains[name], default="")
+    return f": {_WAYS[best]}" if best and gains[best] >= _MIN_OF_BEST * by_order else ""

@@ -98,7 +98,7 @@ def program_after(text: str, values: dict[str, int], grid: tuple[int, int], at: 
 
 
 @pytest.mark.parametrize("grid", [(1, 1), (7, 3), (3, 17), (16, 16), (5, 9)])
-@pytest.mark.parametrize("value", ["grouped:8", "grouped:4", "reversed"])
+@pytest.mark.parametrize("value", ["grouped:8", "grouped:4", "columns", "columns_reversed", "reversed"])
 def test_each_tile_of_a_plane_is_computed_once(grid: tuple[int, int], value: str) -> None:
     text = with_ttgir_edited(fixture_to_edit("fp8_matmul"), [Edit("program_order", value)]).ttgir
     places = [(x, y) for y in range(grid[1]) for x in range(grid[0])]
@@ -107,8 +107,10 @@ def test_each_tile_of_a_plane_is_computed_once(grid: tuple[int, int], value: str
         values = program_after(text, {"%tile_m": 0, "%tile_n": 0}, grid, at)
         tiles.append((values["%tile_m"], values["%tile_n"]))
     assert sorted(tiles) == sorted(places)
-    if value == "reversed":
-        assert tiles == places[::-1]
+    by_column = [(x, y) for x in range(grid[0]) for y in range(grid[1])]
+    known = {"reversed": places[::-1], "columns": by_column, "columns_reversed": by_column[::-1]}
+    if value in known:
+        assert tiles == known[value]
     else:
         rows = int(value.partition(":")[2])
         first = tiles[: min(rows, grid[1])]
@@ -116,7 +118,7 @@ def test_each_tile_of_a_plane_is_computed_once(grid: tuple[int, int], value: str
 
 
 @pytest.mark.parametrize(("programs", "row"), [(64, 16), (48, 16), (16, 16), (50, 16), (7, 3), (3, 8)])
-@pytest.mark.parametrize("value", ["grouped:8", "grouped:4"])
+@pytest.mark.parametrize("value", ["grouped:8", "grouped:4", "columns", "columns_reversed"])
 def test_each_tile_of_a_line_is_computed_once(programs: int, row: int, value: str) -> None:
     text = with_ttgir_edited(fixture_to_edit("matmul"), [Edit("program_order", value)]).ttgir
     ids = []
@@ -127,6 +129,9 @@ def test_each_tile_of_a_line_is_computed_once(programs: int, row: int, value: st
     assert sorted(ids) == list(range(programs))
     if programs % row:
         assert ids == list(range(programs)), "an incomplete row stays as it is"
+    elif value.startswith("columns"):
+        by_column = [row * y + x for x in range(row) for y in range(programs // row)]
+        assert ids == (by_column if value == "columns" else by_column[::-1])
     else:
         rows = min(int(value.partition(":")[2]), programs // row)
         assert ids[:rows] == [row * number for number in range(rows)]

@@ -1,9 +1,13 @@
 """Order in which CTAs take the tiles: each CTA does the work of another one.
 
-``reversed`` begins with the last program. ``grouped:N`` goes through tiles in groups of N rows, so that CTAs that run
-at the same time share more of both operands in the L2: of a grid of two dimensions, or of one dimension if the program
-id is divided by the number of tiles in a row. The mapping is a permutation of the programs, so each tile is computed
-once. That is legal only if CTAs do not depend on each other's order.
+``reversed`` begins with the last program. The other orders need tiles with two coordinates: a grid of two dimensions,
+or one of one dimension if the program id is divided by the number of tiles in a row. ``grouped:N`` goes through them in
+groups of N rows, so that CTAs that run at the same time share more of both operands in the L2. ``columns`` goes through
+them column by column, and ``columns_reversed`` begins with the last column: if the work of a tile grows along a row, as
+that of causal attention does, all tiles with the most work come first.
+
+The mapping is a permutation of the programs, so each tile is computed once. That is legal only if CTAs do not depend on
+each other's order.
 """
 
 from __future__ import annotations
@@ -11,8 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
 from kprof_inject.rewrite import Replacement, spliced
 from kprof_inject.runtime.experiments.edits.cta_ids import reads_cta_id
 from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit, number_in
@@ -24,7 +30,7 @@ from kprof_inject.ttgir.ssa_values import names_in, operand_names, result_names
 _AXIS = re.compile(r"\s*([xyz]) : i32\b")
 _GROUPS = (8, 4, 16)
 _MAX_GROUP = 1024
-_REVERSED, _GROUPED = "reversed", "grouped"
+_GROUPED = "grouped"
 _PREFIX = "%kprof_order"
 
 # The result of the other kinds does not depend on the order.
@@ -35,31 +41,30 @@ class ProgramOrder(EditKind):
     """The order of program ids."""
 
     name = "program_order"
-    values = f"{_REVERSED}, or {_GROUPED}:N for groups of N rows"
+    values = f"{REVERSED}, {COLUMNS}, {COLUMNS_REVERSED}, or {_GROUPED}:N for groups of N rows"
     edits_ttgir = True
 
     def more(self, kernel: KernelToEdit) -> Sequence[str]:
         """Return the orders that are possible."""
         module = kernel.parsed("ttgir")
-        grouped = [f"{_GROUPED}:{rows}" for rows in _GROUPS] if _grouping(module) else []
-        return [*grouped, _REVERSED] if not _objection(module) else []
+        of_tiles = [*(f"{_GROUPED}:{rows}" for rows in _GROUPS), COLUMNS, COLUMNS_REVERSED]
+        return [*(of_tiles if _tiles_of(module) else []), REVERSED] if not _objection(module) else []
 
     def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
         """Permute the program ids."""
         module = kernel.parsed("ttgir")
         if objection := _objection(module):
             raise EditRefused(objection)
-        kind, _, number = value.partition(":")
-        if value == _REVERSED:
+        if value == REVERSED:
             edits = [_replaced(module, one, _reverse) for one in _program_ids(module)]
-        elif kind == _GROUPED:
-            rows = number_in(number, 2, _MAX_GROUP)
-            group = _grouping(module)
-            if group is None:
-                raise EditRefused("its tiles have no second coordinate")
-            edits = group(rows)
         else:
-            raise EditRefused(f"{value} is none of {self.values}")
+            tile_at = _order(value)
+            if tile_at is None:
+                raise EditRefused(f"{value} is none of {self.values}")
+            tiles = _tiles_of(module)
+            if tiles is None:
+                raise EditRefused("its tiles have no second coordinate")
+            edits = tiles(tile_at)
         return replace(kernel, ttgir=spliced(kernel.ttgir, edits))
 
 
@@ -123,44 +128,29 @@ def _reverse(axis: str, prefix: str) -> list[str]:
     ]
 
 
-def _grouping(module: Module) -> Callable[[int], list[Replacement]] | None:
-    """Return what groups the tiles by a number of rows; None if they have no two coordinates."""
-    ids = _program_ids(module)
-    axes = {_axis_of(operation) for operation in ids}
-    if {"x", "y"} <= axes:
-        in_plane = [operation for operation in ids if _axis_of(operation) in ("x", "y")]
-        return lambda rows: [
-            _replaced(module, one, lambda axis, prefix: _group_plane(axis, prefix, rows)) for one in in_plane
-        ]
-    if axes != {"x"} or len(ids) != 1:
-        return None
-    division = _first_division(ids[0])
-    return None if division is None else lambda rows: _group_line(module, ids[0], division, rows)
+class _Tile(Struct, frozen=True):
+    """Operations that find the tile of a program, and those that compute its coordinates, without their results."""
+
+    lines: Sequence[str]
+    x: str
+    y: str
 
 
-def _group_plane(axis: str, prefix: str, rows: int) -> list[str]:
-    """Return the operations that compute one coordinate of a grid of two dimensions, whose rows run along x."""
-    lines = [
-        f"{prefix}_x = tt.get_program_id x : i32",
-        f"{prefix}_y = tt.get_program_id y : i32",
-        f"{prefix}_row = tt.get_num_programs x : i32",
-        f"{prefix}_rows = tt.get_num_programs y : i32",
-        f"{prefix}_above = arith.muli {prefix}_y, {prefix}_row : i32",
-        f"{prefix}_id = arith.addi {prefix}_above, {prefix}_x : i32",
-        *_grouped(prefix, rows),
-    ]
-    if axis == "x":
-        return [*lines, f"arith.divsi {prefix}_within, {prefix}_size : i32"]
-    return [
-        *lines,
-        f"{prefix}_below = arith.remsi {prefix}_within, {prefix}_size : i32",
-        f"arith.addi {prefix}_first, {prefix}_below : i32",
-    ]
+_TileAt = Callable[[str], _Tile]
+"""Finds the tile of program ``PREFIX_id``, of ``PREFIX_rows`` with ``PREFIX_row`` tiles each, for a prefix."""
 
 
-def _grouped(prefix: str, rows: int) -> list[str]:
-    """Return the operations that find the group of program ``_id``, from the length of a ``_row`` and the ``_rows``."""
-    return [
+def _order(value: str) -> _TileAt | None:
+    """Return an order of tiles; None if there is none with this name. Raises ``EditRefused`` for a wrong number."""
+    kind, _, number = value.partition(":")
+    if kind == _GROUPED:
+        rows = number_in(number, 2, _MAX_GROUP)
+        return lambda prefix: _grouped(prefix, rows)
+    return {COLUMNS: _columns, COLUMNS_REVERSED: _columns_reversed}.get(value)
+
+
+def _grouped(prefix: str, rows: int) -> _Tile:
+    lines = (
         f"{prefix}_most = arith.constant {rows} : i32",
         f"{prefix}_one = arith.constant 1 : i32",
         f"{prefix}_tiles = arith.muli {prefix}_row, {prefix}_most : i32",
@@ -171,6 +161,64 @@ def _grouped(prefix: str, rows: int) -> list[str]:
         f"{prefix}_fewer = arith.minsi {prefix}_left, {prefix}_most : i32",
         # No program with a complete row gets less than 1. Others must not divide by it.
         f"{prefix}_size = arith.maxsi {prefix}_fewer, {prefix}_one : i32",
+        f"{prefix}_below = arith.remsi {prefix}_within, {prefix}_size : i32",
+    )
+    return _Tile(
+        lines,
+        x=f"arith.divsi {prefix}_within, {prefix}_size : i32",
+        y=f"arith.addi {prefix}_first, {prefix}_below : i32",
+    )
+
+
+def _columns(prefix: str, place: str = "id") -> _Tile:
+    lines = (
+        f"{prefix}_least = arith.constant 1 : i32",
+        f"{prefix}_height = arith.maxsi {prefix}_rows, {prefix}_least : i32",  # 0 without a complete row
+    )
+    return _Tile(
+        lines,
+        x=f"arith.divsi {prefix}_{place}, {prefix}_height : i32",
+        y=f"arith.remsi {prefix}_{place}, {prefix}_height : i32",
+    )
+
+
+def _columns_reversed(prefix: str) -> _Tile:
+    lines = (
+        f"{prefix}_count = arith.muli {prefix}_row, {prefix}_rows : i32",
+        f"{prefix}_one = arith.constant 1 : i32",
+        f"{prefix}_last = arith.subi {prefix}_count, {prefix}_one : i32",
+        f"{prefix}_back = arith.subi {prefix}_last, {prefix}_id : i32",
+    )
+    columns = _columns(prefix, "back")
+    return replace(columns, lines=(*lines, *columns.lines))
+
+
+def _tiles_of(module: Module) -> Callable[[_TileAt], list[Replacement]] | None:
+    """Return what changes the order of the tiles; None if they have no two coordinates."""
+    ids = _program_ids(module)
+    axes = {_axis_of(operation) for operation in ids}
+    if {"x", "y"} <= axes:
+        in_plane = [operation for operation in ids if _axis_of(operation) in ("x", "y")]
+        return lambda tile_at: [
+            _replaced(module, one, lambda axis, prefix: _in_plane(axis, prefix, tile_at(prefix))) for one in in_plane
+        ]
+    if axes != {"x"} or len(ids) != 1:
+        return None
+    division = _first_division(ids[0])
+    return None if division is None else lambda tile_at: _in_line(module, ids[0], division, tile_at)
+
+
+def _in_plane(axis: str, prefix: str, tile: _Tile) -> list[str]:
+    """Return the operations that compute one coordinate of a grid of two dimensions, whose rows run along x."""
+    return [
+        f"{prefix}_x = tt.get_program_id x : i32",
+        f"{prefix}_y = tt.get_program_id y : i32",
+        f"{prefix}_row = tt.get_num_programs x : i32",
+        f"{prefix}_rows = tt.get_num_programs y : i32",
+        f"{prefix}_above = arith.muli {prefix}_y, {prefix}_row : i32",
+        f"{prefix}_id = arith.addi {prefix}_above, {prefix}_x : i32",
+        *tile.lines,
+        tile.x if axis == "x" else tile.y,
     ]
 
 
@@ -195,7 +243,9 @@ def _first_division(program_id: Operation) -> tuple[Operation, str] | None:
     return None
 
 
-def _group_line(module: Module, program_id: Operation, division: tuple[Operation, str], rows: int) -> list[Replacement]:
+def _in_line(
+    module: Module, program_id: Operation, division: tuple[Operation, str], tile_at: _TileAt
+) -> list[Replacement]:
     """Return the edits that permute the programs of a grid of one dimension before the first use of the program id.
 
     If the last row is incomplete, they stay as they are.
@@ -203,14 +253,14 @@ def _group_line(module: Module, program_id: Operation, division: tuple[Operation
     user, row = division
     (result,) = result_names(program_id)
     prefix = f"{_PREFIX}_{program_id.start}"
+    tile = tile_at(prefix)
     kept = f"{prefix}_id = tt.get_program_id x : i32"
     lines = [
         f"{prefix}_programs = tt.get_num_programs x : i32",
         f"{prefix}_rows = arith.divsi {prefix}_programs, {row} : i32",
-        *(line.replace(f"{prefix}_row,", f"{row},") for line in _grouped(prefix, rows)),
-        f"{prefix}_below = arith.remsi {prefix}_within, {prefix}_size : i32",
-        f"{prefix}_y = arith.addi {prefix}_first, {prefix}_below : i32",
-        f"{prefix}_x = arith.divsi {prefix}_within, {prefix}_size : i32",
+        *(line.replace(f"{prefix}_row,", f"{row},") for line in tile.lines),
+        f"{prefix}_y = {tile.y}",
+        f"{prefix}_x = {tile.x}",
         f"{prefix}_above = arith.muli {prefix}_y, {row} : i32",
         f"{prefix}_new = arith.addi {prefix}_above, {prefix}_x : i32",
         f"{prefix}_whole = arith.muli {prefix}_rows, {row} : i32",
