@@ -168,10 +168,16 @@ def _by_findings(
     findings: Sequence[Finding], kernel: KernelToEdit, steps: Mapping[str, tuple[_Step, ...]]
 ) -> Iterator[Proposal]:
     for finding in findings:
-        bound, remedies = min(max(finding.share, 0.0), 1.0), _REMEDIES.get(finding.rule, ())
+        remedies = _REMEDIES.get(finding.rule, ())
         for step in steps.get(finding.rule, ()):
             for edit in _edits_of(step, kernel, _VALUES_OF_FINDING):
-                yield Proposal((edit,), finding.rule, bound if edit.kind in remedies else None)
+                yield Proposal((edit,), finding.rule, _promise(finding, edit) if edit.kind in remedies else None)
+
+
+def _promise(finding: Finding, edit: Edit) -> float:
+    """Return the gain that a finding promises at most: that of an edit's value if it knows it, or its share."""
+    known = finding.figures.get(edit.value)
+    return min(max(known if isinstance(known, float) else finding.share, 0.0), finding.share, 1.0)
 
 
 def _by_limit(limit: Limit | None, kernel: KernelToEdit) -> Iterator[Proposal]:

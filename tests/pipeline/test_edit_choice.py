@@ -75,6 +75,10 @@ def test_only_what_a_finding_advises_has_its_bound() -> None:
     predicted = {text: (one.reason, one.predicted) for text, one in zip(texts(found), found, strict=True)}
     assert predicted["num_warps=8"] == ("low-fill", None)
     assert predicted["program_order=reversed"] == ("uneven-ctas", 0.3)
+    orders = replace(finding("uneven-ctas", 0.3), figures={"reversed": 0.1, "columns": -0.2})
+    found = edits_for([orders], None, KERNEL)
+    gains = {text: one.predicted for text, one in zip(texts(found), found, strict=True)}
+    assert (gains["program_order=reversed"], gains["program_order=columns"]) == (0.1, 0.0)
 
 
 def test_a_rule_without_edits_proposes_none() -> None:

@@ -1,4 +1,4 @@
-"""How much shorter a launch would be if its CTAs began in another order."""
+"""Tests of the gain if the CTAs of a launch began in another order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kprof_inject.timeline.cta_orders import gains_of_orders
 
 
 def gains(folder: Path, grid: tuple[int, int, int], works_ns: list[int]) -> dict[str, float]:
-    """Of CTAs that take so long, in the order in which two SMs with a slot each take them."""
+    """Return the gains for CTAs that take so long, and that two SMs with a slot each take in this order."""
     free_ns, rows = [0, 0], []
     for cta, work_ns in enumerate(works_ns):
         sm = free_ns.index(min(free_ns))

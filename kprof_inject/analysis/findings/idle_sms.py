@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
@@ -216,6 +216,7 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]
     if ending.last_cta_ns - step_ns < _NOTABLE * ending.cta_ns:
         return
     last = f"CTA {ending.last_cta} on SM {ending.last_sm}, the last to finish, takes"
+    gains: dict[str, float] = {}
     if ending.cta_ns <= timeline.clock.timer_step_ns:
         what = f"most CTAs exit immediately, and {last} {short_time(ending.last_cta_ns)}"
         advice, share = "do not launch CTAs without work; start the others first, or split them", ending.uneven_share
@@ -224,7 +225,8 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]
             f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} as long as the median CTA "
             f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)})"
         )
-        share, advice = _order_or_split(timeline, summary, ending)
+        gains = gains_of_orders(timeline, summary.waves.slots_per_sm) if summary.waves else {}
+        share, advice = _order_or_split(ending, gains)
     yield Finding(
         rule="uneven-ctas",
         scope=None,
@@ -240,6 +242,7 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]
             "last_cta_ns": ending.last_cta_ns,
             "median_cta_ns": ending.cta_ns,
             "idle_share": ending.idle_share,
+            **gains,
         },
     )
 
@@ -255,20 +258,17 @@ _WAYS = {
 _MIN_OF_BEST = 0.7
 
 
-def _order_or_split(timeline: Timeline, summary: LaunchSummary, ending: Ending) -> tuple[float, str]:
-    """Return the gain and the advice for CTAs of different length: another order, or shorter ones."""
+def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, str]:
+    """Return the gain and the advice for CTAs of different length: another order, or shorter ones.
+
+    ``gains`` are those of simple orders.
+    """
     look = f"see why CTA {ending.last_cta} has more work than others"
     by_order = min(ending.longest_first_share, ending.uneven_share)
     if by_order < MIN_SHARE:
         return ending.uneven_share, f"{look}, and split it: it takes most of the launch whenever it begins"
     split = f" (and split them, for up to {percent(ending.uneven_share)})"
     is_enough = by_order > ending.uneven_share - MIN_SHARE
-    way = _way_of(timeline, summary, by_order)
-    return by_order, f"start the longest CTAs first{way}{'' if is_enough else split}; {look}"
-
-
-def _way_of(timeline: Timeline, summary: LaunchSummary, by_order: float) -> str:
-    """Return the order of program ids that does nearly as well as the longest first; empty if none does."""
-    gains = gains_of_orders(timeline, summary.waves.slots_per_sm) if summary.waves else {}
     best = max(gains, key=lambda name: gains[name], default="")
-    return f": {_WAYS[best]}" if best and gains[best] >= _MIN_OF_BEST * by_order else ""
+    way = f": {_WAYS[best]}" if best and gains[best] >= _MIN_OF_BEST * by_order else ""
+    return by_order, f"start the longest CTAs first{way}{'' if is_enough else split}; {look}"
