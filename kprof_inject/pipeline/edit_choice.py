@@ -177,7 +177,7 @@ def _by_findings(
 def _promise(finding: Finding, edit: Edit) -> float:
     """Return the gain that a finding promises at most: that of an edit's value if it knows it, or its share."""
     known = finding.figures.get(edit.value)
-    return min(max(known if isinstance(known, float) else finding.share, 0.0), finding.share, 1.0)
+    return max(min(known if isinstance(known, float) else 1.0, finding.share, 1.0), 0.0)
 
 
 def _by_limit(limit: Limit | None, kernel: KernelToEdit) -> Iterator[Proposal]:
