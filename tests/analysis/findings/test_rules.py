@@ -51,6 +51,22 @@ def test_idle_sms_may_take_the_work_of_others(tmp_path: Path, unit: str, slots: 
     assert shares["low-fill"] == pytest.approx(most)
 
 
+def test_the_order_that_has_the_longest_first(tmp_path: Path) -> None:
+    """Each row has CTAs of 1, 1 and 6 units. In rows, the launch takes 8 on four SMs; with the last column first, 6."""
+    free_ns, ctas = [0] * 4, []
+    for units in (1, 1, 6) * 3:
+        sm = free_ns.index(min(free_ns))
+        ctas.append((sm, free_ns[sm], free_ns[sm] + units * Known().duration_ns))
+        free_ns[sm] = ctas[-1][2]
+    timeline = launched(tmp_path, ctas=ctas, kernel={"sm_count": 4})
+    in_plane = replace(timeline, launch=replace(timeline.launch, grid=(3, 3, 1)))
+    (finding,) = (one for one in found_in(in_plane) if one.rule == "uneven-ctas")
+    check("analysis/findings", finding.advice, "an order that has the longest first")
+    assert finding.figures["columns_reversed"] == pytest.approx(2 / 8)
+    (in_line,) = (one for one in found_in(timeline) if one.rule == "uneven-ctas")
+    assert in_line.advice.startswith("start the longest CTAs first; see"), "no simple order does"
+
+
 def test_the_json_form(tmp_path: Path) -> None:
     (finding,) = found_in(launched(tmp_path, Known(before_ns=3000)))
     read = json.loads(json.dumps(finding.to_json(), allow_nan=False))
