@@ -19,6 +19,8 @@ _REGISTER_UNIT = 256
 _WARP_UNIT = 4
 THREADS_PER_WARP = 32
 """On NVIDIA's GPUs."""
+BLACKWELL = 100
+"""First architecture of NVIDIA with tensor memory, and on which Triton specializes the warps of a loop (tl.range)."""
 
 
 class SmLimits(Struct, frozen=True):

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
+from kprof_inject.capture.schema import Grid
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.waves import duration_in_order_ns, end_of_work_ns
+from kprof_inject.timeline.waves import duration_in_order_ns, launch_duration_ns
 
 
 def gains_of_orders(timeline: Timeline, slots_per_sm: int) -> dict[str, float]:
@@ -17,14 +18,14 @@ def gains_of_orders(timeline: Timeline, slots_per_sm: int) -> dict[str, float]:
     it is known for the reversed order alone.
     """
     ctas = timeline.ctas
-    duration_ns = int(end_of_work_ns(ctas).max()) - int(ctas["init_ns"].min())
+    duration_ns = launch_duration_ns(timeline)
     return {
         name: 1 - duration_in_order_ns(ctas, order, slots_per_sm) / duration_ns
         for name, order in _orders(ctas["cta"].astype(np.int64), timeline.launch.grid).items()
     }
 
 
-def _orders(ids: NDArray[np.int64], grid: tuple[int, int, int]) -> dict[str, NDArray[np.intp]]:
+def _orders(ids: NDArray[np.int64], grid: Grid) -> dict[str, NDArray[np.intp]]:
     """Return the orders of CTAs, which are numbered along x first, then y, then z."""
     columns, rows, _ = grid
     orders = {REVERSED: np.argsort(-ids)}

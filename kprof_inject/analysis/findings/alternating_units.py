@@ -10,10 +10,8 @@ from kprof_inject.analysis.roofs.limits import LIMITING, MIN_NOTABLE, MIN_TOGETH
 from kprof_inject.analysis.roofs.unit_rates import FP32, SPECIAL, TENSOR
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.resources import BLACKWELL
 from kprof_inject.quantities import percent
-
-# Triton specializes the warps of a loop from this architecture on (tl.range, "warp_specialize").
-_FIRST_SPECIALIZED = 100
 
 
 def alternating_units(evidence: Evidence) -> Iterator[Finding | Unjudged]:
@@ -47,6 +45,6 @@ def _more_ctas(kernel: Kernel) -> str:
 
 def _specialized(kernel: Kernel) -> str:
     backend, _, architecture = kernel.target.partition(":")
-    if backend != "cuda" or int(architecture) < _FIRST_SPECIALIZED:
+    if backend != "cuda" or int(architecture) < BLACKWELL:
         return ""
     return ", or warp specialization (tl.range(..., warp_specialize=True))"

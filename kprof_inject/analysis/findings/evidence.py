@@ -316,12 +316,21 @@ class Evidence(Struct, frozen=True):
         return self.light.dram.min_part(self.summary.duration_ns) if self.light.dram else 0.0
 
     @property
+    def has_dots(self) -> bool:
+        """True if the kernel is known to have dots."""
+        return self.ran is not None and any(one.traits.is_dot for one in self.ran.module.walk())
+
+    @property
+    def room(self) -> int:
+        """The number of CTAs that fit on an SM at once; 0 if that is unknown."""
+        waves = self.summary.waves
+        return self.kernel.clean.ctas_per_sm or (waves.slots_per_sm if waves else 0)
+
+    @property
     def has_one_wave(self) -> bool:
         """True if SMs have room for all CTAs at once; False if that is unknown."""
-        waves, kernel = self.summary.waves, self.kernel
-        if waves is None:
-            return False
-        return waves.ctas <= (kernel.sm_count or waves.sms) * (kernel.clean.ctas_per_sm or waves.slots_per_sm)
+        waves = self.summary.waves
+        return waves is not None and waves.ctas <= (self.kernel.sm_count or waves.sms) * self.room
 
     @property
     def sm_cycles(self) -> int:

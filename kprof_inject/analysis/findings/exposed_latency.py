@@ -131,6 +131,6 @@ def barriers(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 def _fewer_warps(evidence: Evidence) -> str:
     """Return the advice to use fewer warps: not for dots, whose results would need twice the registers of a thread."""
-    if evidence.ran is None or any(one.traits.is_dot for one in evidence.ran.module.walk()):
+    if evidence.ran is None or evidence.has_dots:
         return ""
     return "fewer warps per CTA (num_warps) so that a reduction stays within a warp, "

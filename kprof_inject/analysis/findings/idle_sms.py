@@ -46,8 +46,7 @@ def low_fill(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 
 def _how_to_split(evidence: Evidence) -> str:
-    has_dots = evidence.ran is not None and any(one.traits.is_dot for one in evidence.ran.module.walk())
-    return "split-K" if has_dots else "several CTAs for what one does (a second kernel combines their results)"
+    return "split-K" if evidence.has_dots else "several CTAs for what one does (a second kernel combines their results)"
 
 
 def _most_of_a_larger_grid(evidence: Evidence, idle_share: float, slots_per_sm: int) -> float:
@@ -254,8 +253,8 @@ _WAYS = {
     COLUMNS_REVERSED: "those with the largest program_id(0), for all of axis 1 (swap the axes of the grid, and count "
     "down)",
 }
-# An order that wins less of what the longest first would is not nearly that.
-_MIN_OF_BEST = 0.7
+# An order that wins a smaller part of what the longest first would win is not worth naming.
+_MIN_OF_LONGEST_FIRST = 0.7
 
 
 def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, str]:
@@ -270,5 +269,5 @@ def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, 
     split = f" (and split them, for up to {percent(ending.uneven_share)})"
     is_enough = by_order > ending.uneven_share - MIN_SHARE
     best = max(gains, key=lambda name: gains[name], default="")
-    way = f": {_WAYS[best]}" if best and gains[best] >= _MIN_OF_BEST * by_order else ""
+    way = f": {_WAYS[best]}" if best and gains[best] >= _MIN_OF_LONGEST_FIRST * by_order else ""
     return by_order, f"start the longest CTAs first{way}{'' if is_enough else split}; {look}"

@@ -108,7 +108,7 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     active = _active_warps(evidence, waves)
     share = evidence.max_gain()
-    if any(one.traits.is_dot for one in ran.module.walk()):
+    if evidence.has_dots:
         has_one_each = active < _MAX_WARPS_OF_DOTS and evidence.busiest[1] < LIMITING and share >= _MIN_SHARE
         without_wgmma = [*_without_wgmma(evidence)]
         yield from without_wgmma or ([_one_warp_each(evidence, waves, active, share)] if has_one_each else [])
@@ -148,7 +148,7 @@ def _one_warp_each(evidence: Evidence, waves: Waves, active: float, share: float
     """
     kernel = evidence.kernel
     warps = kernel.requested_warps
-    by, room = limited_by(kernel.target, warps, kernel.clean), _room(evidence, waves)
+    by, room = limited_by(kernel.target, warps, kernel.clean), evidence.room
     if waves.ctas < 2 * waves.sms:
         more = "launch more CTAs: smaller tiles, or split-K"
     elif by in _LESS_OF:
@@ -186,17 +186,12 @@ def _without_wgmma(evidence: Evidence) -> Iterator[Finding]:
 def _active_warps(evidence: Evidence, waves: Waves) -> float:
     if evidence.measured is not None and (found := evidence.measured.metric(counters.WARPS_ACTIVE)):
         return found
-    return min(waves.ctas / waves.sms, _room(evidence, waves)) * evidence.kernel.requested_warps
-
-
-def _room(evidence: Evidence, waves: Waves) -> int:
-    """Return how many CTAs fit on an SM at once."""
-    return evidence.kernel.clean.ctas_per_sm or waves.slots_per_sm
+    return min(waves.ctas / waves.sms, evidence.room) * evidence.kernel.requested_warps
 
 
 def _max_resident(evidence: Evidence, waves: Waves) -> int:
     """Return how many CTAs the SM with the most holds at once."""
-    return min(-(-waves.ctas // waves.sms), _room(evidence, waves))
+    return min(-(-waves.ctas // waves.sms), evidence.room)
 
 
 def _waits(evidence: Evidence) -> str:
@@ -244,7 +239,7 @@ def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, 
     kernel, warps = evidence.kernel, evidence.kernel.requested_warps
     limits = limits_of(kernel.target)
     elements = _largest_tensor(module)
-    room, on_sm = _room(evidence, waves), _max_resident(evidence, waves)
+    room, on_sm = evidence.room, _max_resident(evidence, waves)
     more = warps
     while (
         2 * more <= _MAX_NUM_WARPS

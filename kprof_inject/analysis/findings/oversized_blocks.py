@@ -24,7 +24,7 @@ def oversized_blocks(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     Dots need tiles of a least size, so kernels with dots are not judged.
     """
     ran, code = evidence.ran, evidence.code
-    if ran is None or code is None or not may_gain(evidence) or any(one.traits.is_dot for one in ran.module.walk()):
+    if ran is None or code is None or not may_gain(evidence) or evidence.has_dots:
         return
     accesses = [(one.operation, one.access) for one in ran.operations if one.access and one.access.shape and one.times]
     used = {operation: _used_part(access) for operation, access in accesses}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kprof_inject.capture.resources import BLACKWELL
 from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
 from kprof_inject.runtime.experiments.edits.loop_attributes import (
     counted_loops,
@@ -16,9 +17,6 @@ from kprof_inject.runtime.experiments.edits.loop_attributes import (
     with_attribute,
 )
 from kprof_inject.ttgir.nodes import Operation
-
-# The first architecture whose dots accumulate in tensor memory.
-_BLACKWELL = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ WARP_SPECIALIZE = LoopFlag(
     "tt.warp_specialize",
     _is_innermost_with_dots,
     "it has no innermost loop with dots",
-    first_arch=_BLACKWELL,
+    first_arch=BLACKWELL,
 )
 """Loads and dots by warps of their own. Triton supports simple loops, on Blackwell alone (``tl.range``)."""
 
@@ -91,6 +89,6 @@ ONE_ACCUMULATOR = LoopFlag(
     _is_innermost_with_dots,
     "it has no innermost loop with dots",
     values="off",
-    first_arch=_BLACKWELL,
+    first_arch=BLACKWELL,
 )
 """One buffer for a dot's accumulator, which takes less tensor memory."""
