@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 from kprof_inject.capture.counters import parse_metrics
+from kprof_inject.capture.cta_samples import parse_ctas
 from kprof_inject.capture.encoding import converted
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import is_capture, read_capture
@@ -49,6 +50,7 @@ class _Arguments(Struct, frozen=True):
     max_bytes: Annotated[int, Meta(ge=1)]
     replay: Count | None
     counters: Name
+    ctas: Name
 
 
 _MAX_NAMES = 12
@@ -215,6 +217,7 @@ def profile(
     launches: str | int = "last",
     max_launches: int = 0,
     max_bytes: int = 1 << 30,
+    ctas: str = "auto",
     replay: int | None = None,
     counters: str = "default",
     mode: Mode = Mode(),  # noqa: B008 (frozen)
@@ -236,6 +239,7 @@ def profile(
     given = {
         "kernel": kernel,
         "counters": counters,
+        "ctas": ctas,
         "mode": asdict(mode) if isinstance(mode, Mode) else mode,
         **numbers,
     }
@@ -249,6 +253,7 @@ def profile(
             max_launches,
             max_bytes,
             ReplayChoice.of(replay),
+            ctas=parse_ctas(ctas),
             metrics=parse_metrics(counters),
         ),
         mode,
@@ -274,6 +279,7 @@ def profile_as(selectors: Sequence[Selector], style: Style, choice: LaunchChoice
         launches=choice.launches.text,
         max_bytes=choice.max_bytes,
         max_launches=choice.max_launches,
+        ctas=choice.ctas,
         replays=choice.replays if choice.replays.in_program else NO_REPLAYS,
         saved=launches_to_save(
             workspace,

@@ -27,7 +27,16 @@ from kprof_inject.timeline.scope_statistics import (
 )
 from kprof_inject.timeline.sharing import Sharing, SharingSums
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.waves import Ending, IdleSms, Waves, ending_of, idle_of, launch_duration_ns, waves_of
+from kprof_inject.timeline.waves import (
+    Ending,
+    IdleSms,
+    Waves,
+    cycles_of_all_ctas,
+    ending_of,
+    idle_of,
+    launch_duration_ns,
+    waves_of,
+)
 
 
 class RecordFaults(Struct, frozen=True):
@@ -139,6 +148,8 @@ class LaunchSummary(Struct, frozen=True):
     cta_name: str
     warp_name: str
     """The names for CTAs and warps, from ``Kernel``."""
+    recorded_ctas: int
+    """Number of the ``ctas`` that recorded: figures of scopes are of these."""
     duration_ns: int
     clock_mhz: float
     clock_error: float
@@ -185,6 +196,11 @@ class LaunchSummary(Struct, frozen=True):
         return self.clock_error if is_bound else None
 
     @property
+    def ctas_per_recorded(self) -> float:
+        """Number of CTAs for each that recorded."""
+        return self.ctas / self.recorded_ctas if self.recorded_ctas else 1.0
+
+    @property
     def resolution_ns(self) -> float:
         """Shortest duration that exceeds the cost of a record; 0 if nothing was subtracted."""
         return self.record_cost.resolution_ns(1e6 * self.clock_mhz) if self.record_cost else 0.0
@@ -210,7 +226,9 @@ def summarise(timeline: Timeline) -> LaunchSummary:
     """Compute the summary in one pass over the records."""
     launch, incomplete = timeline.launch, timeline.incomplete
     scope_sums, phase_sums = ScopeSums(timeline), PhaseSums(timeline)
-    sm_cycles, sharing = SmCycles(len(timeline.table.scopes)), SharingSums(timeline)
+    is_sample = bool(timeline.unrecorded.size)
+    sm_cycles = SmCycles(len(timeline.table.scopes), "cta" if is_sample else "sm")
+    sharing = SharingSums(timeline)
     tags = TagSums(timeline.table)
     for block in timeline.blocks():
         scope_sums.add(block)
@@ -223,7 +241,8 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         _partition_summary(partition, time, lossy)
         for partition, time in zip(timeline.partitions, scope_sums.partition_times(), strict=True)
     )
-    scopes = tuple(_scope_summaries(timeline, scope_sums.statistics(), sm_cycles.cycles().tolist(), sharing, tags))
+    cycles = cycles_of_all_ctas(sm_cycles.cycles(), timeline) if is_sample else sm_cycles.cycles()
+    scopes = tuple(_scope_summaries(timeline, scope_sums.statistics(), cycles.tolist(), sharing, tags))
     waves = waves_of(timeline)
     return LaunchSummary(
         kernel=launch.kernel.name,
@@ -233,7 +252,8 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         place=launch.place,
         grid=launch.grid,
         warps=launch.kernel.num_warps,
-        ctas=len(timeline.ctas),
+        ctas=len(timeline.all_ctas),
+        recorded_ctas=len(timeline.ctas),
         cta_name=launch.kernel.cta_name,
         warp_name=launch.kernel.warp_name,
         duration_ns=launch_duration_ns(timeline),

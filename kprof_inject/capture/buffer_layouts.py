@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from kprof_inject.capture.cta_samples import HASH_FACTOR, HASH_SHIFT, CtaSample
 from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted
@@ -36,6 +37,20 @@ CLOCK_BITS = 43
 HEADER_WORDS = 4
 TIMES_WORDS = 6
 PREAMBLE = 0xDEADBEEF
+
+SPAN = np.dtype([("sm_plus_1", "<u8"), ("begin_ns", "<u8"), ("end_ns", "<u8"), ("unused", "<u8")])
+"""What a CTA that does not record leaves, if only a sample of the CTAs records: its SM, and the timer when its first
+warp began and its last warp ended. It is zero for CTAs that record, and for those that never ran."""
+NO_SPANS = np.empty(0, dtype=SPAN)
+
+
+def rows_of(sample: CtaSample, ctas: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the row of each CTA, or -1 if the sample does not have it."""
+    cluster, rank = np.divmod(ctas, sample.cluster_ctas)
+    block = cluster >> sample.shift
+    hashed = (block * HASH_FACTOR & 0xFFFFFFFF) >> HASH_SHIFT
+    records = (hashed ^ cluster) & ((1 << sample.shift) - 1) == 0
+    return np.where(records & (ctas < sample.ctas), block * sample.cluster_ctas + rank, -1)
 
 
 def scope_ids(entries: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -121,10 +136,23 @@ def impossible_counts(
     return written_words % WORDS_PER_ENTRY != 0, written_words > max_words
 
 
-def first_of_each(ids: NDArray[np.uint32], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _others(spans: NDArray[np.void], init_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return ``RawCtas.others``: the sound ``spans`` of a launch whose CTAs with records began at ``init_ns``."""
+    begin, end = spans["begin_ns"], spans["end_ns"]
+    sound = (spans["sm_plus_1"] > 0) & (spans["sm_plus_1"] <= _MAX_SMS)
+    sound &= (begin > 0) & (begin <= end) & (end < _END_OF_TIME_NS) & (end - begin <= _MAX_CTA_NS)
+    if init_ns.size:
+        first, last = int(init_ns.min()), int(init_ns.max())
+        sound &= (end.astype(np.float64) > first - _MAX_PAUSE_NS) & (begin.astype(np.float64) < last + _MAX_PAUSE_NS)
+    at = np.flatnonzero(sound)
+    columns = (at, spans["sm_plus_1"][at].astype(np.int64) - 1, begin[at].astype(np.int64), end[at].astype(np.int64))
+    return np.stack(columns)
+
+
+def first_of_each(ids: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Keep one row for each id among ``rows``: the one at the index of its id, otherwise the first.
 
-    Ids must be less than the number of rows.
+    The ids of ``rows`` must be less than the number of rows.
     """
     at = np.flatnonzero(rows)
     holder = np.full(len(rows), -1)
@@ -160,13 +188,15 @@ class RawCtas(Struct, frozen=True):
     of the buffer, unless rows in between were left out.
     """
     never_ran: int
-    """Number of rows without a preamble, which are left out."""
+    """Number of CTAs of the grid that wrote nothing."""
     damaged: int
     """Number of rows that contradict themselves or others, which are left out."""
     timed: bool
     """True if a timer was read and its times are plausible; otherwise the times are 0."""
     miscounted: int = 0
     """Number of warps with an impossible count: too high, or not of whole records."""
+    others: NDArray[np.int64] = np.empty((4, 0), dtype=np.int64)
+    """CTAs that ran, but do not belong to the sample that records: number, SM, begin and end in ns; shape (4, CTA)."""
 
 
 class Layout(Struct, frozen=True):
@@ -177,12 +207,21 @@ class Layout(Struct, frozen=True):
 
     has_times: bool
 
-    def read(self, words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> RawCtas:
+    def read(
+        self,
+        words: NDArray[np.uint32],
+        num_warps: int,
+        recorded: Sequence[int],
+        sample: CtaSample | None = None,
+        spans: NDArray[np.void] = NO_SPANS,
+    ) -> RawCtas:
         """Read the rows that CTAs of the launch can have written.
 
-        ``words`` has one row for each CTA of the grid. Of its ``num_warps`` warps those in ``recorded``, ascending,
-        have a ring.
+        ``words`` has one row for each CTA of the ``sample`` (None: of the grid). Of its ``num_warps`` warps those in
+        ``recorded``, ascending, have a ring. ``spans`` (``SPAN``) has those of all CTAs of the grid, if all do not
+        record.
         """
+        sample = sample or CtaSample(ctas=len(words), cluster_ctas=1, shift=0)
         counts_at = HEADER_WORDS + TIMES_WORDS * self.has_times
         rings_at = counts_at + num_warps
         if not recorded or words.shape[1] < rings_at:
@@ -192,7 +231,8 @@ class Layout(Struct, frozen=True):
             )
         warps = np.array(recorded, dtype=np.int64)
         ran = words[:, 0] == PREAMBLE
-        sound = ran & (words[:, 1] < len(words)) & (words[:, 2] < _MAX_SMS)
+        row_of_cta = rows_of(sample, words[:, 1].astype(np.int64))
+        sound = ran & (row_of_cta >= 0) & (words[:, 2] < _MAX_SMS)
         size = usual_size(words[sound, 3], len(warps), words.shape[1] - rings_at)
         sound &= (words[:, 3] == size) & (size > 0)
         # The begin, the end and the end of copying of each row: shape (row, 3).
@@ -200,7 +240,7 @@ class Layout(Struct, frozen=True):
         in_time = sound if times is None else sound_times(times, sound)
         # If no row has plausible times, the timer is at fault, not the rows.
         timed = times is not None and bool(in_time.any() or not sound.any())
-        sound = first_of_each(words[:, 1], in_time if timed else sound)
+        sound = first_of_each(row_of_cta, in_time if timed else sound)
 
         rows = _rows(words, sound)
         ring_words = size // 4 // len(warps) if len(rows) else 0
@@ -208,6 +248,7 @@ class Layout(Struct, frozen=True):
         if times is not None and timed:
             own_times = times[sound].astype(np.int64)
         init_ns, pre_final_ns, post_final_ns = own_times.T
+        others = _others(spans, init_ns)
         written = rows[:, counts_at + warps].astype(np.int64)
         odd, too_high = impossible_counts(written, pre_final_ns - init_ns if timed else None)
         if too_high.any():
@@ -223,10 +264,11 @@ class Layout(Struct, frozen=True):
             entries=rows[:, rings_at : rings_at + ring_words * len(warps)].reshape(
                 len(rows), len(warps), ring_words // 2, 2
             ),
-            never_ran=int((~ran).sum()),
-            damaged=int((ran & ~sound).sum()),
+            never_ran=sample.ctas - int(ran.sum()) - int(np.count_nonzero(spans["sm_plus_1"])),
+            damaged=int((ran & ~sound).sum()) + int(np.count_nonzero(spans["sm_plus_1"])) - others.shape[1],
             timed=timed,
             miscounted=int((odd | too_high).sum()),
+            others=others,
         )
 
 

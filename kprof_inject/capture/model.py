@@ -20,6 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from kprof_inject.capture.buffer_layouts import SPAN
+from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode
 from kprof_inject.capture.foreign.entries import Recorded
 from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
@@ -219,6 +221,8 @@ class Launch:
     """Record of the process; None if there is none."""
     capture_folder: Path | None = None
     """Folder that must contain the buffer; None for a file of the user's own."""
+    sample: CtaSample | None = None
+    """The CTAs that recorded; None if all did."""
     recorded: Recorded | None = field(default=None, repr=False, compare=False)
     """Entries that another profiler recorded; None for Proton's buffers, which are read when needed."""
 
@@ -238,7 +242,11 @@ class Launch:
         return Place(self.origin.host, self.origin.rank, self.origin.pid, self.device)
 
     def words(self) -> NDArray[np.uint32]:
-        """Return the raw buffer as words, one row for each CTA: shape (CTAs, stride_bytes / 4)."""
+        """Return the rows of the raw buffer as words, one for each CTA that records: shape (CTAs, stride_bytes / 4)."""
+        return self.spans_and_words()[1]
+
+    def spans_and_words(self) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
+        """Return the spans of all CTAs (``SPAN``), none if all CTAs recorded, and ``words``."""
         path = self.path
         with open_regular(path, self.capture_folder) as file:
             size = os.fstat(file.fileno()).st_size - self.offset_bytes
@@ -252,7 +260,10 @@ class Launch:
                 raise KprofError(f"cannot read {path}: {error.strerror}") from None
         if self.crc32 is not None:
             _require_crc32(zlib.crc32(raw.data), self.crc32, path)
-        return raw.reshape(-1, self.kernel.stride_bytes // 4)
+        spans_words = self.sample.spans_bytes // 4 if self.sample else 0
+        # The last CTA's span comes first.
+        spans = raw[:spans_words].view(SPAN)[::-1][: self.sample.ctas if self.sample and spans_words else 0]
+        return spans, raw[spans_words:].reshape(-1, self.kernel.stride_bytes // 4)
 
 
 class Process(Struct, frozen=True):

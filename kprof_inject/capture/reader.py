@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.capture.encoding import (
     CAPTURE_AGAIN,
     Record,
@@ -262,7 +263,7 @@ def _kernel(
     costs: Mapping[CostKey, MeasuredCost],
     launches: Mapping[str, int],
 ) -> tuple[Kernel, int]:
-    """Return the kernel, and the bytes of a launch's buffer for each CTA of its grid."""
+    """Return the kernel, and the CTAs of a cluster."""
     folder = f"{KERNELS_FOLDER}/{variant}"
     record = files.read(f"{folder}/{KERNEL_FILE}", KernelRecord)
     _require_same_recording(record, files.process, str(files.folder / folder / KERNEL_FILE))
@@ -296,7 +297,7 @@ def _kernel(
         moves=moves.scopes if moves else {},
         program_variant=record.program_variant or _program_variant(variant),
     )
-    return kernel, record.cta_bytes
+    return kernel, known.num_ctas
 
 
 def machine_code_of(kernel: Kernel) -> MachineFunction | None:
@@ -315,14 +316,16 @@ def _program_variant(variant: str) -> str:
 
 
 def _launch(
-    files: ProcessFiles, origin: Origin, kernel: Kernel, cta_bytes: int, record: LaunchRecord, where: str
+    files: ProcessFiles, origin: Origin, kernel: Kernel, cluster_ctas: int, record: LaunchRecord, where: str
 ) -> Launch:
-    ctas = math.prod(record.grid)
+    clusters = math.prod(record.grid)
+    sample = CtaSample(clusters * cluster_ctas, cluster_ctas, record.cta_shift)
+    expected = sample.buffer_bytes(kernel.stride_bytes)
     # The first captures ignored that each CTA of a cluster has a row.
-    allowed = {ctas * cta_bytes} | ({ctas * kernel.stride_bytes} if files.process.version == 1 else set())
+    allowed = {expected} | ({clusters * kernel.stride_bytes} if files.process.version == 1 else set())
     if record.buffer_bytes not in allowed:
         raise KprofError(
-            f"{where}: $.buffer_bytes: expected {ctas * cta_bytes} for a grid of {ctas}, got {record.buffer_bytes}",
+            f"{where}: $.buffer_bytes: expected {expected} for a grid of {clusters}, got {record.buffer_bytes}",
             hint=CAPTURE_AGAIN,
         )
     return Launch(
@@ -342,6 +345,7 @@ def _launch(
         crc32=record.buffer_crc32,
         process=files.process,
         capture_folder=files.capture_folder,
+        sample=sample if sample.shift else None,
     )
 
 

@@ -33,6 +33,9 @@ RECORDS_OF_TAG = 2
 the tag's scope; several tags are in their order.
 """
 
+MAX_CTA_SHIFT = 12
+"""At least one of ``2 ** MAX_CTA_SHIFT`` clusters records (see ``cta_samples``)."""
+
 PROCESS_FILE = "process.json"
 LAUNCHES_FILE = "launches.jsonl"
 CLOCK_FILE = "clock.jsonl"
@@ -77,6 +80,7 @@ ClockBits = Literal[32, 64]
 BufferKind = Literal["shared", "global"]
 ScopeId = Annotated[int, Meta(ge=0, lt=SCOPE_IDS)]
 LineNumber = Annotated[int, Meta(ge=1, lt=1 << 31)]
+CtaShift = Annotated[int, Meta(ge=0, le=MAX_CTA_SHIFT)]
 LayoutName = Literal["timed", "untimed"]
 MAX_ARGUMENT = (1 << 62) - 1
 """Limit at which the sum of two arguments fits 64 bits."""
@@ -146,7 +150,7 @@ class LaunchRecord(Struct, frozen=True, kw_only=True):
     """Line of ``launches.jsonl``: a launch whose buffer was saved.
 
     ``arguments`` are those of the compiled function, in the order of its parameters: integers and addresses, None for
-    others; empty if they are unknown.
+    others; empty if they are unknown. Of ``2 ** cta_shift`` clusters one recorded (see ``cta_samples``).
     """
 
     line: Count = 0
@@ -162,6 +166,7 @@ class LaunchRecord(Struct, frozen=True, kw_only=True):
     buffer_crc32: Crc32 | None = None
     graph: bool = False
     arguments: Annotated[tuple[Argument | None, ...], Meta(max_length=1 << 12)] = ()
+    cta_shift: CtaShift = 0
 
 
 class DropRecord(Struct, frozen=True, kw_only=True):
@@ -205,13 +210,15 @@ class TimedResources(Resources, frozen=True):
     """Resources, with times of single launches, or the reason why there are none.
 
     ``empty_launch_ns`` is the time of an empty kernel, measured in the same way. ``launches`` is the number of
-    launches that were made, as far as they were counted; None if unknown.
+    launches that were made, as far as they were counted; None if unknown. ``most_clusters`` is the size of their
+    largest grid; None if unknown.
     """
 
     times_ns: tuple[DurationNs, ...] | None = None
     not_timed: Text | None = None
     empty_launch_ns: DurationNs | None = None
     launches: Count | None = None
+    most_clusters: Count | None = None
 
     def __post_init__(self) -> None:
         """Require times that can have been measured."""
@@ -442,12 +449,15 @@ class KernelRecord(Resources, frozen=True, kw_only=True):
 
     ``metadata`` is Triton's, ``clean_metadata`` that of the kernel without records, and ``clean`` its resources. The
     other resources are those of the kernel with records; the checksums are of the files in the same folder.
-    ``program_variant`` is the dumped variant that the build was made from; None in captures of older versions.
+    ``program_variant`` is the dumped variant that the build was made from; None in captures of older versions. With a
+    ``cta_shift``, each launch records 1 of ``2 ** cta_shift`` clusters, with None as many as suit its grid (see
+    ``cta_samples``).
     """
 
     name: Name
     program_variant: Name | None = None
     layout: LayoutName
+    cta_shift: CtaShift | None = 0
     scope_ids: dict[ScopeId, Name]
     scope_table: ScopeTableRecord
     sm_clock_hz: float
@@ -480,12 +490,6 @@ class KernelRecord(Resources, frozen=True, kw_only=True):
     def known_clean_metadata(self) -> CleanMetadata:
         """Known fields of Triton's metadata of the kernel without records."""
         return _known(self.clean_metadata, CleanMetadata, "clean_metadata")
-
-    @property
-    def cta_bytes(self) -> int:
-        """Size of a launch's buffer for each CTA of its grid."""
-        known = self.known_metadata
-        return known.profile_scratch_size * known.num_ctas
 
 
 def plausible_sm_clock_hz(hz: float) -> float:

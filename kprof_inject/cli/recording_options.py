@@ -15,6 +15,7 @@ from typing import Any, cast
 import click
 
 from kprof_inject.capture.counters import parse_metrics
+from kprof_inject.capture.cta_samples import parse_ctas
 from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.cli.options import (
     Function,
@@ -86,6 +87,7 @@ def capture_options(function: Function) -> Function:
         replay_in_program: bool,
         keep_launches: bool,
         counters: str,
+        ctas: str,
         **others: Any,
     ) -> Any:
         replays = ReplayChoice.of(0 if no_replay else replay or None, in_program=replay_in_program)
@@ -96,6 +98,7 @@ def capture_options(function: Function) -> Function:
             max_bytes,
             replays,
             keep_launches=keep_launches,
+            ctas=parse_ctas(ctas),
             metrics=parse_metrics(counters),
         )
         return function(*args, choice=choice, **others)
@@ -147,6 +150,15 @@ def capture_options(function: Function) -> Function:
             help="Measure what recording costs: save the first kept launch of each kernel, and when the program "
             "has ended, replay it N times without and N times with records, restoring its memory. auto: only kernels "
             f"that are very short or launched too rarely to tell, for about {KERNEL_SECONDS:g} s each.",
+        ),
+        harmless_setting(
+            "--ctas",
+            default="auto",
+            show_default=True,
+            metavar="auto|all|1/N",
+            help="Which CTAs of a launch record: all, or one of N, a power of two. The others run at full speed, and "
+            "leave only when they began and ended. auto: at least 512, spread evenly over the grid. NVIDIA, Triton 3.6 "
+            "or later.",
         ),
         harmless_setting(
             "--fit", is_flag=True, help="If records were lost, rerun the program with a buffer that keeps them all."

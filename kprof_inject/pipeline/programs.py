@@ -213,6 +213,7 @@ def capture(
         launches=choice.launches.text,
         max_bytes=choice.max_bytes,
         max_launches=choice.max_launches,
+        ctas=choice.ctas,
         replays=replays if replays.in_program else NO_REPLAYS,
         saved=NO_SAVED_LAUNCHES if replays.in_program else saved,
         mode=mode,

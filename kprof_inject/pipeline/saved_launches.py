@@ -176,6 +176,7 @@ def capture_launch(
         launches=choice.launches.text,
         max_bytes=choice.max_bytes,
         max_launches=choice.max_launches,
+        ctas=choice.ctas,
         saved=SavedLaunches((saved.record.variant,)),
         mode=mode,
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.other_values import Constant
 from kprof_inject.files import write_json
@@ -40,6 +41,7 @@ class Session:
     launches: str = "last"
     max_bytes: int = 1 << 30
     max_launches: int = 0
+    ctas: CtaChoice = EVERY_CTA
     replays: ReplayChoice = NO_REPLAYS
     saved: SavedLaunches = NO_SAVED_LAUNCHES
     mode: Mode = field(default_factory=Mode)

@@ -84,6 +84,9 @@ class TritonVersion:
     """Proton's last passes in ``to_llvmir``."""
     to_llvm_passes: tuple[str, ...]
     """Proton's first passes in ``to_llvm``."""
+    offset_bits: int | None
+    """Bits in which the lowered code computes where a CTA's row of the buffer begins; None if all CTAs must record,
+    because their rows have no times."""
     run_tag: tuple[str, ...]
     """Arguments of a pass manager's ``run`` after the module."""
     needs: tuple[str, ...]
@@ -186,6 +189,7 @@ _LOWERED_BY = (
     "triton.backends.nvidia.compiler:CUDABackend.make_llir",
     "triton.backends.amd.compiler:HIPBackend.make_llir",
 )
+_BY_PTX = ("triton.backends.nvidia.compiler:CUDABackend.make_ptx",)
 _IN_REGISTRY = (
     "triton._instrumentation:register_instrumentation",
     "triton._instrumentation:unregister_instrumentation",
@@ -199,11 +203,11 @@ _TAG = ("kprof_inject",)
 _ALL = ("nvidia", "amd")
 
 _VERSIONS = (
-    TritonVersion((3, 5), _attach_and_inline, "untimed", (), _SCRATCH_PASS, (), (), (*_IN_CLASS, *_LOWERED_BY)),
-    TritonVersion((3, 6), _attach_to_class, "timed", ("nvidia",), (), _SCRATCH_PASS, _TAG, _IN_CLASS),
-    TritonVersion((3, 7), _attach_to_class, "timed", _ALL, (), _SCRATCH_PASS, _TAG, _IN_CLASS),
-    TritonVersion((3, 8), _attach_to_class, "timed", _ALL, (), (), _TAG, _IN_CLASS),
-    TritonVersion((3, 9), _attach_to_registry, "timed", _ALL, (), (), _TAG, _IN_REGISTRY),
+    TritonVersion((3, 5), _attach_and_inline, "untimed", (), _SCRATCH_PASS, (), None, (), (*_IN_CLASS, *_LOWERED_BY)),
+    TritonVersion((3, 6), _attach_to_class, "timed", ("nvidia",), (), _SCRATCH_PASS, 32, _TAG, (*_IN_CLASS, *_BY_PTX)),
+    TritonVersion((3, 7), _attach_to_class, "timed", _ALL, (), _SCRATCH_PASS, 32, _TAG, (*_IN_CLASS, *_BY_PTX)),
+    TritonVersion((3, 8), _attach_to_class, "timed", _ALL, (), (), 64, _TAG, (*_IN_CLASS, *_BY_PTX)),
+    TritonVersion((3, 9), _attach_to_registry, "timed", _ALL, (), (), 64, _TAG, (*_IN_REGISTRY, *_BY_PTX)),
 )
 
 

@@ -250,7 +250,10 @@ def _index(launch: Launch) -> NumberSet:
 
 
 def _ctas(launch: Launch) -> NumberSet:
-    """Return the numbers of a launch's CTAs, including those that never ran: the buffer has a row for each."""
+    """Return the numbers of a launch's CTAs, including those that never ran."""
+    if launch.sample is not None:
+        return NumberSet.below(launch.sample.ctas)
+    # The buffer has a row for each.
     return NumberSet.below(launch.buffer_bytes // max(launch.kernel.stride_bytes, 1))
 
 

@@ -17,7 +17,7 @@ def gains_of_orders(timeline: Timeline, slots_per_sm: int) -> dict[str, float]:
     Each CTA takes as long as it did. A gain is negative if the launch would be longer. Of grids without two dimensions,
     it is known for the reversed order alone.
     """
-    ctas = timeline.ctas
+    ctas = timeline.all_ctas
     duration_ns = launch_duration_ns(timeline)
     return {
         name: 1 - duration_in_order_ns(ctas, order, slots_per_sm) / duration_ns

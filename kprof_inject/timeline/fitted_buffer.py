@@ -101,7 +101,7 @@ def _need(launch: Launch) -> Need | None:
     written = raw.written_words // WORDS_PER_ENTRY
     return Need(
         launch.kernel,
-        len(raw.cta) + raw.never_ran + raw.damaged,
+        launch.sample.rows if launch.sample else len(raw.cta) + raw.never_ran + raw.damaged,
         int(written.sum()),
         int(lost_records(raw).sum()),
         int(written.max(initial=0)),

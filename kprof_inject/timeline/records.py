@@ -41,7 +41,8 @@ def read_raw(launch: Launch) -> RawCtas:
     Raises ``KprofError`` if it is damaged as a whole.
     """
     kernel = launch.kernel
-    return LAYOUTS[kernel.layout].read(launch.words(), kernel.num_warps, recorded_warps(launch))
+    spans, words = launch.spans_and_words()
+    return LAYOUTS[kernel.layout].read(words, kernel.num_warps, recorded_warps(launch), launch.sample, spans)
 
 
 _HALF = 1 << CLOCK_LOW_BITS

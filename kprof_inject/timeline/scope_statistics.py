@@ -273,14 +273,15 @@ class SmCycles:
     Warps and CTAs on one SM share its units, so the cycles that they have in common count once.
     """
 
-    def __init__(self, scopes: int) -> None:
-        """Prepare sums for a table of ``scopes`` scopes."""
+    def __init__(self, scopes: int, place: str = "sm") -> None:
+        """Prepare sums for a table of ``scopes`` scopes; with ``place`` "cta", CTAs on one SM share nothing."""
         self._scopes = scopes
+        self._place = place
         self._spans = [np.empty((0, 3), np.int64)]
 
     def add(self, block: NDArray[np.void]) -> None:
         """Add a block of scopes."""
-        place = block["sm"].astype(np.int64) * _SCOPES + block["scope"]
+        place = block[self._place].astype(np.int64) * _SCOPES + block["scope"]
         self._spans.append(merged_spans(np.stack([place, block["start_cycles"], block["end_cycles"]], axis=1)))
 
     def cycles(self) -> NDArray[np.int64]:

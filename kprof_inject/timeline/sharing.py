@@ -58,7 +58,9 @@ class SharingSums:
 
     def __init__(self, timeline: Timeline) -> None:
         """Prepare lists for the iteration scopes of ``timeline``, if CTAs share SMs in it."""
-        scopes = timeline.table.scopes if _share_sms(timeline.ctas) else ()
+        # Of the CTAs that do not record, it is unknown how many iterations they complete.
+        is_known = not timeline.unrecorded.size and _share_sms(timeline.ctas)
+        scopes = timeline.table.scopes if is_known else ()
         self._ctas = timeline.ctas
         self._iterations = {
             index: [np.empty(0, _ITERATIONS)] for index, scope in enumerate(scopes) if scope.kind == ScopeKind.ITERATION

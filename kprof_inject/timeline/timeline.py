@@ -196,7 +196,7 @@ class Timeline(Struct, frozen=True):
     table: ScopeTable
     clock: ClockFit
     ctas: NDArray[np.void]
-    """The CTAs that ran (``CTA_COLUMNS``)."""
+    """The CTAs that ran and recorded (``CTA_COLUMNS``)."""
     incomplete: NDArray[np.void]
     """The warps that lack records (``INCOMPLETE_COLUMNS``)."""
     lanes: NDArray[np.int64]
@@ -225,9 +225,11 @@ class Timeline(Struct, frozen=True):
     """Number of lanes that each scope of ``table`` occupies, from its lane in ``lanes`` on, because it crosses others
     of its kind in a warp. None if no scope does: a warp of a Proton kernel is never in one scope twice.
     """
+    unrecorded: NDArray[np.void] = np.empty(0, CTA_COLUMNS)
+    """The other CTAs that ran, if only a sample of them recorded."""
     _choice: Choice = EVERYTHING
     _ctas_that_ran: NDArray[np.void] | None = None
-    """All CTAs of the launch, if this is a part of it."""
+    """All CTAs of the launch that record, if this is a part of it."""
 
     def __repr__(self) -> str:
         """Return a short text, because the columns are long."""
@@ -236,8 +238,18 @@ class Timeline(Struct, frozen=True):
 
     @property
     def ctas_that_ran(self) -> NDArray[np.void]:
-        """CTAs that ran, chosen or not."""
+        """CTAs that ran and record, chosen or not."""
         return self.ctas if self._ctas_that_ran is None else self._ctas_that_ran
+
+    @property
+    def all_ctas(self) -> NDArray[np.void]:
+        """``ctas`` and ``unrecorded``: when and where all chosen CTAs ran."""
+        return np.concatenate([self.ctas, self.unrecorded]) if self.unrecorded.size else self.ctas
+
+    @property
+    def ctas_per_recorded(self) -> float:
+        """Number of CTAs for each that records: what sums over the records must be multiplied by."""
+        return 1 + len(self.unrecorded) / len(self.ctas) if self.ctas.size else 1.0
 
     @property
     def columns(self) -> np.dtype[np.void]:
@@ -262,6 +274,7 @@ class Timeline(Struct, frozen=True):
         part = replace(
             self,
             ctas=self.ctas[choice.keep_ctas(self.ctas)],
+            unrecorded=self.unrecorded[choice.keep_ctas(self.unrecorded)],
             incomplete=self.incomplete[choice.keep_warps(self.incomplete)],
             _choice=choice,
             _ctas_that_ran=self.ctas_that_ran,
@@ -373,6 +386,7 @@ def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
         table=table,
         clock=clock,
         ctas=_cta_columns(raw),
+        unrecorded=_unrecorded(raw),
         incomplete=_incomplete(raw, tally.warps, clock),
         lanes=tally.lanes,
         records_written=int((raw.written_words // WORDS_PER_ENTRY).sum()),
@@ -420,8 +434,9 @@ def _extent(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> tuple[int, int]:
     ends = clock.to_ns(warps.last_cycles[rows].max(axis=1, initial=NO_LARGEST), raw.sm[rows])
     if not len(raw.cta):
         return 0, 0
-    first_ns = min(int(raw.init_ns.min()), int(begins.min(initial=NO_SMALLEST)))
-    last_ns = max(int(raw.pre_final_ns.max()), int(ends.max(initial=NO_LARGEST)))
+    _, _, others_begin, others_end = raw.others
+    first_ns = min(int(values.min(initial=NO_SMALLEST)) for values in (raw.init_ns, begins, others_begin))
+    last_ns = max(int(values.max(initial=NO_LARGEST)) for values in (raw.pre_final_ns, ends, others_end))
     return first_ns, last_ns
 
 
@@ -432,6 +447,13 @@ def _cta_columns(raw: RawCtas) -> NDArray[np.void]:
     columns["init_ns"] = raw.init_ns
     columns["pre_final_ns"] = raw.pre_final_ns
     columns["post_final_ns"] = raw.post_final_ns
+    return columns
+
+
+def _unrecorded(raw: RawCtas) -> NDArray[np.void]:
+    columns = np.empty(raw.others.shape[1], dtype=CTA_COLUMNS)
+    columns["cta"], columns["sm"], columns["init_ns"], columns["pre_final_ns"] = raw.others
+    columns["post_final_ns"] = columns["pre_final_ns"]
     return columns
 
 

@@ -73,6 +73,22 @@ def cycles_with_ctas(ctas: NDArray[np.void], clock_hz: float, end: str = "pre_fi
     return round(busy_ns * clock_hz / 1e9)
 
 
+def cycles_of_all_ctas(cycles: NDArray[np.int64], timeline: Timeline) -> NDArray[np.int64]:
+    """Estimate the cycles of the SMs in which scopes ran, from those of the CTAs that recorded (scope), summed.
+
+    The other CTAs on an SM are taken to be in a scope as often, and independently.
+    """
+    hz_per_ns = timeline.clock.clock_hz / 1e9
+    own_cycles, all_cycles = (
+        hz_per_ns * float((end_of_work_ns(ctas) - ctas["init_ns"]).sum()) for ctas in (timeline.ctas, timeline.all_ctas)
+    )
+    busy_cycles = cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz)
+    if not own_cycles or not busy_cycles:
+        return cycles
+    share = np.clip(cycles / own_cycles, 0.0, 1.0)
+    return np.rint(busy_cycles * (1 - (1 - share) ** (all_cycles / busy_cycles))).astype(np.int64)
+
+
 def _covered_ns(sm: NDArray[np.integer], begin_ns: NDArray[np.int64], until_ns: NDArray[np.int64]) -> int:
     """Return the time in which each SM had at least one CTA, summed."""
     spans = merged_spans(np.stack([sm.astype(np.int64), begin_ns, until_ns], axis=1))
@@ -117,7 +133,7 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
 
     None if no CTA ran, or if the whole launch falls into one step of the timer.
     """
-    ctas = timeline.ctas
+    ctas = timeline.all_ctas
     if not ctas.size:
         return None
     work, end_ns, begin_ns = SmWork.of(ctas), end_of_work_ns(ctas), int(ctas["init_ns"].min())
@@ -260,7 +276,8 @@ class _Residence(Struct, frozen=True):
 
 def launch_duration_ns(timeline: Timeline) -> int:
     """Return the time from the first CTA's begin to the last one's end of work; 0 if none ran."""
-    return _residence(timeline.ctas).duration_ns if timeline.ctas.size else 0
+    ctas = timeline.all_ctas
+    return _residence(ctas).duration_ns if ctas.size else 0
 
 
 def recorded_duration_ns(launch: Launch) -> int | None:
@@ -279,7 +296,12 @@ def headers_duration_ns(raw: RawCtas) -> int | None:
     """Return the duration of a launch of which only the CTAs' headers were read; None if no timer was read."""
     if not raw.timed:
         return None
-    return int(np.maximum(raw.pre_final_ns, raw.init_ns).max() - raw.init_ns.min()) if raw.cta.size else 0
+    if not raw.cta.size:
+        return 0
+    _, _, others_begin, others_end = raw.others
+    begins_ns = np.concatenate([raw.init_ns, others_begin])
+    ends_ns = np.concatenate([np.maximum(raw.pre_final_ns, raw.init_ns), others_end])
+    return int(ends_ns.max() - begins_ns.min())
 
 
 def waves_of(timeline: Timeline) -> Waves | None:
@@ -287,7 +309,7 @@ def waves_of(timeline: Timeline) -> Waves | None:
 
     None if no CTA ran, or if no timer was read that gives their begins and ends.
     """
-    ctas, occupancy = timeline.ctas, timeline.launch.kernel.with_records.ctas_per_sm
+    ctas, occupancy = timeline.all_ctas, timeline.launch.kernel.with_records.ctas_per_sm
     if not ctas.size or timeline.clock.source in (ClockSource.NOMINAL, ClockSource.TIMER):
         return None
     residence = _residence(ctas)
@@ -406,7 +428,7 @@ def idle_of(timeline: Timeline, waves: Waves | None) -> IdleSms | None:
 
     None without waves; then no timer gives the times of its CTAs.
     """
-    return idle_sms_of(timeline.ctas, waves.slots_per_sm, timeline.clock.timer_step_ns) if waves else None
+    return idle_sms_of(timeline.all_ctas, waves.slots_per_sm, timeline.clock.timer_step_ns) if waves else None
 
 
 def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int, timer_step_ns: int) -> IdleSms | None:

@@ -32,6 +32,7 @@ def test_a_launch_in_numbers(tmp_path: Path) -> None:
         grid=(1, 1, 1),
         warps=2,
         ctas=2,
+        recorded_ctas=2,
         cta_name="CTA",
         warp_name="warp",
         duration_ns=1500,

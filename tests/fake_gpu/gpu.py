@@ -18,10 +18,28 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from kprof_inject.capture.buffer_layouts import SPAN, rows_of
+from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, CtaSample
 from kprof_inject.runtime.devices.device import MemoryRange
 
 HostKernel = Callable[..., int]
 """Computes what a kernel computes: ``host_kernel(grid, *args)``. Returns the cycles between two of its records."""
+
+
+def with_spans(words: NDArray[np.uint32], sample: CtaSample) -> NDArray[np.uint8]:
+    """The buffer of a sample, from the rows of all CTAs of the grid."""
+    if not sample.shift:
+        return words.reshape(-1).view(np.uint8)
+    row = rows_of(sample, np.arange(sample.ctas))
+    spans = np.zeros(sample.spans_bytes // SPAN.itemsize, dtype=SPAN)
+    of_cta = spans[::-1]
+    other = np.flatnonzero(row < 0)
+    of_cta["sm_plus_1"][other] = words[other, 2] + 1
+    for name, at in (("begin_ns", 4), ("end_ns", 6)):
+        of_cta[name][other] = words[other, at] | words[other, at + 1].astype(np.uint64) << 32
+    rows = np.zeros((sample.rows, words.shape[1]), dtype=np.uint32)
+    rows[row[row >= 0]] = words[row >= 0]
+    return np.concatenate([spans.view(np.uint8), rows.reshape(-1).view(np.uint8)])
 
 
 class Block:
@@ -63,6 +81,11 @@ class Launch:
     @property
     def ctas(self) -> int:
         return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def sample(self) -> CtaSample:
+        """The CTAs that write records, by the lowest bits of the address."""
+        return CtaSample(self.ctas, 1, self.profile_address % ADDRESS_ALIGNMENT)
 
     @property
     def duration_ns(self) -> int:
@@ -275,11 +298,12 @@ class FakeGpu:
         begun_ns = self.now_ns
         gap_cycles = self.host_kernels[launch.kernel.name](launch.grid, *map(with_elements, launch.arguments))
         if launch.profile_address:
-            block = self._blocks.get(launch.profile_address)
+            sample = launch.sample
+            block = self._blocks.get(launch.profile_address - sample.spans_bytes - sample.shift)
             if block is None:
                 self.freed_writes += 1
             else:
-                words = self.profile_words(launch, begun_ns, gap_cycles)
-                block.bytes[: words.nbytes] = words.reshape(-1).view(np.uint8)
+                written = with_spans(self.profile_words(launch, begun_ns, gap_cycles), sample)
+                block.bytes[: written.nbytes] = written
         self.now_ns += launch.duration_ns + self.longer_ns + self.launching_ns
         self.ran.append(launch)

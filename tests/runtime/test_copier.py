@@ -7,12 +7,14 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.runtime.devices.device import NoDeviceMemory
 from kprof_inject.runtime.launch.copier import BufferCopier
 from kprof_inject.runtime.launch.lock_free import AtomicCounts
@@ -20,7 +22,13 @@ from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch
 from kprof_inject.runtime.process_report import ProcessReport
 
 BUILD: Any = SimpleNamespace(
-    variant="v", variant_of_program="v", cta_bytes=128, record=SimpleNamespace(layout="timed"), ttgir="", sources={}
+    variant="v",
+    variant_of_program="v",
+    buffer_bytes=lambda grid: 128 * prod(grid),
+    sample=lambda grid: CtaSample(prod(grid), 1, 0),
+    record=SimpleNamespace(layout="timed"),
+    ttgir="",
+    sources={},
 )
 
 

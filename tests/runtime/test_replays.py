@@ -23,6 +23,7 @@ from fake_gpu.kernels import cycles_of, power, scale
 from fake_runs import FakeRuns, RunHere
 from snapshots import check
 
+from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.capture.model import Kernel
 from kprof_inject.runtime.experiments import back_to_back, record_overhead, replays_in_program
 from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, PairedLaunches, PairedTimes
@@ -302,7 +303,13 @@ def test_replays_of_a_process_take_no_longer_than_their_limit(
     table = SimpleNamespace(relaunch=SimpleNamespace(refusal="", waits=False))
     record = SimpleNamespace(scope_table=table, known_metadata=metadata, name="kernel")
     build: Any = SimpleNamespace(
-        record=record, cta_bytes=128, launch=None, function=None, packed_metadata=None, variant="kernel-1"
+        record=record,
+        buffer_bytes=lambda grid: 128,
+        sample=lambda grid: CtaSample(1, 1, 0),
+        launch=None,
+        function=None,
+        packed_metadata=None,
+        variant="kernel-1",
     )
     session: Any = SimpleNamespace(replays=REPLAYS, launches="last")
     replays = replays_in_program.KernelReplays(FakeDevice(FakeGpu()), session, None)  # type: ignore[arg-type]

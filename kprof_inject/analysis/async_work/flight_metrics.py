@@ -15,6 +15,7 @@ from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Kernel
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.waves import waves_of
 from kprof_inject.ttgir.loops import CopyPipeline
 
 
@@ -68,11 +69,11 @@ def flights_of(timeline: Timeline, found: InFlight, roofs: Sequence[Roof]) -> Fl
     carrying = groups[groups["bytes"] > 0]
     carried: NDArray[np.int64] = carrying["bytes"]
     starts_cycles: NDArray[np.int64] = carrying["start_cycles"]
-    held = float((carried * (carrying["end_cycles"] - starts_cycles)).sum())
+    held = float((carried * (carrying["end_cycles"] - starts_cycles)).sum()) * timeline.ctas_per_recorded
     return Flights(
         flights,
         held / longest if longest else 0.0,
-        _max_at_once(carrying),
+        _max_at_once(carrying, timeline),
         _needed(timeline, carrying, roofs),
         found.unpaired,
     )
@@ -97,16 +98,26 @@ def _flights(timeline: Timeline, found: InFlight) -> Iterator[Flight]:
         )
 
 
-def _max_at_once(groups: NDArray[np.void]) -> int:
-    """Return the maximum number of bytes in flight at once on any SM."""
+def _max_at_once(groups: NDArray[np.void], timeline: Timeline) -> int:
+    """Return the maximum number of bytes in flight at once on any SM.
+
+    If only a sample of the CTAs recorded, it is that of any CTA, times the CTAs on an SM.
+    """
     if not groups.size:
         return 0
+    if timeline.unrecorded.size and (waves := waves_of(timeline)) is not None:
+        return _most_of_one(groups, "cta") * waves.slots_per_sm
+    return _most_of_one(groups, "sm")
+
+
+def _most_of_one(groups: NDArray[np.void], place: str) -> int:
+    """Return the maximum number of bytes in flight at once in any ``place``: an SM, or a CTA."""
     at = np.concatenate([groups["start_cycles"], groups["end_cycles"]])
-    sm = np.tile(groups["sm"], 2)
+    of = np.tile(groups[place], 2)
     carried: NDArray[np.int64] = groups["bytes"]
     change = np.concatenate([carried, -carried])
     # A group that ends when another begins does not overlap it.
-    order = np.lexsort((change, at, sm))
+    order = np.lexsort((change, at, of))
     return int(np.cumsum(change[order]).max())
 
 
@@ -122,7 +133,8 @@ def _needed(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof])
         return None
     starts_cycles: NDArray[np.int64] = blocked["start_cycles"]
     latencies_cycles = blocked["end_cycles"] - starts_cycles
-    return float(groups["bytes"].sum()) / (loop.sm_cycles * loop.part) * float(np.median(latencies_cycles))
+    carried = float(groups["bytes"].sum()) * timeline.ctas_per_recorded
+    return carried / (loop.sm_cycles * loop.part) * float(np.median(latencies_cycles))
 
 
 def _loop_around(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof]) -> Roof | None:

@@ -67,7 +67,7 @@ def executions(
     if timeline is None or not timeline.ctas.size:
         length = chain_length(ctas, slots)
         return Executions(evaluated, [None if one is None else one * length for one in evaluated])
-    chain = last_chain(timeline.ctas)
+    chain = last_chain(timeline.all_ctas)
     recorded = _recorded(timeline, chain)
     by_chain: list[float | None] = []
     by_cta: list[float | None] = []
@@ -80,7 +80,13 @@ def executions(
 
 
 def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float64] | None:
-    """Return how often the chain's CTAs executed each scope, or None if one of their records is missing."""
+    """Return how often the chain's CTAs executed each scope, or None if one of their records is missing.
+
+    If only a sample of the CTAs recorded, those of the chain count like the mean of these.
+    """
+    length = len(chain)
+    if timeline.unrecorded.size:
+        chain = timeline.ctas["cta"]
     if np.isin(timeline.incomplete["cta"], chain).any():
         return None
     scopes = len(timeline.table.scopes)
@@ -91,7 +97,7 @@ def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float6
         keys = np.unique(np.stack([rows["scope"].astype(np.int64), rows["warp"]]), axis=1)
         warps = np.maximum(np.bincount(keys[0], minlength=scopes), 1) if keys.size else np.ones(scopes)
         counts += np.bincount(rows["scope"], minlength=scopes) / warps
-    return counts
+    return counts * (length / max(len(chain), 1))
 
 
 def _evaluated(ran: ExecutedKernel, scope_map: ScopeMap, index: int, ctas: int) -> float | None:

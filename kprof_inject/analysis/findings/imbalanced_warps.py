@@ -141,7 +141,7 @@ def _waited_for(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary)
 def _ctas_of(summary: LaunchSummary, scope: ScopeSummary) -> tuple[int, str]:
     """Return the number of CTAs that ran the scope, at least 1, and the words for a time per such CTA."""
     ctas = scope.cta_spread.groups if scope.cta_spread is not None else 1
-    return ctas, "in each CTA" if ctas == summary.ctas else f"in each of {counted(ctas, 'CTA')} that ran it"
+    return ctas, "in each CTA" if ctas == summary.recorded_ctas else f"in each of {counted(ctas, 'CTA')} that ran it"
 
 
 def _figures(apart: _Apart, few_ns: float, many_ns: float) -> Figures:

@@ -92,8 +92,13 @@ def evaluated_kernel(launch: Launch) -> ExecutedKernel:
 
 
 def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> ExecutedKernel:
-    """Return the same kernel with the iterations counted that were recorded. No record of the launch may be missing."""
-    iterations = {loop: summary.scopes[index].executions for loop, index in ran.scope_map.iteration_counters()}
+    """Return the same kernel with the iterations counted that were recorded.
+
+    No record of the launch may be missing. CTAs that did not record count like those that did.
+    """
+    ctas = summary.ctas_per_recorded
+    counters = ran.scope_map.iteration_counters()
+    iterations = {loop: round(summary.scopes[index].executions * ctas) for loop, index in counters}
     if not iterations:
         return ran
     counted = (replace(one, times=_times(one.executed, iterations)) for one in ran.operations)

@@ -79,7 +79,7 @@ class Traffic:
     @cached_property
     def _sm_of_cta(self) -> AxisArray | None:
         """SM of each CTA; None unless all are known."""
-        ctas = self._timeline.ctas
+        ctas = self._timeline.all_ctas
         if len(ctas) != prod(self._timeline.launch.grid):
             return None
         return AxisArray((CTA,), ctas["sm"][np.argsort(ctas["cta"])].astype(np.int64))

@@ -258,7 +258,7 @@ def _has_arrow(launch: PlacedLaunch) -> bool:
 
 
 def _active_ctas(placed: PlacedLaunch, process: TraceProcess, _first_tid: int) -> Iterator[Part]:
-    return active_ctas(placed.timeline.ctas, process.pid, placed.clock)
+    return active_ctas(placed.timeline.all_ctas, process.pid, placed.clock)
 
 
 # About as many as fit on a screen.

@@ -295,7 +295,8 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
     launch, clock, cost = timeline.launch, timeline.clock, timeline.launch.kernel.record_cost
     missing = timeline.records_lost + timeline.records_damaged
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
-    ctas_ns: NDArray[np.int64] = timeline.ctas["pre_final_ns"] - timeline.ctas["init_ns"]
+    ctas: NDArray[np.void] = timeline.all_ctas
+    ctas_ns: NDArray[np.int64] = ctas["pre_final_ns"] - ctas["init_ns"]
     waves, ran = waves_of(timeline), scope_statistics(timeline)
     net_ns = timeline.warp_time_ns - sum(statistics.subtracted_ns for statistics in ran)
     return LaunchFigures(
@@ -305,7 +306,7 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
         clock_hz=clock.clock_hz if clock.source == ClockSource.FITTED else None,
         timed=clock.source != ClockSource.NOMINAL,
         timer_step_ns=clock.timer_step_ns,
-        ctas=len(timeline.ctas),
+        ctas=len(ctas),
         cta_ns=int(np.maximum(ctas_ns, 0).sum()),
         net_cta_ns=net_ns / max(len(timeline.ctas) * len(timeline.warps), 1),
         waves=waves,
@@ -314,17 +315,20 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
         record_cost_known=cost is not None,
         resolution_ns=cost.resolution_ns(clock.clock_hz) if cost else 0.0,
         scopes=tuple(
-            _scope(statistics, tags, len(timeline.ctas), whole=not missing and not alone and not timeline.ctas_damaged)
+            _scope(statistics, tags, timeline, whole=not missing and not alone and not timeline.ctas_damaged)
             for statistics, tags, alone in zip(ran, tag_statistics(timeline), without_partner, strict=True)
         ),
     )
 
 
-def _scope(statistics: ScopeStatistics, tags: tuple[TagStatistics, ...], ctas: int, *, whole: bool) -> ScopeFigures:
+def _scope(
+    statistics: ScopeStatistics, tags: tuple[TagStatistics, ...], timeline: Timeline, *, whole: bool
+) -> ScopeFigures:
+    ctas, times = len(timeline.ctas), timeline.ctas_per_recorded
     return ScopeFigures(
-        count=statistics.count,
-        total_ns=statistics.total_ns,
-        total_cycles=(statistics.mean_cycles or 0.0) * statistics.count,
+        count=round(statistics.count * times),
+        total_ns=None if statistics.total_ns is None else round(statistics.total_ns * times),
+        total_cycles=(statistics.mean_cycles or 0.0) * statistics.count * times,
         mean_ns=statistics.mean_ns,
         mean_cycles=statistics.mean_cycles,
         p50_ns=statistics.p50_ns,

@@ -46,9 +46,10 @@ def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> HeatMap | None:
     waves = summary.waves
     if waves is None:
         return None
-    work = SmWork.of(timeline.ctas)
+    all_ctas = timeline.all_ctas
+    work = SmWork.of(all_ctas)
     shown = work.row_of < _MAX_SMS
-    ctas, row, rows = timeline.ctas[shown], work.row_of[shown], min(len(work.ids), _MAX_SMS)
+    ctas, row, rows = all_ctas[shown], work.row_of[shown], min(len(work.ids), _MAX_SMS)
     begin_ns = ctas["init_ns"] - timeline.first_ns
     end_ns = end_of_work_ns(ctas) - timeline.first_ns
     first_ns, last_ns = int(begin_ns.min()), int(end_ns.max())

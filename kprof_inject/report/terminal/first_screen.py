@@ -147,7 +147,8 @@ def _title(report: LaunchAnalysis, kernel_name: str, place_name: str) -> Iterato
     if summary.ctas:
         yield _times(report)
     slots = f" in {counted(summary.waves.slots_per_sm * summary.waves.sms, 'slot')}" if summary.waves else ""
-    yield f"{counted(summary.ctas, summary.cta_name)}{slots}, {counted(summary.warps, summary.warp_name)}"
+    recorded = f" ({summary.recorded_ctas} recorded)" if summary.recorded_ctas < summary.ctas else ""
+    yield f"{counted(summary.ctas, summary.cta_name)}{recorded}{slots}, {counted(summary.warps, summary.warp_name)}"
     yield _device(report)
 
 
@@ -279,7 +280,7 @@ def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str, stalle
 
 def _warps_in_ctas(scope: ScopeSummary, summary: LaunchSummary) -> int:
     """Return in how many warps it ran, counted separately in each CTA."""
-    ctas = scope.cta_spread.groups if scope.cta_spread else summary.ctas
+    ctas = scope.cta_spread.groups if scope.cta_spread else summary.recorded_ctas
     return max(ctas * len(scope.warps.ids), 1)
 
 

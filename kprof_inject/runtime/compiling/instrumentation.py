@@ -29,6 +29,7 @@ from kprof_inject.capture.resources import limits_of
 from kprof_inject.capture.schema import RECORDS_OF_TAG, Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
+from kprof_inject.runtime.compiling.two_bodies import with_two_bodies
 from kprof_inject.runtime.versions import inline_helpers, installed_version
 from kprof_inject.select.tags import CARRIER
 
@@ -151,6 +152,30 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
 
     with version.attach(backend, to_llvmir, to_llvm):
         yield
+
+
+@contextmanager
+def keeping_body(clean_ptx: str, cluster_ctas: int) -> Iterator[None]:
+    """Keep the body without records in every kernel that is compiled with records in this context.
+
+    ``clean_ptx`` is the kernel's PTX without records. Then a launch may have a sample of its CTAs record
+    (``two_bodies``). A compilation raises ``KprofError`` if it cannot have both bodies.
+    """
+    compiler, offset_bits = backends["nvidia"].compiler, installed_version().offset_bits
+    if offset_bits is None:
+        raise KprofError(f"Triton {triton.__version__} does not record when CTAs begin and end")
+    original = vars(compiler)["make_ptx"]
+
+    def make_ptx(self: Any, source: Any, metadata: Any, *arguments: Any) -> Any:
+        recorded = original(self, source, metadata, *arguments)
+        row_bytes = metadata["profile_scratch_size"]
+        return with_two_bodies(clean_ptx, recorded, row_bytes, cluster_ctas, offset_bits)
+
+    compiler.make_ptx = make_ptx
+    try:
+        yield
+    finally:
+        compiler.make_ptx = original
 
 
 def scope_names(ttgir_path: str, target: GPUTarget) -> dict[int, str]:

@@ -14,9 +14,11 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
+from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
 from kprof_inject.capture.schema import (
+    Grid,
     KernelRecord,
     ModeRecord,
     ScopeTableRecord,
@@ -30,6 +32,7 @@ from kprof_inject.runtime.compiling.compiler import Compile, overriding, variant
 from kprof_inject.runtime.compiling.compiler_process import errors_in, without_false_alarms
 from kprof_inject.runtime.compiling.instrumentation import (
     instrumented,
+    keeping_body,
     require_clock_reads,
     scope_names,
     shared_bytes_of,
@@ -148,6 +151,7 @@ class PlannedKernel:
         self._scope_table = scope_table
         self._plain = plain
         self._mode = step.session.mode
+        self._ctas = EVERY_CTA
         self._clean: Any = None
         self._scope_ids: dict[int, str] = {}
         self._smaller: dict[int, tuple[RecordingBuild, Any]] = {}
@@ -161,7 +165,8 @@ class PlannedKernel:
         """
         try:
             self._mode = self._mode_of_kernel()
-            kernel = self._compile_with_records(self._mode)
+            self._ctas = self._ctas_of_kernel()
+            kernel, note = self._compile_with_bodies()
             # Computed here, because it parses the module, which takes too long for the launch path.
             self._scope_ids = scope_names(str(self._step.workspace.override_path(self._dumped)), self._target)
         except KprofError as error:
@@ -174,7 +179,7 @@ class PlannedKernel:
             return self._plain()
         around_load(kernel, self._load)
         self.has_records = True
-        self._step.report.add_kernel(self._dumped.variant, self._name, "instrumented")
+        self._step.report.add_kernel(self._dumped.variant, self._name, "instrumented", note)
         return kernel
 
     def clean(self) -> Any:
@@ -186,13 +191,36 @@ class PlannedKernel:
                 self._clean = clean
         return self._clean
 
-    def with_smaller_buffer(self, ctas: int, max_bytes: int) -> RecordingBuild | None:
-        """Return a build whose buffer for ``ctas`` CTAs takes at most ``max_bytes``.
+    def _ctas_of_kernel(self) -> CtaChoice:
+        """Return which CTAs record; a kernel whose launches are all small needs no second body."""
+        choice = self._step.session.ctas
+        if self._target.backend != "cuda" or installed_version().offset_bits is None:
+            return EVERY_CTA
+        most = self._step.workspace.clean_run(self._dumped.variant).most_clusters
+        return choice if most is None or choice.sample((max(most, 1), 1, 1), 1).shift else EVERY_CTA
+
+    def _compile_with_bodies(self) -> tuple[Any, str]:
+        """Compile the kernel with its records; return it, and why all CTAs record if that is not wanted."""
+        if self._ctas == EVERY_CTA:
+            return self._compile_with_records(self._mode), ""
+        try:
+            return self._compile_with_records(self._mode), ""
+        except KprofError as error:
+            self._ctas = EVERY_CTA
+            return self._compile_with_records(self._mode), f"all its CTAs record: {error.what}"
+
+    @property
+    def _cluster_ctas(self) -> int:
+        return self._dumped.info.known_metadata.num_ctas
+
+    def with_smaller_buffer(self, grid: Grid, max_bytes: int) -> RecordingBuild | None:
+        """Return a build whose buffer for ``grid`` takes at most ``max_bytes``.
 
         Returns None if so small a buffer would hold too few records.
         """
-        rows = ctas * self._dumped.info.known_metadata.num_ctas
-        buffer_bytes = smaller_buffer_bytes(self._mode, rows, self._total_warps, max_bytes)
+        sample = self._ctas.sample(grid, self._cluster_ctas)
+        room_bytes = max(max_bytes - sample.spans_bytes, 0)
+        buffer_bytes = smaller_buffer_bytes(self._mode, sample.rows, self._total_warps, room_bytes)
         if buffer_bytes is None:
             return None
         if buffer_bytes not in self._smaller:
@@ -206,8 +234,8 @@ class PlannedKernel:
                 variant,
                 self._name,
                 "instrumented",
-                f"for a grid of {counted(ctas, 'CTA')}, each CTA keeps {buffer_bytes} bytes of records instead of "
-                f"{self._mode.buffer_bytes}",
+                f"for a grid of {counted(sample.ctas, 'CTA')}, each CTA keeps {buffer_bytes} bytes of records instead "
+                f"of {self._mode.buffer_bytes}",
             )
         return self._smaller[buffer_bytes][0]
 
@@ -294,10 +322,13 @@ class PlannedKernel:
         """
         target = self._target
         shared_bytes = _device_properties(target).get("max_shared_mem") or shared_bytes_of(target)
+        clean_ptx = "" if self._ctas == EVERY_CTA else self._clean_ptx()
         with _Effects() as effects, without_false_alarms() as messages:
             effects.enter_context(instrumented(target, mode, shared_bytes))
             if self._has_tags:
                 effects.enter_context(tag_values())
+            if clean_ptx:
+                effects.enter_context(keeping_body(clean_ptx, self._cluster_ctas))
             try:
                 kernel = self._compile_instrumented(effects)
             except Exception as error:  # the compiler's errors have no common base
@@ -308,6 +339,12 @@ class PlannedKernel:
             raise KprofError("Triton did not use the override: its records are not in the binary")
         require_clock_reads(kernel, target)
         return kernel
+
+    def _clean_ptx(self) -> str:
+        ptx = self._plain().asm.get("ptx")
+        if ptx is None:
+            raise KprofError("its PTX without records is unknown")
+        return str(ptx)
 
     def _compile_instrumented(self, effects: ExitStack) -> Any:
         """Compile the kernel with its instrumented TTGIR; ``effects`` are undone after that."""
@@ -327,6 +364,7 @@ class PlannedKernel:
             scope_ids=self._scope_ids,
             layout=installed_version().buffer_layout,
             mode=ModeRecord(*astuple(mode)),
+            cta_shift=self._ctas.shift,
             sm_clock_hz=plausible_sm_clock_hz(1000 * device.get("sm_clock_rate", 0)),
             sm_count=device.get("multiprocessor_count", 0),
             l2_bytes=l2_bytes(),
@@ -345,7 +383,9 @@ class PlannedKernel:
             launch=kernel._run,
             function=kernel.function,
             packed_metadata=kernel.packed_metadata,
-            cta_bytes=record.cta_bytes,
+            row_bytes=kernel.metadata.profile_scratch_size,
+            cluster_ctas=self._cluster_ctas,
+            ctas=self._ctas,
             overlaps=bool(getattr(kernel.metadata, "launch_pdl", False)),
             ttgir=dumped.ttgir(),
             sources=workspace.kernel_sources(dumped.variant),

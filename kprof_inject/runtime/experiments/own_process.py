@@ -6,7 +6,6 @@ ends this process; the process that started it then goes on with the next task.
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 import triton
 from msgspec.structs import replace
 
+from kprof_inject.capture.cta_samples import CtaChoice
 from kprof_inject.capture.measurements import L2Contents, MeasurementsRecord
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
 from kprof_inject.capture.schema import TTGIR_FILE
@@ -205,11 +205,13 @@ def _time_records(task: TimeRecords, process: OwnProcess) -> TaskResult:
         launch = lent.enter_context(loaded_launch(device, saved))
         clean = _clean_kernel(saved)
         recorded = load(Path(task.build), BuildSource.of(saved.kernel))
-        buffer_bytes = math.prod(saved.record.grid) * task.kernel.cta_bytes
+        known = task.kernel.known_metadata
+        sample = CtaChoice(task.kernel.cta_shift).sample(saved.record.grid, known.num_ctas)
+        buffer_bytes = sample.buffer_bytes(known.profile_scratch_size)
         buffer = lent.enter_context(device.borrowed(buffer_bytes, launch.relaunch.stream))
-        lent.enter_context(writing_to(buffer))
+        lent.enter_context(writing_to(buffer, sample))
         launches = _paired(launch, clean, [recorded], device, process)
-        replay = time_records(launches, task.seconds, task.times, (clean.metadata, task.kernel.known_metadata))
+        replay = time_records(launches, task.seconds, task.times, (clean.metadata, known))
     return TaskResult(replay=replay)
 
 

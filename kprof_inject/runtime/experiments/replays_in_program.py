@@ -10,7 +10,6 @@ A launch that is captured into a CUDA graph is not replayed: it runs later, with
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -124,8 +123,8 @@ class KernelReplays:
             with (
                 device.unaffected_by_graphs(),
                 copies_of(device, ranges, stream) as memory,
-                device.borrowed(math.prod(relaunch.grid) * build.cta_bytes, stream) as buffer,
-                writing_to(buffer),
+                device.borrowed(build.buffer_bytes(relaunch.grid), stream) as buffer,
+                writing_to(buffer, build.sample(relaunch.grid)),
             ):
                 launches = PairedLaunches(
                     device=device,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
 from kprof_inject.errors import KprofError, Position
 
 
@@ -98,9 +99,10 @@ class LaunchChoice:
     """Launches that one run keeps.
 
     They are the launches in ``launches`` of kernels whose names match the glob ``kernel``, at most ``max_launches`` (0:
-    no limit) and ``max_bytes`` of buffers in each process. ``replays`` chooses the kernels to time by replay. With
-    ``torch_trace``, each process also traces itself with ``torch.profiler``. With ``keep_launches``, a launch of each
-    kernel is saved for the user. ``metrics`` are counted by the hardware when a saved launch is repeated.
+    no limit) and ``max_bytes`` of buffers in each process; ``ctas`` says which CTAs of a launch record. ``replays``
+    chooses the kernels to time by replay. With ``torch_trace``, each process also traces itself with
+    ``torch.profiler``. With ``keep_launches``, a launch of each kernel is saved for the user. ``metrics`` are counted
+    by the hardware when a saved launch is repeated.
     """
 
     launches: LaunchFilter = LAST
@@ -110,6 +112,7 @@ class LaunchChoice:
     replays: ReplayChoice = REPLAYS
     torch_trace: bool = False
     keep_launches: bool = False
+    ctas: CtaChoice = EVERY_CTA
     metrics: tuple[str, ...] = ()
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from triton.runtime import _allocation
 
+from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.capture.schema import Grid
 from kprof_inject.quantities import counted, size_text
 from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
@@ -20,7 +21,7 @@ from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import KernelToSave
 from kprof_inject.runtime.launch.lock_free import AtomicCounter
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordedLaunch, RecordingBuild
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordedLaunch, RecordingBuild, SampleBuffer
 from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, has_exit_hook, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.stack_room import COMPILING, FRAMES_OF_COMPILER, FRAMES_OF_LAUNCHER
@@ -40,14 +41,18 @@ def _allocate(size: int, alignment: int, stream: int | None) -> Buffer:
     return buffer
 
 
+def _as_taken(buffer: Buffer | None, sample: CtaSample) -> Buffer | SampleBuffer | None:
+    return SampleBuffer(buffer, sample) if buffer is not None and sample.shift else buffer
+
+
 @contextmanager
-def writing_to(buffer: Buffer) -> Iterator[None]:
+def writing_to(buffer: Buffer, sample: CtaSample) -> Iterator[None]:
     """Direct the records of this thread's launches to a buffer.
 
     A signal handler may launch in the middle of this.
     """
     _allocation._profile_allocator.set(_allocate)
-    outer, _present_launch.buffer = _present_launch.buffer, buffer
+    outer, _present_launch.buffer = _present_launch.buffer, _as_taken(buffer, sample)
     try:
         yield
     finally:
@@ -81,8 +86,8 @@ class Builds(Protocol):
     def clean(self) -> Any:
         """Return the kernel without records, loaded."""
 
-    def with_smaller_buffer(self, ctas: int, max_bytes: int) -> RecordingBuild | None:
-        """Return a build whose buffer for ``ctas`` CTAs takes at most ``max_bytes``.
+    def with_smaller_buffer(self, grid: Grid, max_bytes: int) -> RecordingBuild | None:
+        """Return a build whose buffer for ``grid`` takes at most ``max_bytes``.
 
         Returns None if so small a buffer would hold too few records.
         """
@@ -154,7 +159,7 @@ class CapturingLauncher:
         # A signal handler of the program may launch in the middle of this.
         outer = _present_launch.buffer
         try:
-            _present_launch.buffer = launch.memory
+            _present_launch.buffer = _as_taken(launch.memory, build.sample(grid))
             timer = capture.timer(build)
             start = None if timer.is_done else timer.begin(stream)
             result = build.launch(*grid, stream, function, metadata, *args)
@@ -229,13 +234,13 @@ class CapturingLauncher:
         ctas = grid[0] * grid[1] * grid[2]
         while True:
             build = self._build  # read once: another thread may choose a smaller one
-            size_bytes = ctas * build.cta_bytes
+            size_bytes = build.buffer_bytes(grid)
             if size_bytes <= self._max_bytes:
                 try:
                     return capture.begin(build, number, grid, stream, arguments)
                 except NoDeviceMemory:
                     self._max_bytes = size_bytes // 2
-            smaller = self._builds.with_smaller_buffer(ctas, self._max_bytes)
+            smaller = self._builds.with_smaller_buffer(grid, self._max_bytes)
             if smaller is None or smaller is build:
                 raise _NoRoom(ctas, size_bytes, self._max_bytes)
             self._build = smaller

@@ -8,9 +8,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from kprof_inject.capture.cta_samples import CtaChoice, CtaSample
 from kprof_inject.capture.schema import MAX_ARGUMENT, Grid, KernelRecord, LaunchRecord
 from kprof_inject.runtime.devices.device import Buffer, Event
 
@@ -121,8 +122,11 @@ class RecordingBuild:
     """Launcher that Triton made; it takes ``function`` and ``packed_metadata`` of the same kernel."""
     function: Any
     packed_metadata: Any
-    cta_bytes: int
-    """Size of the buffer for each CTA."""
+    row_bytes: int
+    """Size of a CTA's row in the buffer."""
+    cluster_ctas: int
+    ctas: CtaChoice
+    """Which CTAs of a launch record."""
     overlaps: bool
     """True if a launch may begin before the previous one has ended (programmatic dependent launch)."""
     ttgir: str
@@ -132,6 +136,18 @@ class RecordingBuild:
     """Types of the kernel's arguments, by name."""
     argument_kinds: ArgumentKinds
     """The signature, parsed for reading a launch's arguments."""
+    _samples: dict[Grid, CtaSample] = field(default_factory=dict)
+
+    def sample(self, grid: Grid) -> CtaSample:
+        """Return which CTAs of a launch with this grid record."""
+        sample = self._samples.get(grid)
+        if sample is None:
+            sample = self._samples.setdefault(grid, self.ctas.sample(grid, self.cluster_ctas))
+        return sample
+
+    def buffer_bytes(self, grid: Grid) -> int:
+        """Return the size of the buffer of a launch with this grid."""
+        return self.sample(grid).buffer_bytes(self.row_bytes)
 
 
 class BufferOwner:
@@ -190,7 +206,7 @@ class RecordedLaunch:
     @property
     def size_bytes(self) -> int:
         """Size of the launch's records."""
-        return self.grid[0] * self.grid[1] * self.grid[2] * self.build.cta_bytes
+        return self.build.buffer_bytes(self.grid)
 
     def record(self) -> LaunchRecord:
         """Return the capture's record of the launch, to which the writer adds the buffer's file and checksum."""
@@ -206,7 +222,23 @@ class RecordedLaunch:
             file="",
             graph=self.graph,
             arguments=self.arguments,
+            cta_shift=self.build.sample(self.grid).shift,
         )
+
+
+class SampleBuffer:
+    """A buffer as a kernel takes it: the address of its first row, with the sample's ``shift`` in its lowest bits."""
+
+    __slots__ = ("_address", "_buffer")
+
+    def __init__(self, buffer: Buffer, sample: CtaSample) -> None:
+        """Keep ``buffer`` alive."""
+        self._buffer = buffer
+        self._address = buffer.data_ptr() + sample.spans_bytes + sample.shift
+
+    def data_ptr(self) -> int:
+        """Return the address."""
+        return self._address
 
 
 Save = Callable[[RecordedLaunch], None]

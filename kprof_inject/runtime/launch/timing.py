@@ -125,6 +125,7 @@ class LaunchTimer:
         self._events: list[tuple[Event, Event]] = []
         self._times_itself = False
         self._is_stopped = False
+        self._most_clusters = 0
 
     @property
     def not_timed(self) -> str:
@@ -137,6 +138,16 @@ class LaunchTimer:
     def is_done(self) -> bool:
         """True once there are enough samples; later launches need no timer."""
         return self._is_stopped or self._seen >= _WARM_UP + _SAMPLES
+
+    @property
+    def most_clusters(self) -> int | None:
+        """Size of the largest grid of all launches; None if not all were counted."""
+        return self._most_clusters if self._seen < MAX_COUNTED else None
+
+    def note_grid(self, clusters: int) -> None:
+        """Note the size of a launch's grid."""
+        if clusters > self._most_clusters:
+            self._most_clusters = clusters
 
     def count(self) -> bool:
         """Count a launch that needs no timer; return whether enough launches were counted."""
@@ -228,6 +239,7 @@ class TimingLauncher(StandInLauncher):
         """Launch as Triton's launcher does, and time the launch if samples are missing."""
         start = None
         try:
+            self._timer.note_grid(grid_x * grid_y * grid_z)
             if self._timer.is_done:
                 if self._timer.count():
                     self._step_aside()

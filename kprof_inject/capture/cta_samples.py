@@ -1,0 +1,101 @@
+"""Which CTAs of a launch record, if only a sample does, and what the sample's buffer consists of.
+
+The clusters of a grid (without clusters: its CTAs) have the order of their program ids. Of each ``2 ** shift``
+successive ones, a block, one records; a hash of the block's number tells which. So the sample is spread evenly over the
+grid, and does not follow a pattern of the grid's own. The last block may be shorter, and then may have none.
+
+The buffer of such a launch has two parts. First come the spans of all CTAs of the grid, from the last CTA to the first.
+Then come the rows of the clusters that record, one for each block. The kernel gets the address of the first row, and
+``shift`` in the lowest bits of that address, which its alignment leaves free. If all CTAs record, ``shift`` is 0, and
+there are no spans.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+
+from msgspec import Struct
+
+from kprof_inject.capture.schema import MAX_CTA_SHIFT, Grid
+from kprof_inject.errors import KprofError, Position
+
+ADDRESS_ALIGNMENT = 128
+"""Alignment of a buffer in bytes: what Proton's own hook asks for."""
+NO_CTAS = ADDRESS_ALIGNMENT - 1
+"""Lowest bits of an address with which no CTA records or writes its span."""
+
+SPAN_BYTES = 32
+"""Size of a span, one sector of the L2."""
+
+HASH_FACTOR = 2654435761  # Knuth's multiplicative hash: 2**32 over the golden ratio
+HASH_SHIFT = 32 - MAX_CTA_SHIFT
+
+_MIN_RECORDED = 512
+"""``auto`` has at least this many clusters record, or all."""
+
+
+class CtaSample(Struct, frozen=True):
+    """The sample of a grid of ``ctas`` in clusters of ``cluster_ctas``."""
+
+    ctas: int
+    cluster_ctas: int
+    shift: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows in the buffer."""
+        clusters = self.ctas // self.cluster_ctas
+        return -(-clusters >> self.shift) * self.cluster_ctas
+
+    @property
+    def spans_bytes(self) -> int:
+        """Size of the spans, after which the rows begin."""
+        return -(-self.ctas * SPAN_BYTES // ADDRESS_ALIGNMENT) * ADDRESS_ALIGNMENT if self.shift else 0
+
+    def buffer_bytes(self, row_bytes: int) -> int:
+        """Return the size of the buffer with rows of this size."""
+        return self.spans_bytes + self.rows * row_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CtaChoice:
+    """Value of ``--ctas``: of ``2 ** shift`` clusters one records; with None, as suits the grid."""
+
+    shift: int | None = None
+
+    def sample(self, grid: Grid, cluster_ctas: int) -> CtaSample:
+        """Return the sample of a launch whose ``grid`` counts clusters."""
+        clusters = prod(grid)
+        shift = self.shift
+        if shift is None:
+            shift = min(max((clusters // _MIN_RECORDED).bit_length() - 1, 0), MAX_CTA_SHIFT)
+        return CtaSample(clusters * cluster_ctas, cluster_ctas, shift)
+
+    def __str__(self) -> str:
+        """Return the value that is parsed as this choice."""
+        if self.shift is None:
+            return "auto"
+        return f"1/{1 << self.shift}" if self.shift else "all"
+
+
+EVERY_CTA = CtaChoice(0)
+_PART = re.compile(r"1/(\d{1,5})")
+
+
+def parse_ctas(text: str) -> CtaChoice:
+    """Parse the value of ``--ctas``; raises ``KprofError``."""
+    word = text.strip()
+    if word in ("auto", "all"):
+        return CtaChoice(None) if word == "auto" else EVERY_CTA
+    part = _PART.fullmatch(word)
+    count = int(part[1]) if part else 0
+    if count.bit_count() != 1 or count > 1 << MAX_CTA_SHIFT:
+        raise KprofError(
+            f"{word!r} is not a part of the CTAs",
+            where=Position("--ctas", 1, 1, text),
+            hint=f"give auto, all, or one of so many: 1/8; a power of two, at most 1/{1 << MAX_CTA_SHIFT}",
+            exit_code=2,
+        )
+    return CtaChoice(count.bit_length() - 1)

@@ -1,0 +1,78 @@
+"""One cluster of each block of a grid records: which, and where it has its row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kprof_inject.capture.buffer_layouts import SPAN, rows_of
+from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, NO_CTAS, SPAN_BYTES, CtaChoice, CtaSample, parse_ctas
+from kprof_inject.capture.schema import MAX_CTA_SHIFT
+from kprof_inject.errors import KprofError
+
+samples = st.builds(
+    lambda clusters, bits, shift: CtaSample(clusters << bits, 1 << bits, shift),
+    st.integers(1, 5000),
+    st.integers(0, 4),
+    st.integers(0, MAX_CTA_SHIFT),
+)
+
+
+@given(samples)
+def test_each_block_of_clusters_has_one_that_records(sample: CtaSample) -> None:
+    ctas = np.arange(sample.ctas)
+    row = rows_of(sample, ctas)
+    recorded = ctas[row >= 0]
+    # All CTAs of a cluster record, or none.
+    clusters, counts = np.unique(recorded // sample.cluster_ctas, return_counts=True)
+    assert set(counts.tolist()) <= {sample.cluster_ctas}
+    blocks = clusters >> sample.shift
+    whole_blocks = (sample.ctas // sample.cluster_ctas) >> sample.shift
+    assert blocks[:whole_blocks].tolist() == list(range(whole_blocks))
+    assert len(blocks) <= whole_blocks + 1
+    # A block has the rows of one cluster.
+    rows = row[row >= 0]
+    assert (rows // sample.cluster_ctas).tolist() == (recorded // sample.cluster_ctas >> sample.shift).tolist()
+    assert len(set(rows.tolist())) == len(rows) and rows.max(initial=-1) < sample.rows
+
+
+def test_a_sample_follows_no_pattern_of_the_grid() -> None:
+    sample = CtaSample(1 << 16, 1, 4)
+    recorded = np.flatnonzero(rows_of(sample, np.arange(sample.ctas)) >= 0)
+    for period in (2, 4, 8, 16, 64, 132, 256):
+        counts = np.bincount(recorded % period, minlength=period)
+        expected = len(recorded) / period
+        assert (abs(counts - expected) < 6 * expected**0.5).all(), period
+
+
+@pytest.mark.parametrize(("ctas", "shift"), [(1, 0), (1023, 0), (1024, 1), (2048, 2), (65_536, 7), (1 << 30, 12)])
+def test_auto_has_512_clusters_record_or_all(ctas: int, shift: int) -> None:
+    sample = CtaChoice().sample((ctas, 1, 1), 2)
+    assert (sample.shift, sample.ctas) == (shift, 2 * ctas)
+
+
+def test_rows_begin_where_the_alignment_wants_them() -> None:
+    assert SPAN.itemsize == SPAN_BYTES and NO_CTAS > MAX_CTA_SHIFT
+    for ctas in (1, 3, 4, 1025):
+        sample = CtaSample(ctas, 1, 3)
+        assert sample.spans_bytes % ADDRESS_ALIGNMENT == 0 and sample.spans_bytes >= ctas * SPAN_BYTES
+        assert sample.buffer_bytes(256) == sample.spans_bytes + 256 * -(-ctas // 8)
+    assert CtaSample(1025, 1, 0).buffer_bytes(256) == 1025 * 256
+
+
+@pytest.mark.parametrize("text", ["auto", "all", "1/2", "1/8", "1/4096"])
+def test_a_choice_is_read_and_printed(text: str) -> None:
+    assert str(parse_ctas(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "1/3", "1/8192", "8", "1/0", "some", "2/8"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(KprofError, match="is not a part of the CTAs") as refused:
+        parse_ctas(text)
+    assert refused.value.exit_code == 2
+
+
+def test_one_of_one_is_all() -> None:
+    assert parse_ctas("1/1") == parse_ctas("all")

@@ -1,0 +1,81 @@
+"""A sample of a launch's CTAs records, on the fake GPU: what is kept of it is that part of the whole launch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_gpu.captured import launches_in
+from fake_runs import FakeRuns
+
+from kprof_inject.analysis.summary import LaunchSummary, summarise
+from kprof_inject.capture.buffer_layouts import rows_of
+from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
+from kprof_inject.capture.model import Launch
+from kprof_inject.runtime.versions import installed_version
+from kprof_inject.timeline.timeline import decode_launch
+
+pytestmark = [
+    pytest.mark.triton,
+    pytest.mark.skipif(installed_version().offset_bits is None, reason="all CTAs record"),
+]
+
+CTAS, SHIFT = 1000, 3
+
+
+def launch_of(runs: FakeRuns, capture: Path, ctas: CtaChoice, **settings: object) -> Launch:
+    with runs.here(ctas=ctas, capture=str(capture), **settings) as here:
+        here.launch(2, ctas=CTAS)
+    (launch,) = launches_in(capture)
+    return launch
+
+
+def test_a_sample_is_a_part_of_the_whole_launch(planned_once: FakeRuns, tmp_path: Path) -> None:
+    whole = decode_launch(launch_of(planned_once, tmp_path / "whole", EVERY_CTA))
+    launch = launch_of(planned_once, tmp_path / "sampled", CtaChoice(SHIFT))
+    sampled = decode_launch(launch)
+    assert launch.sample is not None and launch.sample.shift == SHIFT
+    recorded = np.flatnonzero(rows_of(launch.sample, np.arange(CTAS)) >= 0)
+    assert sorted(sampled.ctas["cta"].tolist()) == recorded.tolist()
+
+    columns = ["cta", "sm", "warp", "scope", "start_cycles", "end_cycles"]
+    kept = whole.scopes[np.isin(whole.scopes["cta"], recorded)]
+    assert sampled.scopes[columns].tolist() == kept[columns].tolist()
+    # When and where all CTAs ran is known; nothing else has copied records.
+    spans = ["cta", "sm", "init_ns", "pre_final_ns"]
+    assert np.sort(sampled.all_ctas, order="cta")[spans].tolist() == whole.ctas[spans].tolist()
+    assert (sampled.ctas_never_ran, sampled.ctas_damaged, sampled.records_lost) == (0, 0, 0)
+    of_whole, of_sample = summarise(whole), summarise(sampled)
+    assert facts(of_sample) == facts(of_whole)
+    assert (of_sample.recorded_ctas, of_whole.recorded_ctas) == (len(recorded), CTAS)
+    assert shares(of_sample) == pytest.approx(shares(of_whole), abs=0.01)
+
+
+def shares(summary: LaunchSummary) -> list[float]:
+    return [scope.share or 0.0 for scope in summary.scopes]
+
+
+def facts(summary: LaunchSummary) -> tuple[object, ...]:
+    waves = summary.waves
+    assert waves is not None
+    return summary.ctas, summary.duration_ns, summary.ending, waves.fill, waves.last, waves.tail
+
+
+@pytest.mark.parametrize("launches", ["all", "first", "5:"])
+def test_every_launch_filter_takes_samples(planned_once: FakeRuns, tmp_path: Path, launches: str) -> None:
+    with planned_once.here(ctas=CtaChoice(1), launches=launches, capture=str(tmp_path / "capture")) as here:
+        for count in (1, 2, 7, 64, 200, 33):
+            here.launch(1, ctas=count)
+    found = launches_in(tmp_path / "capture")
+    assert found
+    for launch in found:
+        timeline = decode_launch(launch)
+        assert (len(timeline.all_ctas), timeline.ctas_never_ran) == (launch.grid[0], 0)
+
+
+def test_a_sample_needs_a_smaller_buffer(planned_once: FakeRuns, tmp_path: Path) -> None:
+    """In as much memory, a CTA of the sample has room for more records."""
+    whole = launch_of(planned_once, tmp_path / "whole", EVERY_CTA, max_bytes=1 << 20)
+    sampled = launch_of(planned_once, tmp_path / "sampled", CtaChoice(SHIFT), max_bytes=1 << 20)
+    assert sampled.kernel.stride_bytes >= 2 * whole.kernel.stride_bytes

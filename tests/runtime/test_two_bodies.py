@@ -1,0 +1,196 @@
+"""Kernels with two bodies: ptxas takes them, and a CTA goes where the sample says. Real PTX of the installed Triton."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+import triton
+from golden import fixture_id, read
+from hypothesis import example, given
+from hypothesis import strategies as st
+from planning import insertion_of
+from test_lower import FIXTURES, described
+
+from kprof_inject.capture.buffer_layouts import rows_of
+from kprof_inject.capture.cta_samples import NO_CTAS, SPAN_BYTES, CtaSample
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.schema import MAX_CTA_SHIFT
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compiling.instrumentation import keeping_body, lower, lower_without_records
+from kprof_inject.runtime.compiling.two_bodies import with_two_bodies
+from kprof_inject.runtime.versions import installed_version
+
+pytestmark = pytest.mark.triton
+
+OFFSET_BITS = installed_version().offset_bits
+needs_times = pytest.mark.skipif(OFFSET_BITS is None, reason="CTAs leave no times")
+ON_CUDA = [path for path in FIXTURES if path.parent.name.startswith("cuda") and path.name.count(".") <= 2]
+COMPILED = [path for path in ON_CUDA if path.parent.name == "cuda-90"][::3]
+ADDRESS = 0x7F00_0000_0000
+
+
+@needs_times
+@pytest.mark.parametrize("path", COMPILED, ids=fixture_id)
+def test_the_code_without_records_is_kept(path: Path) -> None:
+    target, options = described(path)
+    clean = lower_without_records(read(path), target, options)
+    text = insertion_of(read(path), "func").text
+    for mode in (Mode(), Mode("global")):
+        try:
+            alone = lower(text, target, options, mode)
+        except KprofError:
+            continue  # shared memory has no room
+        with keeping_body(clean.assembly, options.get("num_ctas", 1)):
+            both = lower(text, target, options, mode)
+        assert both.clock_reads == alone.clock_reads
+        assert both.binary[:4] == b"\x7fELF" and len(both.binary) > len(alone.binary)
+        # Every return of the kernel without records writes its CTA's end first.
+        inner = both.assembly[both.assembly.index("$kprof_without:") : both.assembly.index("$kprof_ended:")]
+        assert "ret;" not in inner and "bra $kprof_ended;" in inner
+        assert inner.count("%clock") == clean.assembly.count("%clock")
+
+
+def ptx(name: str, extra: str = "", body: str = "\tret;\n", parameters: str = "\t.param .u64 .ptr k_param_0") -> str:
+    return (
+        f".version 8.7\n.target sm_90a\n.address_size 64\n{extra}"
+        f".visible .entry {name}(\n{parameters}\n)\n.reqntid 128\n{{\n\t.reg .b64 %rd<3>;\n{body}}}\n"
+    )
+
+
+RECORDED = ptx("k", body="\tld.param.b64 %rd1, [k_param_0];\n\tret;\n")
+
+
+@pytest.mark.parametrize(
+    ("clean", "recorded", "message"),
+    [
+        (ptx("other"), RECORDED, "takes other arguments"),
+        (ptx("k", extra=".global .align 1 .b8 text[2] = {1, 0};\n"), RECORDED, "has more variables"),
+        (ptx("k"), ptx("k"), "does not read its buffer's address"),
+        ("", RECORDED, "0 kernels"),
+        (ptx("k") + ptx("l"), RECORDED, "2 kernels"),
+        (ptx("k", parameters="\t.param .u32 k_param_0"), RECORDED, "no parameter for a buffer"),
+    ],
+)
+def test_what_is_not_one_kernel_is_refused(clean: str, recorded: str, message: str) -> None:
+    with pytest.raises(KprofError, match=message):
+        with_two_bodies(clean, recorded, 256, 1, 64)
+
+
+EXECUTED: dict[str, Callable[[int, int, int], int]] = {
+    "mov": lambda a, b, c: a,
+    "cvt": lambda a, b, c: a,
+    "and": lambda a, b, c: a & b,
+    "xor": lambda a, b, c: a ^ b,
+    "not": lambda a, b, c: ~a,
+    "shl": lambda a, b, c: a << b,
+    "shr": lambda a, b, c: a >> b,
+    "add": lambda a, b, c: a + b,
+    "sub": lambda a, b, c: a - b,
+    "mul": lambda a, b, c: a * b,
+    "mad": lambda a, b, c: a * b + c,
+    "setp": lambda a, b, c: a == b,
+}
+
+
+class Cta:
+    """Executes the code of our own that one thread of a CTA runs, up to the body it goes to."""
+
+    def __init__(self, code: str, grid: tuple[int, int, int], cta: int, parameter: int) -> None:
+        x, y, _ = grid
+        self.special = {
+            "%ctaid.x": cta % x,
+            "%ctaid.y": cta // x % y,
+            "%ctaid.z": cta // (x * y),
+            "%nctaid.x": x,
+            "%nctaid.y": y,
+            "%tid.x": 0,
+            "%smid": 7,
+            "%globaltimer": 1234,
+        }
+        self.parameter = parameter
+        self.values: dict[str, int] = {}
+        self.stores: dict[int, int] = {}
+        self.label = ""
+        lines = [line.strip() for line in code.splitlines() if line.strip()]
+        at = 0
+        while at < len(lines):
+            to = self.step(lines[at])
+            at = lines.index(f"{to}:") if to else at + 1
+            if (lines[at : at + 1] and lines[at].startswith("$kprof_without")) or (to and to == "$kprof_without"):
+                self.label = "without"
+                return
+        self.label = "with"
+
+    def value(self, text: str) -> int:
+        if text in self.special:
+            return self.special[text]
+        return self.values[text] if text.startswith("%") else int(text)
+
+    def step(self, line: str) -> str:
+        """Execute one instruction; return where it branches to."""
+        guard, line = re.match(r"(?:@(%\w+) )?(.*)", line).groups()  # type: ignore[union-attr]
+        if guard and not self.values[guard]:
+            return ""
+        if line.startswith(".reg") or line.endswith(":"):
+            return ""
+        name, rest = line.rstrip(";").split(" ", 1)
+        if name == "bra":
+            return rest
+        operands = [operand.strip() for operand in rest.split(",")]
+        if name.startswith("st.global"):
+            base, _, offset = operands[0].strip("[]").partition("+")
+            self.stores[self.values[base] + int(offset or 0)] = self.value(operands[1])
+            return ""
+        if name == "ld.param.b64":
+            self.values[operands[0]] = self.parameter
+            return ""
+        a, b, c = ([self.value(operand) for operand in operands[1:]] + [0, 0])[:3]
+        operation = name.split(".")[0]
+        bits = 64 if ("64" in name.split(".")[-1] and not name.startswith("cvt.u32")) or ".wide" in name else 32
+        if name == "cvt.s64.s32":
+            result = a - (1 << 32) if a >> 31 & 1 else a
+        else:
+            result = EXECUTED[operation](a, b, c) ^ (operation == "setp" and ".ne" in name)
+        self.values[operands[0]] = int(result) & ((1 << bits) - 1)
+        return ""
+
+
+@given(
+    grid=st.tuples(st.integers(1, 3000), st.integers(1, 40), st.integers(1, 7)),
+    bits=st.integers(0, 3),
+    shift=st.integers(0, MAX_CTA_SHIFT),
+    data=st.data(),
+)
+@example(grid=(1 << 17, 1, 1), bits=0, shift=7, data=None)
+def test_a_cta_goes_where_the_sample_says(
+    grid: tuple[int, int, int], bits: int, shift: int, data: st.DataObject | None
+) -> None:
+    cluster_ctas, row_bytes = 1 << bits, 65_664
+    grid = (grid[0] * cluster_ctas, *grid[1:])
+    sample = CtaSample(prod(grid), cluster_ctas, shift)
+    cta = data.draw(st.integers(0, sample.ctas - 1)) if data else sample.ctas - 3
+    row = int(rows_of(sample, np.array([cta]))[0])
+    for offset_bits in (32, 64):
+        both = with_two_bodies(ptx("k"), RECORDED, row_bytes, cluster_ctas, offset_bits)
+        code = both[both.index("\t.reg .pred %kprof_p;") : both.index("\tmov.b64 %rd1, %kprof_base;")]
+        code = code.replace(code[code.index("{\n") : code.index("$kprof_with:")], "")
+        ran = Cta(code, grid, cta, ADDRESS + shift)
+        assert ran.label == ("with" if row >= 0 else "without")
+        if row >= 0:
+            offset = cta * row_bytes
+            if offset_bits == 32:  # as Proton computes it: the lower half, with its sign
+                offset = (offset & 0xFFFFFFFF) - ((offset & 0x80000000) << 1)
+            assert (ran.values["%kprof_base"] + offset) % (1 << 64) == ADDRESS + row * row_bytes
+        else:
+            span = ADDRESS - SPAN_BYTES * (cta + 1)
+            assert ran.stores == {span: 8, span + 8: 1234}
+        assert Cta(code, grid, cta, ADDRESS + NO_CTAS).stores == {}
+
+
+def test_the_version_is_one_that_was_looked_at() -> None:
+    assert (OFFSET_BITS is None) == triton.__version__.startswith("3.5")
