@@ -18,21 +18,24 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import overhead_kernels
 import torch
 import triton
 from timed_example import load_example
 from triton.backends.nvidia.driver import CudaLauncher
 from triton.runtime import _allocation
 
+from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.ring_sizes import mode_of_kernel
 from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
-from kprof_inject.runtime.compiling.instrumentation import instrumented, shared_bytes_of
+from kprof_inject.runtime.compiling.instrumentation import instrumented, keeping_body, shared_bytes_of
+from kprof_inject.runtime.launch.recorded_launch import SampleBuffer
 from kprof_inject.select.plan import max_records
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import Style
@@ -52,6 +55,7 @@ class Form:
     mode: Mode = field(default_factory=Mode)
     around: Callable[[], AbstractContextManager[None]] = nullcontext
     """What it is compiled in."""
+    ctas: CtaChoice = EVERY_CTA
 
 
 FORMS = {
@@ -62,6 +66,8 @@ FORMS = {
     "one": Form(EVERYTHING),
     "one, 32 bits": Form(EVERYTHING, mode=Mode(clock_bits=32)),
     "one, global": Form(EVERYTHING, mode=Mode("global")),
+    "default": Form(EVERYTHING, ctas=CtaChoice()),
+    "one of 8": Form(EVERYTHING, ctas=CtaChoice(3)),
 }
 
 
@@ -100,6 +106,7 @@ KERNELS: dict[str, Callable[[], Callable[[], Any]]] = {
     "attention 4x16x4096x64": attention,
     "layer norm": layer_norm,
     "softmax": softmax,
+    **overhead_kernels.KERNELS,
 }
 
 
@@ -139,12 +146,17 @@ def seen(launch: Callable[[], Any]) -> Seen:
 
 def compiled(launch: Seen, form: Form, folder: Path) -> Any:
     metadata = launch.kernel.metadata
-    text, around = launch.kernel.asm["ttgir"], nullcontext()
+    text, around, body = launch.kernel.asm["ttgir"], nullcontext(), nullcontext()
     if form.selectors:
         view = view_of(text, "kernel.ttgir", {})
-        done = insert_module(view, parse_selectors(form.selectors), Style.from_words("never", form.iter_records))
+        selectors = form.selectors if "scf.for" in text else ("func",)
+        done = insert_module(view, parse_selectors(selectors), Style.from_words("never", form.iter_records))
+        form_mode = form.mode
+        if form.ctas.sample(launch.grid, metadata.num_ctas).shift:
+            form_mode = replace(form_mode, buffer="global")
+            body = keeping_body(launch.kernel.asm["ptx"], metadata.num_ctas)
         mode = mode_of_kernel(
-            form.mode,
+            form_mode,
             metadata.shared,
             metadata.num_warps,
             launch.kernel.n_regs,
@@ -154,7 +166,7 @@ def compiled(launch: Seen, form: Form, folder: Path) -> Any:
         text, around = done.text, instrumented(metadata.target, mode, shared_bytes_of(metadata.target))
     path = Path(tempfile.mkdtemp(dir=folder), "kernel.ttgir")
     path.write_text(text)
-    with without_false_alarms(), triton.knobs.compilation.scope(), form.around(), around:
+    with without_false_alarms(), triton.knobs.compilation.scope(), form.around(), around, body:
         triton.knobs.compilation.always_compile = True
         kernel = triton.compile(str(path), target=metadata.target, options={"num_warps": metadata.num_warps})
     kernel._init_handles()
@@ -165,14 +177,16 @@ Graph = tuple[torch.cuda.CUDAGraph, int, list[torch.Tensor]]
 """With how many launches it has, and what they keep their records in."""
 
 
-def graph_of(launch: Seen, kernel: Any) -> Graph:
+def graph_of(launch: Seen, kernel: Any, ctas: CtaChoice) -> Graph:
     """A graph of so many launches, which share a buffer."""
     buffers: list[torch.Tensor] = []
+    sample = ctas.sample(launch.grid, kernel.metadata.num_ctas)
 
-    def allocate(size: int, alignment: int, stream: int | None) -> torch.Tensor:
+    def allocate(size: int, alignment: int, stream: int | None) -> torch.Tensor | SampleBuffer:
         if not buffers:
-            buffers.append(torch.zeros(size, dtype=torch.uint8, device="cuda"))
-        return buffers[0]
+            buffer_bytes = sample.buffer_bytes(kernel.metadata.profile_scratch_size)
+            buffers.append(torch.zeros(buffer_bytes, dtype=torch.uint8, device="cuda"))
+        return SampleBuffer(buffers[0], sample) if sample.shift else buffers[0]
 
     def run() -> None:
         stream = torch.cuda.current_stream().cuda_stream
@@ -215,7 +229,7 @@ def measure(launch: Callable[[], Any], forms: Sequence[str], rounds: int) -> dic
     with tempfile.TemporaryDirectory() as folder:
         one = seen(launch)
         kernels = {name: compiled(one, FORMS[name], Path(folder)) for name in forms}
-        graphs = {name: graph_of(one, kernel) for name, kernel in kernels.items()}
+        graphs = {name: graph_of(one, kernel, FORMS[name].ctas) for name, kernel in kernels.items()}
         times_us: dict[str, list[float]] = {name: [] for name in forms}
         shuffled = random.Random(1)
         for number in range(rounds + 3):

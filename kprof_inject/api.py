@@ -220,7 +220,7 @@ def profile(
     ctas: str = "auto",
     replay: int | None = None,
     counters: str = "default",
-    mode: Mode = Mode(),  # noqa: B008 (frozen)
+    mode: Mode = Mode("auto"),  # noqa: B008 (frozen)
     folder: str | Path | None = None,
 ) -> Profile:
     """Profile the launches in a ``with`` block.

@@ -131,7 +131,7 @@ def trust_in(report: LaunchAnalysis) -> Trust:
     It says how to disturb the kernel less, if the verdict is unreliable.
     """
     verdict = report.verdict
-    doubts = [*_missing(report.summary), *_clock(report.summary)]
+    doubts = [*_missing(report.summary), *_clock(report.summary), *_slow_sample(report.summary)]
     level = Level.CAREFUL if doubts and verdict.level is Level.TRUSTWORTHY else verdict.level
     return Trust(level, "; ".join((*doubts, verdict.text, *_to_disturb_less(report))))
 
@@ -166,6 +166,19 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
         yield f"{counted(summary.ctas_damaged, 'CTA')} had a damaged header"
     if summary.ctas_never_ran:
         yield f"{counted(summary.ctas_never_ran, 'CTA')} of the grid wrote nothing"
+
+
+_MIN_SLOWDOWN = 0.05
+"""A smaller difference leaves the order of a kernel's parts as it is, like the records' cost of all CTAs."""
+
+
+def _slow_sample(summary: LaunchSummary) -> Iterator[str]:
+    slowdown = summary.slowdown
+    if slowdown is not None and slowdown.part > max(_MIN_SLOWDOWN, slowdown.error):
+        yield (
+            f"CTAs that record take {100 * slowdown.part:.0f} % ± {100 * slowdown.error:.0f} longer than the others, "
+            "and so do their scopes"
+        )
 
 
 def _clock(summary: LaunchSummary) -> Iterator[str]:

@@ -17,6 +17,7 @@ from kprof_inject.quantities import counted, numbered
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.phases import Phases, PhaseSums
+from kprof_inject.timeline.sampling import Slowdown, slowdown_of
 from kprof_inject.timeline.scope_statistics import (
     PartitionTime,
     ScopeStatistics,
@@ -150,6 +151,8 @@ class LaunchSummary(Struct, frozen=True):
     """The names for CTAs and warps, from ``Kernel``."""
     recorded_ctas: int
     """Number of the ``ctas`` that recorded: figures of scopes are of these."""
+    slowdown: Slowdown | None
+    """How much longer these take than the others; None if all recorded."""
     duration_ns: int
     clock_mhz: float
     clock_error: float
@@ -254,6 +257,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         warps=launch.kernel.num_warps,
         ctas=len(timeline.all_ctas),
         recorded_ctas=len(timeline.ctas),
+        slowdown=slowdown_of(timeline),
         cta_name=launch.kernel.cta_name,
         warp_name=launch.kernel.warp_name,
         duration_ns=launch_duration_ns(timeline),

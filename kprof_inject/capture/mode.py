@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.quantities import counted
 
+AUTO_BUFFER = "auto"
+"""Value of ``Mode.buffer`` that leaves the choice to us, for each kernel. No kernel was recorded with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mode:
     """Recording mode of a kernel.
 
-    ``buffer`` is where a CTA keeps its records (``shared`` or ``global`` memory); ``buffer_bytes`` how many bytes it
-    keeps for all its recorded warps together, where 0 means ``auto``: as many as suit the kernel.
+    ``buffer`` is where a CTA keeps its records (``shared`` or ``global`` memory, or ``auto``); ``buffer_bytes`` how
+    many bytes it keeps for all its recorded warps together, where 0 means ``auto``: as many as suit the kernel.
 
     ``clock_bits`` is how much of the cycle counter a record holds (32, or 64 of which 43 are kept). ``warps`` are the
     warps that record, ascending; empty means all. With ``sched_stores`` the stores of records are moved. With

@@ -33,7 +33,7 @@ from kprof_inject.capture.measurements import (
     MeasurementsRecord,
     MovesRecord,
 )
-from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.mode import AUTO_BUFFER, Mode
 from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of, read_costs
 from kprof_inject.capture.resources import clean_resources, resources_with_records
@@ -369,7 +369,7 @@ def _require_same_recording(kernel: KernelRecord, process: ProcessRecord, where:
     mode = process.mode
     for name in ("buffer", "clock_bits", "sched_stores") if mode else ():
         given, wanted = getattr(kernel.mode, name), getattr(mode, name)
-        if given != wanted:
+        if wanted not in (given, AUTO_BUFFER):
             raise KprofError(
                 f"{where}: $.mode.{name}: expected {wanted} as in the process, got {given}", hint=CAPTURE_AGAIN
             )

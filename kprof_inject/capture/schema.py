@@ -78,6 +78,7 @@ Warps = Annotated[tuple[Annotated[int, Meta(ge=0, lt=1 << 14)], ...], Meta(max_l
 RingBytes = Annotated[int, Meta(ge=0, lt=1 << 31)]
 ClockBits = Literal[32, 64]
 BufferKind = Literal["shared", "global"]
+BufferChoice = Literal["shared", "global", "auto"]
 ScopeId = Annotated[int, Meta(ge=0, lt=SCOPE_IDS)]
 LineNumber = Annotated[int, Meta(ge=1, lt=1 << 31)]
 CtaShift = Annotated[int, Meta(ge=0, le=MAX_CTA_SHIFT)]
@@ -103,7 +104,7 @@ class ModeRecord(Struct, frozen=True):
     A capture must state how it was recorded, so these fields have no defaults, unlike those of ``Mode``.
     """
 
-    buffer: BufferKind
+    buffer: BufferChoice
     buffer_bytes: RingBytes
     clock_bits: ClockBits
     warps: Warps = ()
@@ -477,6 +478,8 @@ class KernelRecord(Resources, frozen=True, kw_only=True):
             raise ValueError(f"expected 0 or the clock of a GPU, got {self.sm_clock_hz:g} - at `$.sm_clock_hz`")
         require_measured([self.dram_bytes_per_s], "dram_bytes_per_s")
         num_warps = self.known_metadata.num_warps
+        if self.mode.buffer == "auto":
+            raise ValueError("expected a buffer of shared or global - at `$.mode.buffer`")
         if any(warp >= num_warps for warp in self.mode.warps):
             raise ValueError(f"expected warps below {num_warps}, the number of a CTA's warps - at `$.mode.warps`")
         _ = self.known_clean_metadata

@@ -230,10 +230,11 @@ def mode_options(function: Function) -> Function:
         ),
         harmless_setting(
             "--buffer",
-            type=click.Choice(["shared", "global"]),
-            default="shared",
+            type=click.Choice(["auto", "shared", "global"]),
+            default="auto",
             show_default=True,
-            help="Where a CTA keeps its records: shared memory, or global memory, which is slower but larger.",
+            help="Where a CTA keeps its records: shared memory, or global memory, which is larger. auto: global if a "
+            "sample of the CTAs records, else shared.",
         ),
     ):
         decorated = option(decorated)

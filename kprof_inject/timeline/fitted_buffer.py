@@ -83,7 +83,7 @@ def fitted_buffer(launches: Iterable[Launch], mode: Mode) -> Fit | None:
     if not losses:
         return None
     buffer_bytes = max(need.buffer_bytes for need in needs)
-    in_shared = mode.buffer == "shared" and all(_has_room(need, buffer_bytes) for need in needs)
+    in_shared = all(need.kernel.mode.buffer == "shared" and _has_room(need, buffer_bytes) for need in needs)
     largest = max(needs, key=lambda need: _launch_bytes(need, buffer_bytes))
     return Fit(
         dataclasses.replace(mode, buffer="shared" if in_shared else "global", buffer_bytes=buffer_bytes),

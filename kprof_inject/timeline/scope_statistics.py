@@ -16,6 +16,7 @@ from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.timeline.columns import NO_TAG, ScopeFlag, merged_spans, outermost_rows
 from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.records import recorded_warps
+from kprof_inject.timeline.sampling import SamplingError, sampling_error
 from kprof_inject.timeline.spread import (
     CtaBalance,
     CtaSums,
@@ -73,6 +74,8 @@ class ScopeStatistics(Struct, frozen=True, eq=False, kw_only=True):
     sm_spread: GroupSpread | None
     cta_balance: CtaBalance | None
     iterations: IterationSeries | None
+    sampling: SamplingError | None = None
+    """Error of the figures; None if all CTAs recorded."""
 
 
 class PartitionTime(Struct, frozen=True):
@@ -99,6 +102,8 @@ class ScopeSums:
     def __init__(self, timeline: Timeline) -> None:
         """Prepare sums for the scopes, warps and SMs of ``timeline``."""
         scopes = timeline.table.scopes
+        self._timeline = timeline
+        self._groups: list[SpreadGroups] = []
         self._count = len(scopes)
         self._is_instant = np.array([scope.kind == ScopeKind.INSTANT for scope in scopes], dtype=bool)
         self._is_iteration = np.array([scope.kind == ScopeKind.ITERATION for scope in scopes], dtype=bool)
@@ -175,6 +180,8 @@ class ScopeSums:
         """Return the statistics; can be called once, because it frees memory that is no longer needed."""
         scopes = range(self._count)
         ctas = [self._ctas.of(scope) for scope in scopes]
+        if self._timeline.unrecorded.size:
+            self._groups = [self._ctas.groups(scope) for scope in scopes]
         cycles = [_mean_and_median(self._durations_cycles.joined(scope)) for scope in scopes]
         del self._ctas, self._durations_cycles
         series = [self._series(scope) for scope in scopes]
@@ -203,6 +210,9 @@ class ScopeSums:
         if not durations_ns.size:
             times = dict.fromkeys(("total_ns", "share", "self_ns", "raw_total_ns"))
         warps, sms = self._warps.of(scope), self._sms.of(scope)
+        sampling = None
+        if self._groups:
+            sampling = sampling_error(self._timeline, self._groups[scope], durations_ns, share, whole_ns)
         return ScopeStatistics(
             count=int(self._counts[scope]),
             **{**sums, **times},
@@ -217,6 +227,7 @@ class ScopeSums:
             sm_spread=spread_of(sms),
             cta_balance=None if is_shared else cta[1],
             iterations=iterations,
+            sampling=sampling,
         )
 
 

@@ -180,11 +180,14 @@ class CtaSums:
         self._totals_ns.add(owner, narrow(cta_ns))
         self._imbalances.add(owner, imbalance.astype(np.float32))
 
+    def groups(self, scope: int) -> SpreadGroups:
+        """Return the sums of a scope in the CTAs in which it ran."""
+        return SpreadGroups(self._ctas.joined(scope), self._counts.joined(scope), self._totals_ns.joined(scope))
+
     def of(self, scope: int) -> tuple[GroupSpread | None, CtaBalance | None]:
         """Return a scope's spread over the CTAs, and its balance within them."""
-        ctas = self._ctas.joined(scope)
-        groups = SpreadGroups(ctas, self._counts.joined(scope), self._totals_ns.joined(scope))
-        return spread_of(groups), _balance_of(ctas, self._imbalances.joined(scope))
+        groups = self.groups(scope)
+        return spread_of(groups), _balance_of(groups.ids, self._imbalances.joined(scope))
 
 
 def _balance_of(ctas: NDArray[np.int64], imbalances: NDArray[np.float32]) -> CtaBalance | None:

@@ -313,7 +313,11 @@ def waves_of(timeline: Timeline) -> Waves | None:
     if not ctas.size or timeline.clock.source in (ClockSource.NOMINAL, ClockSource.TIMER):
         return None
     residence = _residence(ctas)
-    slots, slots_source = _slots(residence, occupancy)
+    if occupancy is not None and timeline.unrecorded.size:
+        # Warps of a CTA that does not record end apart, and their room goes to the next CTA before the last has ended.
+        slots, slots_source = occupancy, "occupancy"
+    else:
+        slots, slots_source = _slots(residence, occupancy)
     capacity = residence.sms * slots
     waves = -(-len(ctas) // capacity)
     # At the end of the launch an SM copies records, which it would not do without us.

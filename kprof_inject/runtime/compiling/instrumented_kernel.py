@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
 from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
-from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.mode import AUTO_BUFFER, Mode
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
 from kprof_inject.capture.schema import (
     Grid,
@@ -164,7 +164,6 @@ class PlannedKernel:
         Raises any error of compiling without records.
         """
         try:
-            self._mode = self._mode_of_kernel()
             self._ctas = self._ctas_of_kernel()
             kernel, note = self._compile_with_bodies()
             # Computed here, because it parses the module, which takes too long for the launch path.
@@ -201,12 +200,14 @@ class PlannedKernel:
 
     def _compile_with_bodies(self) -> tuple[Any, str]:
         """Compile the kernel with its records; return it, and why all CTAs record if that is not wanted."""
+        self._mode = self._mode_of_kernel()
         if self._ctas == EVERY_CTA:
             return self._compile_with_records(self._mode), ""
         try:
             return self._compile_with_records(self._mode), ""
         except KprofError as error:
             self._ctas = EVERY_CTA
+            self._mode = self._mode_of_kernel()
             return self._compile_with_records(self._mode), f"all its CTAs record: {error.what}"
 
     @property
@@ -304,10 +305,16 @@ class PlannedKernel:
                 "--sched-stores moves the store of a start to its end, and iterations have only one record",
                 hint="insert with --iter-records two",
             )
-        self._step.session.mode.require_tags_kept(self._has_tags)
+        mode = self._step.session.mode
+        mode.require_tags_kept(self._has_tags)
+        if mode.buffer == AUTO_BUFFER:
+            # In global memory, records leave the L1 and the room for CTAs as they are, and no CTA copies them when it
+            # ends. If all CTAs of a large grid write there, they are slower (docs/costs.md).
+            is_global = self._ctas != EVERY_CTA
+            mode = replace(mode, buffer="global" if is_global else "shared")
         registers = self._step.workspace.clean_run(self._dumped.variant).registers
         return mode_of_kernel(
-            self._step.session.mode,
+            mode,
             self._dumped.info.metadata["shared"],
             self._total_warps,
             registers,

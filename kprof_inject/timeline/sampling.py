@@ -1,0 +1,94 @@
+"""What a sample of a launch's CTAs leaves open: the error of its figures, and how much records slow its CTAs down.
+
+The intervals hold the value that all CTAs would show in 19 of 20 cases. The durations in one CTA may be alike, so a CTA
+counts as one observation. That is at most too careful.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from kprof_inject.timeline.spread import SpreadGroups, take_quantiles
+from kprof_inject.timeline.timeline import Timeline
+
+_DEVIATIONS = 1.96
+"""Standard deviations that a normal distribution exceeds in 1 of 20 cases."""
+
+Interval = tuple[float, float | None]
+"""Its upper end is None if the sample is too small to have one."""
+
+
+class SamplingError(Struct, frozen=True):
+    """Intervals of a scope's figures; the durations are None for a scope without any."""
+
+    share: Interval | None
+    p50_ns: Interval | None
+    p99_ns: Interval | None
+
+
+def sampling_error(
+    timeline: Timeline, ctas: SpreadGroups, durations_ns: NDArray[np.signedinteger], share: float | None, whole_ns: int
+) -> SamplingError:
+    """Compute the error of a scope.
+
+    ``ctas`` are its times in the CTAs that recorded, ``durations_ns`` all of them, which are reordered; ``share`` is
+    their part of ``whole_ns``.
+    """
+    left_out = 1 - 1 / timeline.ctas_per_recorded
+    if not ctas.ids.size or not durations_ns.size:
+        return SamplingError(None, None, None)
+    return SamplingError(
+        None if share is None else _of_share(timeline, ctas, share, whole_ns, left_out),
+        *(_of_quantile(durations_ns, point, len(ctas.ids), left_out) for point in (0.5, 0.99)),
+    )
+
+
+def _of_share(timeline: Timeline, ctas: SpreadGroups, share: float, whole_ns: int, left_out: float) -> Interval:
+    """Return the interval of a ratio of sums: each CTA's distance from the ratio is an error of its own."""
+    rows = timeline.ctas[np.argsort(timeline.ctas["cta"])]
+    own_ns = np.zeros(len(rows))
+    own_ns[np.searchsorted(rows["cta"], ctas.ids)] = ctas.totals_ns
+    lasts_ns = (rows["pre_final_ns"] - rows["init_ns"]).astype(np.float64)
+    apart_ns = own_ns - share * whole_ns * lasts_ns / max(float(lasts_ns.sum()), 1.0)
+    of_sample = float(np.sqrt(left_out * (apart_ns @ apart_ns))) / max(whole_ns, 1)
+    # Scopes are timed by the SM's clock, whose rate is fitted, and CTAs by the device's timer.
+    error = _DEVIATIONS * float(np.hypot(of_sample, share * timeline.clock.rate_error))
+    return max(share - error, 0.0), min(share + error, 1.0)
+
+
+def _of_quantile(durations_ns: NDArray[np.signedinteger], point: float, ctas: int, left_out: float) -> Interval:
+    """Return the durations whose ranks differ from the quantile's by the error of a part of so many CTAs."""
+    error = _DEVIATIONS * float(np.sqrt(left_out * point * (1 - point) / ctas))
+    low, high = take_quantiles(durations_ns, (max(point - error, 0.0), min(point + error, 1.0)))
+    return low, high if point + error < 1 else None
+
+
+class Slowdown(Struct, frozen=True):
+    """How much longer the CTAs that record take than the others: ``part`` ± ``error`` of the others' time."""
+
+    part: float
+    error: float
+
+
+def slowdown_of(timeline: Timeline) -> Slowdown | None:
+    """Compare the CTAs that record with the others of their blocks; None if all record."""
+    sample = timeline.launch.sample
+    if sample is None or not timeline.unrecorded.size or not timeline.ctas.size:
+        return None
+    block_ctas = sample.cluster_ctas << sample.shift
+    others = timeline.unrecorded
+    blocks = int(max(timeline.ctas["cta"].max(), others["cta"].max())) // block_ctas + 1
+    of_others = others["cta"] // block_ctas
+    counts = np.bincount(of_others, minlength=blocks)
+    sums_ns = np.bincount(of_others, others["pre_final_ns"] - others["init_ns"], blocks)
+    block = timeline.ctas["cta"] // block_ctas
+    compared = counts[block] > 0
+    others_ns = (sums_ns / np.maximum(counts, 1))[block][compared]
+    own_ns = (timeline.ctas["pre_final_ns"] - timeline.ctas["init_ns"])[compared].astype(np.float64)
+    if not others_ns.sum():
+        return None
+    ratio = float(own_ns.sum() / others_ns.sum())
+    apart_ns = own_ns - ratio * others_ns
+    return Slowdown(ratio - 1, _DEVIATIONS * float(np.sqrt(apart_ns @ apart_ns) / others_ns.sum()))
