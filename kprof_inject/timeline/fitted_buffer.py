@@ -83,7 +83,7 @@ def fitted_buffer(launches: Iterable[Launch], mode: Mode) -> Fit | None:
     if not losses:
         return None
     buffer_bytes = max(need.buffer_bytes for need in needs)
-    in_shared = all(need.kernel.mode.buffer == "shared" and _has_room(need, buffer_bytes) for need in needs)
+    in_shared = mode.buffer != "global" and all(_in_shared(need, buffer_bytes) for need in needs)
     largest = max(needs, key=lambda need: _launch_bytes(need, buffer_bytes))
     return Fit(
         dataclasses.replace(mode, buffer="shared" if in_shared else "global", buffer_bytes=buffer_bytes),
@@ -109,9 +109,10 @@ def _need(launch: Launch) -> Need | None:
     )
 
 
-def _has_room(need: Need, buffer_bytes: int) -> bool:
+def _in_shared(need: Need, buffer_bytes: int) -> bool:
+    """Return whether a kernel keeps its records in shared memory, and has room for these bytes there."""
     kernel = need.kernel
-    if kernel.clean.shared_bytes is None:
+    if kernel.mode.buffer != "shared" or kernel.clean.shared_bytes is None:
         return False
     return keeps_occupancy(
         in_whole_rings(buffer_bytes, need.rings),

@@ -101,7 +101,7 @@ def test_stores_may_be_moved_with_two_records_of_each_iteration(kprof: CommandLi
 @pytest.mark.triton
 def test_the_values_of_tags_reach_the_machine_code(kprof: CommandLine, workspace: Path) -> None:
     kprof("insert", workspace, "--at", "scale/func", "--tag", "n=n", "--at", "accumulate/loop")
-    ended = kprof("run", workspace, CROSS_COMPILE)
+    ended = kprof("run", workspace, "--buffer", "shared", CROSS_COMPILE)
     assert [values["stored_values"] for values in ended.json_lines()] == [0, 0, 2]
 
 
