@@ -35,7 +35,6 @@ from kprof_inject.capture.ring_sizes import mode_of_kernel
 from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
 from kprof_inject.runtime.compiling.instrumentation import instrumented, keeping_body, shared_bytes_of
-from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.launch.recorded_launch import SampleBuffer
 from kprof_inject.select.plan import max_records
 from kprof_inject.select.selectors import parse_selectors
@@ -178,16 +177,10 @@ Graph = tuple[torch.cuda.CUDAGraph, int, list[torch.Tensor]]
 """With how many launches it has, and what they keep their records in."""
 
 
-def cta_ns(launch: Seen, launch_us: float) -> float:
-    """About how long a CTA takes, if the device is full."""
-    sms = torch.cuda.get_device_properties(0).multi_processor_count
-    return 1e3 * launch_us * sms * resources_of(launch.kernel)["ctas_per_sm"] / math.prod(launch.grid)
-
-
-def graph_of(launch: Seen, kernel: Any, ctas: CtaChoice, launch_us: float) -> Graph:
-    """A graph of so many launches, which share a buffer. A launch without records takes ``launch_us``."""
+def graph_of(launch: Seen, kernel: Any, ctas: CtaChoice) -> Graph:
+    """A graph of so many launches, which share a buffer."""
     buffers: list[torch.Tensor] = []
-    sample = ctas.sample(launch.grid, kernel.metadata.num_ctas, cta_ns(launch, launch_us))
+    sample = ctas.sample(launch.grid, kernel.metadata.num_ctas)
 
     def allocate(size: int, alignment: int, stream: int | None) -> torch.Tensor | SampleBuffer:
         if not buffers:
@@ -236,8 +229,7 @@ def measure(launch: Callable[[], Any], forms: Sequence[str], rounds: int) -> dic
     with tempfile.TemporaryDirectory() as folder:
         one = seen(launch)
         kernels = {name: compiled(one, FORMS[name], Path(folder)) for name in forms}
-        plain_us = replayed_us(*graph_of(one, kernels["plain"], EVERY_CTA, 1.0)[:2])
-        graphs = {name: graph_of(one, kernel, FORMS[name].ctas, plain_us) for name, kernel in kernels.items()}
+        graphs = {name: graph_of(one, kernel, FORMS[name].ctas) for name, kernel in kernels.items()}
         times_us: dict[str, list[float]] = {name: [] for name in forms}
         shuffled = random.Random(1)
         for number in range(rounds + 3):

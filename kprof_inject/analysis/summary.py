@@ -255,7 +255,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         place=launch.place,
         grid=launch.grid,
         warps=launch.kernel.num_warps,
-        ctas=timeline.cta_count,
+        ctas=len(timeline.all_ctas),
         recorded_ctas=len(timeline.ctas),
         slowdown=slowdown_of(timeline),
         cta_name=launch.kernel.cta_name,

@@ -69,7 +69,7 @@ def missing_ctas(timeline: Timeline, summary: LaunchSummary) -> Unjudged | None:
         return Unjudged(f"{counted(timeline.ctas_never_ran, 'CTA')} of the grid never ran", "capture again")
     if timeline.ctas_damaged:
         return Unjudged(f"{counted(timeline.ctas_damaged, 'CTA')} had a damaged header", "capture again")
-    ctas, grid = timeline.cta_count, prod(timeline.launch.grid)
+    ctas, grid = len(timeline.all_ctas), prod(timeline.launch.grid)
     if ctas < grid:
         return Unjudged(f"only {ctas} of {grid} CTAs were chosen", "choose them all")
     return None

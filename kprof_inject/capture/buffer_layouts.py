@@ -46,26 +46,11 @@ NO_SPANS = np.empty(0, dtype=SPAN)
 
 def rows_of(sample: CtaSample, ctas: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the row of each CTA, or -1 if the sample does not have it."""
-    block, rank, hashed = _blocks(sample, ctas)
-    records = hashed & ((1 << sample.shift) - 1) == 0
-    return np.where(records & (ctas < sample.ctas), block * sample.cluster_ctas + rank, -1)
-
-
-def seen_ctas(sample: CtaSample) -> int:
-    """Return how many CTAs of the grid record, or write their span."""
-    if not sample.span_shift:
-        return sample.ctas
-    _, _, hashed = _blocks(sample, np.arange(sample.ctas))
-    return int(np.count_nonzero(hashed & ((1 << sample.span_shift) - 1) == 0))
-
-
-def _blocks(
-    sample: CtaSample, ctas: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return each CTA's block, its rank in its cluster, and the bits that decide whether the cluster is chosen."""
     cluster, rank = np.divmod(ctas, sample.cluster_ctas)
     block = cluster >> sample.shift
-    return block, rank, ((block * HASH_FACTOR & 0xFFFFFFFF) >> HASH_SHIFT) ^ cluster
+    hashed = (block * HASH_FACTOR & 0xFFFFFFFF) >> HASH_SHIFT
+    records = (hashed ^ cluster) & ((1 << sample.shift) - 1) == 0
+    return np.where(records & (ctas < sample.ctas), block * sample.cluster_ctas + rank, -1)
 
 
 def scope_ids(entries: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -279,7 +264,7 @@ class Layout(Struct, frozen=True):
             entries=rows[:, rings_at : rings_at + ring_words * len(warps)].reshape(
                 len(rows), len(warps), ring_words // 2, 2
             ),
-            never_ran=seen_ctas(sample) - int(ran.sum()) - int(np.count_nonzero(spans["sm_plus_1"])),
+            never_ran=sample.ctas - int(ran.sum()) - int(np.count_nonzero(spans["sm_plus_1"])),
             damaged=int((ran & ~sound).sum()) + int(np.count_nonzero(spans["sm_plus_1"])) - others.shape[1],
             timed=timed,
             miscounted=int((odd | too_high).sum()),

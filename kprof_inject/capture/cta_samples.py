@@ -4,33 +4,27 @@ The clusters of a grid (without clusters: its CTAs) have the order of their prog
 successive ones, a block, one records; a hash of the block's number tells which. So the sample is spread evenly over the
 grid, and does not follow a pattern of the grid's own. The last block may be shorter, and then may have none.
 
-The buffer of such a launch has two parts. First come the spans of the CTAs that do not record, from the last CTA of
-the grid to the first. Then come the rows of the clusters that record, one for each block. The kernel gets the address
-of the first row, and ``shift`` in the lowest bits of that address, which its alignment leaves free. If all CTAs record,
-``shift`` is 0, and there are no spans.
-
-Writing a span takes some 0.15 µs. Of short CTAs, only one of ``2 ** span_shift`` clusters writes its spans, chosen by
-the same hash, so that those that record are among them. The next bits of the address are ``span_shift``.
+The buffer of such a launch has two parts. First come the spans of all CTAs of the grid, from the last CTA to the first.
+Then come the rows of the clusters that record, one for each block. The kernel gets the address of the first row, and
+``shift`` in the lowest bits of that address, which its alignment leaves free. If all CTAs record, ``shift`` is 0, and
+there are no spans.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from math import prod
 
 from msgspec import Struct
 
-from kprof_inject.capture.schema import MAX_CTA_SHIFT, MAX_SPAN_SHIFT, Grid
+from kprof_inject.capture.schema import MAX_CTA_SHIFT, Grid
 from kprof_inject.errors import KprofError, Position
 
 ADDRESS_ALIGNMENT = 128
 """Alignment of a buffer in bytes: what Proton's own hook asks for."""
-SHIFT_BITS = 4
-"""Bits of ``shift`` in the address; the three above them are those of ``span_shift``."""
-NO_CTAS = (1 << SHIFT_BITS) - 1
-"""Value in place of ``shift`` with which no CTA records or writes its span."""
+NO_CTAS = ADDRESS_ALIGNMENT - 1
+"""Lowest bits of an address with which no CTA records or writes its span."""
 
 SPAN_BYTES = 32
 """Size of a span, one sector of the L2."""
@@ -42,22 +36,12 @@ _MIN_RECORDED = 512
 """``auto`` has at least this many clusters record, or all."""
 
 
-_CTA_NS_FOR_SPANS = 12_000
-"""CTAs that take at least so long all write their spans, which then take some 1 % of their time."""
-
-
 class CtaSample(Struct, frozen=True):
     """The sample of a grid of ``ctas`` in clusters of ``cluster_ctas``."""
 
     ctas: int
     cluster_ctas: int
     shift: int
-    span_shift: int = 0
-
-    @property
-    def address_bits(self) -> int:
-        """Lowest bits of the buffer's address."""
-        return self.span_shift << SHIFT_BITS | self.shift
 
     @property
     def rows(self) -> int:
@@ -81,19 +65,13 @@ class CtaChoice:
 
     shift: int | None = None
 
-    def sample(self, grid: Grid, cluster_ctas: int, cta_ns: float | None = None) -> CtaSample:
-        """Return the sample of a launch whose ``grid`` counts clusters.
-
-        ``cta_ns`` is how long its CTAs take without records; None if unknown.
-        """
+    def sample(self, grid: Grid, cluster_ctas: int) -> CtaSample:
+        """Return the sample of a launch whose ``grid`` counts clusters."""
         clusters = prod(grid)
         shift = self.shift
         if shift is None:
             shift = min(max((clusters // _MIN_RECORDED).bit_length() - 1, 0), MAX_CTA_SHIFT)
-        span_shift = 0
-        if cta_ns:
-            span_shift = min(max(math.ceil(math.log2(_CTA_NS_FOR_SPANS / cta_ns)), 0), MAX_SPAN_SHIFT, shift)
-        return CtaSample(clusters * cluster_ctas, cluster_ctas, shift, span_shift)
+        return CtaSample(clusters * cluster_ctas, cluster_ctas, shift)
 
     def __str__(self) -> str:
         """Return the value that is parsed as this choice."""

@@ -319,7 +319,7 @@ def _launch(
     files: ProcessFiles, origin: Origin, kernel: Kernel, cluster_ctas: int, record: LaunchRecord, where: str
 ) -> Launch:
     clusters = math.prod(record.grid)
-    sample = CtaSample(clusters * cluster_ctas, cluster_ctas, record.cta_shift, record.span_shift)
+    sample = CtaSample(clusters * cluster_ctas, cluster_ctas, record.cta_shift)
     expected = sample.buffer_bytes(kernel.stride_bytes)
     # The first captures ignored that each CTA of a cluster has a row.
     allowed = {expected} | ({clusters * kernel.stride_bytes} if files.process.version == 1 else set())

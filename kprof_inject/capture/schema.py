@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from statistics import median
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -36,8 +35,6 @@ the tag's scope; several tags are in their order.
 
 MAX_CTA_SHIFT = 12
 """At least one of ``2 ** MAX_CTA_SHIFT`` clusters records (see ``cta_samples``)."""
-
-MAX_SPAN_SHIFT = 7
 
 PROCESS_FILE = "process.json"
 LAUNCHES_FILE = "launches.jsonl"
@@ -154,8 +151,7 @@ class LaunchRecord(Struct, frozen=True, kw_only=True):
     """Line of ``launches.jsonl``: a launch whose buffer was saved.
 
     ``arguments`` are those of the compiled function, in the order of its parameters: integers and addresses, None for
-    others; empty if they are unknown. Of ``2 ** cta_shift`` clusters one recorded, and of ``2 ** span_shift`` one is
-    known to have run (see ``cta_samples``).
+    others; empty if they are unknown. Of ``2 ** cta_shift`` clusters one recorded (see ``cta_samples``).
     """
 
     line: Count = 0
@@ -172,7 +168,6 @@ class LaunchRecord(Struct, frozen=True, kw_only=True):
     graph: bool = False
     arguments: Annotated[tuple[Argument | None, ...], Meta(max_length=1 << 12)] = ()
     cta_shift: CtaShift = 0
-    span_shift: Annotated[int, Meta(ge=0, le=MAX_SPAN_SHIFT)] = 0
 
 
 class DropRecord(Struct, frozen=True, kw_only=True):
@@ -493,18 +488,6 @@ class KernelRecord(Resources, frozen=True, kw_only=True):
     def known_metadata(self) -> Metadata:
         """Known fields of Triton's metadata."""
         return _known(self.metadata, Metadata, "metadata")
-
-    @property
-    def cta_ns(self) -> float | None:
-        """About how long a CTA takes without records, if the device is full: by the median launch of the dump.
-
-        None if unknown.
-        """
-        clean = self.clean
-        if not clean.times_ns or not clean.most_clusters or not clean.ctas_per_sm:
-            return None
-        slots = self.sm_count * clean.ctas_per_sm / self.known_metadata.num_ctas
-        return max(median(clean.times_ns) - (clean.empty_launch_ns or 0.0), 0.0) * slots / clean.most_clusters or None
 
     @property
     def known_clean_metadata(self) -> CleanMetadata:

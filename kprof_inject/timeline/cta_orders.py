@@ -14,11 +14,9 @@ from kprof_inject.timeline.waves import duration_in_order_ns, launch_duration_ns
 def gains_of_orders(timeline: Timeline, slots_per_sm: int) -> dict[str, float]:
     """Return the part by which a launch would be shorter if its CTAs began in other orders, by the orders' names.
 
-    Each CTA takes as long as it did; empty if that is not known of all. A gain is negative if the launch would be
-    longer. Of grids without two dimensions, it is known for the reversed order alone.
+    Each CTA takes as long as it did. A gain is negative if the launch would be longer. Of grids without two dimensions,
+    it is known for the reversed order alone.
     """
-    if timeline.ctas_per_seen > 1:
-        return {}
     ctas = timeline.all_ctas
     duration_ns = launch_duration_ns(timeline)
     return {

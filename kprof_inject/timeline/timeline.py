@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import WORDS_PER_ENTRY, RawCtas, seen_ctas
+from kprof_inject.capture.buffer_layouts import WORDS_PER_ENTRY, RawCtas
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.schema import SCOPE_IDS
@@ -243,25 +243,13 @@ class Timeline(Struct, frozen=True):
 
     @property
     def all_ctas(self) -> NDArray[np.void]:
-        """``ctas`` and ``unrecorded``: when and where all chosen CTAs ran, as far as that is known."""
+        """``ctas`` and ``unrecorded``: when and where all chosen CTAs ran."""
         return np.concatenate([self.ctas, self.unrecorded]) if self.unrecorded.size else self.ctas
-
-    @property
-    def ctas_per_seen(self) -> float:
-        """Number of CTAs for each of ``all_ctas``; 1 unless only a sample of the CTAs noted when they ran."""
-        sample = self.launch.sample
-        return sample.ctas / seen_ctas(sample) if sample and sample.span_shift else 1.0
-
-    @property
-    def cta_count(self) -> int:
-        """Number of chosen CTAs that ran."""
-        seen, per_seen = len(self.ctas) + len(self.unrecorded), self.ctas_per_seen
-        return seen if per_seen == 1 else round(seen * per_seen)
 
     @property
     def ctas_per_recorded(self) -> float:
         """Number of CTAs for each that records: what sums over the records must be multiplied by."""
-        return self.cta_count / len(self.ctas) if self.ctas.size else 1.0
+        return 1 + len(self.unrecorded) / len(self.ctas) if self.ctas.size else 1.0
 
     @property
     def columns(self) -> np.dtype[np.void]:

@@ -63,18 +63,12 @@ def _left_ns(ctas: NDArray[np.void]) -> NDArray[np.int64]:
     return left_ns
 
 
-def cycles_with_ctas(timeline: Timeline, end: str = "pre_final_ns") -> int:
+def cycles_with_ctas(ctas: NDArray[np.void], clock_hz: float, end: str = "pre_final_ns") -> int:
     """Return the cycles in which SMs had a CTA at work, summed over the SMs.
 
-    They are computed from the timers of the CTAs, without records. With ``post_final_ns`` as the end, the time in which
-    CTAs write out their records counts too. If only some CTAs noted when they ran, an SM is taken to have others from
-    the first of these to the last.
+    They are computed from the timers of the CTAs (``CTA_COLUMNS``), without records. With ``post_final_ns`` as the end,
+    the time in which CTAs write out their records counts too.
     """
-    ctas, clock_hz = timeline.all_ctas, timeline.clock.clock_hz
-    if timeline.ctas_per_seen > 1 and ctas.size:
-        work = SmWork.of(ctas)
-        begins_ns = smallest(work.row_of, ctas["init_ns"], len(work.ids))
-        return round(int((work.done_ns - begins_ns).sum()) * clock_hz / 1e9)
     busy_ns = _covered_ns(ctas["sm"], ctas["init_ns"], np.maximum(ctas[end], ctas["init_ns"]))
     return round(busy_ns * clock_hz / 1e9)
 
@@ -88,8 +82,7 @@ def cycles_of_all_ctas(cycles: NDArray[np.int64], timeline: Timeline) -> NDArray
     own_cycles, all_cycles = (
         hz_per_ns * float((end_of_work_ns(ctas) - ctas["init_ns"]).sum()) for ctas in (timeline.ctas, timeline.all_ctas)
     )
-    all_cycles *= timeline.ctas_per_seen
-    busy_cycles = cycles_with_ctas(timeline)
+    busy_cycles = cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz)
     if not own_cycles or not busy_cycles:
         return cycles
     share = np.clip(cycles / own_cycles, 0.0, 1.0)
@@ -140,7 +133,7 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
 
     None if no CTA ran, or if the whole launch falls into one step of the timer.
     """
-    ctas, per_seen = timeline.all_ctas, timeline.ctas_per_seen
+    ctas = timeline.all_ctas
     if not ctas.size:
         return None
     work, end_ns, begin_ns = SmWork.of(ctas), end_of_work_ns(ctas), int(ctas["init_ns"].min())
@@ -158,21 +151,19 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
         # CTAs that share an SM hide each other's latency. Spread evenly, they would lose that.
         others_ns = float(np.median(worked_ns[~fullest] / work.ctas[~fullest]))
         at_pace_of_others = max(1 - ctas_per_sm * others_ns / duration_ns, 0.0)
-        count_share = min(
-            later_share, idle_share, _lost_by_count(ctas_per_sm * per_seen / slots_per_sm), at_pace_of_others
-        )
+        count_share = min(later_share, idle_share, _lost_by_count(ctas_per_sm / slots_per_sm), at_pace_of_others)
     longest_first_ns = duration_ns
-    if idle_share - count_share >= _MIN_UNEVEN and per_seen == 1:
+    if idle_share - count_share >= _MIN_UNEVEN:
         longest_first_ns = _longest_first_ns(ctas, slots_per_sm)
     last = int(end_ns.argmax())
     cta_ns = end_ns - ctas["init_ns"]
     return Ending(
         sms=len(work.ids),
         idle_share=idle_share,
-        most_ctas=round(int(work.ctas.max()) * per_seen),
+        most_ctas=int(work.ctas.max()),
         fullest_sms=int(fullest.sum()),
         count_share=count_share,
-        ctas=timeline.cta_count,
+        ctas=len(ctas),
         cta_ns=float(np.median(cta_ns)),
         last_cta=int(ctas["cta"][last]),
         last_sm=int(ctas["sm"][last]),
@@ -240,8 +231,7 @@ class Waves(Struct, frozen=True):
     ``fill`` is the number of CTAs over the slots of those SMs, ``waves`` the same rounded up. ``duration_ns`` extends
     from the first CTA's begin to the last one's end. For ``idle_sm_share`` of it SMs had no CTA, and for
     ``idle_slot_share`` slots had none: a CTA occupies its slot until its records are copied, but never longer than its
-    SM has work. Both are None if the duration is 0, because the launch fits into one step of the timer, and if only
-    some CTAs noted when they ran.
+    SM has work. Both are None if the duration is 0, because the launch fits into one step of the timer.
     """
 
     ctas: int
@@ -328,30 +318,27 @@ def waves_of(timeline: Timeline) -> Waves | None:
         slots, slots_source = occupancy, "occupancy"
     else:
         slots, slots_source = _slots(residence, occupancy)
-    capacity, count, per_seen = residence.sms * slots, timeline.cta_count, timeline.ctas_per_seen
-    waves = -(-count // capacity)
-    first_of_last = min(round((waves - 1) * capacity / per_seen), len(ctas) - 1)
+    capacity = residence.sms * slots
+    waves = -(-len(ctas) // capacity)
     # At the end of the launch an SM copies records, which it would not do without us.
     dry_ns = SmWork.of(ctas).done_ns
     here_until_ns = np.minimum(residence.left_ns, dry_ns[residence.sm])
-    idle_sm_share = idle_slot_share = None
-    if per_seen == 1:
-        busy_ns = _covered_ns(residence.sm, residence.begin_ns, here_until_ns)
-        idle_sm_share = _idle(busy_ns, residence.sms * residence.duration_ns)
-        idle_slot_share = _idle(int((here_until_ns - residence.begin_ns).sum()), capacity * residence.duration_ns)
     return Waves(
-        ctas=count,
+        ctas=len(ctas),
         sms=residence.sms,
         highest_sm=int(ctas["sm"].max()),
         slots_per_sm=slots,
         slots_source=slots_source,
-        fill=count / capacity,
+        fill=len(ctas) / capacity,
         waves=waves,
         duration_ns=residence.duration_ns,
-        last=_last_wave(residence, first_of_last, count - (waves - 1) * capacity),
+        last=_last_wave(residence, (waves - 1) * capacity),
         tail=_tail(residence, dry_ns),
-        idle_sm_share=idle_sm_share,
-        idle_slot_share=idle_slot_share,
+        idle_sm_share=_idle(
+            _covered_ns(residence.sm, residence.begin_ns, here_until_ns),
+            residence.sms * residence.duration_ns,
+        ),
+        idle_slot_share=_idle(int((here_until_ns - residence.begin_ns).sum()), capacity * residence.duration_ns),
     )
 
 
@@ -389,11 +376,11 @@ def _max_at_once(residence: _Residence, counted: NDArray[np.bool_]) -> int:
     return max(int(resident.max(initial=0)), 1)
 
 
-def _last_wave(residence: _Residence, first: int, ctas: int) -> LastWave:
-    """Return the wave of the CTAs from number ``first`` on, in the order of their begins: ``ctas`` in all."""
+def _last_wave(residence: _Residence, first: int) -> LastWave:
+    """Return the wave of the CTAs from number ``first`` on, in the order of their begins."""
     duration_ns = int(residence.end_ns[first:].max() - residence.begin_ns[first])
     return LastWave(
-        ctas,
+        len(residence.sm) - first,
         len(np.unique(residence.sm[first:])),
         duration_ns,
         duration_ns / max(residence.duration_ns, 1),
@@ -443,12 +430,9 @@ class IdleSms(Struct, frozen=True):
 def idle_of(timeline: Timeline, waves: Waves | None) -> IdleSms | None:
     """Compute the idle time of a launch with these ``waves``.
 
-    None without waves; then no timer gives the times of its CTAs. None if only some CTAs noted when they ran: others
-    may have run between them.
+    None without waves; then no timer gives the times of its CTAs.
     """
-    if waves is None or timeline.ctas_per_seen > 1:
-        return None
-    return idle_sms_of(timeline.all_ctas, waves.slots_per_sm, timeline.clock.timer_step_ns)
+    return idle_sms_of(timeline.all_ctas, waves.slots_per_sm, timeline.clock.timer_step_ns) if waves else None
 
 
 def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int, timer_step_ns: int) -> IdleSms | None:

@@ -19,19 +19,11 @@ import torch
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import SPAN, rows_of
-from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, HASH_FACTOR, HASH_SHIFT, SHIFT_BITS, CtaSample
+from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, CtaSample
 from kprof_inject.runtime.devices.device import MemoryRange
 
 HostKernel = Callable[..., int]
 """Computes what a kernel computes: ``host_kernel(grid, *args)``. Returns the cycles between two of its records."""
-
-
-def seen(sample: CtaSample) -> NDArray[np.bool_]:
-    """Which CTAs of the grid record, or write their span."""
-    block = np.arange(sample.ctas) >> sample.shift
-    hashed = (block * HASH_FACTOR % (1 << 32) >> HASH_SHIFT) ^ np.arange(sample.ctas)
-    chosen: NDArray[np.bool_] = hashed % (1 << sample.span_shift) == 0
-    return chosen
 
 
 def with_spans(words: NDArray[np.uint32], sample: CtaSample) -> NDArray[np.uint8]:
@@ -41,7 +33,7 @@ def with_spans(words: NDArray[np.uint32], sample: CtaSample) -> NDArray[np.uint8
     row = rows_of(sample, np.arange(sample.ctas))
     spans = np.zeros(sample.spans_bytes // SPAN.itemsize, dtype=SPAN)
     of_cta = spans[::-1]
-    other = np.flatnonzero((row < 0) & seen(sample))
+    other = np.flatnonzero(row < 0)
     of_cta["sm_plus_1"][other] = words[other, 2] + 1
     for name, at in (("begin_ns", 4), ("end_ns", 6)):
         of_cta[name][other] = words[other, at] | words[other, at + 1].astype(np.uint64) << 32
@@ -93,8 +85,7 @@ class Launch:
     @property
     def sample(self) -> CtaSample:
         """The CTAs that write records, by the lowest bits of the address."""
-        span_shift, shift = divmod(self.profile_address % ADDRESS_ALIGNMENT, 1 << SHIFT_BITS)
-        return CtaSample(self.ctas, 1, shift, span_shift)
+        return CtaSample(self.ctas, 1, self.profile_address % ADDRESS_ALIGNMENT)
 
     @property
     def duration_ns(self) -> int:
@@ -308,7 +299,7 @@ class FakeGpu:
         gap_cycles = self.host_kernels[launch.kernel.name](launch.grid, *map(with_elements, launch.arguments))
         if launch.profile_address:
             sample = launch.sample
-            block = self._blocks.get(launch.profile_address - sample.spans_bytes - sample.address_bits)
+            block = self._blocks.get(launch.profile_address - sample.spans_bytes - sample.shift)
             if block is None:
                 self.freed_writes += 1
             else:

@@ -10,10 +10,9 @@ from fake_gpu.captured import launches_in
 from fake_runs import FakeRuns
 
 from kprof_inject.analysis.summary import LaunchSummary, summarise
-from kprof_inject.capture.buffer_layouts import rows_of, seen_ctas
+from kprof_inject.capture.buffer_layouts import rows_of
 from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
 from kprof_inject.capture.model import Launch
-from kprof_inject.capture.schema import KernelRecord
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.timeline.timeline import decode_launch
 
@@ -61,24 +60,6 @@ def facts(summary: LaunchSummary) -> tuple[object, ...]:
     waves = summary.waves
     assert waves is not None
     return summary.ctas, summary.duration_ns, summary.ending, waves.fill, waves.last, waves.tail
-
-
-def test_of_short_ctas_only_some_say_when_they_ran(
-    planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = summarise(decode_launch(launch_of(planned_once, tmp_path / "whole", EVERY_CTA)))
-    monkeypatch.setattr(KernelRecord, "cta_ns", 3_000.0)
-    launch = launch_of(planned_once, tmp_path / "sampled", CtaChoice(SHIFT))
-    assert launch.sample is not None and launch.sample.span_shift == 2
-    timeline = decode_launch(launch)
-    assert len(timeline.all_ctas) == seen_ctas(launch.sample) < CTAS / 3.9
-    assert (timeline.cta_count, timeline.ctas_never_ran, timeline.ctas_damaged) == (CTAS, 0, 0)
-    summary = summarise(timeline)
-    assert summary.waves is not None and whole.waves is not None and summary.ending is not None
-    assert (summary.ctas, summary.waves.fill, summary.waves.waves) == (CTAS, whole.waves.fill, whole.waves.waves)
-    assert (summary.waves.idle_sm_share, summary.idle) == (None, None)
-    assert summary.duration_ns == pytest.approx(whole.duration_ns, rel=0.02)
-    assert summary.ctas_per_recorded * summary.recorded_ctas == CTAS
 
 
 @pytest.mark.parametrize("launches", ["all", "first", "5:"])

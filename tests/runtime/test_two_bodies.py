@@ -17,9 +17,9 @@ from planning import insertion_of
 from test_lower import FIXTURES, described
 
 from kprof_inject.capture.buffer_layouts import rows_of
-from kprof_inject.capture.cta_samples import HASH_FACTOR, HASH_SHIFT, NO_CTAS, SPAN_BYTES, CtaSample
+from kprof_inject.capture.cta_samples import NO_CTAS, SPAN_BYTES, CtaSample
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.schema import MAX_CTA_SHIFT, MAX_SPAN_SHIFT
+from kprof_inject.capture.schema import MAX_CTA_SHIFT
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.instrumentation import keeping_body, lower, lower_without_records
 from kprof_inject.runtime.compiling.two_bodies import with_two_bodies
@@ -133,8 +133,8 @@ class Cta:
 
     def step(self, line: str) -> str:
         """Execute one instruction; return where it branches to."""
-        negated, guard, line = re.match(r"(?:@(!?)(%\w+) )?(.*)", line).groups()  # type: ignore[union-attr]
-        if guard and bool(self.values[guard]) == bool(negated):
+        guard, line = re.match(r"(?:@(%\w+) )?(.*)", line).groups()  # type: ignore[union-attr]
+        if guard and not self.values[guard]:
             return ""
         if line.startswith(".reg") or line.endswith(":"):
             return ""
@@ -164,36 +164,31 @@ class Cta:
     grid=st.tuples(st.integers(1, 3000), st.integers(1, 40), st.integers(1, 7)),
     bits=st.integers(0, 3),
     shift=st.integers(0, MAX_CTA_SHIFT),
-    span_shift=st.integers(0, MAX_SPAN_SHIFT),
     data=st.data(),
 )
-@example(grid=(1 << 17, 1, 1), bits=0, shift=7, span_shift=2, data=None)
+@example(grid=(1 << 17, 1, 1), bits=0, shift=7, data=None)
 def test_a_cta_goes_where_the_sample_says(
-    grid: tuple[int, int, int], bits: int, shift: int, span_shift: int, data: st.DataObject | None
+    grid: tuple[int, int, int], bits: int, shift: int, data: st.DataObject | None
 ) -> None:
     cluster_ctas, row_bytes = 1 << bits, 65_664
     grid = (grid[0] * cluster_ctas, *grid[1:])
-    sample = CtaSample(prod(grid), cluster_ctas, shift, min(span_shift, shift))
+    sample = CtaSample(prod(grid), cluster_ctas, shift)
     cta = data.draw(st.integers(0, sample.ctas - 1)) if data else sample.ctas - 3
     row = int(rows_of(sample, np.array([cta]))[0])
-    block = cta // cluster_ctas >> shift
-    is_seen = ((block * HASH_FACTOR % (1 << 32) >> HASH_SHIFT) ^ cta // cluster_ctas) % (1 << sample.span_shift) == 0
     for offset_bits in (32, 64):
         both = with_two_bodies(ptx("k"), RECORDED, row_bytes, cluster_ctas, offset_bits)
-        code = both[both.index("\t.reg .pred %kprof_p,") : both.index("\tmov.b64 %rd1, %kprof_base;")]
+        code = both[both.index("\t.reg .pred %kprof_p;") : both.index("\tmov.b64 %rd1, %kprof_base;")]
         code = code.replace(code[code.index("{\n") : code.index("$kprof_with:")], "")
-        ran = Cta(code, grid, cta, ADDRESS + sample.address_bits)
+        ran = Cta(code, grid, cta, ADDRESS + shift)
         assert ran.label == ("with" if row >= 0 else "without")
         if row >= 0:
             offset = cta * row_bytes
             if offset_bits == 32:  # as Proton computes it: the lower half, with its sign
                 offset = (offset & 0xFFFFFFFF) - ((offset & 0x80000000) << 1)
             assert (ran.values["%kprof_base"] + offset) % (1 << 64) == ADDRESS + row * row_bytes
-        elif is_seen:
-            span = ADDRESS - SPAN_BYTES * (cta + 1)
-            assert ran.stores == {span: 8, span + 8: 1234} and ran.values["%kprof_spanned"]
         else:
-            assert not ran.stores and not ran.values["%kprof_spanned"]
+            span = ADDRESS - SPAN_BYTES * (cta + 1)
+            assert ran.stores == {span: 8, span + 8: 1234}
         assert Cta(code, grid, cta, ADDRESS + NO_CTAS).stores == {}
 
 

@@ -67,10 +67,7 @@ def executions(
     if timeline is None or not timeline.ctas.size:
         length = chain_length(ctas, slots)
         return Executions(evaluated, [None if one is None else one * length for one in evaluated])
-    if timeline.ctas_per_seen > 1:
-        chain = timeline.ctas["cta"][: chain_length(ctas, slots)]
-    else:
-        chain = last_chain(timeline.all_ctas)
+    chain = last_chain(timeline.all_ctas)
     recorded = _recorded(timeline, chain)
     by_chain: list[float | None] = []
     by_cta: list[float | None] = []

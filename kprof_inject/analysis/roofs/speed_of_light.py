@@ -174,11 +174,12 @@ def _by_timer(timeline: Timeline) -> dict[int, _Time]:
     Empty if the timers do not show it, or if something else is missing.
     """
     is_timed = (
-        timeline.records_lost and not timeline.records_damaged and timeline.cta_count == prod(timeline.launch.grid)
+        timeline.records_lost and not timeline.records_damaged and len(timeline.all_ctas) == prod(timeline.launch.grid)
     )
     if not is_timed or timeline.clock.source != ClockSource.FITTED:
         return {}
-    found = _Time(timeline.cta_count, cycles_with_ctas(timeline))
+    ctas = timeline.all_ctas
+    found = _Time(len(ctas), cycles_with_ctas(ctas, timeline.clock.clock_hz))
     scopes = enumerate(timeline.table.scopes)
     return {index: found for index, scope in scopes if scope.kind == ScopeKind.FUNCTION and scope.parent < 0}
 
@@ -186,7 +187,7 @@ def _by_timer(timeline: Timeline) -> dict[int, _Time]:
 def _resident_cycles(timeline: Timeline) -> int:
     if timeline.clock.source != ClockSource.FITTED:
         return 0
-    return cycles_with_ctas(timeline, end="post_final_ns")
+    return cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz, end="post_final_ns")
 
 
 def _working(ran: ExecutedKernel, kernel: Kernel) -> Iterator[tuple[CountedOperation, Work]]:
@@ -207,7 +208,7 @@ def _exchanges(ran: ExecutedKernel, rates: UnitRates, sm_cycles: int) -> float:
 
 
 def _missing(timeline: Timeline) -> Unjudged | None:
-    chosen, grid = timeline.cta_count, prod(timeline.launch.grid)
+    chosen, grid = len(timeline.all_ctas), prod(timeline.launch.grid)
     if chosen < grid:
         return Unjudged(f"only {chosen} of {grid} CTAs were chosen", "choose them all")
     return missing_records(timeline) or unpaired_records(timeline)

@@ -393,7 +393,6 @@ class PlannedKernel:
             row_bytes=kernel.metadata.profile_scratch_size,
             cluster_ctas=self._cluster_ctas,
             ctas=self._ctas,
-            cta_ns=record.cta_ns,
             overlaps=bool(getattr(kernel.metadata, "launch_pdl", False)),
             ttgir=dumped.ttgir(),
             sources=workspace.kernel_sources(dumped.variant),

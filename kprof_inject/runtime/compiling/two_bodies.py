@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, HASH_FACTOR, HASH_SHIFT, NO_CTAS, SHIFT_BITS, SPAN_BYTES
+from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, HASH_FACTOR, HASH_SHIFT, NO_CTAS, SPAN_BYTES
 from kprof_inject.errors import KprofError
 
 _ENTRY = re.compile(r"^\.visible \.entry [\w$]+\((?P<parameters>[^)]*)\)(?P<limits>[^{]*)\{\n", re.MULTILINE)
@@ -141,22 +141,22 @@ def _begin(buffer: str, cluster_ctas: int) -> str:
     """Send the CTA to its body; on the way to the one without records, write the begin of its span."""
     cluster_bits = cluster_ctas.bit_length() - 1
     return f"""\
-	.reg .pred %kprof_p, %kprof_spanned;
-	.reg .b32 %kprof_shift, %kprof_spans, %kprof_row, %kprof_a, %kprof_b, %kprof_cluster, %kprof_block;
+	.reg .pred %kprof_p;
+	.reg .b32 %kprof_shift, %kprof_row, %kprof_a, %kprof_b, %kprof_cluster, %kprof_block;
 	.reg .b64 %kprof_rows, %kprof_base, %kprof_c, %kprof_d;
-{_address(buffer)}	shr.u32 %kprof_spans, %kprof_shift, {SHIFT_BITS};
-	and.b32 %kprof_shift, %kprof_shift, {NO_CTAS};
-	setp.ne.u32 %kprof_spanned, %kprof_shift, {NO_CTAS};
-	@!%kprof_spanned bra $kprof_without;
+{_address(buffer)}	setp.eq.u32 %kprof_p, %kprof_shift, {NO_CTAS};
+	@%kprof_p bra $kprof_without;
 {_row()}	shr.u32 %kprof_cluster, %kprof_row, {cluster_bits};
 	shr.u32 %kprof_block, %kprof_cluster, %kprof_shift;
 	mul.lo.u32 %kprof_a, %kprof_block, {HASH_FACTOR};
 	shr.u32 %kprof_a, %kprof_a, {HASH_SHIFT};
 	xor.b32 %kprof_a, %kprof_a, %kprof_cluster;
-{_lowest("%kprof_shift")}	setp.eq.u32 %kprof_p, %kprof_b, 0;
+	mov.b32 %kprof_b, -1;
+	shl.b32 %kprof_b, %kprof_b, %kprof_shift;
+	not.b32 %kprof_b, %kprof_b;
+	and.b32 %kprof_a, %kprof_a, %kprof_b;
+	setp.eq.u32 %kprof_p, %kprof_a, 0;
 	@%kprof_p bra $kprof_with;
-{_lowest("%kprof_spans")}	setp.eq.u32 %kprof_spanned, %kprof_b, 0;
-	@!%kprof_spanned bra $kprof_without;
 	mov.u32 %kprof_a, %tid.x;
 	setp.ne.u32 %kprof_p, %kprof_a, 0;
 	@%kprof_p bra $kprof_without;
@@ -167,16 +167,6 @@ def _begin(buffer: str, cluster_ctas: int) -> str:
 	mov.u64 %kprof_d, %globaltimer;
 	st.global.b64 [%kprof_c+8], %kprof_d;
 $kprof_without:
-"""
-
-
-def _lowest(bits: str) -> str:
-    """Keep this many of the lowest bits of ``%kprof_a`` in ``%kprof_b``."""
-    return f"""\
-	mov.b32 %kprof_b, -1;
-	shl.b32 %kprof_b, %kprof_b, {bits};
-	not.b32 %kprof_b, %kprof_b;
-	and.b32 %kprof_b, %kprof_a, %kprof_b;
 """
 
 
@@ -191,8 +181,9 @@ def _end(buffer: str) -> str:
     """Write the end of the CTA's span: that of its last warp."""
     return f"""\
 $kprof_ended:
-	@!%kprof_spanned ret;
-{_address(buffer)}	mov.u32 %kprof_a, %tid.x;
+{_address(buffer)}	setp.eq.u32 %kprof_p, %kprof_shift, {NO_CTAS};
+	@%kprof_p ret;
+	mov.u32 %kprof_a, %tid.x;
 	and.b32 %kprof_a, %kprof_a, 31;
 	setp.ne.u32 %kprof_p, %kprof_a, 0;
 	@%kprof_p ret;

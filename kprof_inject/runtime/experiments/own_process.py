@@ -206,7 +206,7 @@ def _time_records(task: TimeRecords, process: OwnProcess) -> TaskResult:
         clean = _clean_kernel(saved)
         recorded = load(Path(task.build), BuildSource.of(saved.kernel))
         known = task.kernel.known_metadata
-        sample = CtaChoice(task.kernel.cta_shift).sample(saved.record.grid, known.num_ctas, task.kernel.cta_ns)
+        sample = CtaChoice(task.kernel.cta_shift).sample(saved.record.grid, known.num_ctas)
         buffer_bytes = sample.buffer_bytes(known.profile_scratch_size)
         buffer = lent.enter_context(device.borrowed(buffer_bytes, launch.relaunch.stream))
         lent.enter_context(writing_to(buffer, sample))

@@ -127,8 +127,6 @@ class RecordingBuild:
     cluster_ctas: int
     ctas: CtaChoice
     """Which CTAs of a launch record."""
-    cta_ns: float | None
-    """About how long a CTA takes without records; None if unknown."""
     overlaps: bool
     """True if a launch may begin before the previous one has ended (programmatic dependent launch)."""
     ttgir: str
@@ -144,7 +142,7 @@ class RecordingBuild:
         """Return which CTAs of a launch with this grid record."""
         sample = self._samples.get(grid)
         if sample is None:
-            sample = self._samples.setdefault(grid, self.ctas.sample(grid, self.cluster_ctas, self.cta_ns))
+            sample = self._samples.setdefault(grid, self.ctas.sample(grid, self.cluster_ctas))
         return sample
 
     def buffer_bytes(self, grid: Grid) -> int:
@@ -225,19 +223,18 @@ class RecordedLaunch:
             graph=self.graph,
             arguments=self.arguments,
             cta_shift=self.build.sample(self.grid).shift,
-            span_shift=self.build.sample(self.grid).span_shift,
         )
 
 
 class SampleBuffer:
-    """A buffer as a kernel takes it: the address of its first row, with the sample's shifts in its lowest bits."""
+    """A buffer as a kernel takes it: the address of its first row, with the sample's ``shift`` in its lowest bits."""
 
     __slots__ = ("_address", "_buffer")
 
     def __init__(self, buffer: Buffer, sample: CtaSample) -> None:
         """Keep ``buffer`` alive."""
         self._buffer = buffer
-        self._address = buffer.data_ptr() + sample.spans_bytes + sample.address_bits
+        self._address = buffer.data_ptr() + sample.spans_bytes + sample.shift
 
     def data_ptr(self) -> int:
         """Return the address."""
