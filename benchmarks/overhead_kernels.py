@@ -1,4 +1,4 @@
-"""Kernels that are unlike our examples, for ``overhead.py``: what others write, which nobody tuned for records."""
+"""Kernels for ``overhead.py`` that are unlike our examples, and not tuned for records."""
 
 from __future__ import annotations
 

@@ -310,14 +310,14 @@ class Workspace:
         runs = [self._read(path, TimedResources) for path in paths]
         if not runs:
             return TimedResources()
-        largest = [run.most_clusters for run in runs]
+        largest = [run.max_clusters for run in runs]
         empty_ns = [run.empty_launch_ns for run in runs if run.empty_launch_ns is not None]
         return msgspec.structs.replace(
             runs[0],
             times_ns=tuple(time for run in runs for time in run.times_ns or ()),
             empty_launch_ns=median(empty_ns) if empty_ns else None,
             launches=sum(run.launches or 0 for run in runs),
-            most_clusters=None if any(most is None for most in largest) else max(most or 0 for most in largest),
+            max_clusters=None if any(most is None for most in largest) else max(most or 0 for most in largest),
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Which CTAs of a launch record, if only a sample does, and what the sample's buffer consists of.
+"""Choose the CTAs of a launch that record, and lay out the buffer of such a sample.
 
 The clusters of a grid (without clusters: its CTAs) have the order of their program ids. Of each ``2 ** shift``
 successive ones, a block, one records; a hash of the block's number tells which. So the sample is spread evenly over the
@@ -22,7 +22,7 @@ from kprof_inject.capture.schema import MAX_CTA_SHIFT, Grid
 from kprof_inject.errors import KprofError, Position
 
 ADDRESS_ALIGNMENT = 128
-"""Alignment of a buffer in bytes: what Proton's own hook asks for."""
+"""Alignment of a buffer in bytes, as Proton's own hook has it."""
 NO_CTAS = ADDRESS_ALIGNMENT - 1
 """Lowest bits of an address with which no CTA records or writes its span."""
 
@@ -95,7 +95,7 @@ def parse_ctas(text: str) -> CtaChoice:
         raise KprofError(
             f"{word!r} is not a part of the CTAs",
             where=Position("--ctas", 1, 1, text),
-            hint=f"give auto, all, or one of so many: 1/8; a power of two, at most 1/{1 << MAX_CTA_SHIFT}",
+            hint=f"give auto, all, or a part such as 1/8: a power of two, up to 1/{1 << MAX_CTA_SHIFT}",
             exit_code=2,
         )
     return CtaChoice(count.bit_length() - 1)

@@ -211,7 +211,7 @@ class TimedResources(Resources, frozen=True):
     """Resources, with times of single launches, or the reason why there are none.
 
     ``empty_launch_ns`` is the time of an empty kernel, measured in the same way. ``launches`` is the number of
-    launches that were made, as far as they were counted; None if unknown. ``most_clusters`` is the size of their
+    launches that were made, as far as they were counted; None if unknown. ``max_clusters`` is the size of their
     largest grid; None if unknown.
     """
 
@@ -219,7 +219,7 @@ class TimedResources(Resources, frozen=True):
     not_timed: Text | None = None
     empty_launch_ns: DurationNs | None = None
     launches: Count | None = None
-    most_clusters: Count | None = None
+    max_clusters: Count | None = None
 
     def __post_init__(self) -> None:
         """Require times that can have been measured."""

@@ -222,6 +222,7 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
     """Yield the notes on the clock, the records, the iterations, the spreads and the SMs, where there are any."""
     yield _clock(summary)
     yield _record_cost(summary)
+    yield from _sample(summary)
     yield from _iterations(summary)
     yield from _between_iterations(summary)
     yield from spread_notes(summary.scopes, summary.warp_name, summary.cta_name)
@@ -230,6 +231,25 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
     elif summary.ctas:
         yield f"waves: unknown, like tail and idle SMs, because no timer was read when each {summary.cta_name} began"
     yield from _missing(summary)
+
+
+def _sample(summary: LaunchSummary) -> Iterator[str]:
+    """Yield how far the scopes' figures may be from those of all CTAs."""
+    errors = [(scope, scope.sampling) for scope in summary.scopes if scope.sampling is not None]
+    if not errors:
+        return
+    shares = [_half(one.share) for _, one in errors]
+    medians = [_half(one.p50_ns) / scope.p50_ns for scope, one in errors if scope.p50_ns]
+    yield (
+        f"sample: {summary.recorded_ctas} of {counted(summary.ctas, summary.cta_name)} recorded. Those of all may have "
+        f"shares that differ by {percent(max(shares))}, and medians by {percent(max(medians, default=0.0))} (19 of 20)"
+    )
+
+
+def _half(interval: tuple[float, float | None] | None) -> float:
+    """Return half of an interval's width; 0 if it has no end."""
+    low, high = interval or (0.0, 0.0)
+    return 0.0 if high is None else (high - low) / 2
 
 
 def _clock(summary: LaunchSummary) -> str:

@@ -136,7 +136,7 @@ class DumpStep:
             not_timed=timer.not_timed or None,
             empty_launch_ns=timer.empty_ns(),
             launches=timer.launches,
-            most_clusters=timer.most_clusters,
+            max_clusters=timer.max_clusters,
         )
         self._workspace.write_clean_run(kernel.variant, str(os.getpid()), run)
 

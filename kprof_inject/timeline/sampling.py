@@ -1,4 +1,4 @@
-"""What a sample of a launch's CTAs leaves open: the error of its figures, and how much records slow its CTAs down.
+"""Compute what a sample of a launch's CTAs leaves open: its figures' errors, and how much records slow its CTAs down.
 
 The intervals hold the value that all CTAs would show in 19 of 20 cases. The durations in one CTA may be alike, so a CTA
 counts as one observation. That is at most too careful.
@@ -59,14 +59,14 @@ def _of_share(timeline: Timeline, ctas: SpreadGroups, share: float, whole_ns: in
 
 
 def _of_quantile(durations_ns: NDArray[np.signedinteger], point: float, ctas: int, left_out: float) -> Interval:
-    """Return the durations whose ranks differ from the quantile's by the error of a part of so many CTAs."""
+    """Return the durations whose ranks differ from the quantile's by the error of a share among ``ctas`` CTAs."""
     error = _DEVIATIONS * float(np.sqrt(left_out * point * (1 - point) / ctas))
     low, high = take_quantiles(durations_ns, (max(point - error, 0.0), min(point + error, 1.0)))
     return low, high if point + error < 1 else None
 
 
 class Slowdown(Struct, frozen=True):
-    """How much longer the CTAs that record take than the others: ``part`` ± ``error`` of the others' time."""
+    """Extra time of the CTAs that record: ``part`` ± ``error`` of the time that the others take."""
 
     part: float
     error: float

@@ -195,7 +195,7 @@ class PlannedKernel:
         choice = self._step.session.ctas
         if self._target.backend != "cuda" or installed_version().offset_bits is None:
             return EVERY_CTA
-        most = self._step.workspace.clean_run(self._dumped.variant).most_clusters
+        most = self._step.workspace.clean_run(self._dumped.variant).max_clusters
         return choice if most is None or choice.sample((max(most, 1), 1, 1), 1).shift else EVERY_CTA
 
     def _compile_with_bodies(self) -> tuple[Any, str]:

@@ -125,7 +125,7 @@ class LaunchTimer:
         self._events: list[tuple[Event, Event]] = []
         self._times_itself = False
         self._is_stopped = False
-        self._most_clusters = 0
+        self._max_clusters = 0
 
     @property
     def not_timed(self) -> str:
@@ -140,14 +140,14 @@ class LaunchTimer:
         return self._is_stopped or self._seen >= _WARM_UP + _SAMPLES
 
     @property
-    def most_clusters(self) -> int | None:
+    def max_clusters(self) -> int | None:
         """Size of the largest grid of all launches; None if not all were counted."""
-        return self._most_clusters if self._seen < MAX_COUNTED else None
+        return self._max_clusters if self._seen < MAX_COUNTED else None
 
     def note_grid(self, clusters: int) -> None:
         """Note the size of a launch's grid."""
-        if clusters > self._most_clusters:
-            self._most_clusters = clusters
+        if clusters > self._max_clusters:
+            self._max_clusters = clusters
 
     def count(self) -> bool:
         """Count a launch that needs no timer; return whether enough launches were counted."""
