@@ -30,7 +30,9 @@ pytestmark = pytest.mark.triton
 OFFSET_BITS = installed_version().offset_bits
 needs_times = pytest.mark.skipif(OFFSET_BITS is None, reason="CTAs leave no times")
 ON_CUDA = [path for path in FIXTURES if path.parent.name.startswith("cuda") and path.name.count(".") <= 2]
-COMPILED = [path for path in ON_CUDA if path.parent.name == "cuda-90"][::3]
+# With a loop and dots, with branches, with warps of several roles, with shared memory, and without any of it.
+KEPT = {"matmul", "early_returns", "gluon_warp_specialized", "layer_norm", "vector_add", "tma_matmul"}
+COMPILED = [path for path in ON_CUDA if path.parent.name == "cuda-90" and fixture_id(path).rpartition("/")[2] in KEPT]
 ADDRESS = 0x7F00_0000_0000
 
 
