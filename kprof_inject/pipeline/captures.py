@@ -202,7 +202,7 @@ def decode_capture(capture: Capture, say: Say, choice: Choice = EVERYTHING) -> l
     """
     launches = choice.wanted(capture.launches)
     timelines = _valid(decode_launches(launches, run_to_decode(launches)), capture, launches, say)
-    choice.require_ctas([timeline.ctas for timeline in timelines])
+    choice.require_ctas([timeline.ctas for timeline in timelines], [timeline.unrecorded for timeline in timelines])
     if choice == EVERYTHING:
         return timelines
     parts = [timeline.chosen(choice) for timeline in timelines]

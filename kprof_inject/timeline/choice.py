@@ -207,13 +207,19 @@ class Choice(Struct, frozen=True):
         """True if the choice may exclude every CTA of a launch."""
         return self.sms is not None or self.ctas is not None
 
-    def require_ctas(self, ran: Sequence[NDArray[np.void]]) -> None:
-        """Raise ``KprofError`` if the choice excludes every CTA that ran (``CTA_COLUMNS`` of each launch).
+    def require_ctas(self, ran: Sequence[NDArray[np.void]], unrecorded: Sequence[NDArray[np.void]] = ()) -> None:
+        """Raise ``KprofError`` if the choice excludes every CTA that ran and recorded (``CTA_COLUMNS`` of each launch).
 
-        The hint lists what exists. The SMs of CTAs are only known once their launch is decoded.
+        ``unrecorded`` are those that only ran. The hint lists what exists. The SMs of CTAs are only known once their
+        launch is decoded.
         """
         if not self.names_ctas or any(self.keep_ctas(ctas).any() for ctas in ran):
             return
+        if any(self.keep_ctas(ctas).any() for ctas in unrecorded):
+            raise KprofError(
+                "only a sample of the CTAs recorded, and none of those chosen",
+                hint="record again with --ctas all, or leave --cta and --sm out",
+            )
         sms = _sms(ran)
         if self.sms is not None and not self.sms.meets(sms):
             hint = f"there are SMs {sms}" if sms.bounds else "no CTA ran"
