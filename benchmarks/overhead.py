@@ -182,11 +182,11 @@ def graph_of(launch: Seen, kernel: Any, ctas: CtaChoice) -> Graph:
     buffers: list[torch.Tensor] = []
     sample = ctas.sample(launch.grid, kernel.metadata.num_ctas)
 
-    def allocate(size: int, alignment: int, stream: int | None) -> torch.Tensor | SampleBuffer:
+    def allocate(size: int, alignment: int, stream: int | None) -> SampleBuffer:
         if not buffers:
             buffer_bytes = sample.buffer_bytes(kernel.metadata.profile_scratch_size)
             buffers.append(torch.zeros(buffer_bytes, dtype=torch.uint8, device="cuda"))
-        return SampleBuffer(buffers[0], sample) if sample.shift else buffers[0]
+        return SampleBuffer(buffers[0], sample)
 
     def run() -> None:
         stream = torch.cuda.current_stream().cuda_stream

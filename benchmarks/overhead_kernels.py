@@ -78,12 +78,6 @@ def rms(x, y, n, BLOCK: tl.constexpr):
         tl.store(y + at, (tl.load(x + at).to(tl.float32) * scale).to(tl.float16))
 
 
-def norm() -> Callable[[], Any]:
-    x = half(16384, 4096)
-    y = torch.empty_like(x)
-    return lambda: rms[(16384,)](x, y, 4096, 1024, num_warps=4)
-
-
 @triton.jit
 def whole_row_softmax(x, y, n, BLOCK: tl.constexpr):
     """A row for each program, kept in registers."""
@@ -94,10 +88,10 @@ def whole_row_softmax(x, y, n, BLOCK: tl.constexpr):
     tl.store(y + at, (part / tl.sum(part)).to(tl.float16), mask=inside)
 
 
-def softmax() -> Callable[[], Any]:
-    x = half(8192, 3000)
+def by_rows(kernel: Any, rows: int, columns: int, block: int, warps: int) -> Callable[[], Any]:
+    x = half(rows, columns)
     y = torch.empty_like(x)
-    return lambda: whole_row_softmax[(8192,)](x, y, 3000, 4096, num_warps=8)
+    return lambda: kernel[(rows,)](x, y, columns, block, num_warps=warps)
 
 
 @triton.jit
@@ -123,8 +117,8 @@ KERNELS: dict[str, Callable[[], Callable[[], Any]]] = {
     "block matmul 4096": lambda: matmul(4096, 4096, 4096, 256, 8),
     "block matmul of 8 µs": lambda: matmul(1024, 2048, 512, 128, 4),
     "flash 64x2048x64": attention,
-    "rms 16384x4096": norm,
-    "whole-row softmax": softmax,
+    "rms 16384x4096": lambda: by_rows(rms, 16384, 4096, 1024, 4),
+    "whole-row softmax": lambda: by_rows(whole_row_softmax, 8192, 3000, 4096, 8),
     "gelu, 65536 CTAs": lambda: elementwise(gelu, 1024, half(1 << 26), half(1 << 26)),
     "scaled sum, 65536 CTAs": lambda: elementwise(scaled_sum, 512, *(half(1 << 25) for _ in range(3))),
 }
