@@ -136,10 +136,18 @@ def impossible_counts(
     return written_words % WORDS_PER_ENTRY != 0, written_words > max_words
 
 
-def _others(spans: NDArray[np.void], init_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return ``RawCtas.others``: the sound ``spans`` of a launch whose CTAs with records began at ``init_ns``."""
+def _wrote_span(sample: CtaSample, spans: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Determine which CTAs can have written their span: what is there for a CTA with a row is of an earlier launch."""
+    return (spans["sm_plus_1"] > 0) & (rows_of(sample, np.arange(len(spans))) < 0)
+
+
+def _others(spans: NDArray[np.void], wrote: NDArray[np.bool_], init_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return ``RawCtas.others``: the sound ones of the ``spans`` that CTAs ``wrote``.
+
+    The CTAs with records began at ``init_ns``.
+    """
     begin, end = spans["begin_ns"], spans["end_ns"]
-    sound = (spans["sm_plus_1"] > 0) & (spans["sm_plus_1"] <= _MAX_SMS)
+    sound = wrote & (spans["sm_plus_1"] <= _MAX_SMS)
     sound &= (begin > 0) & (begin <= end) & (end < _END_OF_TIME_NS) & (end - begin <= _MAX_CTA_NS)
     if init_ns.size:
         first, last = int(init_ns.min()), int(init_ns.max())
@@ -248,7 +256,8 @@ class Layout(Struct, frozen=True):
         if times is not None and timed:
             own_times = times[sound].astype(np.int64)
         init_ns, pre_final_ns, post_final_ns = own_times.T
-        others = _others(spans, init_ns)
+        wrote_span = _wrote_span(sample, spans)
+        others = _others(spans, wrote_span, init_ns)
         written = rows[:, counts_at + warps].astype(np.int64)
         odd, too_high = impossible_counts(written, pre_final_ns - init_ns if timed else None)
         if too_high.any():
@@ -264,8 +273,8 @@ class Layout(Struct, frozen=True):
             entries=rows[:, rings_at : rings_at + ring_words * len(warps)].reshape(
                 len(rows), len(warps), ring_words // 2, 2
             ),
-            never_ran=sample.ctas - int(ran.sum()) - int(np.count_nonzero(spans["sm_plus_1"])),
-            damaged=int((ran & ~sound).sum()) + int(np.count_nonzero(spans["sm_plus_1"])) - others.shape[1],
+            never_ran=sample.ctas - int(ran.sum()) - int(wrote_span.sum()),
+            damaged=int((ran & ~sound).sum()) + int(wrote_span.sum()) - others.shape[1],
             timed=timed,
             miscounted=int((odd | too_high).sum()),
             others=others,

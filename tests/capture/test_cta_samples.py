@@ -1,13 +1,14 @@
-"""One cluster of each block of a grid records: which, and where it has its row."""
+"""Tests of the sample of a launch's CTAs: the clusters that record, their rows, and the others' spans."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from buffers import Cta, Entry, buffer_words
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.capture.buffer_layouts import SPAN, rows_of
+from kprof_inject.capture.buffer_layouts import LAYOUTS, SPAN, rows_of
 from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, NO_CTAS, SPAN_BYTES, CtaChoice, CtaSample, parse_ctas
 from kprof_inject.capture.schema import MAX_CTA_SHIFT
 from kprof_inject.errors import KprofError
@@ -76,3 +77,16 @@ def test_other_texts_are_refused(text: str) -> None:
 
 def test_one_of_one_is_all() -> None:
     assert parse_ctas("1/1") == parse_ctas("all")
+
+
+def test_spans_that_another_launch_left_do_not_count() -> None:
+    """The buffer held a launch of another grid: CTAs with a row have a span there, too."""
+    ctas = [Cta([[Entry(0, False, 2_000), Entry(0, True, 3_000)]], 3, 1_000, 1_600, 1_700) for _ in range(16)]
+    words, sample = buffer_words(ctas, slots=4), CtaSample(16, 1, 2)
+    row = rows_of(sample, np.arange(16))
+    spans = np.zeros(16, dtype=SPAN)
+    spans["sm_plus_1"], spans["begin_ns"], spans["end_ns"] = 4, 1_000, 1_600
+    found = LAYOUTS["timed"].read(words[row >= 0], 1, [0], sample, spans)
+    assert found.cta.tolist() == np.flatnonzero(row >= 0).tolist()
+    assert found.others[0].tolist() == np.flatnonzero(row < 0).tolist()
+    assert (found.never_ran, found.damaged) == (0, 0)

@@ -190,7 +190,7 @@ def test_a_cta_goes_where_the_sample_says(
             assert (ran.values["%kprof_base"] + offset) % (1 << 64) == ADDRESS + row * row_bytes
         else:
             span = ADDRESS - SPAN_BYTES * (cta + 1)
-            assert ran.stores == {span: 8, span + 8: 1234}
+            assert ran.stores == {span: 8, span + 8: 1234, span + 16: 1234}
         assert Cta(code, grid, cta, ADDRESS + NO_CTAS).stores == {}
 
 

@@ -138,7 +138,10 @@ def _address(buffer: str) -> str:
 
 
 def _begin(buffer: str, cluster_ctas: int) -> str:
-    """Send the CTA to its body; on the way to the one without records, write the begin of its span."""
+    """Send the CTA to its body; on the way to the one without records, write the begin of its span.
+
+    The end is written, too: the buffer may hold what another launch left, and ``_end`` only raises it.
+    """
     cluster_bits = cluster_ctas.bit_length() - 1
     return f"""\
 	.reg .pred %kprof_p;
@@ -166,6 +169,7 @@ def _begin(buffer: str, cluster_ctas: int) -> str:
 	st.global.b64 [%kprof_c], %kprof_d;
 	mov.u64 %kprof_d, %globaltimer;
 	st.global.b64 [%kprof_c+8], %kprof_d;
+	st.global.b64 [%kprof_c+16], %kprof_d;
 $kprof_without:
 """
 
