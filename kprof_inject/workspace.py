@@ -225,10 +225,14 @@ class Workspace:
 
     def new_reports_folder(self, step: str) -> Path:
         """Make an empty folder where each process of the program reports what it did."""
-        folder = self.folder / "reports" / step
+        folder = self.reports_folder(step)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return folder
+
+    def reports_folder(self, step: str) -> Path:
+        """Return the folder where each process of the program reports what it did."""
+        return self.folder / "reports" / step
 
     def new_capture_folder(self) -> Path:
         """Claim the folder of the next capture, ``captures/001`` and so on; no other process gets the same.
@@ -310,14 +314,12 @@ class Workspace:
         runs = [self._read(path, TimedResources) for path in paths]
         if not runs:
             return TimedResources()
-        largest = [run.max_clusters for run in runs]
         empty_ns = [run.empty_launch_ns for run in runs if run.empty_launch_ns is not None]
         return msgspec.structs.replace(
             runs[0],
             times_ns=tuple(time for run in runs for time in run.times_ns or ()),
             empty_launch_ns=median(empty_ns) if empty_ns else None,
             launches=sum(run.launches or 0 for run in runs),
-            max_clusters=None if any(most is None for most in largest) else max(most or 0 for most in largest),
         )
 
     @property

@@ -100,6 +100,8 @@ class KernelResources(Struct, frozen=True):
     """Part of ``times_ns`` that is not the kernel's: the time of an empty kernel. None if it was not measured."""
     empty_replay_ns: float | None = None
     """Part of ``replayed_ns`` that is not the kernel's."""
+    in_turn: bool = False
+    """True if ``times_ns`` are of launches in turn with those of the other build, each next to its own."""
 
     @property
     def has_empty_times(self) -> bool:
@@ -140,14 +142,15 @@ def resources_with_records(kernel: KernelRecord, timing: TimingRecord | None) ->
     )
     if timing is None:
         return built
-    replay = timing.replay
+    replay, in_turn = timing.replay, timing.in_turn
     return replace(
         built,
-        times_ns=timing.times_ns,
+        times_ns=in_turn.with_records_ns if in_turn else timing.times_ns,
         not_timed=timing.not_timed or "",
         replayed_ns=replay.with_records_ns if replay else None,
-        empty_launch_ns=timing.empty_launch_ns,
+        empty_launch_ns=in_turn.with_records_empty_ns if in_turn else timing.empty_launch_ns,
         empty_replay_ns=replay.with_records_empty_ns if replay else None,
+        in_turn=in_turn is not None,
     )
 
 
@@ -159,16 +162,18 @@ def clean_resources(kernel: KernelRecord, timing: TimingRecord | None) -> Kernel
     clean = kernel.clean
     shared_bytes = kernel.known_clean_metadata.shared if clean.shared_bytes is None else clean.shared_bytes
     replay = timing.replay if timing else None
+    in_turn = timing.in_turn if timing else None
     return KernelResources(
         registers=clean.registers,
         spills=clean.spills,
         shared_bytes=shared_bytes,
         ctas_per_sm=clean.ctas_per_sm,
-        times_ns=clean.times_ns,
-        not_timed=clean.not_timed or "",
+        times_ns=in_turn.clean_ns if in_turn else clean.times_ns,
+        not_timed=(timing.not_timed if timing and in_turn else clean.not_timed) or "",
         replayed_ns=replay.clean_ns if replay else None,
-        empty_launch_ns=clean.empty_launch_ns,
+        empty_launch_ns=in_turn.clean_empty_ns if in_turn else clean.empty_launch_ns,
         empty_replay_ns=replay.clean_empty_ns if replay else None,
+        in_turn=in_turn is not None,
     )
 
 

@@ -211,23 +211,21 @@ class TimedResources(Resources, frozen=True):
     """Resources, with times of single launches, or the reason why there are none.
 
     ``empty_launch_ns`` is the time of an empty kernel, measured in the same way. ``launches`` is the number of
-    launches that were made, as far as they were counted; None if unknown. ``max_clusters`` is the size of their
-    largest grid; None if unknown.
+    launches that were made, as far as they were counted; None if unknown.
     """
 
     times_ns: tuple[DurationNs, ...] | None = None
     not_timed: Text | None = None
     empty_launch_ns: DurationNs | None = None
     launches: Count | None = None
-    max_clusters: Count | None = None
 
     def __post_init__(self) -> None:
         """Require times that can have been measured."""
         require_measured(self.times_ns or (), "times_ns")
 
 
-class ReplayRecord(Struct, frozen=True, kw_only=True):
-    """Times of a kernel that was launched again, without records and with them alternately.
+class PairedTimesRecord(Struct, frozen=True, kw_only=True):
+    """Times of launches of a kernel without records and with them, in turn.
 
     The n-th times of both are a pair. Each is the time of ``launches`` launches back to back, divided by their number.
     ``restored`` is true if the kernel's memory was restored before each launch, and not only at the end. ``*_empty_ns``
@@ -253,14 +251,16 @@ class TimingRecord(Struct, frozen=True):
     """Content of ``timing.json``: device times of single launches, in their order, and those of replays.
 
     Without times, or without replays, there is a reason, in words that follow *because*. ``empty_launch_ns`` is the
-    time of an empty kernel, measured as single launches.
+    time of an empty kernel, measured as single launches. ``in_turn`` has launches of the program itself, if it ran only
+    once.
     """
 
     times_ns: tuple[DurationNs, ...]
     not_timed: Text | None = None
-    replay: ReplayRecord | None = None
+    replay: PairedTimesRecord | None = None
     not_replayed: Text | None = None
     empty_launch_ns: DurationNs | None = None
+    in_turn: PairedTimesRecord | None = None
 
     def __post_init__(self) -> None:
         """Require times that can have been measured."""

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
@@ -34,11 +34,11 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.merging import merge_into
-from kprof_inject.pipeline.programs import dump, run, run_and_fit, torch_traces
+from kprof_inject.pipeline.programs import dump, fit_and_run, measure_once, run, run_once, torch_traces
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
 from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.runtime.launch.launch_choice import LaunchChoice
-from kprof_inject.runtime.program import STOPPED, kept_input, require_startable
+from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import Style
 from kprof_inject.timeline.timeline import Timeline
@@ -57,10 +57,15 @@ from kprof_inject.workspace_lock import held
 @harmless_setting(
     "--torch-profiler",
     is_flag=True,
-    help="Also trace the second run with torch.profiler, from the first recorded kernel on, and merge the launches "
-    "into that trace.",
+    help="Also trace the program with torch.profiler, from the first recorded kernel on, and merge the launches into "
+    "that trace.",
 )
 @sample_program_option
+@harmless_setting(
+    "--two-runs",
+    is_flag=True,
+    help="Run the program twice, once without records and once with them, and time the kernels in both.",
+)
 @harmless_setting(
     "--try",
     "tries",
@@ -83,13 +88,15 @@ def command(
     layout: str | None,
     torch_profiler: bool,
     sample_program: bool,
+    two_runs: bool,
     tries: bool,
     as_json: bool,
     program: tuple[str, ...],
 ) -> None:
-    """Run PROGRAM twice (once to dump, once with records) and show what limits its kernels.
+    """Run PROGRAM with records in its kernels and show what limits them.
 
-    With NAME.launch instead of PROGRAM, repeat that saved launch.
+    Some launches have no records, to show what recording costs. With NAME.launch instead of PROGRAM, repeat that saved
+    launch.
     """
     # Check all options before the program runs.
     require_place_for(trace_path, workspace=workspace)
@@ -111,29 +118,25 @@ def command(
     program_input = kept_input(workspace)
     with held(workspace, say):
         opened = Workspace.begin(workspace)
+        recording = replace(choice, torch_trace=torch_profiler, keep_launches=choice.keep_launches or tries)
+        subject = _Subject(opened, selectors, style.for_mode(mode), recording, mode, program, program_input)
+        exit_code = dump_exit_code = 0
         try:
-            dump_exit_code = 0
             if saved is not None:
                 saved = adopt(opened, saved, say)
-            else:
+                subject.insert()
+                capture_folder = capture_launch(opened, saved, choice, mode, say)
+            elif two_runs or sample_program:
                 dump_exit_code = dump(opened, choice.kernel, program, program_input, say, sample_program=sample_program)
-            if dump_exit_code in STOPPED:
-                say(f"{_how_stopped(dump_exit_code)}: not rerunning the program; continue with insert and run")
-                ctx.exit(dump_exit_code)
-            kernels = insert_kernels(opened, wanted, style.for_mode(mode))
-            write_insertions(opened, kernels)
-            say_kernels_briefly(workspace, kernels, wanted)
-            if program_input.refusal:
-                raise KprofError(
-                    f"cannot rerun the program: {program_input.refusal}",
-                    hint=f"profile it with < FILE, or continue with: kprof-inject run {quote(str(workspace))} -- PROG",
-                )
-            step = run_and_fit if fit else run
-            recording = replace(choice, torch_trace=torch_profiler, keep_launches=choice.keep_launches or tries)
-            if saved is not None:
-                capture_folder, exit_code = capture_launch(opened, saved, choice, mode, say), 0
+                if dump_exit_code in STOPPED:
+                    say(f"{_how_stopped(dump_exit_code)}: not rerunning the program; continue with insert and run")
+                    ctx.exit(dump_exit_code)
+                capture_folder, exit_code = subject.run_again()
             else:
-                capture_folder, exit_code = step(opened, recording, mode, program, program_input, say)
+                capture_folder, exit_code = subject.run_once()
+            if fit and exit_code not in STOPPED:
+                fitted = fit_and_run(opened, capture_folder, recording, mode, program, program_input, say)
+                capture_folder, exit_code = fitted or (capture_folder, exit_code)
         except KprofError:
             _say_earlier_capture(opened)
             raise
@@ -158,6 +161,45 @@ def command(
         if torch_profiler:
             _merge(capture_folder, timelines, workspace / "torch_trace.kprof.json.gz", layout)
     ctx.exit(exit_code or dump_exit_code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """The program to profile, and how."""
+
+    workspace: Workspace
+    selectors: tuple[str, ...]
+    style: Style
+    choice: LaunchChoice
+    mode: Mode
+    program: tuple[str, ...]
+    input: ProgramInput
+
+    def insert(self) -> None:
+        """Plan the records of the kernels in the workspace, and print the plans."""
+        wanted = parse_selectors(self.selectors)
+        kernels = insert_kernels(self.workspace, wanted, self.style)
+        write_insertions(self.workspace, kernels)
+        say_kernels_briefly(self.workspace.folder, kernels, wanted)
+
+    def run_once(self) -> tuple[Path, int]:
+        """Run the program with records; return the capture's folder and the exit code."""
+        ran = run_once(
+            self.workspace, self.choice, self.mode, self.selectors, self.style, self.program, self.input, say
+        )
+        self.insert()
+        return measure_once(self.workspace, ran, self.program, say), ran.exit_code
+
+    def run_again(self) -> tuple[Path, int]:
+        """Run the program with records after it was dumped; return the capture's folder and the exit code."""
+        self.insert()
+        if self.input.refusal:
+            folder = quote(str(self.workspace.folder))
+            raise KprofError(
+                f"cannot rerun the program: {self.input.refusal}",
+                hint=f"profile it with < FILE, or continue with: kprof-inject run {folder} -- PROG",
+            )
+        return run(self.workspace, self.choice, self.mode, self.program, self.input, say)
 
 
 def _try(workspace: Workspace, launches: dict[str, Path], reports: Sequence[LaunchAnalysis], kernel: str) -> None:

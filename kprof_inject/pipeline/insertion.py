@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,7 @@ from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan, max_records, table_json
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.replay_safety import relaunch
-from kprof_inject.select.selectors import Selector
+from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.select.sites import Found
 from kprof_inject.select.spans import USUAL_STYLE, Style
 from kprof_inject.ttgir.nodes import Module
@@ -147,6 +147,23 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
         relaunch=relaunch(done.insertion.module),
     )
     workspace.write_plan(done.kernel, table_json(table), text)
+
+
+def inserter(selectors: Sequence[str], style: tuple[str, str]) -> Callable[[Workspace, DumpedKernel], None]:
+    """Return a function that plans a dumped kernel, for a program of which each kernel is planned when it is compiled.
+
+    It writes no plan if nothing matches, and raises ``KprofError`` if the kernel cannot take records.
+    """
+    wanted, how = parse_selectors(selectors), Style.from_words(*style)
+
+    def insert(workspace: Workspace, kernel: DumpedKernel) -> None:
+        done = insert_kernel(workspace, kernel, wanted, how)
+        if done.refusal is not None:
+            raise done.refusal
+        if done.insertion is not None and done.insertion.plan.scopes:
+            write_insertion(workspace, done)
+
+    return insert
 
 
 def _planned(view: ModuleView, selectors: Sequence[Selector], style: Style) -> Insertion:

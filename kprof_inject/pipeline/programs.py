@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kprof_inject.calibration import add_record_costs
@@ -26,6 +26,7 @@ from kprof_inject.pipeline.saved_launches import (
     drop_builds,
     drop_launches,
     finish_launches,
+    keep_launches_of,
     launches_to_save,
 )
 from kprof_inject.quantities import counted, listed
@@ -35,9 +36,10 @@ from kprof_inject.runtime.packages import install_command, missing_to_run
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, programs_triton_cache, run_program
 from kprof_inject.runtime.session import TORCH_TRACE, Session
+from kprof_inject.select.spans import Style
 from kprof_inject.timeline.fitted_buffer import Need, fitted_buffer
-from kprof_inject.timeline.trust import is_comparable, usable_times
-from kprof_inject.workspace import Workspace
+from kprof_inject.timeline.trust import is_comparable, needs_replay, usable_times
+from kprof_inject.workspace import DumpedKernel, Workspace
 
 _TORCH_TRACES = TORCH_TRACE.format(process="*")
 _EXCEPTION = 1
@@ -79,16 +81,91 @@ def dump(
         kernels = workspace.kernels()
         if not kernels:
             raise no_result_error("compiled no kernel", exit_code, reports, kernel_glob, program)
+    _say_dumped(workspace, kernels, say)
+    say_what_went_wrong(reports, say)
+    if sample_program:
+        say_not_sampled(workspace, say)
+    return exit_code
+
+
+def _say_dumped(workspace: Workspace, kernels: Sequence[DumpedKernel], say: Say) -> None:
     say(f"dumped {counted(len(kernels), 'kernel')} to {workspace.folder}")
     differing = differing_facts(kernels)
     for dumped in kernels:
         target = dumped.info.target
         facts = ({"target": str(target)} if target else {}) | differing[dumped.variant]
         say(f"  {dumped.name} ({facts_in_words(facts)}) {dumped.ttgir_path}")
-    say_what_went_wrong(reports, say)
-    if sample_program:
-        say_not_sampled(workspace, say)
-    return exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class RanOnce:
+    """A program that ran once, with records: its exit code, and what its processes reported.
+
+    Its kernels are in the workspace. ``choice`` is the user's, as far as it is permitted.
+    """
+
+    capture: Path
+    exit_code: int
+    reports: Reports
+    choice: LaunchChoice
+
+
+def run_once(
+    workspace: Workspace,
+    choice: LaunchChoice,
+    mode: Mode,
+    selectors: Sequence[str],
+    style: Style,
+    program: Sequence[str],
+    program_input: ProgramInput,
+    say: Say,
+) -> RanOnce:
+    """Run the program, and record the launches of its kernels, into which records are inserted when they are compiled.
+
+    Launches without records, in turn with those that have some, show what the records cost. Replaces the workspace's
+    kernels. Raises ``KprofError`` if the program compiled no kernel; the earlier kernels are kept then.
+    """
+    choice = with_permitted_metrics(choice, say)
+    reports_folder = workspace.new_reports_folder("dump")
+    folder = workspace.new_capture_folder()
+    session = replace(
+        _recording(workspace, folder, reports_folder, choice, mode, None if _saves(choice) else ()),
+        step="profile",
+        selectors=tuple(selectors),
+        style=style.words,
+        programs_cache=str(programs_triton_cache(os.environ)),
+    )
+    try:
+        with workspace.results_replaced():
+            exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
+            reports = read_reports(reports_folder)
+            kernels = workspace.kernels()
+            if not kernels:
+                raise no_result_error("compiled no kernel", exit_code, reports, choice.kernel, program)
+    finally:
+        workspace.forget_if_empty(folder)
+    _say_dumped(workspace, kernels, say)
+    return RanOnce(folder, exit_code, reports, choice)
+
+
+def measure_once(workspace: Workspace, ran: RanOnce, program: Sequence[str], say: Say) -> Path:
+    """Report and measure what a program did that ran once, and return the capture's folder.
+
+    Raises ``KprofError`` if no launch was saved.
+    """
+    choice = ran.choice
+    _take_traces(ran.capture, workspace.reports_folder("dump"))
+    if not _is_captured(ran.capture):
+        if choice.keep_launches:
+            finish_launches(workspace, ran.capture, say)
+        raise _nothing_saved(ran.capture, ran.exit_code, ran.reports, choice, program)
+    kernels = {launch.kernel.program_variant: launch.kernel for launch in read_capture(ran.capture).launches}
+    hard = [variant for variant, kernel in kernels.items() if variant and needs_replay(kernel)]
+    choice = replace(choice, replays=choice.replays.among(hard))
+    if choice.replays.only is not None:
+        keep_launches_of(workspace, ran.capture, {*main_kernels(workspace), *choice.replays.only})
+    _finish(workspace, ran.capture, ran.exit_code, ran.reports, choice, "", say)
+    return ran.capture
 
 
 def run(
@@ -114,6 +191,14 @@ def run(
         if choice.keep_launches:
             finish_launches(workspace, folder, say)
         raise
+    _finish(workspace, folder, exit_code, reports, choice, made_by, say)
+    return folder, exit_code
+
+
+def _finish(
+    workspace: Workspace, folder: Path, exit_code: int, reports: Reports, choice: LaunchChoice, made_by: str, say: Say
+) -> None:
+    """Report what a run with records did, and measure its launches."""
     for state in reports.kernels:
         if state.state == "left alone":
             say(f"{state.name} ran unchanged: {state.reason}")
@@ -136,7 +221,6 @@ def run(
     elif not made_by:
         drop_builds(workspace)
         finish_launches(workspace, folder, say)
-    return folder, exit_code
 
 
 def run_and_fit(
@@ -154,10 +238,26 @@ def run_and_fit(
     folder, exit_code = run(workspace, choice, mode, program, program_input, say)
     if exit_code in STOPPED:
         return folder, exit_code
+    return fit_and_run(workspace, folder, choice, mode, program, program_input, say) or (folder, exit_code)
+
+
+def fit_and_run(
+    workspace: Workspace,
+    folder: Path,
+    choice: LaunchChoice,
+    mode: Mode,
+    program: Sequence[str],
+    program_input: ProgramInput,
+    say: Say,
+) -> tuple[Path, int] | None:
+    """Rerun the program with a larger buffer if the capture in ``folder`` lost records.
+
+    Returns what ``run`` returns, or None if the program was not run.
+    """
     fit = fitted_buffer(read_capture(folder).launches, mode)
     if fit is None:
         say("no record was lost: --fit has nothing to do")
-        return folder, exit_code
+        return None
     _say_losses(fit.losses, say)
     options = f"--buffer {fit.mode.buffer} --buffer-bytes {fit.mode.buffer_bytes}"
     limit_bytes = min(choice.max_bytes, MAX_LAUNCH_BYTES)
@@ -167,10 +267,10 @@ def run_and_fit(
             f"{counted(fit.largest.ctas, 'CTA')} would take {fit.launch_bytes} bytes, and the limit is {limit_bytes}; "
             "record fewer --warps, select less, or raise --max-bytes"
         )
-        return folder, exit_code
+        return None
     if program_input.refusal:
         say(f"not rerun: {program_input.refusal}; {options} would keep all records")
-        return folder, exit_code
+        return None
     say(f"rerunning with {options}, which have room for as many in every warp")
     folder, exit_code = run(workspace, choice, fit.mode, program, program_input, say)
     second_fit = fitted_buffer(read_capture(folder).launches, fit.mode)
@@ -195,40 +295,64 @@ def capture(
     """
     mode.require_possible_on({kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target})
     reports_folder = workspace.new_reports_folder("run")
-    replays = choice.replays
-    wanted = replays.only
+    wanted = choice.replays.only
     if choice.keep_launches and made_by:
         wanted = None  # the command chooses the kernels itself
     elif (choice.keep_launches or choice.metrics) and wanted is not None:
         wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
-    is_asked_for = choice.keep_launches or replays.times is not None
-    saved = launches_to_save(workspace, folder, wanted, is_asked_for=is_asked_for)
-    session = Session(
-        "run",
-        str(workspace.folder.resolve()),
-        str(reports_folder.resolve()),
-        kernel=choice.kernel,
-        capture=str(folder.resolve()),
-        made_by=made_by,
-        launches=choice.launches.text,
-        max_bytes=choice.max_bytes,
-        max_launches=choice.max_launches,
-        ctas=choice.ctas,
-        replays=replays if replays.in_program else NO_REPLAYS,
-        saved=NO_SAVED_LAUNCHES if replays.in_program else saved,
-        mode=mode,
-        torch_trace=choice.torch_trace,
-    )
+    session = replace(_recording(workspace, folder, reports_folder, choice, mode, wanted), made_by=made_by)
     try:
         exit_code = run_program(program, session, workspace.cache_folder_of_rerun("run"), program_input)
     finally:
         workspace.forget_if_empty(folder)
     reports = read_reports(reports_folder)
-    for trace in reports_folder.glob(_TORCH_TRACES) if folder.exists() else ():
-        trace.replace(folder / trace.name)
-    if not any(folder.glob(f"*/{LAUNCHES_FILE}")):
+    _take_traces(folder, reports_folder)
+    if not _is_captured(folder):
         raise _nothing_saved(folder, exit_code, reports, choice, program)
     return exit_code, reports
+
+
+def _recording(
+    workspace: Workspace,
+    folder: Path,
+    reports_folder: Path,
+    choice: LaunchChoice,
+    mode: Mode,
+    wanted: tuple[str, ...] | None,
+) -> Session:
+    """Return the session of a run with records that saves a launch of each ``wanted`` variant (None: of all)."""
+    replays = choice.replays
+    is_asked_for = choice.keep_launches or replays.times is not None
+    return Session(
+        "run",
+        str(workspace.folder.resolve()),
+        str(reports_folder.resolve()),
+        kernel=choice.kernel,
+        capture=str(folder.resolve()),
+        launches=choice.launches.text,
+        max_bytes=choice.max_bytes,
+        max_launches=choice.max_launches,
+        ctas=choice.ctas,
+        replays=replays if replays.in_program else NO_REPLAYS,
+        saved=NO_SAVED_LAUNCHES
+        if replays.in_program
+        else launches_to_save(workspace, folder, wanted, is_asked_for=is_asked_for),
+        mode=mode,
+        torch_trace=choice.torch_trace,
+    )
+
+
+def _saves(choice: LaunchChoice) -> bool:
+    return bool(choice.keep_launches or choice.metrics or choice.replays.only != ())
+
+
+def _take_traces(capture_folder: Path, reports_folder: Path) -> None:
+    for trace in reports_folder.glob(_TORCH_TRACES) if capture_folder.exists() else ():
+        trace.replace(capture_folder / trace.name)
+
+
+def _is_captured(folder: Path) -> bool:
+    return any(folder.glob(f"*/{LAUNCHES_FILE}"))
 
 
 def torch_traces(capture_folder: Path) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -64,6 +64,18 @@ def launches_to_save(
     )
 
 
+def keep_launches_of(workspace: Workspace, capture: Path, variants: Container[str]) -> None:
+    """Remove the launches of other variants that the run of a capture saved."""
+    for path in workspace.launches_folder(capture).glob(f"*{SAVED_LAUNCH_ENDING}"):
+        if _variant_in(path) not in variants:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _variant_in(saved_launch: Path) -> str:
+    """Return the variant in the name of a saved launch, which also has the process's id."""
+    return saved_launch.name.removesuffix(SAVED_LAUNCH_ENDING).rpartition("-")[0]
+
+
 def drop_launches(workspace: Workspace, capture: Path) -> None:
     """Remove the launches that the run of a capture saved, and the builds for them."""
     shutil.rmtree(workspace.launches_folder(capture), ignore_errors=True)
@@ -91,7 +103,7 @@ def saved_launches_of(workspace: Workspace, capture: Path) -> dict[str, Path]:
     launches: dict[str, Path] = {}
     for path in sorted(workspace.launches_folder(capture).glob(f"*{SAVED_LAUNCH_ENDING}")):
         if is_saved_launch(path):
-            launches.setdefault(path.name.removesuffix(SAVED_LAUNCH_ENDING).rpartition("-")[0], path)
+            launches.setdefault(_variant_in(path), path)
     return launches
 
 

@@ -80,7 +80,7 @@ class DumpStep:
             else:
                 save_kernel(self._workspace, variant, kernel)
                 self._report.add_kernel(variant.variant, variant.name, "dumped")
-                triton_wrapping.around_load(kernel, functools.partial(self._load, variant.variant))
+                triton_wrapping.around_load(kernel, functools.partial(self.load, variant.variant))
                 self._save_other_values(variant, original, args, kwargs)
         return kernel
 
@@ -107,7 +107,8 @@ class DumpStep:
                 self._save_run(kernel)
         self._timed.clear()  # frees their events while the driver still exists
 
-    def _load(self, variant: str, kernel: Any, load: triton_wrapping.Load) -> None:
+    def load(self, variant: str, kernel: Any, load: triton_wrapping.Load) -> None:
+        """Load a kernel, and time its launches."""
         self._begin_sampling()
         load()
         self._begin_sampling()  # in a thread, loading makes the context current
@@ -136,7 +137,6 @@ class DumpStep:
             not_timed=timer.not_timed or None,
             empty_launch_ns=timer.empty_ns(),
             launches=timer.launches,
-            max_clusters=timer.max_clusters,
         )
         self._workspace.write_clean_run(kernel.variant, str(os.getpid()), run)
 

@@ -16,11 +16,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from triton import knobs
-
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.compiler import Compile, fresh_jit_caches, wrap_compiler
-from kprof_inject.runtime.compiling.instrumented_kernel import Plan, RunStep, remove_binaries
+from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
+from kprof_inject.runtime.compiling.instrumented_kernel import remove_binaries
+from kprof_inject.runtime.compiling.planned_kernel import Plan, RunStep
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.process_device import devices_of_process
 from kprof_inject.runtime.dump_step import install_step, save_kernel, why_left_alone
@@ -41,6 +40,17 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 
 def install(session: Session, report: ProcessReport) -> None:
     """Install the run step. Called once, right after the import of Triton."""
+
+    def make(device: Device, capture: LaunchCapture, trace: TorchTracer | None) -> RunStep:
+        return RunStep(session, report, device, capture, WorkspacePlans(session, report, trace))
+
+    install_recording(session, report, make)
+
+
+def install_recording(
+    session: Session, report: ProcessReport, make: Callable[[Device, LaunchCapture, TorchTracer | None], RunStep]
+) -> None:
+    """Install the step that ``make`` makes for a capture. Called once, right after the import of Triton."""
     device = devices_of_process()
     replays = KernelReplays(device, session, report)
     saver = LaunchSaver(session.saved, session.launches, device, report)
@@ -48,7 +58,7 @@ def install(session: Session, report: ProcessReport) -> None:
     trace = TorchTracer(Path(session.reports), report) if session.torch_trace else None
     if trace is not None:
         at_end(trace.finish)
-    step = RunStep(session, report, device, capture, WorkspacePlans(session, report, trace))
+    step = make(device, capture, trace)
     watch_programs_events()
     if session.saved.variants != ():
         watch_graphs()
@@ -65,21 +75,19 @@ class WorkspacePlans:
     report: ProcessReport
     trace: TorchTracer | None = None
 
-    def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
+    def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
         """Return the plan of a variant, if it can be used."""
         workspace = Workspace(Path(self.session.workspace))
         scope_table = workspace.scope_table(variant.variant)
         if scope_table is None or not fnmatchcase(variant.name, self.session.kernel):
             return None
-        kernel = workspace.kernel(variant.variant)
-        if reason := why_left_alone(kernel):
+        dumped = workspace.kernel(variant.variant)
+        if reason := why_left_alone(dumped):
             self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
             return None
-        if Path(self.session.workspace) not in Path(knobs.cache.dir).absolute().parents:
-            plain()  # the program chose its own cache, and may expect there what Triton writes without us
         if self.trace is not None:
             self.trace.start()
-        return kernel, scope_table
+        return dumped, scope_table
 
 
 Insert = Callable[[Workspace, DumpedKernel], None]
@@ -129,27 +137,33 @@ class LiveCapture:
 
 
 @dataclass(frozen=True, slots=True)
-class _PlansMadeNow:
-    """Plans made from each kernel's TTGIR when it is compiled."""
+class PlansMadeNow:
+    """Plans made from each kernel's TTGIR when it is compiled. The first one starts the ``trace``."""
 
     session: Session
     report: ProcessReport
     insert: Insert
+    trace: TorchTracer | None = None
 
-    def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
+    def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
+        """Dump the kernel and plan its records, if its name matches."""
         if not fnmatchcase(variant.name, self.session.kernel):
             self.report.add_kernel(variant.variant, variant.name, "passed over")
             return None
         workspace = Workspace(Path(self.session.workspace))
-        save_kernel(workspace, variant, plain())
-        kernel = workspace.kernel(variant.variant)
+        save_kernel(workspace, variant, kernel)
+        dumped = workspace.kernel(variant.variant)
         try:
-            self.insert(workspace, kernel)
+            self.insert(workspace, dumped)
         except KprofError as error:
             self.report.add_kernel(variant.variant, variant.name, "left alone", error.what)
             return None
         scope_table = workspace.scope_table(variant.variant)
-        return (kernel, scope_table) if scope_table else None
+        if scope_table is None:
+            return None
+        if self.trace is not None:
+            self.trace.start()
+        return dumped, scope_table
 
 
 @contextmanager
@@ -157,7 +171,7 @@ def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[Li
     """Record the kernels that this process launches in this context, as ``session`` says."""
     device = devices_of_process()
     capture = LiveCapture(session, report, device)
-    step = RunStep(session, report, device, capture, _PlansMadeNow(session, report, insert))
+    step = RunStep(session, report, device, capture, PlansMadeNow(session, report, insert))
     _install_once()
     unwrap = wrap_compiler(step.compile)
     try:

@@ -25,11 +25,12 @@ TORCH_TRACE = "torch_trace.{process}.json.gz"
 class Session:
     """Settings for the program's processes, in a JSON file that the environment names.
 
-    ``step`` is ``dump``, ``run`` or ``causal``; ``kernel`` a glob; ``launches`` a launch specification; paths are
-    absolute. ``made_by`` is that of ``ProcessRecord``. With ``torch_trace``, each process traces itself with
+    ``step`` is ``dump``, ``run``, ``profile`` or ``causal``; ``kernel`` a glob; ``launches`` a launch specification;
+    paths are absolute. ``made_by`` is that of ``ProcessRecord``. With ``torch_trace``, each process traces itself with
     ``torch.profiler``. With ``sample_program``, each process has CUPTI sample its kernels. ``experiment`` is the folder
     for the results of ``causal``, and ``seconds`` its time limit for each kernel. ``programs_cache`` is where the
     program's Triton caches without us; empty not to read it. ``values`` are those of constants to make TTIR for.
+    ``selectors`` and the words of a ``style`` say which records ``profile`` inserts.
     """
 
     step: str
@@ -51,8 +52,15 @@ class Session:
     seconds: float = 0.0
     programs_cache: str = ""
     values: dict[str, tuple[Constant, ...]] = field(default_factory=dict)
+    selectors: tuple[str, ...] = ()
+    style: tuple[str, str] = ("", "")
     run: str = field(default_factory=lambda: os.urandom(8).hex())
     """Identifier of the run, which all files of its processes share."""
+
+    @property
+    def runs_once(self) -> bool:
+        """True if the program runs only once, so that it also shows how long kernels take without records."""
+        return self.step == "profile"
 
     @property
     def path(self) -> Path:

@@ -9,9 +9,6 @@ import os
 import sys
 import threading
 
-FRAMES_OF_COMPILER = 500
-"""More frames than Triton's compiler needs."""
-
 # Up to Python 3.11, calls through C count too, such as that of an object with ``__call__``.
 FRAMES_OF_LAUNCHER = 1 if sys.version_info >= (3, 12) else 2
 """Frames that a launcher of ours needs."""

@@ -227,6 +227,14 @@ class Style(Struct, frozen=True):
                 raise KprofError(f"there is no {what} {word!r}", hint=f"choose {' or '.join(known)}")
         return cls(SPREADS[split], ITERATION_RECORDS[iteration_records])
 
+    @property
+    def words(self) -> tuple[str, str]:
+        """The words for ``from_words``."""
+        return (
+            next(word for word, spread in SPREADS.items() if spread is self.spread),
+            next(word for word, records in ITERATION_RECORDS.items() if records is self.iteration_records),
+        )
+
     def for_mode(self, mode: Mode) -> Style:
         """Return a style that the mode can record: if it moves stores, each start needs an end in its block."""
         return replace(self, iteration_records=two_records) if mode.sched_stores else self

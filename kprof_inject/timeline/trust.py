@@ -225,10 +225,18 @@ def judge(kernel: Kernel) -> Verdict:
     return Verdict(reasons[0].level, text, overhead, clean, with_records, has_launching)
 
 
+def needs_replay(kernel: Kernel) -> bool:
+    """Determine whether the program's own launches do not show how much longer the kernel takes with records."""
+    overhead = judge(kernel).overhead
+    return overhead is None or overhead.error_percent > _TRUSTED_PERCENT
+
+
 def _overhead(clean: KernelResources, with_records: KernelResources) -> Overhead | None:
-    """Estimate the overhead from replays if there are some: both sides then ran interleaved in one process."""
+    """Estimate the overhead from replays if there are some, or from launches in turn."""
     if clean.replayed_ns and with_records.replayed_ns:
         return overhead_in_pairs(clean.replayed_ns, with_records.replayed_ns)
+    if clean.in_turn and with_records.in_turn:
+        return overhead_in_pairs(clean.times_ns or (), with_records.times_ns or ())
     return overhead_of(usable_times(clean.times_ns or ()), usable_times(with_records.times_ns or ()))
 
 
@@ -353,6 +361,7 @@ def _cost_json(cost: KernelResources, time_ns: float | None) -> dict[str, Any]:
     values = json_values(cost)
     times: Sequence[float] = values.pop("times_ns") or ()
     replayed: Sequence[float] = values.pop("replayed_ns") or ()
+    del values["in_turn"]
     return {
         **values,
         "launches_timed": len(usable_times(times)),

@@ -16,8 +16,8 @@ def test_without_a_gpu_it_says_so_and_writes_no_trace(kprof: CommandLine) -> Non
     assert ended.exit_code == 1
     assert len(ended.errors()) == 1
     check("cli/profile", diagnosis(ended), "no GPU")
-    # The program's own lines, of the clean run and of the one with records, and no table.
-    assert [values["records"] for values in ended.json_lines()] == [[], [], [], [], [], ["func"]]
+    # The program's own lines, and no table.
+    assert [values["records"] for values in ended.json_lines()] == [[], [], ["func"]]
     assert sorted(os.listdir(kprof.folder)) == ["home", "kprof_out"]
     assert not list(kprof.folder.glob("kprof_out/**/trace*"))
 
@@ -49,7 +49,7 @@ print(told.pop())
 
 def test_both_runs_read_the_same_and_have_the_workspace_to_themselves(kprof: CommandLine) -> None:
     kprof.write("prog.py", COMPILES + READS)
-    ended = kprof("profile", "prog.py", stdin=b"some words")
+    ended = kprof("profile", "--two-runs", "prog.py", stdin=b"some words")
     first, refused, listed, _, second = ended.stdout.splitlines()
     assert first == second == "some words"
     assert refused.startswith("insert 1 error: kprof_out is ")
@@ -60,10 +60,17 @@ def test_both_runs_read_the_same_and_have_the_workspace_to_themselves(kprof: Com
 
 def test_a_program_that_somebody_stopped_is_not_run_again(kprof: CommandLine) -> None:
     kprof.write("prog.py", COMPILES + STOPPED)
-    ended = kprof("profile", "prog.py")
+    ended = kprof("profile", "--two-runs", "prog.py")
     assert (ended.exit_code, ended.stdout) == (143, "stops\n")
     check("cli/profile", ended.stderr.splitlines()[-1], "SIGTERM")
     assert len(list(kprof.folder.glob("kprof_out/kernels/*/kernel.json"))) == 1
+
+
+def test_a_program_that_somebody_stopped_ends_as_it_does_alone(kprof: CommandLine) -> None:
+    kprof.write("prog.py", COMPILES + STOPPED)
+    ended = kprof("profile", "prog.py")
+    assert (ended.exit_code, ended.stdout) == (143, "stops\n")
+    check("cli/profile", diagnosis(ended), "SIGTERM in the only run")
 
 
 def test_a_selector_that_finds_nothing_beside_one_that_does_is_a_warning(kprof: CommandLine) -> None:

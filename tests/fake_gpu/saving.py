@@ -27,11 +27,11 @@ from fake_gpu.kernels import HOST_KERNELS, scale
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
 from kprof_inject.pipeline.insertion import insert_kernel, write_insertion
 from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
-from kprof_inject.runtime.compiling.instrumented_kernel import RunStep
+from kprof_inject.runtime.compiling.planned_kernel import RunStep
 from kprof_inject.runtime.devices.device import MemoryRange
 from kprof_inject.runtime.launch.launch_choice import SavedLaunches
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
-from kprof_inject.runtime.run_step import LiveCapture, _install_once, _PlansMadeNow
+from kprof_inject.runtime.run_step import LiveCapture, PlansMadeNow, _install_once
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import DumpedKernel, Workspace
 
@@ -113,7 +113,7 @@ def saving(folder: Path, launches: str = "last", **limits: Any) -> Iterator[Savi
     report, device = ProcessReport(session.reports), FakeDevice(gpu)
     uninstall = install(gpu)
     capture = LiveCapture(session, report, device)
-    step = RunStep(session, report, device, capture, _PlansMadeNow(session, report, _insert))
+    step = RunStep(session, report, device, capture, PlansMadeNow(session, report, _insert))
     _install_once()
     unwrap = wrap_compiler(step.compile)
     try:

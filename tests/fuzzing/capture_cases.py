@@ -39,8 +39,8 @@ from kprof_inject.capture.schema import (
     KernelRecord,
     LaunchRecord,
     ModeRecord,
+    PairedTimesRecord,
     ProcessRecord,
-    ReplayRecord,
     Resources,
     Target,
     TimedResources,
@@ -345,7 +345,9 @@ class Corpus:
             for reading in launch.origin.host_readings:
                 device_ns = reading.device_ns + 1000 * rank
                 writer.add_clock_reading(ClockRecord(0, reading.host_ns, device_ns, reading.error_ns))
-            replay = ReplayRecord(clean_ns=(1e4, 1.1e4, 1.05e4), with_records_ns=(1.2e4, 1.15e4, 1.3e4), launches=4)
+            replay = PairedTimesRecord(
+                clean_ns=(1e4, 1.1e4, 1.05e4), with_records_ns=(1.2e4, 1.15e4, 1.3e4), launches=4
+            )
             times_ns = launch.kernel.with_records.times_ns or (1e4, 1.1e4)
             writer.add_times(launch.kernel.variant, TimingRecord(times_ns, replay=replay))
             writer.finish({"the disk was too slow": 1}, {launch.kernel.variant: 3})

@@ -2,7 +2,7 @@
 
 import json
 
-from kernels import accumulate, compile_for_h200, describe, scale
+from kernels import accumulate, compile_for_h200, describe, scale, with_records
 
 for kernel, num_warps in [(accumulate, 4), (accumulate, 8), (scale, 4)]:
-    print(json.dumps(describe(compile_for_h200(kernel, num_warps))))
+    print(json.dumps(describe(with_records(compile_for_h200(kernel, num_warps)))))

@@ -1,6 +1,7 @@
 """Kernels, and how to compile them for an H200 on a machine that has no GPU."""
 
 import re
+import sys
 
 import known_key  # noqa: F401
 import triton
@@ -31,6 +32,26 @@ def compile_for_h200(kernel, num_warps):
     """Triton's compiled kernel, down to the binary."""
     source = ASTSource(kernel, _POINTERS, {}, {})
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
+
+
+def with_records(compiled):
+    """What the tool would launch instead: the build with records, which it compiles at the kernel's first launch."""
+    wrapping = sys.modules.get("kprof_inject.runtime.launch.triton_wrapping")
+    planned = getattr(wrapping and wrapping._around.get(compiled), "__self__", None)
+    if type(planned).__name__ != "PlannedKernel":
+        return compiled
+    from kprof_inject.capture.cta_samples import EVERY_CTA
+    from kprof_inject.capture.schema import TimedResources
+    from kprof_inject.errors import KprofError
+
+    instrumented = planned.instrumented(TimedResources(), None)
+    try:
+        built = instrumented.compile_with_records(instrumented.mode(EVERY_CTA), EVERY_CTA)
+    except KprofError as error:
+        planned.give_up(None, f"{error.what}; {error.hint}" if error.hint else error.what)
+        return compiled
+    planned._step.report.add_kernel(planned._variant, planned._name, "instrumented")
+    return built
 
 
 def stored_values(ptx):

@@ -29,7 +29,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.runtime.causal_step import CausalStep
 from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
-from kprof_inject.runtime.compiling.instrumented_kernel import RunStep
+from kprof_inject.runtime.compiling.planned_kernel import RunStep
 from kprof_inject.runtime.experiments.replays_in_program import KernelReplays
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_choice import REPLAYS, SavedLaunches

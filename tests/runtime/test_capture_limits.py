@@ -88,7 +88,7 @@ def test_a_grid_beyond_the_limit_gets_a_smaller_buffer_for_each_cta(fake_runs: F
         run.launch(3, 4, ctas=60)
         run.launch(5)
     (launch,) = run.launches()
-    assert (launch.kernel.mode.buffer_bytes, launch.buffer_bytes) == (4096, 16 * (4096 + 128))
+    assert (launch.kernel.mode.buffer_bytes, launch.buffer_bytes) == (8192, LAUNCH_BYTES)
     assert run.saved() == [(4, 5)]
     reasons = [reason for name, state, reason in run.states() if reason]
     check("runtime/capture_limits", "\n".join(reasons), "60 CTAs")

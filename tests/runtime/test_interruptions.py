@@ -24,7 +24,7 @@ from fake_runs import EIGHT_KIB, FakeRuns
 from triton import knobs
 
 from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
-from kprof_inject.runtime.compiling.instrumented_kernel import RunStep
+from kprof_inject.runtime.compiling.planned_kernel import RunStep
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launcher import CapturingLauncher
 from kprof_inject.runtime.process_report import ProcessReport
@@ -68,7 +68,7 @@ class Captures:
 
     def prepare(self) -> None:
         """Have the next launch go the whole way of its path."""
-        self.launcher._build, self.launcher._given_up = self.launcher._first, False
+        self.launcher._of_grid, self.launcher._given_up = {}, False
         self.launcher._max_bytes = 1 << 30
 
 
@@ -224,9 +224,9 @@ def test_a_capture_that_ends_when_its_only_launch_was_numbered_leaves_nothing(
     folders: list[Path] = []
     with captures(fake_runs, "last") as made:
 
-        def number_and_end(capture: LaunchCapture, build: Any) -> int:
+        def number_and_end(capture: LaunchCapture, variant: str) -> int:
             monkeypatch.setattr(LaunchCapture, "number", number)
-            found = number(capture, build)
+            found = number(capture, variant)
             folders.append(made.take())
             return found
 

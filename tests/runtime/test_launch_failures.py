@@ -16,8 +16,9 @@ from fake_gpu.kernels import scale
 from fake_runs import FakeRuns
 
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime.compiling import instrumented_kernel
-from kprof_inject.runtime.compiling.instrumented_kernel import PlannedKernel
+from kprof_inject.runtime.compiling import planned_kernel
+from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKernel
+from kprof_inject.runtime.compiling.planned_kernel import PlannedKernel
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_choice import ReplayChoice
@@ -155,10 +156,12 @@ def test_a_launch_that_fails_is_the_programs_own_failure(fake_runs: FakeRuns, mo
     [
         *((FakeDevice, name) for name in OF_DEVICE),
         (LaunchCapture, "begin"),
-        (PlannedKernel, "_build_of"),
-        (PlannedKernel, "_compile_with_records"),
-        (instrumented_kernel, "variant_of"),
-        (instrumented_kernel, "smaller_buffer_bytes"),
+        (PlannedKernel, "attach"),
+        (PlannedKernel, "build_for"),
+        (InstrumentedKernel, "_build_of"),
+        (InstrumentedKernel, "compile_with_records"),
+        (planned_kernel, "variant_of"),
+        (planned_kernel, "smaller_buffer_bytes"),
         (CaptureWriter, "__init__"),
         (CaptureWriter, "add_kernel"),
         (CaptureWriter, "add_launch"),

@@ -24,10 +24,9 @@ def test_a_kernel_without_records_is_saved_and_launched_by_triton_again(
     monkeypatch.setattr("fake_gpu.saving.write_insertion", refuse)
     with tensors(16, 16) as (x, out), saving(tmp_path, launches="1") as saved:
         x.fill_(2.0)
-        kernel = scale.warmup(x, out, 3, grid=(16,))
-        kernel._init_handles()
+        kernel = scale[(16,)](x, out, 3)
         assert isinstance(kernel._run, SavingLauncher)
-        for n in (3, 4, 5):
+        for n in (4, 5):
             scale[(16,)](x, out, n)
         assert not isinstance(kernel._run, SavingLauncher)
         assert out.tolist() == [10.0] * 16

@@ -17,7 +17,7 @@ from kprof_inject.capture.schema import TimedResources
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import BuildSource
 from kprof_inject.runtime.compiling.delayed_builds import compile_text
-from kprof_inject.runtime.compiling.instrumented_kernel import Plan, PlannedKernel, RunStep
+from kprof_inject.runtime.compiling.planned_kernel import Plan, PlannedKernel, RunStep
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.experiments.l2_contents import ReadingDevice, contents_as_in_program, l2_fills
@@ -38,7 +38,7 @@ _CLEAN_LAUNCHES = 30
 class _NoPlans:
     """Plans of the kernels that this process compiles from source: there are none."""
 
-    def plan_of(self, variant: DumpedKernel, plain: Callable[..., Any]) -> Plan | None:
+    def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
         """Return None."""
         return None
 
@@ -46,15 +46,14 @@ class _NoPlans:
 class _SavedKernel(PlannedKernel):
     """Planned kernel that is compiled from the text of its instrumented TTGIR, because its source is not here."""
 
-    def _compile_instrumented(self, effects: ExitStack) -> Any:
-        workspace = self._step.workspace
-        path = workspace.override_path(self._dumped)
-        folder = workspace.recorded_builds_folder / f"{self._dumped.variant}.compiled"
+    def _compile_planned(self, effects: ExitStack) -> Any:
+        workspace, kernel = self._step.workspace, self._dumped
+        folder = workspace.recorded_builds_folder / f"{kernel.variant}.compiled"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        compile_text(path.read_text(), self._dumped.info, folder)
+        compile_text(workspace.override_path(kernel).read_text(), kernel.info, folder)
         group = {made.name: str(made) for made in sorted(folder.iterdir())}
-        return CompiledKernel(BuildSource.of(self._dumped.info), group, "")
+        return CompiledKernel(BuildSource.of(kernel.info), group, "")
 
 
 def capture_launch(
@@ -80,12 +79,11 @@ def capture_launch(
         capture = LaunchCapture(session, report, device, NoReplays(), saver)
         step = RunStep(session, report, device, capture, _NoPlans())
         triton_wrapping.wrap_loading()
-        planned = _SavedKernel(step, dumped, dumped, scope_table, lambda: clean)
-        kernel = planned.compile()
+        _SavedKernel(step, dumped, dumped, scope_table, lambda: clean).attach(clean)
         for _ in range(times):
             launch.memory.refresh(launch.relaunch.stream)
             fills[l2]()
-            launch.relaunch.launch(kernel)
+            launch.relaunch.launch(clean)
         capture.finish()
         report.note_end()
     return l2

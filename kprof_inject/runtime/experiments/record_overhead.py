@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from kprof_inject.capture.schema import ReplayRecord
+from kprof_inject.capture.schema import PairedTimesRecord
 from kprof_inject.runtime.experiments.back_to_back import BackToBack, empty_ns
 from kprof_inject.runtime.experiments.paired_launches import HOST_IS_SLOW, LaunchPairs, PairedLaunches, PairedTimes
 from kprof_inject.runtime.experiments.relaunch import NotReplayable
@@ -18,7 +18,9 @@ _MIN_TIMES = 5
 _MIN_NS = 1.0  # below the steps of the device's timer
 
 
-def time_records(launches: PairedLaunches, seconds: float, times: int | None, metadata: Sequence[Any]) -> ReplayRecord:
+def time_records(
+    launches: PairedLaunches, seconds: float, times: int | None, metadata: Sequence[Any]
+) -> PairedTimesRecord:
     """Time the only variant of ``launches``, the kernel with records, against the one without.
 
     It takes ``times`` pairs, or if that is None as many as ``seconds`` allow. ``metadata`` is that of both builds,
@@ -31,7 +33,7 @@ def time_records(launches: PairedLaunches, seconds: float, times: int | None, me
     if not pairs.ns:
         raise NotReplayable(HOST_IS_SLOW)
     clean_empty_ns, with_records_empty_ns = _empty_times(launches, timed, metadata)
-    return ReplayRecord(
+    return PairedTimesRecord(
         clean_ns=_measured(pairs.clean_ns),
         with_records_ns=_measured(pairs.ns),
         launches=timed.launches,

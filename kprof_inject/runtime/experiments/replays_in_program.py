@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kprof_inject.capture.schema import Grid, RelaunchRecord, ReplayRecord
+from kprof_inject.capture.schema import Grid, PairedTimesRecord, RelaunchRecord
 from kprof_inject.runtime.devices.device import Device, MemoryRange, NoDeviceMemory
 from kprof_inject.runtime.experiments.memory_copies import copies_of, memory_of
 from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
@@ -80,12 +80,15 @@ class KernelReplays:
         self._unreported = {}
 
     def measure(
-        self, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
+        self,
+        build: RecordingBuild,
+        kernel: Any,
+        launch: Callable[..., Any],
+        grid: Grid,
+        stream: int,
+        arguments: tuple[Any, ...],
     ) -> None:
-        """Measure a build at the launch that is about to be made.
-
-        ``clean`` loads the kernel without records. ``arguments`` are all arguments of a launcher after the metadata.
-        """
+        """Measure a build at the launch that is about to be made. See ``LaunchReplays``."""
         try:
             if self._device.is_capturing():
                 if self._in_graphs.setdefault(build.variant, pending := ReplayResult(None, ONLY_IN_GRAPHS)) is pending:
@@ -98,7 +101,9 @@ class KernelReplays:
             self.require_allowed(build.record.scope_table.relaunch)
             relaunch = Relaunch.of(grid, stream, arguments)
             memory = memory_of(arguments[HOOK_ARGUMENTS:], build.argument_kinds)
-            self._done[build.variant] = ReplayResult(self.replayed(build, clean, relaunch, memory))
+            clean = Launchable(launch, kernel.function, kernel.packed_metadata)
+            replayed = self.replayed(build, clean, kernel.metadata, relaunch, memory)
+            self._done[build.variant] = ReplayResult(replayed)
             self._report.add_replay(build.record.name, time.monotonic() - begun)
         except Exception as error:
             if is_of_signal_handler(error):
@@ -110,16 +115,20 @@ class KernelReplays:
             self._report.add_replay(build.record.name, 0.0, reason)
 
     def replayed(
-        self, build: RecordingBuild, clean: Callable[[], Any], relaunch: Relaunch, ranges: Sequence[MemoryRange]
-    ) -> ReplayRecord:
-        """Time a launch without records and with them. ``clean`` loads the kernel without records.
+        self,
+        build: RecordingBuild,
+        clean: Launchable,
+        clean_metadata: Any,
+        relaunch: Relaunch,
+        ranges: Sequence[MemoryRange],
+    ) -> PairedTimesRecord:
+        """Time a launch without records and with them.
 
         Raises ``NotReplayable`` if that is not possible or would take too long, and any error of a launch.
         """
         begun = time.monotonic()
         device, stream = self._device, relaunch.stream
         try:
-            kernel = clean()  # compiles the kernel before memory is taken
             with (
                 device.unaffected_by_graphs(),
                 copies_of(device, ranges, stream) as memory,
@@ -130,7 +139,7 @@ class KernelReplays:
                     device=device,
                     relaunch=relaunch.moved(memory.moved),
                     memory=memory,
-                    clean=kernel,
+                    clean=clean,
                     variants=[Launchable(build.launch, build.function, build.packed_metadata)],
                     watchdog=Unwatched(),
                     name=build.record.name,
@@ -138,7 +147,7 @@ class KernelReplays:
                     waits=_waits(build.record.scope_table.relaunch),
                 )
                 seconds = min(KERNEL_SECONDS, self._seconds_left - (time.monotonic() - begun))
-                metadata = (kernel.metadata, build.record.known_metadata)
+                metadata = (clean_metadata, build.record.known_metadata)
                 return time_records(launches, seconds, self._choice.times, metadata)
         except NoDeviceMemory:
             raise NotReplayable("the device has no room for its records next to the copied memory") from None

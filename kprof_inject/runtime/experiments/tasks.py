@@ -17,7 +17,7 @@ from kprof_inject.capture.schema import (
     Grid,
     KernelRecord,
     Name,
-    ReplayRecord,
+    PairedTimesRecord,
     Resources,
     Text,
 )
@@ -189,7 +189,7 @@ class TaskResult(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     timed: TimedLaunch | None = None
     l2: L2Contents = "left"
-    replay: ReplayRecord | None = None
+    replay: PairedTimesRecord | None = None
     edits: TimedEdits | None = None
     removals: tuple[TimedRemoval, ...] = ()
     measurements: MeasurementsRecord | None = None

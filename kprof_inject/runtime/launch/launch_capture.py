@@ -13,9 +13,10 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 import triton
 
-from kprof_inject.capture.schema import Grid, ModeRecord, ProcessRecord, ReplayRecord, TimingRecord
+from kprof_inject.capture.schema import Grid, ModeRecord, PairedTimesRecord, ProcessRecord, TimingRecord
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
@@ -25,11 +26,12 @@ from kprof_inject.runtime.launch.launch_choice import parse_launches
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.lock_free import AtomicCounts, SetOnce
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch, RecordingBuild
-from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
+from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, Turn, TurnTimer
 from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
 from kprof_inject.version import __version__
+from kprof_inject.workspace import Workspace
 
 _MAX_ON_DEVICE = 4
 """Limit of the last launches' buffers on the device, as a multiple of that on disk: each buffer is kept to the end."""
@@ -51,7 +53,7 @@ class _Part:
 class ReplayResult:
     """Times of one build's replay, or the reason why there are none, in words that follow *because*."""
 
-    times: ReplayRecord | None
+    times: PairedTimesRecord | None
     refusal: str = ""
 
 
@@ -62,11 +64,18 @@ class LaunchReplays(Protocol):
         """Return whether to measure a build at this launch."""
 
     def measure(
-        self, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
+        self,
+        build: RecordingBuild,
+        kernel: Any,
+        launch: Callable[..., Any],
+        grid: Grid,
+        stream: int,
+        arguments: tuple[Any, ...],
     ) -> None:
         """Measure a build at the launch that is about to be made.
 
-        ``clean`` loads the kernel without records. ``arguments`` are all arguments of a launcher after the metadata.
+        ``launch`` is Triton's launcher of the ``kernel`` without records. ``arguments`` are all arguments of a launcher
+        after the metadata.
         """
 
     def result_of(self, variant: str) -> ReplayResult:
@@ -84,7 +93,13 @@ class NoReplays:
         return False
 
     def measure(
-        self, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
+        self,
+        build: RecordingBuild,
+        kernel: Any,
+        launch: Callable[..., Any],
+        grid: Grid,
+        stream: int,
+        arguments: tuple[Any, ...],
     ) -> None:
         """Do nothing."""
 
@@ -128,6 +143,10 @@ class LaunchCapture:
         self._passed_over: set[tuple[str, int]] = set()
         self._devices: set[int] = set()
         self._timers: dict[str, LaunchTimer] = {}
+        self._turns: dict[str, TurnTimer] = {}
+        self._recorded: dict[tuple[str, Grid], RecordingBuild] = {}
+        """Builds whose launches with this grid have turns, by the program's variant."""
+        self._timed: set[str] = set()
         self._part: SetOnce[_Part] = SetOnce()  # another thread or a signal handler may set it at the same time
         self._has_ended = False
         self._noted = (0, 0)
@@ -137,13 +156,34 @@ class LaunchCapture:
         """Return the capture that takes launches now: this one, or None after its end."""
         return None if self._has_ended else self
 
-    def number(self, build: RecordingBuild) -> int:
-        """Count a launch that is about to be made, and return its number."""
-        return self._launches.add(build.variant_of_program)
+    def number(self, variant: str) -> int:
+        """Count a launch of the program's variant that is about to be made, and return its number."""
+        return self._launches.add(variant)
 
-    def pass_over(self, build: RecordingBuild, number: int) -> None:
+    def pass_over(self, variant: str, number: int) -> None:
         """Note that a launch is made without records, or not made."""
-        self._passed_over.add((build.variant_of_program, number))
+        if self._filter.keeps(number):
+            self._passed_over.add((variant, number))
+
+    def turn(self, variant: str, number: int, grid: Grid, clean: EmptyKernel) -> Turn | None:
+        """Return the turn of a launch that is about to be made; None if it has none.
+
+        ``clean`` is like the kernel without records. Launches that the user wants by their number have no turn.
+        """
+        if not self._session.runs_once or (self._filter.keeps(number) and not self._filter.replaces):
+            return None
+        turns = self._turns.get(variant) or self._turns.setdefault(variant, TurnTimer(self._device, clean))
+        return turns.turn(grid)
+
+    def clean_timer(self, variant: str) -> LaunchTimer:
+        """Return the timer of launches that have a turn and no records."""
+        return self._turns[variant].clean
+
+    def has_records(self, variant: str, number: int, turn: Turn | None) -> bool:
+        """Return whether to record a launch: one that is kept, or one of those that are timed."""
+        if turn is not None:
+            return turn.has_records
+        return self._filter.keeps(number) or not (self._session.runs_once or variant in self._timed)
 
     def begin(
         self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
@@ -173,12 +213,20 @@ class LaunchCapture:
         self._buffers.lend(launch)
         return launch
 
-    def timer(self, build: RecordingBuild) -> LaunchTimer:
-        """Return the timer of a build's launches, whose times are saved at the end."""
+    def timer(self, build: RecordingBuild, grid: Grid, turn: Turn | None) -> LaunchTimer | None:
+        """Return the timer of a launch with records, whose times are saved at the end; None if it is not timed."""
+        if self._session.runs_once:
+            if turn is None:
+                return None
+            self._recorded.setdefault((build.variant_of_program, grid), build)
+            return self._turns[build.variant_of_program].with_records(EmptyKernel.like(build.record.known_metadata))
         timer = self._timers.get(build.variant)
         if timer is None:
             empty = EmptyKernel.like(build.record.known_metadata)
             timer = self._timers.setdefault(build.variant, LaunchTimer(self._device, empty))
+        if timer.is_done:
+            self._timed.add(build.variant_of_program)
+            return None
         return timer
 
     def finish(self) -> None:
@@ -234,10 +282,11 @@ class LaunchCapture:
             self._filter.kept_of(launches) - self._filter.kept_of(self._launched_before.get(variant, 0))
             for variant, launches in self._launches.counts().items()
         )
-        passed_over = sum(self._filter.keeps(number) for _, number in self._passed_over)
-        return max(to_keep - passed_over - saved - sum(self._left_out.counts().values()), 0)
+        return max(to_keep - len(self._passed_over) - saved - sum(self._left_out.counts().values()), 0)
 
     def _add_times(self, writer: CaptureWriter) -> None:
+        if self._session.runs_once:
+            self._add_times_in_turn(writer)
         for variant, timer in list(self._timers.items()):
             try:
                 times_ns, empty_ns = timer.times_ns(), timer.empty_ns()
@@ -248,6 +297,30 @@ class LaunchCapture:
                 tuple(times_ns), timer.not_timed or None, replayed.times, replayed.refusal or None, empty_ns
             )
             writer.add_times(variant, timing)
+
+    def _add_times_in_turn(self, writer: CaptureWriter) -> None:
+        """Save the times of launches in turn, and what the dump of a program saves that runs twice."""
+        workspace = Workspace(Path(self._session.workspace))
+        builds = {build.variant: build for build in self._recorded.values()}
+        for build in builds.values():
+            turns = self._turns[build.variant_of_program]
+            grids = [grid for (_, grid), recorded in self._recorded.items() if recorded is build]
+            try:
+                times = turns.times(grids)
+                clean_ns, empty_ns = turns.clean.times_ns(), turns.clean.empty_ns()
+            except RuntimeError:  # the device failed
+                return
+            replayed, not_timed = self.replays.result_of(build.variant), turns.clean.not_timed or None
+            timing = TimingRecord((), not_timed, replayed.times, replayed.refusal or None, in_turn=times)
+            writer.add_times(build.variant, timing)
+            run = msgspec.structs.replace(
+                build.record.clean,
+                times_ns=tuple(clean_ns),
+                not_timed=not_timed,
+                empty_launch_ns=empty_ns,
+                launches=self._launches.counts().get(build.variant_of_program),
+            )
+            workspace.write_clean_run(build.variant_of_program, str(os.getpid()), run)
 
     def _save_rest(self, part: _Part) -> None:
         """Wait for the devices, and save the launches that are still on them."""

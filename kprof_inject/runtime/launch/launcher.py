@@ -15,16 +15,17 @@ from triton.runtime import _allocation
 
 from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.capture.schema import Grid
-from kprof_inject.quantities import counted, size_text
+from kprof_inject.errors import KprofError
 from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import KernelToSave
 from kprof_inject.runtime.launch.lock_free import AtomicCounter
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordedLaunch, RecordingBuild, SampleBuffer
+from kprof_inject.runtime.launch.timing import EmptyKernel, Turn
 from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, has_exit_hook, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
-from kprof_inject.runtime.stack_room import COMPILING, FRAMES_OF_COMPILER, FRAMES_OF_LAUNCHER
+from kprof_inject.runtime.stack_room import COMPILING, FRAMES_OF_LAUNCHER
 
 
 class _PresentLaunch(threading.local):
@@ -81,19 +82,16 @@ def own_scratch(device: Device) -> Iterator[None]:
 
 
 class Builds(Protocol):
-    """The other builds of a kernel, compiled when they are needed."""
+    """The builds with records of a kernel, compiled when they are needed."""
 
-    def clean(self) -> Any:
-        """Return the kernel without records, loaded."""
-
-    def with_smaller_buffer(self, grid: Grid, max_bytes: int) -> RecordingBuild | None:
+    def build_for(self, grid: Grid, max_bytes: int) -> RecordingBuild:
         """Return a build whose buffer for ``grid`` takes at most ``max_bytes``.
 
-        Returns None if so small a buffer would hold too few records.
+        Raises ``KprofError`` if there is none, and any error of compiling.
         """
 
-    def give_up(self, reason: str) -> None:
-        """Report that this kernel is launched without records from now on."""
+    def give_up(self, kernel: Any, reason: str) -> None:
+        """Report that this kernel is launched without records from now on. ``kernel`` is None if it is gone."""
 
 
 class Captures(Protocol):
@@ -103,20 +101,25 @@ class Captures(Protocol):
         """Return the capture that takes launches now, or None if launches are not captured."""
 
 
-class CapturingLauncher:
-    """Replacement for the launcher that Triton made for a kernel with records.
+class CapturingLauncher(StandInLauncher):
+    """Launcher that makes a kernel's launches with records.
 
-    It makes each launch with a buffer, or launches the clean build if there is no buffer or an autotuner is comparing.
-    The program never sees our own failures, but it does see a failure of the launch.
+    It launches the kernel itself if there is no buffer or an autotuner is comparing. The program never sees our own
+    failures, but it does see a failure of the launch.
     """
 
-    def __init__(self, build: RecordingBuild, builds: Builds, captures: Captures, max_bytes: int) -> None:
-        """Launch ``build``, or another of ``builds`` if a grid needs a buffer of more than ``max_bytes``."""
-        self._first = build
-        self._build = build
+    def __init__(self, kernel: Any, variant: str, builds: Builds, captures: Captures, max_bytes: int) -> None:
+        """Stand in for the launcher of a loaded ``kernel``, and launch one of ``builds`` instead.
+
+        The buffer of a launch takes at most ``max_bytes``.
+        """
+        super().__init__(kernel)
+        self._variant = variant
         self._builds = builds
         self._captures = captures
         self._max_bytes = max_bytes
+        self._empty = EmptyKernel.like(kernel.metadata)
+        self._of_grid: dict[Grid, RecordingBuild] = {}
         self._given_up = False
 
     def __call__(
@@ -125,7 +128,7 @@ class CapturingLauncher:
         """Launch as Triton's launcher does, with records if possible."""
         grid = (grid_x, grid_y, grid_z)
         try:
-            return self._launch(grid, stream, function, metadata, *args)
+            return self._launch_somehow(grid, stream, function, metadata, *args)
         except RecursionError:
             # Without a hook after it, the error means that the launch was not made.
             if has_exit_hook(*args):
@@ -133,41 +136,38 @@ class CapturingLauncher:
         # In this frame, because a deeper one could not restore the limit.
         limit = sys.getrecursionlimit()
         try:
-            sys.setrecursionlimit(limit + FRAMES_OF_COMPILER)
-            clean = self._builds.clean()
             sys.setrecursionlimit(limit + FRAMES_OF_LAUNCHER)
-            return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
+            return self._launch(*grid, stream, function, metadata, *args)
         finally:
             sys.setrecursionlimit(limit)
 
-    def _launch(self, grid: Grid, stream: int, function: Any, metadata: Any, *args: Any) -> Any:
+    def _launch_somehow(self, grid: Grid, stream: int, function: Any, metadata: Any, *args: Any) -> Any:
         _allocation._profile_allocator.set(_allocate)  # at each launch: Triton has one allocator for each context
-        if not grid[0] * grid[1] * grid[2]:
-            return self._first.launch(*grid, stream, function, metadata, *args)
-        begun = None if self._given_up or is_benchmarking() else self._begin(grid, stream, args)
+        is_ours = not self._given_up and grid[0] * grid[1] * grid[2] and not is_benchmarking()
+        begun = self._begin(grid, stream, args) if is_ours else None
         if begun is None:
-            return self._launch_clean(grid, stream, *args)
-        capture, launch = begun
+            return self._launch(*grid, stream, function, metadata, *args)
+        capture, launch, turn = begun
+        if launch is None:
+            return self._launch_in_turn(capture, turn, grid, stream, function, metadata, *args)
         build = launch.build
-        if capture.replays.is_due(build, launch.index):
-            capture.replays.measure(build, self._builds.clean, grid, stream, args)
+        if capture.replays.is_due(build, launch.index) and (kernel := self._kernel()) is not None:
+            capture.replays.measure(build, kernel, self._launch, grid, stream, args)
         saver, saved = capture.saver, None
         if saver.is_due(build.variant_of_program, launch.index):
             saved = saver.begin(KernelToSave.of(build), launch.index, grid, stream, args)
-        if build is not self._first:
-            function, metadata = build.function, build.packed_metadata
         # A signal handler of the program may launch in the middle of this.
         outer = _present_launch.buffer
         try:
             _present_launch.buffer = _as_taken(launch.memory, build.sample(grid))
-            timer = capture.timer(build)
-            start = None if timer.is_done else timer.begin(stream)
-            result = build.launch(*grid, stream, function, metadata, *args)
+            timer = capture.timer(build, grid, turn)
+            start = timer.begin(stream) if timer is not None else None
+            result = build.launch(*grid, stream, build.function, build.packed_metadata, *args)
         except RecursionError:
             if saved is not None:
                 saver.failed(saved)
             launch.owner.failed(launch)
-            capture.pass_over(build, launch.index)
+            capture.pass_over(self._variant, launch.index)
             raise
         except Exception as error:
             if is_of_signal_handler(error):
@@ -175,16 +175,16 @@ class CapturingLauncher:
             if saved is not None:
                 saver.failed(saved)
             launch.owner.failed(launch)
-            capture.pass_over(build, launch.index)
+            capture.pass_over(self._variant, launch.index)
             # If the launch fails without records too, the program sees that failure.
-            result = self._launch_clean(grid, stream, *args)
+            result = self._launch(*grid, stream, function, metadata, *args)
             self._give_up(f"its launch fails with records: {first_line(error)}")
             return result
         finally:
             _present_launch.buffer = outer
         try:
-            if start is not None:
-                timer.end(start, stream)
+            if timer is not None and start is not None:
+                timer.end(start, stream, turn)
             if saved is not None:
                 saver.launched(saved, stream)
             launch.owner.launched(launch)
@@ -196,32 +196,46 @@ class CapturingLauncher:
             self._give_up(fault_of(error))
         return result
 
-    def _launch_clean(self, grid: Grid, stream: int, *args: Any) -> Any:
-        clean = self._builds.clean()
-        return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
+    def _launch_in_turn(self, capture: LaunchCapture, turn: Turn | None, grid: Grid, stream: int, *others: Any) -> Any:
+        """Launch without records, and time the launch if it has a turn."""
+        start = None
+        if turn is not None:
+            timer = capture.clean_timer(self._variant)
+            start = timer.begin(stream)
+        result = self._launch(*grid, stream, *others)
+        if start is not None:
+            timer.end(start, stream, turn)
+        return result
 
-    def _begin(self, grid: Grid, stream: int, args: Sequence[Any]) -> tuple[LaunchCapture, RecordedLaunch] | None:
-        """Return a launch with a buffer, and its capture; None to launch without records.
+    def _begin(
+        self, grid: Grid, stream: int, args: Sequence[Any]
+    ) -> tuple[LaunchCapture, RecordedLaunch | None, Turn | None] | None:
+        """Return the capture of a launch, the launch with a buffer or None if it has no records, and its turn.
 
-        ``args`` are all arguments of a launcher after the metadata.
+        Returns None if the launch does not belong to a capture. ``args`` are all arguments of a launcher after the
+        metadata.
         """
         # If another thread ends the capture meanwhile, the launch belongs to the next one.
         while (capture := self._captures.current()) is not None:
-            number = capture.number(self._first)
+            number = capture.number(self._variant)
+            turn = capture.turn(self._variant, number, grid, self._empty)
+            if not capture.has_records(self._variant, number, turn):
+                capture.pass_over(self._variant, number)
+                return capture, None, turn
             try:
                 launch = self._with_buffer(capture, number, grid, stream, args[HOOK_ARGUMENTS:])
             except RecursionError:
-                capture.pass_over(self._first, number)
+                capture.pass_over(self._variant, number)
                 raise
             except Exception as error:
                 if is_of_signal_handler(error):
                     raise
-                capture.pass_over(self._first, number)
+                capture.pass_over(self._variant, number)
                 self._give_up(_reason(error))
                 return None
             if launch is not None:
-                return capture, launch
-            capture.pass_over(self._first, number)
+                return capture, launch, turn
+            capture.pass_over(self._variant, number)
         return None
 
     def _with_buffer(
@@ -229,29 +243,29 @@ class CapturingLauncher:
     ) -> RecordedLaunch | None:
         """Begin a launch of a build whose buffer fits; return None if the capture has ended.
 
-        Raises ``_NoRoom`` if no build is small enough, and any error of compiling or capturing.
+        Raises any error of compiling or capturing.
         """
-        ctas = grid[0] * grid[1] * grid[2]
         while True:
-            build = self._build  # read once: another thread may choose a smaller one
-            size_bytes = build.buffer_bytes(grid)
-            if size_bytes <= self._max_bytes:
-                try:
-                    return capture.begin(build, number, grid, stream, arguments)
-                except NoDeviceMemory:
-                    self._max_bytes = size_bytes // 2
-            smaller = self._builds.with_smaller_buffer(grid, self._max_bytes)
-            if smaller is None or smaller is build:
-                raise _NoRoom(ctas, size_bytes, self._max_bytes)
-            self._build = smaller
+            build = self._of_grid.get(grid)
+            if build is None:
+                with COMPILING:
+                    build = self._builds.build_for(grid, self._max_bytes)
+                self._of_grid[grid] = build
+            try:
+                return capture.begin(build, number, grid, stream, arguments)
+            except NoDeviceMemory:
+                self._max_bytes = build.buffer_bytes(grid) // 2
+                self._of_grid = {}
 
     def _give_up(self, reason: str) -> None:
+        kernel = self._kernel()
+        if kernel is not None and kernel._run is self:
+            self._step_aside()
+            self._builds.give_up(kernel, reason)
+            self._launch = kernel._run
+        else:
+            self._builds.give_up(None, reason)
         self._given_up = True
-        self._builds.give_up(reason)
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute of Triton's launcher."""
-        return getattr(self._first.launch, name)
 
 
 class SavingLauncher(StandInLauncher):
@@ -288,21 +302,10 @@ class SavingLauncher(StandInLauncher):
             return result
 
 
-class _NoRoom(Exception):
-    """Error that no build has a small enough buffer for a grid."""
-
-    def __init__(self, ctas: int, size_bytes: int, max_bytes: int) -> None:
-        super().__init__(
-            f"a grid of {counted(ctas, 'CTA')} needs a buffer of {size_text(size_bytes)}, there is room for "
-            f"{size_text(max_bytes)}, and a smaller one holds too few records for each CTA; raise --max-bytes, select "
-            "less, or record fewer --warps"
-        )
-
-
 def _reason(error: Exception) -> str:
     """Return the reason for launching without records from now on."""
-    if isinstance(error, _NoRoom):
-        return str(error)
+    if isinstance(error, KprofError):
+        return f"{error.what}; {error.hint}" if error.hint else error.what
     if isinstance(error, OSError):
         return f"the capture cannot be written: {error.strerror}"
     return fault_of(error)

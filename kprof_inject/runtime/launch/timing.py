@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from statistics import median
 from types import ModuleType
 from typing import Any
 
+from kprof_inject.capture.schema import Grid, PairedTimesRecord
 from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, has_exit_hook, is_benchmarking
@@ -55,6 +57,8 @@ MAX_COUNTED = 10_000
 # Launches not timed, because they load code and fill caches.
 _WARM_UP = 3
 _SAMPLES = 50
+# The second launch of a program is of more interest than the first, which loads its code.
+_BEFORE_TURNS = 2
 # Usually enough time for the host to queue a launch and the event after it.
 _HOLD_NS = 100_000
 _MAX_HOLD_NS = 800_000
@@ -108,6 +112,19 @@ def watch_events_of(module: ModuleType) -> None:
     event.record = record_and_note
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One of a pair of launches with the same grid, of which one has records."""
+
+    grid: Grid
+    pair: int
+    has_records: bool
+
+
+_Timed = tuple[Event, Event, Turn | None]
+"""Events around a launch, and its turn if it had one."""
+
+
 class LaunchTimer:
     """Timer of some launches of one kernel: not the first ones, and none in a graph or an autotuner's benchmark.
 
@@ -119,13 +136,12 @@ class LaunchTimer:
         """Begin without any times."""
         self._device = device
         self._empty = empty
-        self._empty_events: list[tuple[Event, Event]] = []
+        self._empty_events: list[_Timed] = []
         self._seen = 0
         self._hold_ns = _HOLD_NS
-        self._events: list[tuple[Event, Event]] = []
+        self._events: list[_Timed] = []
         self._times_itself = False
         self._is_stopped = False
-        self._max_clusters = 0
 
     @property
     def not_timed(self) -> str:
@@ -138,16 +154,6 @@ class LaunchTimer:
     def is_done(self) -> bool:
         """True once there are enough samples; later launches need no timer."""
         return self._is_stopped or self._seen >= _WARM_UP + _SAMPLES
-
-    @property
-    def max_clusters(self) -> int | None:
-        """Size of the largest grid of all launches; None if not all were counted."""
-        return self._max_clusters if self._seen < MAX_COUNTED else None
-
-    def note_grid(self, clusters: int) -> None:
-        """Note the size of a launch's grid."""
-        if clusters > self._max_clusters:
-            self._max_clusters = clusters
 
     def count(self) -> bool:
         """Count a launch that needs no timer; return whether enough launches were counted."""
@@ -180,28 +186,28 @@ class LaunchTimer:
             self._stop_for(error)
             return None
 
-    def end(self, start: Event, stream: int) -> None:
+    def end(self, start: Event, stream: int, turn: Turn | None = None) -> None:
         """End the timing of a launch that is queued; ``start`` is the event that ``begin`` returned."""
         try:
-            self._add(self._events, start, stream)
+            self._add(self._events, start, stream, turn)
             if len(self._empty_events) >= SAMPLES:
                 return
             begin = self._hold_and_mark(stream)
             if begin is not None:
                 self._empty.launch(self._device, stream)
-                self._add(self._empty_events, begin, stream)
+                self._add(self._empty_events, begin, stream, None)
         except RecursionError:
             pass  # the program's stack is near its limit
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             self._stop_for(error)
 
-    def _add(self, events: list[tuple[Event, Event]], start: Event, stream: int) -> None:
+    def _add(self, events: list[_Timed], start: Event, stream: int, turn: Turn | None) -> None:
         """Keep the two events unless the device has passed ``start`` already: it may have waited for the host."""
         end = self._device.timing_mark(stream)
         if start.query():
             self._hold_ns = min(2 * self._hold_ns, _MAX_HOLD_NS)
         else:
-            events.append((start, end))
+            events.append((start, end, turn))
 
     def _stop_for(self, error: Exception) -> None:
         if is_of_signal_handler(error):
@@ -213,16 +219,79 @@ class LaunchTimer:
 
     def times_ns(self) -> list[float]:
         """Return the times of the timed launches that have ended."""
-        return _times_ns(self._events)
+        return [time_ns for time_ns, _ in _times_ns(self._events)]
+
+    def times_by_turn(self) -> dict[Turn, float]:
+        """Return the times of the timed launches that had a turn and have ended."""
+        return {turn: time_ns for time_ns, turn in _times_ns(self._events) if turn is not None}
 
     def empty_ns(self) -> float | None:
         """Return the median time of the empty kernel; None if it was not timed."""
-        times_ns = _times_ns(self._empty_events)
+        times_ns = [time_ns for time_ns, _ in _times_ns(self._empty_events)]
         return median(times_ns) if times_ns else None
 
 
-def _times_ns(events: Sequence[tuple[Event, Event]]) -> list[float]:
-    return [1e6 * start.elapsed_time(end) for start, end in events if end.query()]
+def _times_ns(events: Sequence[_Timed]) -> list[tuple[float, Turn | None]]:
+    return [(1e6 * start.elapsed_time(end), turn) for start, end, turn in events if end.query()]
+
+
+class TurnTimer:
+    """Timer of launches of one kernel, without records and with them in turn.
+
+    Of two successive launches with the same grid, one has records. Which one is random: a program may alternate, too.
+    The first launches with a grid all have records, because there may be no more.
+    """
+
+    def __init__(self, device: Device, clean: EmptyKernel) -> None:
+        """Begin without any times; ``clean`` is like the kernel without records."""
+        self.clean = LaunchTimer(device, clean)
+        self._device = device
+        self._with_records: LaunchTimer | None = None
+        self._launches: dict[Grid, Iterator[int]] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """True once there are enough samples."""
+        return self.clean.is_done and (self._with_records is None or self._with_records.is_done)
+
+    def with_records(self, empty: EmptyKernel) -> LaunchTimer:
+        """Return the timer of the launches with records; ``empty`` is like the build that is launched first."""
+        if self._with_records is None:
+            self._with_records = LaunchTimer(self._device, empty)
+        return self._with_records
+
+    def turn(self, grid: Grid) -> Turn | None:
+        """Return the turn of a launch that is about to be made; None if it has records and no turn."""
+        if self.is_done or self._device.is_capturing():
+            return None
+        launches = self._launches.get(grid) or self._launches.setdefault(grid, count())
+        number = next(launches) - _BEFORE_TURNS
+        if number < 0:
+            return None
+        pair, place = divmod(number, 2)
+        return Turn(grid, pair, has_records=place == _random_bit(pair))
+
+    def times(self, grids: Collection[Grid]) -> PairedTimesRecord:
+        """Return the times of the pairs with these grids of which both launches were timed."""
+        with_records = self._with_records
+        recorded_ns = with_records.times_by_turn() if with_records is not None else {}
+        partners = {(turn.grid, turn.pair): time_ns for turn, time_ns in recorded_ns.items()}
+        pairs = [
+            (time_ns, partners[turn.grid, turn.pair])
+            for turn, time_ns in self.clean.times_by_turn().items()
+            if turn.grid in grids and (turn.grid, turn.pair) in partners
+        ]
+        return PairedTimesRecord(
+            clean_ns=tuple(clean_ns for clean_ns, _ in pairs),
+            with_records_ns=tuple(recorded_ns for _, recorded_ns in pairs),
+            clean_empty_ns=self.clean.empty_ns(),
+            with_records_empty_ns=with_records.empty_ns() if with_records is not None else None,
+        )
+
+
+def _random_bit(number: int) -> int:
+    """Return a bit that looks random: the highest of a multiplicative hash (Knuth, TAOCP 3, 6.4)."""
+    return (number * 0x9E3779B1 >> 31) & 1
 
 
 class TimingLauncher(StandInLauncher):
@@ -239,7 +308,6 @@ class TimingLauncher(StandInLauncher):
         """Launch as Triton's launcher does, and time the launch if samples are missing."""
         start = None
         try:
-            self._timer.note_grid(grid_x * grid_y * grid_z)
             if self._timer.is_done:
                 if self._timer.count():
                     self._step_aside()

@@ -1,0 +1,239 @@
+"""Record the launches of the planned kernels of one process, each with a build that is compiled when it is needed."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+from triton import knobs
+
+from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
+from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES, smaller_buffer_bytes
+from kprof_inject.capture.schema import Grid, ScopeTableRecord, TimedResources
+from kprof_inject.errors import KprofError
+from kprof_inject.quantities import counted, size_text
+from kprof_inject.runtime.compiling.compiler import Compile, overriding, variant_of, with_room
+from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKernel, binaries_folder
+from kprof_inject.runtime.devices.cuda_driver import resources_of
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.hook import packages_binaries
+from kprof_inject.runtime.launch.launch_saver import KernelToSave
+from kprof_inject.runtime.launch.launcher import Captures, CapturingLauncher, SavingLauncher
+from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds, RecordingBuild
+from kprof_inject.runtime.launch.triton_wrapping import Load, around_load
+from kprof_inject.runtime.process_events import in_forked_child
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.versions import installed_version
+from kprof_inject.workspace import DumpedKernel, Workspace
+
+Plan = tuple[DumpedKernel, ScopeTableRecord]
+"""A dumped kernel, and the scopes of the records to insert."""
+
+
+class Plans(Protocol):
+    """The plans of the kernels that get records."""
+
+    def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
+        """Return the plan of a variant, which Triton has just compiled as ``kernel``, or None to leave it as it is."""
+
+
+class RunStep:
+    """Compiler of this process, which arranges that the launches of each planned kernel have records.
+
+    The program gets the kernel that it asks for. A build with records is compiled at the first launch that needs it, so
+    the configurations that an autotuner only tries have none.
+    """
+
+    def __init__(
+        self, session: Session, report: ProcessReport, device: Device, captures: Captures, plans: Plans
+    ) -> None:
+        """Take the plans from ``plans``, and launch the kernels into ``captures``."""
+        self.session = session
+        self.report = report
+        self.device = device
+        self.captures = captures
+        self.workspace = Workspace(Path(session.workspace))
+        self._plans = plans
+        # Triton's knobs and the backend's instrumentation are global to the process.
+        self.lock = threading.RLock()
+        in_forked_child(self._begin_in_child)
+
+    def _begin_in_child(self) -> None:
+        self.lock = threading.RLock()
+
+    def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
+        """Compile a kernel, and prepare to record its launches if it is planned."""
+        plain = functools.partial(with_room(original), *args, **kwargs)
+        with self.lock:
+            kernel = plain()
+            with self.report.guard("looking up a kernel's plan"):
+                variant = variant_of(self.workspace, original, args, kwargs)
+                if variant is not None:
+                    self._prepare(variant, kernel, plain)
+        return kernel
+
+    def _prepare(self, variant: DumpedKernel, kernel: Any, plain: Compile) -> None:
+        plan = self._plans.plan_of(variant, kernel)
+        if plan is not None and (reason := _why_not(variant)):
+            self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
+            plan = None
+        if plan is not None:
+            around_load(kernel, PlannedKernel(self, variant, *plan, plain).load)
+        elif self.takes_part(variant):
+            around_load(kernel, functools.partial(self.load_unplanned, variant))
+
+    def takes_part(self, variant: DumpedKernel) -> bool:
+        """Return whether launches of a kernel without a plan matter to this step."""
+        return self.session.saved.has(variant.variant)
+
+    def load_unplanned(self, variant: DumpedKernel, kernel: Any, load: Load) -> None:
+        """Load a kernel without a plan."""
+        load()
+        self.save_launch_of(kernel, variant)
+
+    def save_launch_of(self, kernel: Any, variant: DumpedKernel) -> None:
+        """Have a launch of a loaded kernel without records saved, if that is wanted."""
+        if not self.session.saved.has(variant.variant):
+            return
+        with self.report.guard("preparing to save a launch"):
+            self.device.prepare()
+            # It is one already if an exception ended an earlier attempt.
+            if not isinstance(kernel._run, SavingLauncher):
+                kinds = ArgumentKinds.of(variant.info.signature)
+                clean = self.workspace.clean_run(variant.variant)
+                to_save = KernelToSave(variant.variant, variant.name, kinds, None, clean)
+                kernel._run = SavingLauncher(kernel, to_save, self.captures)
+
+
+def _why_not(variant: DumpedKernel) -> str:
+    """Return the reason why a planned kernel must not get records; empty if there is none."""
+    if variant.info.options.get("ir_override") or knobs.compilation.override:
+        return "the program itself overrides its IR"
+    return "Inductor packages it for C++" if packages_binaries() else ""
+
+
+class PlannedKernel:
+    """Planned kernel of this process, and its builds with records.
+
+    A grid that is large enough for a sample of its CTAs has another build than a smaller one, and one that needs a
+    smaller buffer for each CTA has its own.
+    """
+
+    def __init__(
+        self, step: RunStep, variant: DumpedKernel, dumped: DumpedKernel, scope_table: ScopeTableRecord, plain: Compile
+    ) -> None:
+        """Prepare to launch ``dumped`` with the records of ``scope_table``; ``plain`` compiles it without records."""
+        self._step = step
+        self._variant = variant.variant
+        self._name = variant.name  # the function's name; Triton's module may have another
+        self._dumped = dumped
+        self._scope_table = scope_table
+        self._plain = plain
+        self._instrumented: InstrumentedKernel | None = None
+        self._why_all_ctas = ""
+        """Reason why all CTAs record although a sample should; empty if there is none."""
+        self._builds: dict[tuple[bool, int | None], tuple[RecordingBuild, Any]] = {}
+        """Builds by whether a sample of the CTAs records, and by the size of the buffer if that was reduced. With their
+        kernels, because Triton 3.9 unloads a kernel without references."""
+
+    def load(self, kernel: Any, load: Load) -> None:
+        """Load the program's kernel, and replace the launcher that Triton makes for it."""
+        load()
+        with self._step.report.guard("preparing to record a kernel"):
+            self.attach(kernel)
+
+    def attach(self, kernel: Any) -> None:
+        """Replace the launcher of a loaded kernel."""
+        step = self._step
+        step.device.prepare()
+        clean = step.workspace.clean_run(self._variant)
+        if clean.registers is None:
+            clean = replace(clean, **resources_of(kernel))
+        may_sample = step.session.ctas != EVERY_CTA and installed_version().offset_bits is not None
+        clean_ptx = kernel.asm.get("ptx") if may_sample else None
+        self._instrumented = self.instrumented(clean, clean_ptx)
+        # It is one already if an exception ended an earlier attempt.
+        if not isinstance(kernel._run, CapturingLauncher):
+            max_bytes = min(step.session.max_bytes, MAX_LAUNCH_BYTES)
+            kernel._run = CapturingLauncher(kernel, self._variant, self, step.captures, max_bytes)
+
+    def instrumented(self, clean: TimedResources, clean_ptx: str | None) -> InstrumentedKernel:
+        """Return the kernel with its planned records; the arguments are its fields."""
+        return InstrumentedKernel(
+            self._step.session, self._dumped, self._scope_table, clean, clean_ptx, self._compile_planned
+        )
+
+    def give_up(self, kernel: Any, reason: str) -> None:
+        """Report that this kernel is launched without records from now on. A launch of it may still be saved."""
+        with self._step.report.guard("reporting a kernel"):
+            self._step.report.add_kernel(self._variant, self._name, "left alone", reason)
+        if kernel is not None:
+            self._step.save_launch_of(kernel, self._dumped)
+
+    def build_for(self, grid: Grid, max_bytes: int) -> RecordingBuild:
+        """Return a build whose buffer for ``grid`` takes at most ``max_bytes``; it may have to be compiled.
+
+        Raises ``KprofError`` if the kernel cannot take records, or if so small a buffer would hold too few, and any
+        other error if something is wrong with us.
+        """
+        instrumented = self._instrumented
+        if instrumented is None:
+            raise KprofError("it is not loaded")
+        with self._step.lock, self._step.device.unaffected_by_graphs():
+            build = self._usual_build(instrumented, grid)
+            if build.buffer_bytes(grid) <= max_bytes:
+                return build
+            sample, usual = build.sample(grid), instrumented.mode(build.ctas)
+            room_bytes = max(max_bytes - sample.spans_bytes, 0)
+            buffer_bytes = smaller_buffer_bytes(usual, sample.rows, instrumented.total_warps, room_bytes)
+            if buffer_bytes is None:
+                raise KprofError(
+                    f"a grid of {counted(sample.ctas, 'CTA')} needs a buffer of {size_text(build.buffer_bytes(grid))}, "
+                    f"there is room for {size_text(max_bytes)}, and a smaller one holds too few records for each CTA; "
+                    "raise --max-bytes, select less, or record fewer --warps"
+                )
+            note = (
+                f"for a grid of {counted(sample.ctas, 'CTA')}, each CTA keeps {buffer_bytes} bytes of records instead "
+                f"of {usual.buffer_bytes}"
+            )
+            return self._build(instrumented, build.ctas, note, buffer_bytes)
+
+    def _compile_planned(self, effects: ExitStack) -> Any:
+        """Compile the kernel with its instrumented TTGIR; ``effects`` are undone after that."""
+        workspace = self._step.workspace
+        effects.enter_context(overriding(workspace.override_folder / self._variant, binaries_folder(workspace)))
+        return self._plain()
+
+    def _usual_build(self, instrumented: InstrumentedKernel, grid: Grid) -> RecordingBuild:
+        """Return the build with the usual buffer. Where no sample of the CTAs can record, all do."""
+        ctas = self._ctas_of(instrumented, grid)
+        if ctas != EVERY_CTA:
+            try:
+                return self._build(instrumented, ctas, "")
+            except KprofError as error:
+                self._why_all_ctas = f"all its CTAs record: {error.what}"
+        return self._build(instrumented, EVERY_CTA, self._why_all_ctas)
+
+    def _ctas_of(self, instrumented: InstrumentedKernel, grid: Grid) -> CtaChoice:
+        """Return which CTAs of a launch record. Launches in which all do need no second body."""
+        choice = self._step.session.ctas
+        if self._why_all_ctas or not instrumented.has_samples:
+            return EVERY_CTA
+        return choice if choice.sample(grid, instrumented.cluster_ctas).shift else EVERY_CTA
+
+    def _build(
+        self, instrumented: InstrumentedKernel, ctas: CtaChoice, note: str, buffer_bytes: int | None = None
+    ) -> RecordingBuild:
+        key = ctas != EVERY_CTA, buffer_bytes
+        if key not in self._builds:
+            name = self._variant
+            if self._builds:
+                name += ("-sample" if key[0] else "") + (f"-{buffer_bytes}" if buffer_bytes else "")
+            self._builds[key] = instrumented.build(name, ctas, buffer_bytes)
+            self._step.report.add_kernel(name, self._name, "instrumented", note)
+        return self._builds[key][0]

@@ -1,0 +1,143 @@
+"""``profile`` runs a program once: kernels get their records when they are compiled, and some launches have none."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_gpu.captured import launches_in, number_of
+from fake_gpu.device import FakeDevice
+from fake_gpu.gpu import FakeGpu
+from fake_gpu.known_cost import keep_cost
+from fake_runs import LAUNCHES, FakeRuns
+from hypothesis import given
+from hypothesis import strategies as st
+from programs.child import Ended
+
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.runtime.launch.timing import EmptyKernel, TurnTimer
+from kprof_inject.timeline.trust import needs_replay
+from kprof_inject.workspace import Workspace
+
+EMPTY = EmptyKernel(128, 0)
+
+
+def profiled(folder: Path, *options: str) -> tuple[FakeRuns, Ended]:
+    runs = FakeRuns(folder, folder / "workspace")
+    (folder / "home").mkdir(exist_ok=True)
+    keep_cost(Workspace.begin(runs.workspace))
+    return runs, runs.kprof("profile", "-o", runs.workspace, "--no-replay", *options, "--", LAUNCHES)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[FakeRuns, Ended]:
+    return profiled(tmp_path_factory.mktemp("once"))
+
+
+def ran_on_device(ended: Ended) -> list[tuple[str, bool]]:
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("{")]
+    return [(name, has_records) for name, _, _, has_records in json.loads(line)["ran"]]
+
+
+def timing_of(runs: FakeRuns, kernel: str) -> dict[str, Any]:
+    (launch,) = launches_in(runs.capture, kernel)
+    return dict(json.loads((launch.kernel.folder / "timing.json").read_text()))
+
+
+@pytest.mark.triton
+def test_the_program_makes_the_same_launches_as_without_us(ran: tuple[FakeRuns, Ended]) -> None:
+    runs, ended = ran
+    plain = runs.plain()
+    assert (ended.exit_code, ended.stdout.splitlines()[: len(plain.stdout.splitlines())]) == (
+        0,
+        plain.stdout.splitlines(),
+    )
+    assert [name for name, _ in ran_on_device(ended)] == [name for name, _ in ran_on_device(plain)]
+
+
+@pytest.mark.triton
+def test_one_of_two_launches_has_records(ran: tuple[FakeRuns, Ended]) -> None:
+    scale = [has_records for name, has_records in ran_on_device(ran[1]) if name == "scale"]
+    assert scale[:2] == [True, True]
+    assert all(sum(scale[place : place + 2]) == 1 for place in range(2, len(scale), 2))
+
+
+@pytest.mark.triton
+def test_what_an_autotuner_tries_has_no_records_and_no_build(ran: tuple[FakeRuns, Ended]) -> None:
+    runs, ended = ran
+    tuned = [has_records for name, has_records in ran_on_device(ended) if name == "tuned"]
+    assert tuned[:12] == [False] * 12 and any(tuned[12:])
+    states = json.loads(next((runs.workspace / "reports" / "dump").glob("*.json")).read_text())["kernels"].values()
+    assert Counter(state["name"] for state in states if state["state"] == "instrumented")["tuned"] == 1
+    assert len([kernel for kernel in Workspace(runs.workspace).kernels() if kernel.name == "tuned"]) == 4
+
+
+@pytest.mark.triton
+def test_the_last_launch_with_records_is_kept(ran: tuple[FakeRuns, Ended]) -> None:
+    runs, ended = ran
+    scale = [has_records for name, has_records in ran_on_device(ended) if name == "scale"]
+    (launch,) = launches_in(runs.capture, "scale")
+    assert launch.index == max(number for number, has_records in enumerate(scale) if has_records)
+    assert number_of(launch) == launch.index + 1
+
+
+@pytest.mark.triton
+def test_launches_without_records_show_what_these_cost(ran: tuple[FakeRuns, Ended]) -> None:
+    runs, _ = ran
+    times = timing_of(runs, "scale")["in_turn"]
+    assert times["clean_ns"] == [19_570.0] * 2, "of five pairs, three warm up"
+    assert times["with_records_ns"] == [19_570.0 + 2 * 4 * 200] * 2
+    (launch,) = launches_in(runs.capture, "scale")
+    assert (launch.kernel.clean.times_ns, launch.kernel.with_records.in_turn) == ((19_570.0, 19_570.0), True)
+    clean = Workspace(runs.workspace).clean_run(launch.kernel.variant)
+    assert (clean.times_ns, clean.launches, clean.registers) == ((19_570.0, 19_570.0), 12, 32)
+
+
+@pytest.mark.triton
+def test_kernels_that_are_not_selected_are_timed(tmp_path: Path) -> None:
+    runs, ended = profiled(tmp_path, "--at", "scale/func")
+    assert {name for name, has_records in ran_on_device(ended) if has_records} == {"scale"}
+    workspace = Workspace(runs.workspace)
+    (power,) = [kernel for kernel in workspace.kernels() if kernel.name == "power"]
+    assert workspace.clean_run(power.variant).launches == 3
+    assert [launch.kernel.name for launch in read_capture(runs.capture).launches] == ["scale"]
+
+
+@pytest.mark.triton
+def test_a_launch_that_is_chosen_by_its_number_has_records(tmp_path: Path) -> None:
+    runs, ended = profiled(tmp_path, "--launches", "7")
+    scale = [has_records for name, has_records in ran_on_device(ended) if name == "scale"]
+    assert scale[7] and not any(scale[:2]), "what is neither kept nor timed runs clean"
+    (launch,) = launches_in(runs.capture, "scale")
+    assert (launch.index, number_of(launch)) == (7, 8)
+
+
+@given(st.lists(st.integers(0, 2), max_size=300))
+def test_of_each_pair_one_has_records_and_no_order_is_preferred(grids: list[int]) -> None:
+    timer = TurnTimer(FakeDevice(FakeGpu()), EMPTY)
+    turns = [timer.turn((grid, 1, 1)) for grid in grids]
+    found = Counter((turn.grid, turn.pair) for turn in turns if turn is not None)
+    with_records = Counter((turn.grid, turn.pair) for turn in turns if turn is not None and turn.has_records)
+    assert set(found.values()) <= {1, 2}
+    assert all(with_records[pair] == 1 for pair, launches in found.items() if launches == 2)
+
+
+def test_neither_order_of_a_pair_is_rarer() -> None:
+    timer = TurnTimer(FakeDevice(FakeGpu()), EMPTY)
+    turns = [timer.turn((1, 1, 1)) for _ in range(2 + 2 * 200)]
+    first = [turn.has_records for turn in turns[2::2] if turn is not None]
+    assert len(first) == 200 and 80 <= sum(first) <= 120
+    # A program that repeats itself every 2, 4 or 8 launches is not seen in one phase alone.
+    assert all(
+        20 <= 100 * sum(first[place::step]) / len(first[place::step]) <= 80 for step in (2, 4) for place in range(step)
+    )
+
+
+@pytest.mark.triton
+def test_too_few_pairs_need_a_replay(ran: tuple[FakeRuns, Ended]) -> None:
+    runs, _ = ran
+    kernels = {launch.kernel.name: launch.kernel for launch in read_capture(runs.capture).launches}
+    assert needs_replay(kernels["power"]) and needs_replay(kernels["tuned"])
