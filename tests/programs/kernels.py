@@ -35,7 +35,7 @@ def compile_for_h200(kernel, num_warps):
 
 
 def with_records(compiled):
-    """What the tool would launch instead: the build with records, which it compiles at the kernel's first launch."""
+    """Return the build with records that the tool would compile at the kernel's first launch, or the kernel itself."""
     wrapping = sys.modules.get("kprof_inject.runtime.launch.triton_wrapping")
     planned = getattr(wrapping and wrapping._around.get(compiled), "__self__", None)
     if type(planned).__name__ != "PlannedKernel":

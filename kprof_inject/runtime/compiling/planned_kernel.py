@@ -45,7 +45,7 @@ class Plans(Protocol):
 class RunStep:
     """Compiler of this process, which arranges that the launches of each planned kernel have records.
 
-    The program gets the kernel that it asks for. A build with records is compiled at the first launch that needs it, so
+    The program gets the kernel that Triton compiles. A build with records is compiled at the first launch that needs it, so
     the configurations that an autotuner only tries have none.
     """
 

@@ -114,7 +114,7 @@ def watch_events_of(module: ModuleType) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One of a pair of launches with the same grid, of which one has records."""
+    """Turn of a launch: its place among pairs of launches with the same grid, of which one has records."""
 
     grid: Grid
     pair: int
