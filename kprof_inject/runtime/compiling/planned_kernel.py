@@ -45,8 +45,8 @@ class Plans(Protocol):
 class RunStep:
     """Compiler of this process, which arranges that the launches of each planned kernel have records.
 
-    The program gets the kernel that Triton compiles. A build with records is compiled at the first launch that needs it, so
-    the configurations that an autotuner only tries have none.
+    The program gets the kernel that Triton compiles. A build with records is compiled at the first launch that needs
+    it, so the configurations that an autotuner only tries have none.
     """
 
     def __init__(
