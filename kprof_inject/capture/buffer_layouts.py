@@ -15,7 +15,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.capture.cta_samples import HASH_FACTOR, HASH_SHIFT, CtaSample
+from kprof_inject.capture.cta_begins import estimated_begins
+from kprof_inject.capture.cta_samples import BEGIN_PLACE, BEGIN_SHIFT, HASH_FACTOR, HASH_SHIFT, CtaSample
 from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted
@@ -39,18 +40,29 @@ TIMES_WORDS = 6
 PREAMBLE = 0xDEADBEEF
 
 SPAN = np.dtype([("sm_plus_1", "<u8"), ("begin_ns", "<u8"), ("end_ns", "<u8"), ("unused", "<u8")])
-"""What a CTA that does not record leaves, if only a sample of the CTAs records: its SM, and the timer when its first
-warp began and its last warp ended. It is zero for CTAs that record, and for those that never ran."""
+"""What a CTA that does not record leaves, if only a sample of the CTAs records: its SM, the timer when its last warp
+ended, and for some also when its first warp began. It is zero for CTAs that record, and for those that never ran."""
 NO_SPANS = np.empty(0, dtype=SPAN)
 
 
 def rows_of(sample: CtaSample, ctas: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the row of each CTA, or -1 if the sample does not have it."""
-    cluster, rank = np.divmod(ctas, sample.cluster_ctas)
-    block = cluster >> sample.shift
-    hashed = (block * HASH_FACTOR & 0xFFFFFFFF) >> HASH_SHIFT
-    records = (hashed ^ cluster) & ((1 << sample.shift) - 1) == 0
-    return np.where(records & (ctas < sample.ctas), block * sample.cluster_ctas + rank, -1)
+    block = ctas // sample.cluster_ctas >> sample.shift
+    records = _places(sample, ctas) == 0
+    return np.where(records & (ctas < sample.ctas), block * sample.cluster_ctas + ctas % sample.cluster_ctas, -1)
+
+
+def leaves_begin(sample: CtaSample, ctas: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Determine which of the CTAs that do not record leave their begin."""
+    leaves: NDArray[np.bool_] = _places(sample, ctas) & ((1 << BEGIN_SHIFT) - 1) == BEGIN_PLACE
+    return leaves
+
+
+def _places(sample: CtaSample, ctas: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place of each CTA's cluster in its block, in an order of the block's own."""
+    cluster = ctas // sample.cluster_ctas
+    hashed = ((cluster >> sample.shift) * HASH_FACTOR & 0xFFFFFFFF) >> HASH_SHIFT
+    return (hashed ^ cluster) & ((1 << sample.shift) - 1)
 
 
 def scope_ids(entries: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -141,20 +153,23 @@ def _wrote_span(sample: CtaSample, spans: NDArray[np.void]) -> NDArray[np.bool_]
     return (spans["sm_plus_1"] > 0) & (rows_of(sample, np.arange(len(spans))) < 0)
 
 
-def _others(spans: NDArray[np.void], wrote: NDArray[np.bool_], init_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+def _others(spans: NDArray[np.void], wrote: NDArray[np.bool_], recorded: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return ``RawCtas.others``: the sound ones of the ``spans`` that CTAs ``wrote``.
 
-    The CTAs with records began at ``init_ns``.
+    ``recorded`` has the number, SM, begin and end of the CTAs with records; shape (4, CTA).
     """
     begin, end = spans["begin_ns"], spans["end_ns"]
-    sound = wrote & (spans["sm_plus_1"] <= _MAX_SMS)
-    sound &= (begin > 0) & (begin <= end) & (end < _END_OF_TIME_NS) & (end - begin <= _MAX_CTA_NS)
-    if init_ns.size:
-        first, last = int(init_ns.min()), int(init_ns.max())
+    sound = wrote & (spans["sm_plus_1"] <= _MAX_SMS) & (end > 0) & (end < _END_OF_TIME_NS)
+    sound &= (begin == 0) | ((begin <= end) & (end - begin <= _MAX_CTA_NS))
+    if recorded.size:
+        first, last = int(recorded[2].min()), int(recorded[2].max())
         sound &= (end.astype(np.float64) > first - _MAX_PAUSE_NS) & (begin.astype(np.float64) < last + _MAX_PAUSE_NS)
+        sound &= end.astype(np.float64) < last + _MAX_CTA_NS
     at = np.flatnonzero(sound)
-    columns = (at, spans["sm_plus_1"][at].astype(np.int64) - 1, begin[at].astype(np.int64), end[at].astype(np.int64))
-    return np.stack(columns)
+    sm, known_ns, end_ns = (column[at].astype(np.int64) for column in (spans["sm_plus_1"] - np.uint64(1), begin, end))
+    others = np.stack((at, sm, known_ns, end_ns))
+    begin_ns = estimated_begins(*np.concatenate((others, recorded), axis=1))[: len(at)]
+    return np.stack((at, sm, begin_ns, end_ns, known_ns > 0))
 
 
 def first_of_each(ids: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -203,8 +218,9 @@ class RawCtas(Struct, frozen=True):
     """True if a timer was read and its times are plausible; otherwise the times are 0."""
     miscounted: int = 0
     """Number of warps with an impossible count: too high, or not of whole records."""
-    others: NDArray[np.int64] = np.empty((4, 0), dtype=np.int64)
-    """CTAs that ran, but do not belong to the sample that records: number, SM, begin and end in ns; shape (4, CTA)."""
+    others: NDArray[np.int64] = np.empty((5, 0), dtype=np.int64)
+    """CTAs that ran, but do not belong to the sample that records: number, SM, begin and end in ns, and whether the
+    begin is known, and not estimated; shape (5, CTA)."""
 
 
 class Layout(Struct, frozen=True):
@@ -257,7 +273,8 @@ class Layout(Struct, frozen=True):
             own_times = times[sound].astype(np.int64)
         init_ns, pre_final_ns, post_final_ns = own_times.T
         wrote_span = _wrote_span(sample, spans)
-        others = _others(spans, wrote_span, init_ns)
+        recorded_ctas = np.stack((rows[:, 1].astype(np.int64), rows[:, 2].astype(np.int64), init_ns, post_final_ns))
+        others = _others(spans, wrote_span, recorded_ctas)
         written = rows[:, counts_at + warps].astype(np.int64)
         odd, too_high = impossible_counts(written, pre_final_ns - init_ns if timed else None)
         if too_high.any():

@@ -5,9 +5,10 @@ successive ones, a block, one records; a hash of the block's number tells which.
 grid, and does not follow a pattern of the grid's own. The last block may be shorter, and then may have none.
 
 The buffer of such a launch has two parts. First come the spans of all CTAs of the grid, from the last CTA to the first.
-Then come the rows of the clusters that record, one for each block. The kernel gets the address of the first row, and
-``shift`` in the lowest bits of that address, which its alignment leaves free. If all CTAs record, ``shift`` is 0, and
-there are no spans.
+A CTA that does not record leaves its SM and its end there, and one in ``2 ** BEGIN_SHIFT`` its begin, too, which costs
+more, because it comes before the CTA's own work. Then come the rows of the clusters that record, one for each block.
+The kernel gets the address of the first row, and ``shift`` in the lowest bits of that address, which its alignment
+leaves free. If all CTAs record, ``shift`` is 0, and there are no spans.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ NO_CTAS = ADDRESS_ALIGNMENT - 1
 
 SPAN_BYTES = 32
 """Size of a span, one sector of the L2."""
+
+BEGIN_SHIFT = 3
+"""Number of lowest bits of a cluster's place in its block that decide whether its CTAs leave their begin."""
+BEGIN_PLACE = 1
+"""Value of these bits for clusters that do. A cluster at the place 0 records."""
 
 HASH_FACTOR = 2654435761  # Knuth's multiplicative hash: 2**32 over the golden ratio
 HASH_SHIFT = 32 - MAX_CTA_SHIFT

@@ -73,12 +73,11 @@ class Slowdown(Struct, frozen=True):
 
 
 def slowdown_of(timeline: Timeline) -> Slowdown | None:
-    """Compare the CTAs that record with the others of their blocks; None if all record."""
-    sample = timeline.launch.sample
-    if sample is None or not timeline.unrecorded.size or not timeline.ctas.size:
+    """Compare the CTAs that record with those of their blocks whose begin is known; None if there are none."""
+    sample, others = timeline.launch.sample, timeline.unrecorded[timeline.begins_known]
+    if sample is None or not others.size or not timeline.ctas.size:
         return None
     block_ctas = sample.cluster_ctas << sample.shift
-    others = timeline.unrecorded
     blocks = int(max(timeline.ctas["cta"].max(), others["cta"].max())) // block_ctas + 1
     of_others = others["cta"] // block_ctas
     counts = np.bincount(of_others, minlength=blocks)

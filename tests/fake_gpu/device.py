@@ -134,6 +134,10 @@ class FakeDevice:
     def zeros_outside_graphs(self, size_bytes: int) -> Block:
         return self._allocate(size_bytes)
 
+    def clear(self, buffer: Block, size_bytes: int, stream: int) -> None:
+        self.gpu.assert_outside_graph("clearing a buffer")
+        self.gpu.enqueue(stream, lambda: buffer.bytes[:size_bytes].fill(0))
+
     def mark(self, stream: int) -> FakeEvent:
         self.gpu.assert_outside_graph("recording an event")
         event = FakeEvent(self.gpu)

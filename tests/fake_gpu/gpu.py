@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import SPAN, rows_of
+from kprof_inject.capture.buffer_layouts import SPAN, leaves_begin, rows_of
 from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, CtaSample
 from kprof_inject.runtime.devices.device import MemoryRange
 
@@ -35,8 +35,9 @@ def with_spans(words: NDArray[np.uint32], sample: CtaSample) -> NDArray[np.uint8
     of_cta = spans[::-1]
     other = np.flatnonzero(row < 0)
     of_cta["sm_plus_1"][other] = words[other, 2] + 1
-    for name, at in (("begin_ns", 4), ("end_ns", 6)):
-        of_cta[name][other] = words[other, at] | words[other, at + 1].astype(np.uint64) << 32
+    with_begin = other[leaves_begin(sample, other)]
+    for name, at, ctas in (("begin_ns", 4, with_begin), ("end_ns", 6, other)):
+        of_cta[name][ctas] = words[ctas, at] | words[ctas, at + 1].astype(np.uint64) << 32
     rows = np.zeros((sample.rows, words.shape[1]), dtype=np.uint32)
     rows[row[row >= 0]] = words[row >= 0]
     return np.concatenate([spans.view(np.uint8), rows.reshape(-1).view(np.uint8)])

@@ -13,7 +13,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, HASH_FACTOR, HASH_SHIFT, NO_CTAS, SPAN_BYTES
+from kprof_inject.capture.cta_samples import (
+    ADDRESS_ALIGNMENT,
+    BEGIN_PLACE,
+    BEGIN_SHIFT,
+    HASH_FACTOR,
+    HASH_SHIFT,
+    NO_CTAS,
+    SPAN_BYTES,
+)
 from kprof_inject.errors import KprofError
 
 _ENTRY = re.compile(r"^\.visible \.entry [\w$]+\((?P<parameters>[^)]*)\)(?P<limits>[^{]*)\{\n", re.MULTILINE)
@@ -138,10 +146,7 @@ def _address(buffer: str) -> str:
 
 
 def _begin(buffer: str, cluster_ctas: int) -> str:
-    """Send the CTA to its body; on the way to the one without records, write the begin of its span.
-
-    The end is written, too: the buffer may hold what another launch left, and ``_end`` only raises it.
-    """
+    """Send the CTA to its body; on the way to the one without records, some write the begin of their span."""
     cluster_bits = cluster_ctas.bit_length() - 1
     return f"""\
 	.reg .pred %kprof_p;
@@ -160,16 +165,14 @@ def _begin(buffer: str, cluster_ctas: int) -> str:
 	and.b32 %kprof_a, %kprof_a, %kprof_b;
 	setp.eq.u32 %kprof_p, %kprof_a, 0;
 	@%kprof_p bra $kprof_with;
+	and.b32 %kprof_a, %kprof_a, {(1 << BEGIN_SHIFT) - 1};
+	setp.ne.u32 %kprof_p, %kprof_a, {BEGIN_PLACE};
+	@%kprof_p bra $kprof_without;
 	mov.u32 %kprof_a, %tid.x;
 	setp.ne.u32 %kprof_p, %kprof_a, 0;
 	@%kprof_p bra $kprof_without;
-{_SPAN}	mov.u32 %kprof_a, %smid;
-	add.u32 %kprof_a, %kprof_a, 1;
-	cvt.u64.u32 %kprof_d, %kprof_a;
-	st.global.b64 [%kprof_c], %kprof_d;
-	mov.u64 %kprof_d, %globaltimer;
+{_SPAN}	mov.u64 %kprof_d, %globaltimer;
 	st.global.b64 [%kprof_c+8], %kprof_d;
-	st.global.b64 [%kprof_c+16], %kprof_d;
 $kprof_without:
 """
 
@@ -182,7 +185,10 @@ _SPAN = f"""\
 
 
 def _end(buffer: str) -> str:
-    """Write the end of the CTA's span: that of its last warp."""
+    """Write the SM of the CTA, and the end of its span: that of its last warp.
+
+    The word only rises, so the host clears what a launch of another grid left there.
+    """
     return f"""\
 $kprof_ended:
 {_address(buffer)}	setp.eq.u32 %kprof_p, %kprof_shift, {NO_CTAS};
@@ -193,6 +199,13 @@ $kprof_ended:
 	@%kprof_p ret;
 {_row()}{_SPAN}	mov.u64 %kprof_d, %globaltimer;
 	red.global.max.u64 [%kprof_c+16], %kprof_d;
+	mov.u32 %kprof_a, %tid.x;
+	setp.ne.u32 %kprof_p, %kprof_a, 0;
+	@%kprof_p ret;
+	mov.u32 %kprof_a, %smid;
+	add.u32 %kprof_a, %kprof_a, 1;
+	cvt.u64.u32 %kprof_d, %kprof_a;
+	st.global.b64 [%kprof_c], %kprof_d;
 	ret;
 """
 

@@ -87,6 +87,10 @@ class CudaDevice:
         with relaxed_capture():
             return self._memory.zeros_now(size_bytes, self.current())
 
+    def clear(self, buffer: Buffer, size_bytes: int, stream: int) -> None:
+        """Set the first bytes of a buffer to zero."""
+        self._memory.zero(buffer.data_ptr(), size_bytes, ctypes.c_void_p(stream))
+
     def mark(self, stream: int) -> CudaEvent:
         """Record an event to wait for."""
         return CudaEvent.to_wait_for(self._driver, stream)

@@ -344,7 +344,7 @@ class CudaMemory:
         free = self._free[device, stream]
         chunk = _take_chunk(free, size_bytes) or self._new_chunk(size_bytes)
         if chunk.used_bytes:
-            self._zero(chunk.address, chunk.used_bytes, ctypes.c_void_p(stream))
+            self.zero(chunk.address, chunk.used_bytes, ctypes.c_void_p(stream))
         chunk.used_bytes = size_bytes
         return CudaBuffer(chunk, free)
 
@@ -355,7 +355,7 @@ class CudaMemory:
         """
         stream = self._stream(device)
         chunk = self._new_chunk(size_bytes)
-        self._zero(chunk.address, size_bytes, stream)
+        self.zero(chunk.address, size_bytes, stream)
         self._driver.call("cuStreamSynchronize", stream)
         return CudaBuffer(chunk, [])
 
@@ -368,7 +368,7 @@ class CudaMemory:
         pool, handle, address = self._pool(device), ctypes.c_void_p(stream), ctypes.c_uint64()
         self._driver.call("cuMemAllocFromPoolAsync", ctypes.byref(address), ctypes.c_size_t(size_bytes), pool, handle)
         try:
-            self._zero(address.value, size_bytes, handle)
+            self.zero(address.value, size_bytes, handle)
             yield Borrowed(address.value)
         finally:
             self._driver.call("cuMemFreeAsync", address, handle)
@@ -379,7 +379,7 @@ class CudaMemory:
         """Take zeroed memory for work that follows the present work of ``stream``. Raises ``NoDeviceMemory``."""
         pool, handle, address = self._pool(device), ctypes.c_void_p(stream), ctypes.c_uint64()
         self._driver.call("cuMemAllocFromPoolAsync", ctypes.byref(address), ctypes.c_size_t(size_bytes), pool, handle)
-        self._zero(address.value, size_bytes, handle)
+        self.zero(address.value, size_bytes, handle)
         return TakenMemory(address.value, self._driver, pool)
 
     def allocation_at(self, address: int) -> MemoryRange | None:
@@ -450,7 +450,7 @@ class CudaMemory:
             self._fetched = _host_memory(size_bytes)
         stream = self._stream(device)
         self._copy_to_host(self._fetched, buffer.data_ptr(), size_bytes, device)
-        self._zero(buffer.data_ptr(), size_bytes, stream)
+        self.zero(buffer.data_ptr(), size_bytes, stream)
         self._driver.call("cuStreamSynchronize", stream)
         buffer.note_zeroed(size_bytes)
         return memoryview(self._fetched)[:size_bytes]
@@ -462,7 +462,8 @@ class CudaMemory:
             self._driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size_bytes))
         return _Chunk(address.value, size_bytes, size_bytes)
 
-    def _zero(self, address: int, size_bytes: int, stream: ctypes.c_void_p) -> None:
+    def zero(self, address: int, size_bytes: int, stream: ctypes.c_void_p) -> None:
+        """Set memory to zero in the order of ``stream``."""
         self._driver.call("cuMemsetD8Async", ctypes.c_uint64(address), 0, ctypes.c_size_t(size_bytes), stream)
 
     def urgent_stream(self, device: int) -> ctypes.c_void_p:

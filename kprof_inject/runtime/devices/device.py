@@ -134,6 +134,9 @@ class Device(Protocol):
     def zeros_outside_graphs(self, size_bytes: int) -> Buffer:
         """Allocate memory that is zeroed once, now, and belongs to no captured graph. Raises ``NoDeviceMemory``."""
 
+    def clear(self, buffer: Buffer, size_bytes: int, stream: int) -> None:
+        """Set the first bytes of a buffer to zero, in the order of ``stream``."""
+
     def mark(self, stream: int) -> Event:
         """Record an event after all present work of ``stream``, for other threads to wait for."""
 

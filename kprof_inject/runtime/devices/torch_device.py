@@ -75,6 +75,10 @@ class _TorchDevice(_TorchsChoice):
             stream.synchronize()
         return buffer
 
+    def clear(self, buffer: Any, size_bytes: int, stream: int) -> None:
+        with _on(stream):
+            buffer[:size_bytes].zero_()
+
     def mark(self, stream: int) -> Event:
         with _on(stream):
             event = torch.cuda.Event(blocking=True)

@@ -295,7 +295,7 @@ class _Rotation(BufferOwner):
     _has_room: bool = True
 
     def lend(self, launch: RecordedLaunch) -> None:
-        launch.memory, launch.memory_bytes = _reuse(self._free.pop, launch.size_bytes) or self._make_or_take(launch)
+        launch.memory, launch.memory_bytes = self._reuse(self._free.pop, launch) or self._make_or_take(launch)
         launch.owner = self
 
     def launched(self, launch: RecordedLaunch) -> None:
@@ -349,14 +349,13 @@ class _Rotation(BufferOwner):
 
     def _make_or_take(self, launch: RecordedLaunch) -> _SizedBuffer:
         """Make a buffer, or take the last launch's if there is no room for another."""
-        size_bytes = launch.size_bytes
-        if not self._has_room and (reused := _reuse(self._last.popleft, size_bytes)):
+        if not self._has_room and (reused := self._reuse(self._last.popleft, launch)):
             return reused
         try:
             return self._new(launch)
         except NoDeviceMemory:
             self._has_room = False
-            if reused := _reuse(self._last.popleft, size_bytes, if_refused=self._save_early):
+            if reused := self._reuse(self._last.popleft, launch, if_refused=self._save_early):
                 return reused
         return self._new(launch)  # dropping a buffer that was too small may have made room
 
@@ -368,23 +367,28 @@ class _Rotation(BufferOwner):
         if not launch.is_handed_over:
             _hand_over(launch, self.device, self.save)
 
+    def _reuse(
+        self,
+        take: Callable[[], RecordedLaunch],
+        launch: RecordedLaunch,
+        if_refused: Callable[[RecordedLaunch], None] | None = None,
+    ) -> _SizedBuffer | None:
+        """Take the buffer of an earlier launch if it is large enough and the copier does not read it."""
+        try:
+            former = take()
+        except IndexError:
+            return None
+        if former.memory is not None and former.memory_bytes >= launch.size_bytes and not former.is_handed_over:
+            spans_bytes = launch.build.sample(launch.grid).spans_bytes
+            if spans_bytes and former.grid != launch.grid:
+                self.device.clear(former.memory, spans_bytes, launch.stream)
+            return former.memory, former.memory_bytes
+        if if_refused is not None:
+            if_refused(former)
+        return None
+
 
 _SizedBuffer = tuple[Buffer, int]
-
-
-def _reuse(
-    take: Callable[[], RecordedLaunch], size_bytes: int, if_refused: Callable[[RecordedLaunch], None] | None = None
-) -> _SizedBuffer | None:
-    """Take the buffer of an earlier launch if it is large enough and the copier does not read it."""
-    try:
-        former = take()
-    except IndexError:
-        return None
-    if former.memory is not None and former.memory_bytes >= size_bytes and not former.is_handed_over:
-        return former.memory, former.memory_bytes
-    if if_refused is not None:
-        if_refused(former)
-    return None
 
 
 @dataclass(slots=True, eq=False)
