@@ -16,7 +16,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.cta_begins import estimated_begins
-from kprof_inject.capture.cta_samples import BEGIN_PLACE, BEGIN_SHIFT, HASH_FACTOR, HASH_SHIFT, CtaSample
+from kprof_inject.capture.cta_samples import HASH_FACTOR, HASH_SHIFT, SM_BITS, CtaSample
 from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted
@@ -39,30 +39,19 @@ HEADER_WORDS = 4
 TIMES_WORDS = 6
 PREAMBLE = 0xDEADBEEF
 
-SPAN = np.dtype([("sm_plus_1", "<u8"), ("begin_ns", "<u8"), ("end_ns", "<u8"), ("unused", "<u8")])
-"""What a CTA that does not record leaves, if only a sample of the CTAs records: its SM, the timer when its last warp
-ended, and for some also when its first warp began. It is zero for CTAs that record, and for those that never ran."""
-NO_SPANS = np.empty(0, dtype=SPAN)
+END = np.dtype("<u8")
+"""What a CTA that does not record leaves, if only a sample of the CTAs records: the lowest bits of the timer when its
+last warp ended, and its SM (``SM_BITS``). It is zero for CTAs that record, and for those that never ran."""
+NO_ENDS = np.empty(0, dtype=END)
 
 
 def rows_of(sample: CtaSample, ctas: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the row of each CTA, or -1 if the sample does not have it."""
-    block = ctas // sample.cluster_ctas >> sample.shift
-    records = _places(sample, ctas) == 0
-    return np.where(records & (ctas < sample.ctas), block * sample.cluster_ctas + ctas % sample.cluster_ctas, -1)
-
-
-def leaves_begin(sample: CtaSample, ctas: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Determine which of the CTAs that do not record leave their begin."""
-    leaves: NDArray[np.bool_] = _places(sample, ctas) & ((1 << BEGIN_SHIFT) - 1) == BEGIN_PLACE
-    return leaves
-
-
-def _places(sample: CtaSample, ctas: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the place of each CTA's cluster in its block, in an order of the block's own."""
-    cluster = ctas // sample.cluster_ctas
-    hashed = ((cluster >> sample.shift) * HASH_FACTOR & 0xFFFFFFFF) >> HASH_SHIFT
-    return (hashed ^ cluster) & ((1 << sample.shift) - 1)
+    cluster, rank = np.divmod(ctas, sample.cluster_ctas)
+    block = cluster >> sample.shift
+    hashed = (block * HASH_FACTOR & 0xFFFFFFFF) >> HASH_SHIFT
+    records = (hashed ^ cluster) & ((1 << sample.shift) - 1) == 0
+    return np.where(records & (ctas < sample.ctas), block * sample.cluster_ctas + rank, -1)
 
 
 def scope_ids(entries: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -148,28 +137,31 @@ def impossible_counts(
     return written_words % WORDS_PER_ENTRY != 0, written_words > max_words
 
 
-def _wrote_span(sample: CtaSample, spans: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Determine which CTAs can have written their span: what is there for a CTA with a row is of an earlier launch."""
-    return (spans["sm_plus_1"] > 0) & (rows_of(sample, np.arange(len(spans))) < 0)
+def _left_end(sample: CtaSample, ends: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Determine which CTAs can have left their end: what is there for a CTA with a row is of an earlier launch."""
+    return (ends > 0) & (rows_of(sample, np.arange(len(ends))) < 0)
 
 
-def _others(spans: NDArray[np.void], wrote: NDArray[np.bool_], recorded: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return ``RawCtas.others``: the sound ones of the ``spans`` that CTAs ``wrote``.
+_TIMER_BITS = 64 - SM_BITS
+
+
+def _others(ends: NDArray[np.uint64], left: NDArray[np.bool_], recorded: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return ``RawCtas.others``: the CTAs that ``left`` a plausible end.
 
     ``recorded`` has the number, SM, begin and end of the CTAs with records; shape (4, CTA).
     """
-    begin, end = spans["begin_ns"], spans["end_ns"]
-    sound = wrote & (spans["sm_plus_1"] <= _MAX_SMS) & (end > 0) & (end < _END_OF_TIME_NS)
-    sound &= (begin == 0) | ((begin <= end) & (end - begin <= _MAX_CTA_NS))
-    if recorded.size:
-        first, last = int(recorded[2].min()), int(recorded[2].max())
-        sound &= (end.astype(np.float64) > first - _MAX_PAUSE_NS) & (begin.astype(np.float64) < last + _MAX_PAUSE_NS)
-        sound &= end.astype(np.float64) < last + _MAX_CTA_NS
+    if not recorded.size or not left.any():
+        return np.empty((4, 0), dtype=np.int64)
+    first_ns, last_ns = int(recorded[2].min()), int(recorded[2].max())
+    # The timer's highest bits are those of the nearest time to the CTAs with records.
+    half = 1 << (_TIMER_BITS - 1)
+    lowest = (ends >> np.uint64(SM_BITS)).astype(np.int64)
+    end_ns = last_ns + (lowest - last_ns + half) % (2 * half) - half
+    sm = (ends & np.uint64((1 << SM_BITS) - 1)).astype(np.int64)
+    sound = left & (sm < _MAX_SMS) & (end_ns > first_ns - _MAX_PAUSE_NS) & (end_ns < last_ns + _MAX_CTA_NS)
     at = np.flatnonzero(sound)
-    sm, known_ns, end_ns = (column[at].astype(np.int64) for column in (spans["sm_plus_1"] - np.uint64(1), begin, end))
-    others = np.stack((at, sm, known_ns, end_ns))
-    begin_ns = estimated_begins(*np.concatenate((others, recorded), axis=1))[: len(at)]
-    return np.stack((at, sm, begin_ns, end_ns, known_ns > 0))
+    begin_ns = estimated_begins(recorded, np.stack((at, sm[at], end_ns[at])))
+    return np.stack((at, sm[at], begin_ns, end_ns[at]))
 
 
 def first_of_each(ids: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -218,9 +210,9 @@ class RawCtas(Struct, frozen=True):
     """True if a timer was read and its times are plausible; otherwise the times are 0."""
     miscounted: int = 0
     """Number of warps with an impossible count: too high, or not of whole records."""
-    others: NDArray[np.int64] = np.empty((5, 0), dtype=np.int64)
-    """CTAs that ran, but do not belong to the sample that records: number, SM, begin and end in ns, and whether the
-    begin is known, and not estimated; shape (5, CTA)."""
+    others: NDArray[np.int64] = np.empty((4, 0), dtype=np.int64)
+    """CTAs that ran, but do not belong to the sample that records: number, SM, estimated begin, and end in ns; shape
+    (4, CTA)."""
 
 
 class Layout(Struct, frozen=True):
@@ -237,13 +229,12 @@ class Layout(Struct, frozen=True):
         num_warps: int,
         recorded: Sequence[int],
         sample: CtaSample | None = None,
-        spans: NDArray[np.void] = NO_SPANS,
+        ends: NDArray[np.uint64] = NO_ENDS,
     ) -> RawCtas:
         """Read the rows that CTAs of the launch can have written.
 
         ``words`` has one row for each CTA of the ``sample`` (None: of the grid). Of its ``num_warps`` warps those in
-        ``recorded``, ascending, have a ring. ``spans`` (``SPAN``) has those of all CTAs of the grid, if all do not
-        record.
+        ``recorded``, ascending, have a ring. ``ends`` (``END``) has those of all CTAs of the grid, unless all record.
         """
         sample = sample or CtaSample(ctas=len(words), cluster_ctas=1, shift=0)
         counts_at = HEADER_WORDS + TIMES_WORDS * self.has_times
@@ -272,9 +263,9 @@ class Layout(Struct, frozen=True):
         if times is not None and timed:
             own_times = times[sound].astype(np.int64)
         init_ns, pre_final_ns, post_final_ns = own_times.T
-        wrote_span = _wrote_span(sample, spans)
+        left_end = _left_end(sample, ends)
         recorded_ctas = np.stack((rows[:, 1].astype(np.int64), rows[:, 2].astype(np.int64), init_ns, post_final_ns))
-        others = _others(spans, wrote_span, recorded_ctas)
+        others = _others(ends, left_end, recorded_ctas)
         written = rows[:, counts_at + warps].astype(np.int64)
         odd, too_high = impossible_counts(written, pre_final_ns - init_ns if timed else None)
         if too_high.any():
@@ -290,8 +281,8 @@ class Layout(Struct, frozen=True):
             entries=rows[:, rings_at : rings_at + ring_words * len(warps)].reshape(
                 len(rows), len(warps), ring_words // 2, 2
             ),
-            never_ran=sample.ctas - int(ran.sum()) - int(wrote_span.sum()),
-            damaged=int((ran & ~sound).sum()) + int(wrote_span.sum()) - others.shape[1],
+            never_ran=sample.ctas - int(ran.sum()) - int(left_end.sum()),
+            damaged=int((ran & ~sound).sum()) + int(left_end.sum()) - others.shape[1],
             timed=timed,
             miscounted=int((odd | too_high).sum()),
             others=others,

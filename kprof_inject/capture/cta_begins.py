@@ -1,7 +1,7 @@
-"""Estimate when CTAs began that only left their SM and their end.
+"""Estimate when CTAs began that only left their end and their SM.
 
 An SM begins its CTAs in the order of their program ids, and each one that does not fit at once when an earlier one has
-ended. How many fit, and how long the SM takes to begin one, is known from CTAs that left their begin as well.
+ended. How many fit, and how long the SM takes to begin one, is known from the CTAs that record.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ _MAX_SLOTS = 32
 """CTAs that an SM holds at most (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
 
-def estimated_begins(
-    cta: NDArray[np.int64], sm: NDArray[np.int64], begin_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return when each CTA began, with an estimate for those with a ``begin_ns`` of 0.
+def estimated_begins(recorded: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return when the other CTAs of a launch began, in ns.
 
-    The CTAs are all of the launch. Without any begin that is known, a CTA begins when it ends.
+    ``recorded`` has the number, SM, begin and end of some CTAs, ``others`` the number, SM and end of all others; shapes
+    (4, CTA) and (3, CTA). There must be a recorded one.
     """
-    known = begin_ns > 0
-    if known.all() or not known.any():
-        return np.where(known, begin_ns, end_ns)
+    known = recorded.shape[1]
+    cta, sm, end_ns = np.concatenate((recorded[[0, 1, 3]], others), axis=1)
+    begin_ns = np.concatenate((recorded[2], np.zeros(others.shape[1], np.int64)))
     order = np.lexsort((cta, sm))
     ends_ns = end_ns[np.lexsort((end_ns, sm))]
     begun_ns = begin_ns[order]
@@ -39,9 +38,10 @@ def estimated_begins(
         found_ns = np.where(waits, freed_ns + (int(np.median(gaps_ns)) if gaps_ns.size else 0), first_ns)
         tries.append((float(np.abs(found_ns - begun_ns)[at].mean()), slots, found_ns))
     _, _, best_ns = min(tries, key=lambda one: one[:2])
-    found = np.empty_like(begin_ns)
-    found[order] = np.where(begun_ns > 0, begun_ns, best_ns)
-    return np.minimum(found, end_ns)
+    found_ns = np.empty_like(begin_ns)
+    found_ns[order] = best_ns
+    at_most_ns: NDArray[np.int64] = np.minimum(found_ns, end_ns)
+    return at_most_ns[known:]
 
 
 def _first_begins(number: NDArray[np.int64], begin_ns: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -4,11 +4,10 @@ The clusters of a grid (without clusters: its CTAs) have the order of their prog
 successive ones, a block, one records; a hash of the block's number tells which. So the sample is spread evenly over the
 grid, and does not follow a pattern of the grid's own. The last block may be shorter, and then may have none.
 
-The buffer of such a launch has two parts. First come the spans of all CTAs of the grid, from the last CTA to the first.
-A CTA that does not record leaves its SM and its end there, and one in ``2 ** BEGIN_SHIFT`` its begin, too, which costs
-more, because it comes before the CTA's own work. Then come the rows of the clusters that record, one for each block.
-The kernel gets the address of the first row, and ``shift`` in the lowest bits of that address, which its alignment
-leaves free. If all CTAs record, ``shift`` is 0, and there are no spans.
+The buffer of such a launch has two parts. First come words of all CTAs of the grid, from the last CTA to the first: a
+CTA that does not record leaves its end and its SM there. Then come the rows of the clusters that record, one for each
+block. The kernel gets the address of the first row, and ``shift`` in the lowest bits of that address, which its
+alignment leaves free. If all CTAs record, ``shift`` is 0, and there are no such words.
 """
 
 from __future__ import annotations
@@ -25,15 +24,12 @@ from kprof_inject.errors import KprofError, Position
 ADDRESS_ALIGNMENT = 128
 """Alignment of a buffer in bytes, as Proton's own hook has it."""
 NO_CTAS = ADDRESS_ALIGNMENT - 1
-"""Lowest bits of an address with which no CTA records or writes its span."""
+"""Lowest bits of an address with which no CTA records or leaves its end."""
 
-SPAN_BYTES = 32
-"""Size of a span, one sector of the L2."""
-
-BEGIN_SHIFT = 3
-"""Number of lowest bits of a cluster's place in its block that decide whether its CTAs leave their begin."""
-BEGIN_PLACE = 1
-"""Value of these bits for clusters that do. A cluster at the place 0 records."""
+END_BYTES = 8
+"""Size of the word with a CTA's end."""
+SM_BITS = 10
+"""Number of the word's lowest bits that hold the SM; above them is the timer."""
 
 HASH_FACTOR = 2654435761  # Knuth's multiplicative hash: 2**32 over the golden ratio
 HASH_SHIFT = 32 - MAX_CTA_SHIFT
@@ -56,13 +52,13 @@ class CtaSample(Struct, frozen=True):
         return -(-clusters >> self.shift) * self.cluster_ctas
 
     @property
-    def spans_bytes(self) -> int:
-        """Size of the spans, after which the rows begin."""
-        return -(-self.ctas * SPAN_BYTES // ADDRESS_ALIGNMENT) * ADDRESS_ALIGNMENT if self.shift else 0
+    def ends_bytes(self) -> int:
+        """Size of the words with the ends, after which the rows begin."""
+        return -(-self.ctas * END_BYTES // ADDRESS_ALIGNMENT) * ADDRESS_ALIGNMENT if self.shift else 0
 
     def buffer_bytes(self, row_bytes: int) -> int:
         """Return the size of the buffer with rows of this size."""
-        return self.spans_bytes + self.rows * row_bytes
+        return self.ends_bytes + self.rows * row_bytes
 
 
 @dataclass(frozen=True, slots=True)

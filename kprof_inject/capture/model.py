@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import SPAN
+from kprof_inject.capture.buffer_layouts import END
 from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode
 from kprof_inject.capture.foreign.entries import Recorded
@@ -243,10 +243,10 @@ class Launch:
 
     def words(self) -> NDArray[np.uint32]:
         """Return the rows of the raw buffer as words, one for each CTA that records: shape (CTAs, stride_bytes / 4)."""
-        return self.spans_and_words()[1]
+        return self.ends_and_words()[1]
 
-    def spans_and_words(self) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
-        """Return the spans of all CTAs (``SPAN``), none if all CTAs recorded, and ``words``."""
+    def ends_and_words(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+        """Return the ends of all CTAs (``END``), none if all CTAs recorded, and ``words``."""
         path = self.path
         with open_regular(path, self.capture_folder) as file:
             size = os.fstat(file.fileno()).st_size - self.offset_bytes
@@ -260,10 +260,10 @@ class Launch:
                 raise KprofError(f"cannot read {path}: {error.strerror}") from None
         if self.crc32 is not None:
             _require_crc32(zlib.crc32(raw.data), self.crc32, path)
-        spans_words = self.sample.spans_bytes // 4 if self.sample else 0
-        # The last CTA's span comes first.
-        spans = raw[:spans_words].view(SPAN)[::-1][: self.sample.ctas if self.sample and spans_words else 0]
-        return spans, raw[spans_words:].reshape(-1, self.kernel.stride_bytes // 4)
+        ends_words = self.sample.ends_bytes // 4 if self.sample else 0
+        # The last CTA's end comes first.
+        ends = raw[:ends_words].view(END)[::-1][: self.sample.ctas if self.sample and ends_words else 0]
+        return ends, raw[ends_words:].reshape(-1, self.kernel.stride_bytes // 4)
 
 
 class Process(Struct, frozen=True):

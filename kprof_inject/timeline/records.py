@@ -41,8 +41,8 @@ def read_raw(launch: Launch) -> RawCtas:
     Raises ``KprofError`` if it is damaged as a whole.
     """
     kernel = launch.kernel
-    spans, words = launch.spans_and_words()
-    return LAYOUTS[kernel.layout].read(words, kernel.num_warps, recorded_warps(launch), launch.sample, spans)
+    ends, words = launch.ends_and_words()
+    return LAYOUTS[kernel.layout].read(words, kernel.num_warps, recorded_warps(launch), launch.sample, ends)
 
 
 _HALF = 1 << CLOCK_LOW_BITS

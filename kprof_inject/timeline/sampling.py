@@ -73,8 +73,8 @@ class Slowdown(Struct, frozen=True):
 
 
 def slowdown_of(timeline: Timeline) -> Slowdown | None:
-    """Compare the CTAs that record with those of their blocks whose begin is known; None if there are none."""
-    sample, others = timeline.launch.sample, timeline.unrecorded[timeline.begins_known]
+    """Compare the CTAs that record with the others of their blocks; None if all record."""
+    sample, others = timeline.launch.sample, timeline.unrecorded
     if sample is None or not others.size or not timeline.ctas.size:
         return None
     block_ctas = sample.cluster_ctas << sample.shift

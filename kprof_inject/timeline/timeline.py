@@ -226,9 +226,7 @@ class Timeline(Struct, frozen=True):
     of its kind in a warp. None if no scope does: a warp of a Proton kernel is never in one scope twice.
     """
     unrecorded: NDArray[np.void] = np.empty(0, CTA_COLUMNS)
-    """The other CTAs that ran, if only a sample of them recorded. Some of their begins are estimated."""
-    begins_known: NDArray[np.bool_] = np.empty(0, np.bool_)
-    """True for each of ``unrecorded`` whose begin is not estimated."""
+    """The other CTAs that ran, if only a sample of them recorded. Their begins are estimated."""
     _choice: Choice = EVERYTHING
     _ctas_that_ran: NDArray[np.void] | None = None
     """All CTAs of the launch that record, if this is a part of it."""
@@ -277,7 +275,6 @@ class Timeline(Struct, frozen=True):
             self,
             ctas=self.ctas[choice.keep_ctas(self.ctas)],
             unrecorded=self.unrecorded[choice.keep_ctas(self.unrecorded)],
-            begins_known=self.begins_known[choice.keep_ctas(self.unrecorded)],
             incomplete=self.incomplete[choice.keep_warps(self.incomplete)],
             _choice=choice,
             _ctas_that_ran=self.ctas_that_ran,
@@ -390,7 +387,6 @@ def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
         clock=clock,
         ctas=_cta_columns(raw),
         unrecorded=_unrecorded(raw),
-        begins_known=raw.others[4].astype(np.bool_),
         incomplete=_incomplete(raw, tally.warps, clock),
         lanes=tally.lanes,
         records_written=int((raw.written_words // WORDS_PER_ENTRY).sum()),
@@ -438,7 +434,7 @@ def _extent(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> tuple[int, int]:
     ends = clock.to_ns(warps.last_cycles[rows].max(axis=1, initial=NO_LARGEST), raw.sm[rows])
     if not len(raw.cta):
         return 0, 0
-    _, _, others_begin, others_end, _ = raw.others
+    _, _, others_begin, others_end = raw.others
     first_ns = min(int(values.min(initial=NO_SMALLEST)) for values in (raw.init_ns, begins, others_begin))
     last_ns = max(int(values.max(initial=NO_LARGEST)) for values in (raw.pre_final_ns, ends, others_end))
     return first_ns, last_ns
@@ -456,7 +452,7 @@ def _cta_columns(raw: RawCtas) -> NDArray[np.void]:
 
 def _unrecorded(raw: RawCtas) -> NDArray[np.void]:
     columns = np.empty(raw.others.shape[1], dtype=CTA_COLUMNS)
-    columns["cta"], columns["sm"], columns["init_ns"], columns["pre_final_ns"] = raw.others[:4]
+    columns["cta"], columns["sm"], columns["init_ns"], columns["pre_final_ns"] = raw.others
     columns["post_final_ns"] = columns["pre_final_ns"]
     return columns
 

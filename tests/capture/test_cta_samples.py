@@ -8,8 +8,16 @@ from buffers import Cta, Entry, buffer_words
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.capture.buffer_layouts import LAYOUTS, SPAN, rows_of
-from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, NO_CTAS, SPAN_BYTES, CtaChoice, CtaSample, parse_ctas
+from kprof_inject.capture.buffer_layouts import END, LAYOUTS, rows_of
+from kprof_inject.capture.cta_samples import (
+    ADDRESS_ALIGNMENT,
+    END_BYTES,
+    NO_CTAS,
+    SM_BITS,
+    CtaChoice,
+    CtaSample,
+    parse_ctas,
+)
 from kprof_inject.capture.schema import MAX_CTA_SHIFT
 from kprof_inject.errors import KprofError
 
@@ -55,11 +63,11 @@ def test_auto_has_512_clusters_record_or_all(ctas: int, shift: int) -> None:
 
 
 def test_rows_begin_where_the_alignment_wants_them() -> None:
-    assert SPAN.itemsize == SPAN_BYTES and NO_CTAS > MAX_CTA_SHIFT
+    assert END.itemsize == END_BYTES and NO_CTAS > MAX_CTA_SHIFT
     for ctas in (1, 3, 4, 1025):
         sample = CtaSample(ctas, 1, 3)
-        assert sample.spans_bytes % ADDRESS_ALIGNMENT == 0 and sample.spans_bytes >= ctas * SPAN_BYTES
-        assert sample.buffer_bytes(256) == sample.spans_bytes + 256 * -(-ctas // 8)
+        assert sample.ends_bytes % ADDRESS_ALIGNMENT == 0 and sample.ends_bytes >= ctas * END_BYTES
+        assert sample.buffer_bytes(256) == sample.ends_bytes + 256 * -(-ctas // 8)
     assert CtaSample(1025, 1, 0).buffer_bytes(256) == 1025 * 256
 
 
@@ -79,14 +87,28 @@ def test_one_of_one_is_all() -> None:
     assert parse_ctas("1/1") == parse_ctas("all")
 
 
-def test_spans_that_another_launch_left_do_not_count() -> None:
-    """The buffer held a launch of another grid: CTAs with a row have a span there, too."""
+def test_ends_that_another_launch_left_do_not_count() -> None:
+    """The buffer held a launch of another grid: CTAs with a row have an end there, too."""
     ctas = [Cta([[Entry(0, False, 2_000), Entry(0, True, 3_000)]], 3, 1_000, 1_600, 1_700) for _ in range(16)]
     words, sample = buffer_words(ctas, slots=4), CtaSample(16, 1, 2)
     row = rows_of(sample, np.arange(16))
-    spans = np.zeros(16, dtype=SPAN)
-    spans["sm_plus_1"], spans["begin_ns"], spans["end_ns"] = 4, 1_000, 1_600
-    found = LAYOUTS["timed"].read(words[row >= 0], 1, [0], sample, spans)
+    ends = np.full(16, 1_600 << SM_BITS | 3, dtype=END)
+    found = LAYOUTS["timed"].read(words[row >= 0], 1, [0], sample, ends)
     assert found.cta.tolist() == np.flatnonzero(row >= 0).tolist()
     assert found.others[0].tolist() == np.flatnonzero(row < 0).tolist()
+    assert (set(found.others[1]), set(found.others[3])) == ({3}, {1_600})
     assert (found.never_ran, found.damaged) == (0, 0)
+
+
+@pytest.mark.parametrize("start_ns", [0, 1 << 60, (1 << 54) - 3_000, (1 << 61) - 3_000])
+def test_the_highest_bits_of_an_end_are_those_of_the_nearest_time(start_ns: int) -> None:
+    ctas = [
+        Cta([[Entry(0, False, 2_000), Entry(0, True, 3_000)]], 3, start_ns + 1_000, start_ns + 5_000, start_ns + 5_100)
+        for _ in range(16)
+    ]
+    words, sample = buffer_words(ctas, slots=4), CtaSample(16, 1, 2)
+    row = rows_of(sample, np.arange(16))
+    ends_ns = start_ns + 1_000 + 400 * np.arange(16)
+    ends = (ends_ns.astype(END) << np.uint64(SM_BITS)) | np.uint64(3)
+    found = LAYOUTS["timed"].read(words[row >= 0], 1, [0], sample, np.where(row < 0, ends, 0).astype(END))
+    assert found.others[3].tolist() == ends_ns[row < 0].tolist()

@@ -18,29 +18,26 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import SPAN, leaves_begin, rows_of
-from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, CtaSample
+from kprof_inject.capture.buffer_layouts import END, rows_of
+from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, SM_BITS, CtaSample
 from kprof_inject.runtime.devices.device import MemoryRange
 
 HostKernel = Callable[..., int]
 """Computes what a kernel computes: ``host_kernel(grid, *args)``. Returns the cycles between two of its records."""
 
 
-def with_spans(words: NDArray[np.uint32], sample: CtaSample) -> NDArray[np.uint8]:
+def with_ends(words: NDArray[np.uint32], sample: CtaSample) -> NDArray[np.uint8]:
     """The buffer of a sample, from the rows of all CTAs of the grid."""
     if not sample.shift:
         return words.reshape(-1).view(np.uint8)
     row = rows_of(sample, np.arange(sample.ctas))
-    spans = np.zeros(sample.spans_bytes // SPAN.itemsize, dtype=SPAN)
-    of_cta = spans[::-1]
+    ends = np.zeros(sample.ends_bytes // END.itemsize, dtype=END)
     other = np.flatnonzero(row < 0)
-    of_cta["sm_plus_1"][other] = words[other, 2] + 1
-    with_begin = other[leaves_begin(sample, other)]
-    for name, at, ctas in (("begin_ns", 4, with_begin), ("end_ns", 6, other)):
-        of_cta[name][ctas] = words[ctas, at] | words[ctas, at + 1].astype(np.uint64) << 32
+    end_ns = words[other, 6] | words[other, 7].astype(np.uint64) << np.uint64(32)
+    ends[::-1][other] = end_ns << np.uint64(SM_BITS) | words[other, 2]
     rows = np.zeros((sample.rows, words.shape[1]), dtype=np.uint32)
     rows[row[row >= 0]] = words[row >= 0]
-    return np.concatenate([spans.view(np.uint8), rows.reshape(-1).view(np.uint8)])
+    return np.concatenate([ends.view(np.uint8), rows.reshape(-1).view(np.uint8)])
 
 
 class Block:
@@ -300,11 +297,11 @@ class FakeGpu:
         gap_cycles = self.host_kernels[launch.kernel.name](launch.grid, *map(with_elements, launch.arguments))
         if launch.profile_address:
             sample = launch.sample
-            block = self._blocks.get(launch.profile_address - sample.spans_bytes - sample.shift)
+            block = self._blocks.get(launch.profile_address - sample.ends_bytes - sample.shift)
             if block is None:
                 self.freed_writes += 1
             else:
-                written = with_spans(self.profile_words(launch, begun_ns, gap_cycles), sample)
+                written = with_ends(self.profile_words(launch, begun_ns, gap_cycles), sample)
                 block.bytes[: written.nbytes] = written
         self.now_ns += launch.duration_ns + self.longer_ns + self.launching_ns
         self.ran.append(launch)

@@ -42,12 +42,9 @@ def test_a_sample_is_a_part_of_the_whole_launch(planned_once: FakeRuns, tmp_path
     columns = ["cta", "sm", "warp", "scope", "start_cycles", "end_cycles"]
     kept = whole.scopes[np.isin(whole.scopes["cta"], recorded)]
     assert sampled.scopes[columns].tolist() == kept[columns].tolist()
-    # Where all CTAs ran is known, and when they ended; of some of the others, when they began.
+    # Where all CTAs ran is known, and when they ended.
     ended = ["cta", "sm", "pre_final_ns"]
     assert np.sort(sampled.all_ctas, order="cta")[ended].tolist() == whole.ctas[ended].tolist()
-    known = sampled.unrecorded[sampled.begins_known]
-    assert 60 < len(known) < 200
-    assert known["init_ns"].tolist() == whole.ctas["init_ns"][known["cta"]].tolist()
     assert (sampled.ctas_never_ran, sampled.ctas_damaged, sampled.records_lost) == (0, 0, 0)
     of_whole, of_sample = summarise(whole), summarise(sampled)
     assert facts(of_sample) == facts(of_whole)

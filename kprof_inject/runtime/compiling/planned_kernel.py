@@ -189,7 +189,7 @@ class PlannedKernel:
             if build.buffer_bytes(grid) <= max_bytes:
                 return build
             sample, usual = build.sample(grid), instrumented.mode(build.ctas)
-            room_bytes = max(max_bytes - sample.spans_bytes, 0)
+            room_bytes = max(max_bytes - sample.ends_bytes, 0)
             buffer_bytes = smaller_buffer_bytes(usual, sample.rows, instrumented.total_warps, room_bytes)
             if buffer_bytes is None:
                 raise KprofError(

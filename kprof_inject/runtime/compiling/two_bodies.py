@@ -13,15 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kprof_inject.capture.cta_samples import (
-    ADDRESS_ALIGNMENT,
-    BEGIN_PLACE,
-    BEGIN_SHIFT,
-    HASH_FACTOR,
-    HASH_SHIFT,
-    NO_CTAS,
-    SPAN_BYTES,
-)
+from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, END_BYTES, HASH_FACTOR, HASH_SHIFT, NO_CTAS, SM_BITS
 from kprof_inject.errors import KprofError
 
 _ENTRY = re.compile(r"^\.visible \.entry [\w$]+\((?P<parameters>[^)]*)\)(?P<limits>[^{]*)\{\n", re.MULTILINE)
@@ -146,7 +138,7 @@ def _address(buffer: str) -> str:
 
 
 def _begin(buffer: str, cluster_ctas: int) -> str:
-    """Send the CTA to its body; on the way to the one without records, some write the begin of their span."""
+    """Send the CTA to its body."""
     cluster_bits = cluster_ctas.bit_length() - 1
     return f"""\
 	.reg .pred %kprof_p;
@@ -165,27 +157,12 @@ def _begin(buffer: str, cluster_ctas: int) -> str:
 	and.b32 %kprof_a, %kprof_a, %kprof_b;
 	setp.eq.u32 %kprof_p, %kprof_a, 0;
 	@%kprof_p bra $kprof_with;
-	and.b32 %kprof_a, %kprof_a, {(1 << BEGIN_SHIFT) - 1};
-	setp.ne.u32 %kprof_p, %kprof_a, {BEGIN_PLACE};
-	@%kprof_p bra $kprof_without;
-	mov.u32 %kprof_a, %tid.x;
-	setp.ne.u32 %kprof_p, %kprof_a, 0;
-	@%kprof_p bra $kprof_without;
-{_SPAN}	mov.u64 %kprof_d, %globaltimer;
-	st.global.b64 [%kprof_c+8], %kprof_d;
 $kprof_without:
 """
 
 
-_SPAN = f"""\
-	add.u32 %kprof_row, %kprof_row, 1;
-	mul.wide.u32 %kprof_c, %kprof_row, {SPAN_BYTES};
-	sub.u64 %kprof_c, %kprof_rows, %kprof_c;
-"""
-
-
 def _end(buffer: str) -> str:
-    """Write the SM of the CTA, and the end of its span: that of its last warp.
+    """Leave the CTA's end, that of its last warp, and its SM.
 
     The word only rises, so the host clears what a launch of another grid left there.
     """
@@ -197,15 +174,15 @@ $kprof_ended:
 	and.b32 %kprof_a, %kprof_a, 31;
 	setp.ne.u32 %kprof_p, %kprof_a, 0;
 	@%kprof_p ret;
-{_row()}{_SPAN}	mov.u64 %kprof_d, %globaltimer;
-	red.global.max.u64 [%kprof_c+16], %kprof_d;
-	mov.u32 %kprof_a, %tid.x;
-	setp.ne.u32 %kprof_p, %kprof_a, 0;
-	@%kprof_p ret;
+{_row()}	add.u32 %kprof_row, %kprof_row, 1;
+	mul.wide.u32 %kprof_c, %kprof_row, {END_BYTES};
+	sub.u64 %kprof_c, %kprof_rows, %kprof_c;
 	mov.u32 %kprof_a, %smid;
-	add.u32 %kprof_a, %kprof_a, 1;
-	cvt.u64.u32 %kprof_d, %kprof_a;
-	st.global.b64 [%kprof_c], %kprof_d;
+	cvt.u64.u32 %kprof_base, %kprof_a;
+	mov.u64 %kprof_d, %globaltimer;
+	shl.b64 %kprof_d, %kprof_d, {SM_BITS};
+	or.b64 %kprof_d, %kprof_d, %kprof_base;
+	red.global.max.u64 [%kprof_c], %kprof_d;
 	ret;
 """
 

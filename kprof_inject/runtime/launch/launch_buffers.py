@@ -379,9 +379,9 @@ class _Rotation(BufferOwner):
         except IndexError:
             return None
         if former.memory is not None and former.memory_bytes >= launch.size_bytes and not former.is_handed_over:
-            spans_bytes = launch.build.sample(launch.grid).spans_bytes
-            if spans_bytes and former.grid != launch.grid:
-                self.device.clear(former.memory, spans_bytes, launch.stream)
+            ends_bytes = launch.build.sample(launch.grid).ends_bytes
+            if ends_bytes and former.grid != launch.grid:
+                self.device.clear(former.memory, ends_bytes, launch.stream)
             return former.memory, former.memory_bytes
         if if_refused is not None:
             if_refused(former)

@@ -234,7 +234,7 @@ class SampleBuffer:
     def __init__(self, buffer: Buffer, sample: CtaSample) -> None:
         """Keep ``buffer`` alive."""
         self._buffer = buffer
-        self._address = buffer.data_ptr() + sample.spans_bytes + sample.shift
+        self._address = buffer.data_ptr() + sample.ends_bytes + sample.shift
 
     def data_ptr(self) -> int:
         """Return the address."""
