@@ -41,7 +41,7 @@ PREAMBLE = 0xDEADBEEF
 
 END = np.dtype("<u8")
 """What a CTA that does not record leaves, if only a sample of the CTAs records: the lowest bits of the timer when its
-last warp ended, and its SM (``SM_BITS``). It is zero for CTAs that record, and for those that never ran."""
+first warp ended, and its SM (``SM_BITS``). It is zero for CTAs that record, and for those that never ran."""
 NO_ENDS = np.empty(0, dtype=END)
 
 

@@ -162,27 +162,25 @@ $kprof_without:
 
 
 def _end(buffer: str) -> str:
-    """Leave the CTA's end, that of its last warp, and its SM.
+    """Leave the end of the CTA's first warp, and the SM.
 
-    The word only rises, so the host clears what a launch of another grid left there.
+    If all warps left theirs, it would cost three times as much (docs/costs.md), and so would a store instead of the
+    reduction. The word only rises, so the host clears what a launch of another grid left there.
     """
     return f"""\
 $kprof_ended:
-{_address(buffer)}	setp.eq.u32 %kprof_p, %kprof_shift, {NO_CTAS};
-	@%kprof_p ret;
-	mov.u32 %kprof_a, %tid.x;
-	and.b32 %kprof_a, %kprof_a, 31;
-	setp.ne.u32 %kprof_p, %kprof_a, 0;
-	@%kprof_p ret;
-{_row()}	add.u32 %kprof_row, %kprof_row, 1;
+{_address(buffer)}{_row()}	add.u32 %kprof_row, %kprof_row, 1;
 	mul.wide.u32 %kprof_c, %kprof_row, {END_BYTES};
 	sub.u64 %kprof_c, %kprof_rows, %kprof_c;
 	mov.u32 %kprof_a, %smid;
 	cvt.u64.u32 %kprof_base, %kprof_a;
+	mov.u32 %kprof_a, %tid.x;
+	setp.ne.u32 %kprof_p, %kprof_a, 0;
+	setp.eq.or.u32 %kprof_p, %kprof_shift, {NO_CTAS}, %kprof_p;
 	mov.u64 %kprof_d, %globaltimer;
 	shl.b64 %kprof_d, %kprof_d, {SM_BITS};
 	or.b64 %kprof_d, %kprof_d, %kprof_base;
-	red.global.max.u64 [%kprof_c], %kprof_d;
+	@!%kprof_p red.global.max.u64 [%kprof_c], %kprof_d;
 	ret;
 """
 
