@@ -17,6 +17,7 @@ _KIB = 1024
 _SHARED_UNIT_BYTES = 128
 _REGISTER_UNIT = 256
 _WARP_UNIT = 4
+_MAX_REGISTERS = 255
 THREADS_PER_WARP = 32
 """On NVIDIA's GPUs."""
 BLACKWELL = 100
@@ -75,6 +76,15 @@ def ctas_per_sm(limits: SmLimits, shared_bytes: int, warps: int, registers: int 
         warps_with_registers = limits.registers // _up_to(registers * THREADS_PER_WARP, _REGISTER_UNIT)
         fitting.append(warps_with_registers // _WARP_UNIT * _WARP_UNIT // _up_to(warps, _WARP_UNIT))
     return min(fitting)
+
+
+def registers_for(limits: SmLimits, shared_bytes: int, warps: int, ctas: int) -> int | None:
+    """Return how many registers a thread may have so that this many CTAs fit on an SM; None if they never do."""
+    of_warp = _REGISTER_UNIT // THREADS_PER_WARP
+    for registers in range(_MAX_REGISTERS // of_warp * of_warp, 0, -of_warp):
+        if ctas_per_sm(limits, shared_bytes, warps, registers) >= ctas:
+            return registers
+    return None
 
 
 def _up_to(value: int, unit: int) -> int:

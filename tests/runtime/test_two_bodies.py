@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import tempfile
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
@@ -15,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from planning import insertion_of
 from test_lower import FIXTURES, described
+from triton import knobs
 
 from kprof_inject.capture.buffer_layouts import rows_of
 from kprof_inject.capture.cta_samples import NO_CTAS, CtaSample
@@ -153,7 +156,8 @@ class Cta:
             return ""
         a, b, c = ([self.value(operand) for operand in operands[1:]] + [0, 0])[:3]
         operation = name.split(".")[0]
-        bits = 64 if ("64" in name.split(".")[-1] and not name.startswith("cvt.u32")) or ".wide" in name else 32
+        kind = name.split(".")[1] if operation == "cvt" else name.split(".")[-1]
+        bits = 64 if "64" in kind or ".wide" in name else 32
         if name == "cvt.s64.s32":
             result = a - (1 << 32) if a >> 31 & 1 else a
         else:
@@ -195,3 +199,27 @@ def test_a_cta_goes_where_the_sample_says(
 
 def test_the_version_is_one_that_was_looked_at() -> None:
     assert (OFFSET_BITS is None) == triton.__version__.startswith("3.5")
+
+
+@needs_times
+def test_registers_can_be_limited() -> None:
+    """ptxas takes the directive, and does what it says."""
+    (path,) = [path for path in COMPILED if path.name.startswith("matmul.")]
+    target, options = described(path)
+    clean = lower_without_records(read(path), target, options)
+    text = insertion_of(read(path), "func").text
+    with keeping_body(clean.assembly, options.get("num_ctas", 1), 128):
+        both = lower(text, target, options, Mode("global"))
+    assert both.assembly.count(".maxnreg 128") == 1
+    assert registers_of(both.binary) <= 128 < registers_of(clean.binary)
+
+
+def registers_of(binary: bytes) -> int:
+    """How many registers a thread has: in the section .nv.info, or as cuobjdump prints it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(binary)
+        tool = knobs.nvidia.cuobjdump.path
+        printed = subprocess.run([tool, "-res-usage", path], capture_output=True, text=True, check=True).stdout
+    (found,) = re.findall(r"REG:(\d+)", printed)
+    return int(found)

@@ -46,8 +46,10 @@ def verdict_on(kernel: Kernel, clean: dict[str, Any], with_records: dict[str, An
         ({}, {"times_ns": slower(5.5)}, Level.CAREFUL, "slower by 5.5 %"),
         ({}, {"times_ns": slower(-6)}, Level.CAREFUL, "faster by 6 %"),
         ({}, {"times_ns": slower(25)}, Level.UNRELIABLE, "slower by 25 %"),
-        ({}, {"spills": 12}, Level.UNRELIABLE, "spills"),
-        ({"spills": 4}, {"spills": 12}, Level.UNRELIABLE, "more spills"),
+        ({}, {"spills": 12}, Level.CAREFUL, "spills"),
+        ({"spills": 4}, {"spills": 12}, Level.CAREFUL, "more spills"),
+        ({}, {"spills": 12, "times_ns": slower(19.9)}, Level.UNRELIABLE, "spills, and much slower"),
+        ({"times_ns": None}, {"spills": 12}, Level.UNRELIABLE, "spills, and no times"),
         ({}, {"ctas_per_sm": 4}, Level.CAREFUL, "lower occupancy"),
         ({"ctas_per_sm": 2}, {"ctas_per_sm": 3}, Level.CAREFUL, "higher occupancy"),
         ({}, {"times_ns": TIMES_NS[:2]}, Level.UNKNOWN, "two launches"),
@@ -71,7 +73,7 @@ def test_the_weightiest_ground_stands_first(kernel: Kernel) -> None:
     verdict = verdict_on(kernel, {}, {"ctas_per_sm": 4, "times_ns": slower(25)})
     assert (verdict.level, verdict.text) == (Level.UNRELIABLE, f"{slow}; {overlap}")
     verdict = verdict_on(kernel, {}, {"ctas_per_sm": 4, "spills": 1, "times_ns": slower(0.6)})
-    assert (verdict.level, verdict.text) == (Level.UNRELIABLE, f"{spills}; {overlap}")
+    assert (verdict.level, verdict.text) == (Level.CAREFUL, f"{spills}; {overlap}")
 
 
 def test_what_is_known_to_be_bad_is_said_before_what_is_not_known(kernel: Kernel) -> None:

@@ -155,11 +155,12 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
 
 
 @contextmanager
-def keeping_body(clean_ptx: str, cluster_ctas: int) -> Iterator[None]:
+def keeping_body(clean_ptx: str, cluster_ctas: int, max_registers: int | None = None) -> Iterator[None]:
     """Keep the body without records in every kernel that is compiled with records in this context.
 
     ``clean_ptx`` is the kernel's PTX without records. Then a launch may have a sample of its CTAs record
-    (``two_bodies``). A compilation raises ``KprofError`` if it cannot have both bodies.
+    (``two_bodies``), and a thread has at most ``max_registers``. A compilation raises ``KprofError`` if it cannot have
+    both bodies.
     """
     compiler, offset_bits = backends["nvidia"].compiler, installed_version().offset_bits
     if offset_bits is None:
@@ -169,7 +170,7 @@ def keeping_body(clean_ptx: str, cluster_ctas: int) -> Iterator[None]:
     def make_ptx(self: Any, source: Any, metadata: Any, *arguments: Any) -> Any:
         recorded = original(self, source, metadata, *arguments)
         row_bytes = metadata["profile_scratch_size"]
-        return with_two_bodies(clean_ptx, recorded, row_bytes, cluster_ctas, offset_bits)
+        return with_two_bodies(clean_ptx, recorded, row_bytes, cluster_ctas, offset_bits, max_registers)
 
     compiler.make_ptx = make_ptx
     try:

@@ -15,6 +15,7 @@ from triton.runtime.driver import driver
 
 from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
 from kprof_inject.capture.mode import AUTO_BUFFER, Mode
+from kprof_inject.capture.resources import limits_of, registers_for
 from kprof_inject.capture.ring_sizes import mode_of_kernel
 from kprof_inject.capture.schema import (
     KernelRecord,
@@ -121,9 +122,30 @@ class InstrumentedKernel:
             mode = replace(mode, buffer_bytes=buffer_bytes)
         kernel = self.compile_with_records(mode, ctas)
         kernel._init_handles()
+        if ctas != EVERY_CTA and self._holds_fewer_ctas(kernel):
+            kernel = self._with_fewer_registers(mode, ctas) or kernel
         build = self._build_of(kernel, variant, mode, ctas)
         self._require_same_residency(kernel, build.record)
         return build, kernel
+
+    def _holds_fewer_ctas(self, kernel: Any) -> bool:
+        """Return whether fewer CTAs fit on an SM than without records."""
+        before, after = self.clean.ctas_per_sm, resources_of(kernel)["ctas_per_sm"]
+        return before is not None and after is not None and after < before
+
+    def _with_fewer_registers(self, mode: Mode, ctas: CtaChoice) -> Any:
+        """Return the kernel with so few registers that as many CTAs fit as without records; None if that fails.
+
+        Only the CTAs that record spill. With fewer CTAs on an SM, the launch would be another.
+        """
+        limits = limits_of(f"{self.target.backend}:{self.target.arch}")
+        shared_bytes, ctas_before = self.dumped.info.metadata["shared"], self.clean.ctas_per_sm or 0
+        registers = registers_for(limits, shared_bytes, self.total_warps, ctas_before)
+        if registers is None:
+            return None
+        kernel = self.compile_with_records(mode, ctas, registers)
+        kernel._init_handles()
+        return None if self._holds_fewer_ctas(kernel) else kernel
 
     def _require_same_residency(self, kernel: Any, record: KernelRecord) -> None:
         """Raise ``KprofError`` if records may prevent all CTAs of a cooperative launch from being resident at once."""
@@ -133,10 +155,11 @@ class InstrumentedKernel:
                 f"with records, an SM holds {after} of its CTAs instead of {before}, and its launch is cooperative"
             )
 
-    def compile_with_records(self, mode: Mode, ctas: CtaChoice) -> Any:
+    def compile_with_records(self, mode: Mode, ctas: CtaChoice, max_registers: int | None = None) -> Any:
         """Have Triton compile the kernel's TTGIR with records in place of its own.
 
-        Raises ``KprofError`` with the compiler's reason if it refuses, and if the result has no records.
+        ``max_registers`` is for a kernel of which a sample of the CTAs records. Raises ``KprofError`` with the
+        compiler's reason if it refuses, and if the result has no records.
         """
         shared_bytes = _device_properties(self.target).get("max_shared_mem") or shared_bytes_of(self.target)
         with _Effects() as effects, without_false_alarms() as messages:
@@ -144,7 +167,7 @@ class InstrumentedKernel:
             if self._has_tags:
                 effects.enter_context(tag_values())
             if ctas != EVERY_CTA and self.clean_ptx is not None:
-                effects.enter_context(keeping_body(self.clean_ptx, self.cluster_ctas))
+                effects.enter_context(keeping_body(self.clean_ptx, self.cluster_ctas, max_registers))
             try:
                 kernel = self.compile(effects)
             except Exception as error:  # the compiler's errors have no common base

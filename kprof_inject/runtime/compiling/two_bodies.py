@@ -25,11 +25,14 @@ _RETURN = re.compile(r"\bret;")
 _SHARED = re.compile(r"^\.extern \.shared \.align (\d+) \.b8 global_smem\[\];\n", re.MULTILINE)
 
 
-def with_two_bodies(clean: str, recorded: str, row_bytes: int, cluster_ctas: int, offset_bits: int) -> str:
+def with_two_bodies(
+    clean: str, recorded: str, row_bytes: int, cluster_ctas: int, offset_bits: int, max_registers: int | None = None
+) -> str:
     """Return the PTX of a kernel with the body of ``clean`` and that of ``recorded``.
 
-    A row of its buffer has ``row_bytes``; Proton's code computes where a row begins in ``offset_bits``. Raises
-    ``KprofError`` if the two are not one kernel with and without records.
+    A row of its buffer has ``row_bytes``; Proton's code computes where a row begins in ``offset_bits``. A thread has at
+    most ``max_registers`` (None: ptxas chooses). Raises ``KprofError`` if the two are not one kernel with and without
+    records.
     """
     without, with_records = _Module.of(clean), _Module.of(recorded)
     if without.header != with_records.header:
@@ -41,7 +44,7 @@ def with_two_bodies(clean: str, recorded: str, row_bytes: int, cluster_ctas: int
     return "".join(
         (
             _joined(without.before, with_records.before),
-            with_records.header,
+            _limited(with_records.header, max_registers),
             with_records.declarations,
             _begin(with_records.buffer, cluster_ctas),
             "{\n",
@@ -54,6 +57,13 @@ def with_two_bodies(clean: str, recorded: str, row_bytes: int, cluster_ctas: int
             with_records.after,
         )
     )
+
+
+def _limited(header: str, max_registers: int | None) -> str:
+    """Return a kernel's header with the directive for its registers. One that the program chose stays."""
+    if max_registers is None or ".maxnreg" in header:
+        return header
+    return header.removesuffix("{\n") + f".maxnreg {max_registers}\n{{\n"
 
 
 @dataclass(frozen=True, slots=True)
