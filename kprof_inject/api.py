@@ -71,6 +71,26 @@ def _in_use_error() -> KprofError:
     return KprofError("another profile is already running", hint="profile one block at a time")
 
 
+class _Inserter(Struct, frozen=True):
+    """Inserter of records where the user's program selects them."""
+
+    selectors: Sequence[Selector]
+    style: Style
+
+    def insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
+        """Plan a kernel. Raises ``KprofError`` if it cannot take records, or if a selector matches nothing."""
+        done = insert_kernel(workspace, kernel, self.selectors, self.style)
+        if done.insertion is None:
+            raise done.refusal or KprofError("it cannot take records")
+        if not done.insertion.plan.scopes:
+            require_sites(self.selectors, done.insertion)
+        write_insertion(workspace, done)
+
+    def insert_less(self, workspace: Workspace, kernel: DumpedKernel) -> bool:
+        """Return False: what a program asks for is recorded."""
+        return False
+
+
 class Profile(Results):
     """A profile of the kernels that are launched in a ``with`` block, each recorded from its first compilation there.
 
@@ -107,7 +127,9 @@ class Profile(Results):
             with ExitStack() as entered:
                 entered.enter_context(held(self._folder, warnings.warn))
                 report = ProcessReport(self._session.reports)
-                self._capture = entered.enter_context(live(self._session, report, self._insert))
+                self._capture = entered.enter_context(
+                    live(self._session, report, _Inserter(self._selectors, self._style))
+                )
                 self._running = entered.pop_all()
         except BaseException:
             _in_use.release()
@@ -188,14 +210,6 @@ class Profile(Results):
         measure_run(workspace, folder, reports, with_permitted_metrics(self._choice, _nothing), _nothing)
         if not self._choice.keep_launches:
             drop_launches(workspace, folder)
-
-    def _insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
-        done = insert_kernel(workspace, kernel, self._selectors, self._style)
-        if done.insertion is None:
-            raise done.refusal or KprofError("it cannot take records")
-        if not done.insertion.plan.scopes:
-            require_sites(self._selectors, done.insertion)
-        write_insertion(workspace, done)
 
     def _nothing_kept(self) -> KprofError:
         errors = read_reports(Path(self._session.reports)).errors

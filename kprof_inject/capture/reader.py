@@ -291,7 +291,7 @@ def _kernel(
         checksums=(record.ttgir_crc32, record.sources_crc32),
         capture_folder=files.capture_folder,
         not_replayed=(timing.not_replayed or "") if timing else "",
-        launches=launches.get(variant),
+        launches=launches.get(record.program_variant or variant),
         measurements=files.read_if_there(f"{folder}/{MEASUREMENTS_FILE}", MeasurementsRecord),
         loaded=files.read_if_there(f"{folder}/{LOADED_INTEGERS_FILE}", LoadedIntegersRecord),
         moves=moves.scopes if moves else {},

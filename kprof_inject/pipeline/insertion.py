@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -149,21 +149,44 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
     workspace.write_plan(done.kernel, table_json(table), text)
 
 
-def inserter(selectors: Sequence[str], style: tuple[str, str]) -> Callable[[Workspace, DumpedKernel], None]:
-    """Return a function that plans a dumped kernel, for a program of which each kernel is planned when it is compiled.
+class Inserter:
+    """Inserter of records into the kernels of a program, each when it is compiled."""
 
-    It writes no plan if nothing matches, and raises ``KprofError`` if the kernel cannot take records.
-    """
-    wanted, how = parse_selectors(selectors), Style.from_words(*style)
+    def __init__(self, selectors: Sequence[str], style: tuple[str, str]) -> None:
+        """Insert what ``selectors`` choose, in the style with these words."""
+        self._selectors = parse_selectors(selectors)
+        self._style = Style.from_words(*style)
 
-    def insert(workspace: Workspace, kernel: DumpedKernel) -> None:
-        done = insert_kernel(workspace, kernel, wanted, how)
+    def insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
+        """Plan a dumped kernel; write no plan if nothing matches. Raises ``KprofError`` if it cannot take records."""
+        self._insert(workspace, kernel, self._selectors)
+
+    def insert_less(self, workspace: Workspace, kernel: DumpedKernel) -> bool:
+        """Plan fewer records than are planned: no iterations, then no loops. Return False if that is not possible.
+
+        What the user selected stays. Raises as ``insert`` does.
+        """
+        planned = workspace.scope_table(kernel.variant)
+        present = {scope.selector for scope in planned.scopes} if planned and not self._selectors else set()
+        fewer = _FEWER.get(frozenset(present))
+        if fewer is None:
+            return False
+        self._insert(workspace, kernel, parse_selectors(fewer))
+        return True
+
+    def _insert(self, workspace: Workspace, kernel: DumpedKernel, selectors: Sequence[Selector]) -> None:
+        done = insert_kernel(workspace, kernel, selectors, self._style)
         if done.refusal is not None:
             raise done.refusal
         if done.insertion is not None and done.insertion.plan.scopes:
             write_insertion(workspace, done)
 
-    return insert
+
+# The default selectors, and what to select instead if their records slow a kernel down.
+_FEWER = {
+    frozenset({"func", "loop", "iter"}): ("func", "loop"),
+    frozenset({"func", "loop"}): ("func",),
+}
 
 
 def _planned(view: ModuleView, selectors: Sequence[Selector], style: Style) -> Insertion:

@@ -15,7 +15,7 @@ from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.triton_wrapping import Load
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.run_step import Insert, PlansMadeNow, TorchTracer
+from kprof_inject.runtime.run_step import Inserter, PlansMadeNow, TorchTracer
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import DumpedKernel
 
@@ -25,11 +25,11 @@ _INSERTION = "kprof_inject.pipeline.insertion"
 
 def install(session: Session, report: ProcessReport) -> None:
     """Install the step. Called once, right after the import of Triton."""
-    insert: Insert = importlib.import_module(_INSERTION).inserter(session.selectors, session.style)
+    inserter: Inserter = importlib.import_module(_INSERTION).Inserter(session.selectors, session.style)
     dump = DumpStep(session, report)
 
     def make(device: Device, capture: LaunchCapture, trace: TorchTracer | None) -> RunStep:
-        return _ProfileStep(session, report, device, capture, PlansMadeNow(session, report, insert, trace), dump)
+        return _ProfileStep(session, report, device, capture, PlansMadeNow(session, report, inserter, trace), dump)
 
     run_step.install_recording(session, report, make)
     if session.programs_cache:

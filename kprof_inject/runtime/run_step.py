@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.compiling.instrumented_kernel import remove_binaries
@@ -89,9 +90,19 @@ class WorkspacePlans:
             self.trace.start()
         return dumped, scope_table
 
+    def fewer(self, dumped: DumpedKernel) -> ScopeTableRecord | None:
+        """Return None: the user planned them."""
+        return None
 
-Insert = Callable[[Workspace, DumpedKernel], None]
-"""Function that writes a dumped kernel's plan to the workspace, or raises ``KprofError``."""
+
+class Inserter(Protocol):
+    """Inserter of records into dumped kernels: it writes their plans to the workspace."""
+
+    def insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
+        """Plan a kernel. Raises ``KprofError`` if it cannot take records."""
+
+    def insert_less(self, workspace: Workspace, kernel: DumpedKernel) -> bool:
+        """Plan fewer records than are planned; return False if that is not possible."""
 
 
 class LiveCapture:
@@ -142,7 +153,7 @@ class PlansMadeNow:
 
     session: Session
     report: ProcessReport
-    insert: Insert
+    inserter: Inserter
     trace: TorchTracer | None = None
 
     def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
@@ -154,7 +165,7 @@ class PlansMadeNow:
         save_kernel(workspace, variant, kernel)
         dumped = workspace.kernel(variant.variant)
         try:
-            self.insert(workspace, dumped)
+            self.inserter.insert(workspace, dumped)
         except KprofError as error:
             self.report.add_kernel(variant.variant, variant.name, "left alone", error.what)
             return None
@@ -165,13 +176,18 @@ class PlansMadeNow:
             self.trace.start()
         return dumped, scope_table
 
+    def fewer(self, dumped: DumpedKernel) -> ScopeTableRecord | None:
+        """Plan fewer records for a kernel that they slow down."""
+        workspace = Workspace(Path(self.session.workspace))
+        return workspace.scope_table(dumped.variant) if self.inserter.insert_less(workspace, dumped) else None
+
 
 @contextmanager
-def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[LiveCapture]:
+def live(session: Session, report: ProcessReport, inserter: Inserter) -> Iterator[LiveCapture]:
     """Record the kernels that this process launches in this context, as ``session`` says."""
     device = devices_of_process()
     capture = LiveCapture(session, report, device)
-    step = RunStep(session, report, device, capture, PlansMadeNow(session, report, insert))
+    step = RunStep(session, report, device, capture, PlansMadeNow(session, report, inserter))
     _install_once()
     unwrap = wrap_compiler(step.compile)
     try:

@@ -113,7 +113,7 @@ def saving(folder: Path, launches: str = "last", **limits: Any) -> Iterator[Savi
     report, device = ProcessReport(session.reports), FakeDevice(gpu)
     uninstall = install(gpu)
     capture = LiveCapture(session, report, device)
-    step = RunStep(session, report, device, capture, PlansMadeNow(session, report, _insert))
+    step = RunStep(session, report, device, capture, PlansMadeNow(session, report, _Inserter()))
     _install_once()
     unwrap = wrap_compiler(step.compile)
     try:
@@ -136,8 +136,12 @@ def _compiled() -> Path:
     return folder
 
 
-def _insert(workspace: Workspace, kernel: DumpedKernel) -> None:
-    write_insertion(workspace, insert_kernel(workspace, kernel, ()))
+class _Inserter:
+    def insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
+        write_insertion(workspace, insert_kernel(workspace, kernel, ()))
+
+    def insert_less(self, workspace: Workspace, kernel: DumpedKernel) -> bool:
+        return False
 
 
 def save_scale(folder: Path, n: int = 3) -> Path:

@@ -16,6 +16,7 @@ from fake_runs import LAUNCHES, FakeRuns
 from hypothesis import given
 from hypothesis import strategies as st
 from programs.child import Ended
+from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.runtime.launch.timing import EmptyKernel, TurnTimer
@@ -141,3 +142,47 @@ def test_too_few_pairs_need_a_replay(ran: tuple[FakeRuns, Ended]) -> None:
     runs, _ = ran
     kernels = {launch.kernel.name: launch.kernel for launch in read_capture(runs.capture).launches}
     assert needs_replay(kernels["power"]) and needs_replay(kernels["tuned"])
+
+
+MANY = """
+from fake_gpu.program import gpu
+import torch
+from fake_gpu.kernels import power
+
+x = torch.arange(1, 17, dtype=torch.float32)
+for n in range(200):
+    power[(16,)](x, out := torch.zeros_like(x), 3)
+print(out.tolist(), len(gpu.ran))
+"""
+
+
+def many(folder: Path, *options: str) -> tuple[FakeRuns, Ended]:
+    runs = FakeRuns(folder, folder / "workspace")
+    (folder / "home").mkdir()
+    (folder / "prog.py").write_text(MANY)
+    keep_cost(Workspace.begin(runs.workspace))
+    return runs, runs.kprof("profile", "-o", runs.workspace, "--no-replay", *options, "--", folder / "prog.py")
+
+
+@pytest.mark.triton
+def test_a_kernel_that_records_slow_down_is_recorded_with_fewer(tmp_path: Path) -> None:
+    """On this GPU, its six records take a quarter of its time, and even two more than a twentieth."""
+    runs, ended = many(tmp_path)
+    assert ended.exit_code == 0, ended.stderr
+    assert ended.stdout.startswith(f"{[float(n**3) for n in range(1, 17)]} 200\n")
+    (launch,) = read_capture(runs.capture).launches
+    assert [scope.kind for scope in launch.kernel.scopes.scopes] == ["func"]
+    assert launch.index == 199
+    notes = [line for line in ended.stderr.splitlines() if "are not recorded" in line]
+    check("runtime/one_run", "\n".join(notes), "fewer records")
+    times = launch.kernel.clean.times_ns, launch.kernel.with_records.times_ns
+    assert len(times[0] or ()) == len(times[1] or ()) > 40
+    assert set(times[1] or ()) == {19_570.0 + 2 * 4 * 200}, "those of the last build alone"
+
+
+@pytest.mark.triton
+def test_what_the_user_selects_is_recorded_however_slow(tmp_path: Path) -> None:
+    runs, ended = many(tmp_path, "--at", "func", "--at", "loop", "--at", "iter")
+    (launch,) = read_capture(runs.capture).launches
+    assert [scope.kind for scope in launch.kernel.scopes.scopes] == ["func", "loop", "iter"]
+    assert "are not recorded" not in ended.stderr

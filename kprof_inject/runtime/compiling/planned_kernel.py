@@ -41,6 +41,9 @@ class Plans(Protocol):
     def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
         """Return the plan of a variant, which Triton has just compiled as ``kernel``, or None to leave it as it is."""
 
+    def fewer(self, dumped: DumpedKernel) -> ScopeTableRecord | None:
+        """Plan fewer records for a kernel that they slow down, and return its scopes; None if that is not possible."""
+
 
 class RunStep:
     """Compiler of this process, which arranges that the launches of each planned kernel have records.
@@ -58,7 +61,7 @@ class RunStep:
         self.device = device
         self.captures = captures
         self.workspace = Workspace(Path(session.workspace))
-        self._plans = plans
+        self.plans = plans
         # Triton's knobs and the backend's instrumentation are global to the process.
         self.lock = threading.RLock()
         in_forked_child(self._begin_in_child)
@@ -78,7 +81,7 @@ class RunStep:
         return kernel
 
     def _prepare(self, variant: DumpedKernel, kernel: Any, plain: Compile) -> None:
-        plan = self._plans.plan_of(variant, kernel)
+        plan = self.plans.plan_of(variant, kernel)
         if plan is not None and (reason := _why_not(variant)):
             self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
             plan = None
@@ -135,11 +138,13 @@ class PlannedKernel:
         self._scope_table = scope_table
         self._plain = plain
         self._instrumented: InstrumentedKernel | None = None
+        self._why_fewer = ""
+        """Reason why fewer records are made than were planned first; empty if there is none."""
         self._why_all_ctas = ""
         """Reason why all CTAs record although a sample should; empty if there is none."""
-        self._builds: dict[tuple[bool, int | None], tuple[RecordingBuild, Any]] = {}
-        """Builds by whether a sample of the CTAs records, and by the size of the buffer if that was reduced. With their
-        kernels, because Triton 3.9 unloads a kernel without references."""
+        self._builds: dict[str, tuple[RecordingBuild, Any]] = {}
+        """Builds by how they are made, with their kernels: Triton 3.9 unloads a kernel without references."""
+        self._left_out = ""
 
     def load(self, kernel: Any, load: Load) -> None:
         """Load the program's kernel, and replace the launcher that Triton makes for it."""
@@ -167,6 +172,21 @@ class PlannedKernel:
         return InstrumentedKernel(
             self._step.session, self._dumped, self._scope_table, clean, clean_ptx, self._compile_planned
         )
+
+    def record_less(self, excess: float) -> bool:
+        """Plan fewer records, because the kernel takes longer with them by this part of its time.
+
+        Its builds are compiled again. Returns False if no records can be left out.
+        """
+        with self._step.lock:
+            scope_table, before = self._step.plans.fewer(self._dumped), self._instrumented
+            if scope_table is None or before is None:
+                return False
+            self._left_out = "loops" if self._left_out else "iterations"
+            self._why_fewer = f"its {self._left_out} are not recorded: with them, it took {100 * excess:.0f} % longer"
+            self._scope_table = scope_table
+            self._instrumented = self.instrumented(before.clean, before.clean_ptx)
+        return True
 
     def give_up(self, kernel: Any, reason: str) -> None:
         """Report that this kernel is launched without records from now on. A launch of it may still be saved."""
@@ -229,11 +249,12 @@ class PlannedKernel:
     def _build(
         self, instrumented: InstrumentedKernel, ctas: CtaChoice, note: str, buffer_bytes: int | None = None
     ) -> RecordingBuild:
-        key = ctas != EVERY_CTA, buffer_bytes
+        sample = "" if ctas == EVERY_CTA else "sample"
+        parts = (self._left_out and f"no-{self._left_out}", sample, str(buffer_bytes or ""))
+        key = "-".join(filter(None, parts))
         if key not in self._builds:
-            name = self._variant
-            if self._builds:
-                name += ("-sample" if key[0] else "") + (f"-{buffer_bytes}" if buffer_bytes else "")
+            name = f"{self._variant}-{key}" if self._builds else self._variant
             self._builds[key] = instrumented.build(name, ctas, buffer_bytes)
-            self._step.report.add_kernel(name, self._name, "instrumented", note)
+            notes = "; ".join(filter(None, (self._why_fewer, note)))
+            self._step.report.add_kernel(name, self._name, "instrumented", notes)
         return self._builds[key][0]

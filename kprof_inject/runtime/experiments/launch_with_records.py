@@ -13,7 +13,7 @@ from typing import Any
 from triton.compiler.compiler import CompiledKernel
 
 from kprof_inject.capture.measurements import L2Contents
-from kprof_inject.capture.schema import TimedResources
+from kprof_inject.capture.schema import ScopeTableRecord, TimedResources
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import BuildSource
 from kprof_inject.runtime.compiling.delayed_builds import compile_text
@@ -39,6 +39,10 @@ class _NoPlans:
     """Plans of the kernels that this process compiles from source: there are none."""
 
     def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
+        """Return None."""
+        return None
+
+    def fewer(self, dumped: DumpedKernel) -> ScopeTableRecord | None:
         """Return None."""
         return None
 

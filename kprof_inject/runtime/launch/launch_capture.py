@@ -36,6 +36,7 @@ from kprof_inject.workspace import Workspace
 _MAX_ON_DEVICE = 4
 """Limit of the last launches' buffers on the device, as a multiple of that on disk: each buffer is kept to the end."""
 _MAX_SECONDS_AT_END = 60.0
+_MAX_EXCESS = 0.05  # the limit of the level *trustworthy* (timeline.trust)
 """Maximum time that the end of a program waits for the device."""
 
 
@@ -174,6 +175,18 @@ class LaunchCapture:
             return None
         turns = self._turns.get(variant) or self._turns.setdefault(variant, TurnTimer(self._device, clean))
         return turns.turn(grid)
+
+    def excess(self, variant: str) -> float | None:
+        """Return by which part of its time a kernel takes longer with records, once that is found to be too much."""
+        turns = self._turns.get(variant)
+        excess = turns.excess() if turns is not None else None
+        return excess if excess is not None and excess > _MAX_EXCESS else None
+
+    def begin_turns_again(self, variant: str) -> None:
+        """Forget the times of a variant, which has other records from now on."""
+        self._turns.pop(variant, None)
+        for key in [key for key in list(self._recorded) if key[0] == variant]:
+            self._recorded.pop(key, None)
 
     def clean_timer(self, variant: str) -> LaunchTimer:
         """Return the timer of launches that have a turn and no records."""

@@ -90,6 +90,12 @@ class Builds(Protocol):
         Raises ``KprofError`` if there is none, and any error of compiling.
         """
 
+    def record_less(self, excess: float) -> bool:
+        """Make builds with fewer records from now on: with them, the kernel takes longer by this part of its time.
+
+        Returns False if no records can be left out. Raises any error of planning.
+        """
+
     def give_up(self, kernel: Any, reason: str) -> None:
         """Report that this kernel is launched without records from now on. ``kernel`` is None if it is gone."""
 
@@ -218,6 +224,7 @@ class CapturingLauncher(StandInLauncher):
         # If another thread ends the capture meanwhile, the launch belongs to the next one.
         while (capture := self._captures.current()) is not None:
             number = capture.number(self._variant)
+            self._record_less_if_slow(capture)
             turn = capture.turn(self._variant, number, grid, self._empty)
             if not capture.has_records(self._variant, number, turn):
                 capture.pass_over(self._variant, number)
@@ -237,6 +244,22 @@ class CapturingLauncher(StandInLauncher):
                 return capture, launch, turn
             capture.pass_over(self._variant, number)
         return None
+
+    def _record_less_if_slow(self, capture: LaunchCapture) -> None:
+        excess = capture.excess(self._variant)
+        if excess is None:
+            return
+        try:
+            with COMPILING:
+                if self._builds.record_less(excess):
+                    self._of_grid = {}
+                    capture.begin_turns_again(self._variant)
+        except RecursionError:
+            raise
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            self._give_up(_reason(error))
 
     def _with_buffer(
         self, capture: LaunchCapture, number: int, grid: Grid, stream: int, arguments: Sequence[Any]

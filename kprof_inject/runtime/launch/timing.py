@@ -59,6 +59,7 @@ _WARM_UP = 3
 _SAMPLES = 50
 # The second launch of a program is of more interest than the first, which loads its code.
 _BEFORE_TURNS = 2
+_MIN_PAIRS = 5
 # Usually enough time for the host to queue a launch and the event after it.
 _HOLD_NS = 100_000
 _MAX_HOLD_NS = 800_000
@@ -248,6 +249,9 @@ class TurnTimer:
         self._device = device
         self._with_records: LaunchTimer | None = None
         self._launches: dict[Grid, Iterator[int]] = {}
+        self._turns = 0
+        self._look_at = 2 * (_WARM_UP + _MIN_PAIRS)
+        """Number of turns after which ``excess`` looks at the times."""
 
     @property
     def is_done(self) -> bool:
@@ -268,18 +272,36 @@ class TurnTimer:
         number = next(launches) - _BEFORE_TURNS
         if number < 0:
             return None
+        self._turns += 1
         pair, place = divmod(number, 2)
         return Turn(grid, pair, has_records=place == _random_bit(pair))
 
-    def times(self, grids: Collection[Grid]) -> PairedTimesRecord:
-        """Return the times of the pairs with these grids of which both launches were timed."""
+    def excess(self) -> float | None:
+        """Return by which part of its time the kernel takes longer with records, once that is known; otherwise None.
+
+        This is in the launch path, and looks at the times only now and then.
+        """
+        if self._turns < self._look_at:
+            return None
+        self._look_at += _MIN_PAIRS
+        times = self.times(None)
+        clean_empty, empty = times.clean_empty_ns or 0.0, times.with_records_empty_ns or 0.0
+        pairs = zip(times.clean_ns, times.with_records_ns, strict=True)
+        ratios = [(ns - empty) / (clean_ns - clean_empty) for clean_ns, ns in pairs if clean_ns > clean_empty]
+        if len(ratios) < _MIN_PAIRS:
+            return None
+        self._look_at = sys.maxsize
+        return median(ratios) - 1
+
+    def times(self, grids: Collection[Grid] | None) -> PairedTimesRecord:
+        """Return the times of the pairs with these grids (None: any) of which both launches were timed."""
         with_records = self._with_records
         recorded_ns = with_records.times_by_turn() if with_records is not None else {}
         partners = {(turn.grid, turn.pair): time_ns for turn, time_ns in recorded_ns.items()}
         pairs = [
             (time_ns, partners[turn.grid, turn.pair])
             for turn, time_ns in self.clean.times_by_turn().items()
-            if turn.grid in grids and (turn.grid, turn.pair) in partners
+            if (grids is None or turn.grid in grids) and (turn.grid, turn.pair) in partners
         ]
         return PairedTimesRecord(
             clean_ns=tuple(clean_ns for clean_ns, _ in pairs),
