@@ -87,7 +87,7 @@ class _Inserter(Struct, frozen=True):
         write_insertion(workspace, done)
 
     def insert_less(self, workspace: Workspace, kernel: DumpedKernel) -> bool:
-        """Return False: what a program asks for is recorded."""
+        """Return False: what a program selects is recorded."""
         return False
 
 

@@ -31,7 +31,7 @@ def estimated_begins(recorded: NDArray[np.int64], others: NDArray[np.int64]) -> 
     first_ns = _first_begins(number, begun_ns)
     tries = []
     for slots in range(1, min(int(number.max()) + 1, _MAX_SLOTS) + 1):
-        # The n-th CTA of an SM with so many slots begins when the (n - slots)-th of its CTAs has ended.
+        # The n-th CTA of an SM begins when the (n - slots)-th of its CTAs has ended.
         waits = number >= slots
         freed_ns = ends_ns[np.maximum(place - slots, 0)]
         gaps_ns = (begun_ns - freed_ns)[at][waits[at]]

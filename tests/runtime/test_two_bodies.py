@@ -215,7 +215,7 @@ def test_registers_can_be_limited() -> None:
 
 
 def registers_of(binary: bytes) -> int:
-    """How many registers a thread has: in the section .nv.info, or as cuobjdump prints it."""
+    """Return the number of registers of a thread, as cuobjdump prints it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(binary)
