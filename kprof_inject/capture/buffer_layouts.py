@@ -150,8 +150,9 @@ def _others(ends: NDArray[np.uint64], left: NDArray[np.bool_], recorded: NDArray
 
     ``recorded`` has the number, SM, begin and end of the CTAs with records; shape (4, CTA).
     """
-    if not recorded.size or not left.any():
+    if not left.any() or not (recorded[2] > 0).any():  # nothing to read, or no timer
         return np.empty((4, 0), dtype=np.int64)
+    recorded = recorded[:, recorded[2] > 0]
     first_ns, last_ns = int(recorded[2].min()), int(recorded[2].max())
     # The timer's highest bits are those of the nearest time to the CTAs with records.
     half = 1 << (_TIMER_BITS - 1)

@@ -17,7 +17,7 @@ def estimated_begins(recorded: NDArray[np.int64], others: NDArray[np.int64]) -> 
     """Return when the other CTAs of a launch began, in ns.
 
     ``recorded`` has the number, SM, begin and end of some CTAs, ``others`` the number, SM and end of all others; shapes
-    (4, CTA) and (3, CTA). There must be a recorded one.
+    (4, CTA) and (3, CTA). There must be a recorded one, and begins are positive.
     """
     known = recorded.shape[1]
     cta, sm, end_ns = np.concatenate((recorded[[0, 1, 3]], others), axis=1)
@@ -29,19 +29,21 @@ def estimated_begins(recorded: NDArray[np.int64], others: NDArray[np.int64]) -> 
     place = np.arange(len(order))
     number = place - np.searchsorted(sm[order], sm[order], side="left")
     first_ns = _first_begins(number, begun_ns)
-    tries = []
-    for slots in range(1, min(int(number.max()) + 1, _MAX_SLOTS) + 1):
+
+    def begins(slots: int, rows: NDArray[np.int64], gap_ns: int = 0) -> NDArray[np.int64]:
         # The n-th CTA of an SM begins when the (n - slots)-th of its CTAs has ended.
-        waits = number >= slots
-        freed_ns = ends_ns[np.maximum(place - slots, 0)]
-        gaps_ns = (begun_ns - freed_ns)[at][waits[at]]
-        found_ns = np.where(waits, freed_ns + (int(np.median(gaps_ns)) if gaps_ns.size else 0), first_ns)
-        tries.append((float(np.abs(found_ns - begun_ns)[at].mean()), slots, found_ns))
-    _, _, best_ns = min(tries, key=lambda one: one[:2])
+        return np.where(number[rows] >= slots, ends_ns[np.maximum(rows - slots, 0)] + gap_ns, first_ns[rows])
+
+    fits: list[tuple[float, int, int]] = []
+    for slots in range(1, min(int(number.max()) + 1, _MAX_SLOTS) + 1):
+        late_ns = (begun_ns[at] - begins(slots, at))[number[at] >= slots]
+        gap_ns = int(np.median(late_ns)) if late_ns.size else 0
+        fits.append((float(np.abs(begins(slots, at, gap_ns) - begun_ns[at]).mean()), slots, gap_ns))
+    _, slots, gap_ns = min(fits)
     found_ns = np.empty_like(begin_ns)
-    found_ns[order] = best_ns
-    at_most_ns: NDArray[np.int64] = np.minimum(found_ns, end_ns)
-    return at_most_ns[known:]
+    found_ns[order] = begins(slots, place, gap_ns)
+    others_ns: NDArray[np.int64] = np.minimum(found_ns, end_ns)[known:]
+    return others_ns
 
 
 def _first_begins(number: NDArray[np.int64], begin_ns: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -100,6 +100,14 @@ def test_ends_that_another_launch_left_do_not_count() -> None:
     assert (found.never_ran, found.damaged) == (0, 0)
 
 
+def test_without_a_timer_there_are_no_ends() -> None:
+    ctas = [Cta([[Entry(0, False, 2_000), Entry(0, True, 3_000)]], 3, 0, 0, 0) for _ in range(16)]
+    words, sample = buffer_words(ctas, slots=4), CtaSample(16, 1, 2)
+    row = rows_of(sample, np.arange(16))
+    found = LAYOUTS["timed"].read(words[row >= 0], 1, [0], sample, np.where(row < 0, 3, 0).astype(END))
+    assert (found.others.shape, found.never_ran, found.damaged) == ((4, 0), 0, 12)
+
+
 @pytest.mark.parametrize("start_ns", [0, 1 << 60, (1 << 54) - 3_000, (1 << 61) - 3_000])
 def test_the_highest_bits_of_an_end_are_those_of_the_nearest_time(start_ns: int) -> None:
     ctas = [
