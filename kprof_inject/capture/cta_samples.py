@@ -23,8 +23,6 @@ from kprof_inject.errors import KprofError, Position
 
 ADDRESS_ALIGNMENT = 128
 """Alignment of a buffer in bytes, as Proton's own hook has it."""
-NO_CTAS = ADDRESS_ALIGNMENT - 1
-"""Lowest bits of an address with which no CTA records or leaves its end."""
 
 END_BYTES = 8
 """Size of the word with a CTA's end."""

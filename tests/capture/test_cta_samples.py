@@ -12,7 +12,6 @@ from kprof_inject.capture.buffer_layouts import END, LAYOUTS, rows_of
 from kprof_inject.capture.cta_samples import (
     ADDRESS_ALIGNMENT,
     END_BYTES,
-    NO_CTAS,
     SM_BITS,
     CtaChoice,
     CtaSample,
@@ -63,7 +62,7 @@ def test_auto_has_512_clusters_record_or_all(ctas: int, shift: int) -> None:
 
 
 def test_rows_begin_where_the_alignment_wants_them() -> None:
-    assert END.itemsize == END_BYTES and NO_CTAS > MAX_CTA_SHIFT
+    assert END.itemsize == END_BYTES and ADDRESS_ALIGNMENT > MAX_CTA_SHIFT
     for ctas in (1, 3, 4, 1025):
         sample = CtaSample(ctas, 1, 3)
         assert sample.ends_bytes % ADDRESS_ALIGNMENT == 0 and sample.ends_bytes >= ctas * END_BYTES

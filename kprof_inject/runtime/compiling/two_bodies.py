@@ -5,7 +5,7 @@ labels of its own (PTX ISA, "Statements": braces), so nothing in it changes; ptx
 larger body.
 
 What decides is in the lowest bits of the buffer's address (``capture.cta_samples``). So one binary serves each launch
-as it needs it, even one that is not recorded at all.
+as it needs it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, END_BYTES, HASH_FACTOR, HASH_SHIFT, NO_CTAS, SM_BITS
+from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, END_BYTES, HASH_FACTOR, HASH_SHIFT, SM_BITS
 from kprof_inject.errors import KprofError
 
 _ENTRY = re.compile(r"^\.visible \.entry [\w$]+\((?P<parameters>[^)]*)\)(?P<limits>[^{]*)\{\n", re.MULTILINE)
@@ -154,9 +154,7 @@ def _begin(buffer: str, cluster_ctas: int) -> str:
 	.reg .pred %kprof_p;
 	.reg .b32 %kprof_shift, %kprof_row, %kprof_a, %kprof_b, %kprof_cluster, %kprof_block;
 	.reg .b64 %kprof_rows, %kprof_base, %kprof_c, %kprof_d;
-{_address(buffer)}	setp.eq.u32 %kprof_p, %kprof_shift, {NO_CTAS};
-	@%kprof_p bra $kprof_without;
-{_row()}	shr.u32 %kprof_cluster, %kprof_row, {cluster_bits};
+{_address(buffer)}{_row()}	shr.u32 %kprof_cluster, %kprof_row, {cluster_bits};
 	shr.u32 %kprof_block, %kprof_cluster, %kprof_shift;
 	mul.lo.u32 %kprof_a, %kprof_block, {HASH_FACTOR};
 	shr.u32 %kprof_a, %kprof_a, {HASH_SHIFT};
@@ -174,8 +172,8 @@ $kprof_without:
 def _end(buffer: str) -> str:
     """Leave the end of the CTA's first warp, and the SM.
 
-    If all warps left theirs, it would cost three times as much (docs/costs.md), and so would a store instead of the
-    reduction. The word only rises, so the host clears what a launch of another grid left there.
+    The ends of all warps would cost two to three times as much, and a store instead of the reduction twice
+    (docs/costs.md). The word only rises, so the host clears what a launch of another grid left there.
     """
     return f"""\
 $kprof_ended:
@@ -185,12 +183,11 @@ $kprof_ended:
 	mov.u32 %kprof_a, %smid;
 	cvt.u64.u32 %kprof_base, %kprof_a;
 	mov.u32 %kprof_a, %tid.x;
-	setp.ne.u32 %kprof_p, %kprof_a, 0;
-	setp.eq.or.u32 %kprof_p, %kprof_shift, {NO_CTAS}, %kprof_p;
+	setp.eq.u32 %kprof_p, %kprof_a, 0;
 	mov.u64 %kprof_d, %globaltimer;
 	shl.b64 %kprof_d, %kprof_d, {SM_BITS};
 	or.b64 %kprof_d, %kprof_d, %kprof_base;
-	@!%kprof_p red.global.max.u64 [%kprof_c], %kprof_d;
+	@%kprof_p red.global.max.u64 [%kprof_c], %kprof_d;
 	ret;
 """
 
