@@ -302,6 +302,10 @@ class FakeGpu:
                 self.freed_writes += 1
             else:
                 written = with_ends(self.profile_words(launch, begun_ns, gap_cycles), sample)
+                # The words of the ends only rise.
+                ends = block.bytes[: sample.ends_bytes].view(END)
+                before = ends.copy()
                 block.bytes[: written.nbytes] = written
+                np.maximum(before, ends, out=ends)
         self.now_ns += launch.duration_ns + self.longer_ns + self.launching_ns
         self.ran.append(launch)

@@ -76,6 +76,17 @@ def test_every_launch_filter_takes_samples(planned_once: FakeRuns, tmp_path: Pat
         assert (len(timeline.all_ctas), timeline.ctas_never_ran) == (launch.grid[0], 0)
 
 
+def test_buffers_are_cleared_of_other_grids(planned_once: FakeRuns, tmp_path: Path) -> None:
+    """Where one launch has rows, another has ends, which only rise."""
+    with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
+        for count in (900, 900, 900, 33, 33, 33, 33, 700):
+            here.launch(1, ctas=count)
+    (launch,) = launches_in(tmp_path / "capture")
+    timeline = decode_launch(launch)
+    assert (launch.grid[0], len(timeline.all_ctas), timeline.ctas_damaged, timeline.ctas_never_ran) == (700, 700, 0, 0)
+    assert timeline.all_ctas["pre_final_ns"].max() <= timeline.last_ns < timeline.first_ns + 100_000
+
+
 def test_a_sample_needs_a_smaller_buffer(planned_once: FakeRuns, tmp_path: Path) -> None:
     """In as much memory, a CTA of the sample has room for more records."""
     whole = launch_of(planned_once, tmp_path / "whole", EVERY_CTA, max_bytes=1 << 20)
