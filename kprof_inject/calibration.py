@@ -1,7 +1,7 @@
 """Add the cost of its records to a capture.
 
-If no cost is shipped for the device, a separate process measures it, once for each mode, and it is kept in the
-workspace.
+If no cost is shipped for the device, a separate process measures it, once for each mode, and it is kept in the user's
+cache.
 """
 
 from __future__ import annotations
@@ -140,26 +140,51 @@ def add_record_costs(workspace: Workspace, capture_folder: Path) -> Iterator[str
         needed = _needed(capture)
         if not needed:
             return
-        costs_file = workspace.calibration_folder / RECORD_COSTS_FILE
-        known: dict[CostKey, MeasuredCost] = {}
-        with suppress(KprofError):  # the file is damaged
-            known = read_costs(costs_file)
+        known = _known_costs(workspace)
         for request, executable in needed.values():
             if cost_of(request.key, known) is None:
-                yield f"measuring the record cost on {request.key.device_name}, once for this workspace and mode"
+                yield f"measuring the record cost on {request.key.device_name}, once for this mode and this user"
                 folder, cache = workspace.calibration_folder / "run", workspace.cache_folder_of_rerun("calibration")
                 try:
                     known[request.key] = measure_in_child(request, folder, cache, executable)
                 except KprofError as error:
                     yield f"cannot measure the record cost: {error.what}"
                 else:
-                    write_costs(costs_file, known.values())
+                    _keep(known, workspace)
         if found := [known[key] for key in needed if key in known]:
             write_costs(capture_folder / RECORD_COSTS_FILE, found, capture.processes[0].info.run)
     except KprofError as error:
         yield f"the record cost is unknown: {error.what}"
     except OSError as error:
         yield f"cannot save the record cost: {error.strerror}"
+
+
+def costs_files(workspace: Workspace) -> tuple[Path, Path]:
+    """Return the files with measured costs: in the user's cache, and for who has none, in the workspace.
+
+    A cost depends on the machine code, which Triton's assembler makes, and on the device; not on the driver.
+    """
+    import platformdirs  # most commands measure nothing
+
+    in_cache = platformdirs.user_cache_path("kprof-inject")
+    return in_cache / RECORD_COSTS_FILE, workspace.calibration_folder / RECORD_COSTS_FILE
+
+
+def _known_costs(workspace: Workspace) -> dict[CostKey, MeasuredCost]:
+    known: dict[CostKey, MeasuredCost] = {}
+    for file in costs_files(workspace):
+        with suppress(KprofError):  # the file is damaged
+            known |= read_costs(file)
+    return known
+
+
+def _keep(costs: dict[CostKey, MeasuredCost], workspace: Workspace) -> None:
+    """Keep measured costs for later runs. Raises ``OSError`` if there is no room anywhere."""
+    in_cache, in_workspace = costs_files(workspace)
+    try:
+        write_costs(in_cache, costs.values())
+    except OSError:
+        write_costs(in_workspace, costs.values())
 
 
 def _needed(capture: Capture) -> dict[CostKey, tuple[CostRequest, str]]:

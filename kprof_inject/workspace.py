@@ -195,7 +195,7 @@ class Workspace:
 
     @property
     def calibration_folder(self) -> Path:
-        """The folder where ``run`` measures the cost of a record, and keeps it for later runs."""
+        """The folder where ``run`` measures the cost of a record."""
         return self.folder / "calibration"
 
     def cache_folder(self, step: str) -> Path:

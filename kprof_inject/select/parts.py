@@ -117,6 +117,8 @@ def _around_loops(function: Function, loops: Sequence[Operation]) -> Iterator[Si
     operations = blocks[0].operations
     carriers = {owner for loop in loops for owner in (loop, *loop.owners())}
     places = [place for place, operation in enumerate(operations) if operation in carriers]
+    if not places:  # a damaged module
+        return
     following = [operation for operation in operations[places[-1] + 1 :] if not operation.traits.is_terminator]
     for name, found in ((PROLOGUE, operations[: places[0]]), (EPILOGUE, following)):
         working = [operation for operation in found if function.does_work(operation) and not is_inserted(operation)]

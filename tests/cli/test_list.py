@@ -142,7 +142,7 @@ def test_a_workspace_has_every_kernel(kprof: CommandLine, workspace: Path) -> No
     assert kernels[2]["candidates"][0] == {
         "selector": "func",
         "what": "kernel scale",
-        "sources": [{"file": str(PROGRAMS / "kernels.py"), "line": 24}],
+        "sources": [{"file": str(PROGRAMS / "kernels.py"), "line": 25}],
         "sites": 1,
         "depth": 0,
     }

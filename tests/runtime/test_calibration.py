@@ -1,4 +1,4 @@
-"""``run`` on the fake GPU: what a record costs is measured once, kept in the workspace, and saved in the capture."""
+"""``run`` on the fake GPU: what a record costs is measured once, kept for the user, and saved in the capture."""
 
 from __future__ import annotations
 
@@ -50,6 +50,11 @@ def runs(fake_runs: FakeRuns) -> FakeRuns:
     return fake_runs
 
 
+def in_cache(runs: FakeRuns) -> Path:
+    """Where the user's costs are kept."""
+    return runs.folder / "home" / ".cache" / "kprof-inject" / "record_costs.json"
+
+
 def run(runs: FakeRuns, *options: str, gpu: bool = True) -> Ended:
     """A run of the program that ends with ``EXIT_CODE``; after it there is the fake GPU, or none."""
     path = fake_gpu_path(*([TESTS / "fake_gpu" / "startup"] if gpu else []))
@@ -78,11 +83,10 @@ def saved(runs: FakeRuns) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name != "crc32"}  # which is of the run, too
 
 
-def test_a_record_s_cost_is_measured_once_for_a_workspace_and_mode(runs: FakeRuns) -> None:
-    folder = Workspace(runs.workspace).calibration_folder
-    path = folder / "record_costs.json"
+def test_a_record_s_cost_is_measured_once_for_a_user_and_mode(runs: FakeRuns) -> None:
+    folder, path = Workspace(runs.workspace).calibration_folder, in_cache(runs)
     # It tries whatever is there.
-    folder.mkdir()
+    path.parent.mkdir(parents=True)
     path.write_text('{"costs": [{}]}')
     assert said(run(runs)) == [MEASURING]
     assert costs(runs) == {MEASURED}
@@ -101,9 +105,19 @@ def test_a_record_s_cost_is_measured_once_for_a_workspace_and_mode(runs: FakeRun
     assert list(read_costs(path)) == keys
     assert list(read_costs(runs.capture / "record_costs.json")) == keys[1:]
 
-    # Nothing of it lies where the user's own things are.
+    # Another workspace of the user's has it, too.
+    shutil.rmtree(folder)
+    assert said(run(runs)) == []
     assert {path.name for path in runs.folder.iterdir()} == {"home", "workspace"}
-    assert list((runs.folder / "home").iterdir()) == []
+    assert [path for path in (runs.folder / "home").rglob("*") if path.is_file()] == [path]
+
+
+def test_without_a_cache_a_cost_is_kept_in_the_workspace(runs: FakeRuns) -> None:
+    (runs.folder / "home").mkdir(exist_ok=True)
+    (runs.folder / "home" / ".cache").write_text("no folder\n")
+    assert said(run(runs)) == [MEASURING]
+    assert said(run(runs)) == []
+    assert costs(runs) == {MEASURED}
 
 
 def test_a_run_is_as_good_without(runs: FakeRuns) -> None:

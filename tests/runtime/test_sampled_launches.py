@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_gpu.captured import launches_in
+from fake_gpu.device import FakeDevice
 from fake_runs import FakeRuns
 
 from kprof_inject.analysis.summary import LaunchSummary, summarise
@@ -85,6 +86,22 @@ def test_buffers_are_cleared_of_other_grids(planned_once: FakeRuns, tmp_path: Pa
     timeline = decode_launch(launch)
     assert (launch.grid[0], len(timeline.all_ctas), timeline.ctas_damaged, timeline.ctas_never_ran) == (700, 700, 0, 0)
     assert timeline.all_ctas["pre_final_ns"].max() <= timeline.last_ns < timeline.first_ns + 100_000
+
+
+def test_a_buffer_that_cannot_be_cleared_stops_no_program(
+    planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleared = []
+
+    def fail(*_: object) -> None:
+        cleared.append(1)
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(FakeDevice, "clear", fail)
+    with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
+        for count in (900, 900, 900, 33, 33, 33, 33, 700):
+            here.launch(1, ctas=count)
+    assert cleared and len(here.ran()) == 8
 
 
 def test_a_sample_needs_a_smaller_buffer(planned_once: FakeRuns, tmp_path: Path) -> None:

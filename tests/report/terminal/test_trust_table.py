@@ -64,7 +64,7 @@ def test_the_table(launch: Launch) -> None:
         ["matmul", "trustworthy", "10.0 ms", "+0.0 % ± 0.3", "128", "0", "98304", "2"],
         [
             "softmax",
-            "unreliable",
+            "careful",
             "10.0 ms → 11.2 ms",
             "+12.0 % ± 0.4",
             "128 → 168",
