@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class _ProfileStep(RunStep):
         self._dump = dump
 
     def takes_part(self, variant: DumpedKernel) -> bool:
-        return True
+        return fnmatchcase(variant.name, self.session.kernel)
 
     def load_unplanned(self, variant: DumpedKernel, kernel: Any, load: Load) -> None:
         self._dump.load(variant.variant, kernel, load)

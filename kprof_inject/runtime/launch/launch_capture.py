@@ -128,6 +128,8 @@ class LaunchCapture:
         self._device = device
         self.replays = replays
         self._filter = parse_launches(session.launches)
+        self.has_turns = session.runs_once
+        """True if launches are timed without records and with them in turn."""
         self._reset()
         in_forked_child(self._begin_in_child)
 
@@ -171,7 +173,7 @@ class LaunchCapture:
 
         ``clean`` is like the kernel without records. Launches that the user wants by their number have no turn.
         """
-        if not self._session.runs_once or (self._filter.keeps(number) and not self._filter.replaces):
+        if self._filter.keeps(number) and not self._filter.replaces:
             return None
         turns = self._turns.get(variant) or self._turns.setdefault(variant, TurnTimer(self._device, clean))
         return turns.turn(grid)
@@ -196,7 +198,7 @@ class LaunchCapture:
         """Return whether to record a launch: one that is kept, or one of those that are timed."""
         if turn is not None:
             return turn.has_records
-        return self._filter.keeps(number) or not (self._session.runs_once or variant in self._timed)
+        return self._filter.keeps(number) or not (self.has_turns or variant in self._timed)
 
     def begin(
         self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
@@ -228,7 +230,7 @@ class LaunchCapture:
 
     def timer(self, build: RecordingBuild, grid: Grid, turn: Turn | None) -> LaunchTimer | None:
         """Return the timer of a launch with records, whose times are saved at the end; None if it is not timed."""
-        if self._session.runs_once:
+        if self.has_turns:
             if turn is None:
                 return None
             self._recorded.setdefault((build.variant_of_program, grid), build)
@@ -298,7 +300,7 @@ class LaunchCapture:
         return max(to_keep - len(self._passed_over) - saved - sum(self._left_out.counts().values()), 0)
 
     def _add_times(self, writer: CaptureWriter) -> None:
-        if self._session.runs_once:
+        if self.has_turns:
             self._add_times_in_turn(writer)
         for variant, timer in list(self._timers.items()):
             try:

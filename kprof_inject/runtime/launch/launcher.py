@@ -224,8 +224,10 @@ class CapturingLauncher(StandInLauncher):
         # If another thread ends the capture meanwhile, the launch belongs to the next one.
         while (capture := self._captures.current()) is not None:
             number = capture.number(self._variant)
-            self._record_less_if_slow(capture)
-            turn = capture.turn(self._variant, number, grid, self._empty)
+            turn = None
+            if capture.has_turns:
+                self._record_less_if_slow(capture)
+                turn = capture.turn(self._variant, number, grid, self._empty)
             if not capture.has_records(self._variant, number, turn):
                 capture.pass_over(self._variant, number)
                 return capture, None, turn

@@ -59,6 +59,7 @@ _WARM_UP = 3
 _SAMPLES = 50
 # The second launch of a program is of more interest than the first, which loads its code.
 _BEFORE_TURNS = 2
+_WARM_UP_PAIRS = 1
 _MIN_PAIRS = 5
 # Usually enough time for the host to queue a launch and the event after it.
 _HOLD_NS = 100_000
@@ -133,8 +134,9 @@ class LaunchTimer:
     ``empty`` kernel in the same way.
     """
 
-    def __init__(self, device: Device, empty: EmptyKernel) -> None:
-        """Begin without any times."""
+    def __init__(self, device: Device, empty: EmptyKernel, warm_up: int = _WARM_UP) -> None:
+        """Begin without any times. The first ``warm_up`` launches are not timed."""
+        self._warm_up = warm_up
         self._device = device
         self._empty = empty
         self._empty_events: list[_Timed] = []
@@ -154,7 +156,7 @@ class LaunchTimer:
     @property
     def is_done(self) -> bool:
         """True once there are enough samples; later launches need no timer."""
-        return self._is_stopped or self._seen >= _WARM_UP + _SAMPLES
+        return self._is_stopped or self._seen >= self._warm_up + _SAMPLES
 
     def count(self) -> bool:
         """Count a launch that needs no timer; return whether enough launches were counted."""
@@ -171,7 +173,7 @@ class LaunchTimer:
         if programs_events.were_recorded:
             self._times_itself = True
             self._stop()
-        is_timed = not self.is_done and self._seen >= _WARM_UP
+        is_timed = not self.is_done and self._seen >= self._warm_up
         self._seen += 1
         return self._hold_and_mark(stream) if is_timed else None
 
@@ -245,12 +247,12 @@ class TurnTimer:
 
     def __init__(self, device: Device, clean: EmptyKernel) -> None:
         """Begin without any times; ``clean`` is like the kernel without records."""
-        self.clean = LaunchTimer(device, clean)
+        self.clean = LaunchTimer(device, clean, _WARM_UP_PAIRS)
         self._device = device
         self._with_records: LaunchTimer | None = None
         self._launches: dict[Grid, Iterator[int]] = {}
         self._turns = 0
-        self._look_at = 2 * (_WARM_UP + _MIN_PAIRS)
+        self._look_at = 2 * (_WARM_UP_PAIRS + _MIN_PAIRS)
         """Number of turns after which ``excess`` looks at the times."""
 
     @property
@@ -261,7 +263,7 @@ class TurnTimer:
     def with_records(self, empty: EmptyKernel) -> LaunchTimer:
         """Return the timer of the launches with records; ``empty`` is like the build that is launched first."""
         if self._with_records is None:
-            self._with_records = LaunchTimer(self._device, empty)
+            self._with_records = LaunchTimer(self._device, empty, _WARM_UP_PAIRS)
         return self._with_records
 
     def turn(self, grid: Grid) -> Turn | None:
