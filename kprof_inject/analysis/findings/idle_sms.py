@@ -230,6 +230,7 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]
         rule="uneven-ctas",
         scope=None,
         share=share,
+        likely=min(share, ending.uneven_share),
         text=f"CTAs are uneven: {what}, and SMs idle at the end for {percent(ending.uneven_share)} of the launch on "
         "average",
         advice=advice,
@@ -263,8 +264,10 @@ def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, 
     ``gains`` are those of simple orders.
     """
     look = f"see why CTA {ending.last_cta} has more work than others"
-    by_order = min(ending.longest_first_share, ending.uneven_share)
-    if by_order < MIN_SHARE:
+    # It may win more than SMs idle: at the end, those that work are not full. What the number of CTAs loses, it may not.
+    without_tail = max(ending.longest_first_share - ending.count_share, ending.uneven_share)
+    by_order = min(ending.longest_first_share, without_tail)
+    if min(by_order, ending.uneven_share) < MIN_SHARE:
         return ending.uneven_share, f"{look}, and split it: it takes most of the launch whenever it begins"
     split = f" (and split them, for up to {percent(ending.uneven_share)})"
     is_enough = by_order > ending.uneven_share - MIN_SHARE
