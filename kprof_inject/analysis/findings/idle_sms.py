@@ -264,7 +264,7 @@ def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, 
     ``gains`` are those of simple orders.
     """
     look = f"see why CTA {ending.last_cta} has more work than others"
-    # It may win more than SMs idle: at the end, those that work are not full. What the number of CTAs loses, it may not.
+    # It may win more than SMs idle, as those that work at the end are not full, but not what the number of CTAs loses.
     without_tail = max(ending.longest_first_share - ending.count_share, ending.uneven_share)
     by_order = min(ending.longest_first_share, without_tail)
     if min(by_order, ending.uneven_share) < MIN_SHARE:
