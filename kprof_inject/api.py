@@ -86,9 +86,9 @@ class _Inserter(Struct, frozen=True):
             require_sites(self.selectors, done.insertion)
         write_insertion(workspace, done)
 
-    def insert_less(self, workspace: Workspace, kernel: DumpedKernel) -> bool:
-        """Return False: what a program selects is recorded."""
-        return False
+    def insert_less(self, workspace: Workspace, kernel: DumpedKernel, plan: str) -> str:
+        """Return nothing: what a program selects is recorded."""
+        return ""
 
 
 class Profile(Results):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -159,27 +160,29 @@ class Inserter:
 
     def insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
         """Plan a dumped kernel; write no plan if nothing matches. Raises ``KprofError`` if it cannot take records."""
-        self._insert(workspace, kernel, self._selectors)
+        self._insert(workspace, kernel, self._selectors, kernel.variant)
 
-    def insert_less(self, workspace: Workspace, kernel: DumpedKernel) -> bool:
-        """Plan fewer records than are planned: no iterations, then no loops. Return False if that is not possible.
+    def insert_less(self, workspace: Workspace, kernel: DumpedKernel, plan: str) -> str:
+        """Plan fewer records than those of ``plan``: no iterations, then no loops. What the user selected stays.
 
-        What the user selected stays. Raises as ``insert`` does.
+        Returns the name of the new plan, next to the other, which other processes may use; empty if none is possible.
+        Raises as ``insert`` does.
         """
-        planned = workspace.scope_table(kernel.variant)
-        present = {scope.selector for scope in planned.scopes} if planned and not self._selectors else set()
+        table = workspace.scope_table(plan)
+        present = {scope.selector for scope in table.scopes} if table and not self._selectors else set()
         fewer = _FEWER.get(frozenset(present))
         if fewer is None:
-            return False
-        self._insert(workspace, kernel, parse_selectors(fewer))
-        return True
+            return ""
+        name = f"{kernel.variant}-{'-'.join(fewer)}"
+        self._insert(workspace, kernel, parse_selectors(fewer), name)
+        return name
 
-    def _insert(self, workspace: Workspace, kernel: DumpedKernel, selectors: Sequence[Selector]) -> None:
+    def _insert(self, workspace: Workspace, kernel: DumpedKernel, selectors: Sequence[Selector], plan: str) -> None:
         done = insert_kernel(workspace, kernel, selectors, self._style)
         if done.refusal is not None:
             raise done.refusal
         if done.insertion is not None and done.insertion.plan.scopes:
-            write_insertion(workspace, done)
+            write_insertion(workspace, msgspec.structs.replace(done, kernel=replace(kernel, variant=plan)))
 
 
 # The default selectors, and what to select instead if their records slow a kernel down.

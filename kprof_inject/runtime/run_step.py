@@ -90,7 +90,7 @@ class WorkspacePlans:
             self.trace.start()
         return dumped, scope_table
 
-    def fewer(self, dumped: DumpedKernel) -> ScopeTableRecord | None:
+    def fewer(self, dumped: DumpedKernel, plan: str) -> None:
         """Return None: the user planned them."""
         return None
 
@@ -101,8 +101,8 @@ class Inserter(Protocol):
     def insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
         """Plan a kernel. Raises ``KprofError`` if it cannot take records."""
 
-    def insert_less(self, workspace: Workspace, kernel: DumpedKernel) -> bool:
-        """Plan fewer records than are planned; return False if that is not possible."""
+    def insert_less(self, workspace: Workspace, kernel: DumpedKernel, plan: str) -> str:
+        """Plan fewer records than those of ``plan``; return the name of the new plan, empty if none is possible."""
 
 
 class LiveCapture:
@@ -176,10 +176,12 @@ class PlansMadeNow:
             self.trace.start()
         return dumped, scope_table
 
-    def fewer(self, dumped: DumpedKernel) -> ScopeTableRecord | None:
+    def fewer(self, dumped: DumpedKernel, plan: str) -> tuple[str, ScopeTableRecord] | None:
         """Plan fewer records for a kernel that they slow down."""
         workspace = Workspace(Path(self.session.workspace))
-        return workspace.scope_table(dumped.variant) if self.inserter.insert_less(workspace, dumped) else None
+        name = self.inserter.insert_less(workspace, dumped, plan)
+        scope_table = workspace.scope_table(name) if name else None
+        return None if scope_table is None else (name, scope_table)
 
 
 @contextmanager

@@ -140,8 +140,8 @@ class _Inserter:
     def insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
         write_insertion(workspace, insert_kernel(workspace, kernel, ()))
 
-    def insert_less(self, workspace: Workspace, kernel: DumpedKernel) -> bool:
-        return False
+    def insert_less(self, workspace: Workspace, kernel: DumpedKernel, plan: str) -> str:
+        return ""
 
 
 def save_scale(folder: Path, n: int = 3) -> Path:

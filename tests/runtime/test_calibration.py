@@ -51,7 +51,7 @@ def runs(fake_runs: FakeRuns) -> FakeRuns:
 
 
 def in_cache(runs: FakeRuns) -> Path:
-    """Where the user's costs are kept."""
+    """Return the file with the costs in the cache of the user."""
     return runs.folder / "home" / ".cache" / "kprof-inject" / "record_costs.json"
 
 

@@ -78,7 +78,7 @@ def test_every_launch_filter_takes_samples(planned_once: FakeRuns, tmp_path: Pat
 
 
 def test_buffers_are_cleared_of_other_grids(planned_once: FakeRuns, tmp_path: Path) -> None:
-    """Where one launch has rows, another has ends, which only rise."""
+    """The words of ends only rise, and where one launch has rows, another has ends."""
     with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
         for count in (900, 900, 900, 33, 33, 33, 33, 700):
             here.launch(1, ctas=count)

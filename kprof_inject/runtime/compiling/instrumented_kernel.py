@@ -53,6 +53,8 @@ class InstrumentedKernel:
 
     session: Session
     dumped: DumpedKernel
+    plan: str
+    """Name of the plan in the workspace."""
     scope_table: ScopeTableRecord
     clean: TimedResources
     """Resources of the kernel without records."""
@@ -187,7 +189,7 @@ class InstrumentedKernel:
             name=dumped.name,
             program_variant=dumped.variant,
             scope_table=self.scope_table,
-            scope_ids=scope_names(str(workspace.override_path(dumped)), self.target),
+            scope_ids=scope_names(str(workspace.override_path(replace(dumped, variant=self.plan))), self.target),
             layout=installed_version().buffer_layout,
             mode=ModeRecord(*astuple(mode)),
             cta_shift=ctas.shift,

@@ -41,8 +41,11 @@ class Plans(Protocol):
     def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
         """Return the plan of a variant, which Triton has just compiled as ``kernel``, or None to leave it as it is."""
 
-    def fewer(self, dumped: DumpedKernel) -> ScopeTableRecord | None:
-        """Plan fewer records for a kernel that they slow down, and return its scopes; None if that is not possible."""
+    def fewer(self, dumped: DumpedKernel, plan: str) -> tuple[str, ScopeTableRecord] | None:
+        """Plan fewer records than ``plan`` has, for a kernel that they slow down; return None if that is not possible.
+
+        The result is the name of the new plan, and its scopes.
+        """
 
 
 class RunStep:
@@ -135,6 +138,8 @@ class PlannedKernel:
         self._variant = variant.variant
         self._name = variant.name  # the function's name; Triton's module may have another
         self._dumped = dumped
+        self._plan = dumped.variant
+        """Name of the plan in the workspace."""
         self._scope_table = scope_table
         self._plain = plain
         self._instrumented: InstrumentedKernel | None = None
@@ -170,7 +175,7 @@ class PlannedKernel:
     def instrumented(self, clean: TimedResources, clean_ptx: str | None) -> InstrumentedKernel:
         """Return the kernel with its planned records; the arguments are its fields."""
         return InstrumentedKernel(
-            self._step.session, self._dumped, self._scope_table, clean, clean_ptx, self._compile_planned
+            self._step.session, self._dumped, self._plan, self._scope_table, clean, clean_ptx, self._compile_planned
         )
 
     def record_less(self, excess: float) -> bool:
@@ -179,12 +184,12 @@ class PlannedKernel:
         Its builds are compiled again. Returns False if no records can be left out.
         """
         with self._step.lock:
-            scope_table, before = self._step.plans.fewer(self._dumped), self._instrumented
-            if scope_table is None or before is None:
+            plan, before = self._step.plans.fewer(self._dumped, self._plan), self._instrumented
+            if plan is None or before is None:
                 return False
             self._left_out = "loops" if self._left_out else "iterations"
             self._why_fewer = f"its {self._left_out} are not recorded: with them, it took {100 * excess:.0f} % longer"
-            self._scope_table = scope_table
+            self._plan, self._scope_table = plan
             self._instrumented = self.instrumented(before.clean, before.clean_ptx)
         return True
 
@@ -226,7 +231,7 @@ class PlannedKernel:
     def _compile_planned(self, effects: ExitStack) -> Any:
         """Compile the kernel with its instrumented TTGIR; ``effects`` are undone after that."""
         workspace = self._step.workspace
-        effects.enter_context(overriding(workspace.override_folder / self._variant, binaries_folder(workspace)))
+        effects.enter_context(overriding(workspace.override_folder / self._plan, binaries_folder(workspace)))
         return self._plain()
 
     def _usual_build(self, instrumented: InstrumentedKernel, grid: Grid) -> RecordingBuild:

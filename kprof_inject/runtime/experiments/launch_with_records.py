@@ -13,7 +13,7 @@ from typing import Any
 from triton.compiler.compiler import CompiledKernel
 
 from kprof_inject.capture.measurements import L2Contents
-from kprof_inject.capture.schema import ScopeTableRecord, TimedResources
+from kprof_inject.capture.schema import TimedResources
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import BuildSource
 from kprof_inject.runtime.compiling.delayed_builds import compile_text
@@ -42,7 +42,7 @@ class _NoPlans:
         """Return None."""
         return None
 
-    def fewer(self, dumped: DumpedKernel) -> ScopeTableRecord | None:
+    def fewer(self, dumped: DumpedKernel, plan: str) -> None:
         """Return None."""
         return None
 
