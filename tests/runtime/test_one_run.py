@@ -186,3 +186,27 @@ def test_what_the_user_selects_is_recorded_however_slow(tmp_path: Path) -> None:
     (launch,) = read_capture(runs.capture).launches
     assert [scope.kind for scope in launch.kernel.scopes.scopes] == ["func", "loop", "iter"]
     assert "are not recorded" not in ended.stderr
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("broken", ["LaunchCapture.turn", "TurnTimer.excess", "PlannedKernel.record_less"])
+def test_a_fault_of_ours_never_reaches_the_program(tmp_path: Path, broken: str) -> None:
+    owner, name = broken.split(".")
+    runs = FakeRuns(tmp_path, tmp_path / "workspace")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "prog.py").write_text(MANY.replace("\nx = ", f"{BREAKS.format(owner=owner, name=name)}\nx = "))
+    ended = runs.kprof("profile", "-o", runs.workspace, "--no-replay", "--", tmp_path / "prog.py")
+    assert f"{[float(n**3) for n in range(1, 17)]} 200\n" in ended.stdout, ended.stderr
+    assert "Traceback" not in ended.stderr and "a fault" in ended.stderr
+
+
+BREAKS = """
+from kprof_inject.runtime.compiling.planned_kernel import PlannedKernel
+from kprof_inject.runtime.launch.launch_capture import LaunchCapture
+from kprof_inject.runtime.launch.timing import TurnTimer
+
+def fail(*_, **__):
+    raise ValueError("a fault")
+
+{owner}.{name} = fail
+"""

@@ -190,10 +190,6 @@ class LaunchCapture:
         for key in [key for key in list(self._recorded) if key[0] == variant]:
             self._recorded.pop(key, None)
 
-    def clean_timer(self, variant: str) -> LaunchTimer:
-        """Return the timer of launches that have a turn and no records."""
-        return self._turns[variant].clean
-
     def has_records(self, variant: str, number: int, turn: Turn | None) -> bool:
         """Return whether to record a launch: one that is kept, or one of those that are timed."""
         if turn is not None:
@@ -233,8 +229,9 @@ class LaunchCapture:
         if self.has_turns:
             if turn is None:
                 return None
-            self._recorded.setdefault((build.variant_of_program, grid), build)
-            return self._turns[build.variant_of_program].with_records(EmptyKernel.like(build.record.known_metadata))
+            if self._turns.get(build.variant_of_program) is turn.timer:
+                self._recorded.setdefault((build.variant_of_program, grid), build)
+            return turn.timer.with_records(EmptyKernel.like(build.record.known_metadata))
         timer = self._timers.get(build.variant)
         if timer is None:
             empty = EmptyKernel.like(build.record.known_metadata)
@@ -318,7 +315,9 @@ class LaunchCapture:
         workspace = Workspace(Path(self._session.workspace))
         builds = {build.variant: build for build in self._recorded.values()}
         for build in builds.values():
-            turns = self._turns[build.variant_of_program]
+            turns = self._turns.get(build.variant_of_program)
+            if turns is None:
+                continue
             grids = [grid for (_, grid), recorded in self._recorded.items() if recorded is build]
             try:
                 times = turns.times(grids)

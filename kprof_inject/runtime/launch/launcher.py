@@ -206,7 +206,7 @@ class CapturingLauncher(StandInLauncher):
         """Launch without records, and time the launch if it has a turn."""
         start = None
         if turn is not None:
-            timer = capture.clean_timer(self._variant)
+            timer = turn.timer.clean
             start = timer.begin(stream)
         result = self._launch(*grid, stream, *others)
         if start is not None:
@@ -225,13 +225,13 @@ class CapturingLauncher(StandInLauncher):
         while (capture := self._captures.current()) is not None:
             number = capture.number(self._variant)
             turn = None
-            if capture.has_turns:
-                self._record_less_if_slow(capture)
-                turn = capture.turn(self._variant, number, grid, self._empty)
-            if not capture.has_records(self._variant, number, turn):
-                capture.pass_over(self._variant, number)
-                return capture, None, turn
             try:
+                if capture.has_turns:
+                    self._record_less_if_slow(capture)
+                    turn = capture.turn(self._variant, number, grid, self._empty)
+                if not capture.has_records(self._variant, number, turn):
+                    capture.pass_over(self._variant, number)
+                    return capture, None, turn
                 launch = self._with_buffer(capture, number, grid, stream, args[HOOK_ARGUMENTS:])
             except RecursionError:
                 capture.pass_over(self._variant, number)
@@ -251,17 +251,10 @@ class CapturingLauncher(StandInLauncher):
         excess = capture.excess(self._variant)
         if excess is None:
             return
-        try:
-            with COMPILING:
-                if self._builds.record_less(excess):
-                    self._of_grid = {}
-                    capture.begin_turns_again(self._variant)
-        except RecursionError:
-            raise
-        except Exception as error:
-            if is_of_signal_handler(error):
-                raise
-            self._give_up(_reason(error))
+        with COMPILING:
+            if self._builds.record_less(excess):
+                self._of_grid = {}
+                capture.begin_turns_again(self._variant)
 
     def _with_buffer(
         self, capture: LaunchCapture, number: int, grid: Grid, stream: int, arguments: Sequence[Any]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from statistics import median
 from types import ModuleType
@@ -121,6 +121,8 @@ class Turn:
     grid: Grid
     pair: int
     has_records: bool
+    timer: TurnTimer = field(compare=False)
+    """The timer that gave the turn: the kernel may have another one now."""
 
 
 _Timed = tuple[Event, Event, Turn | None]
@@ -276,7 +278,7 @@ class TurnTimer:
             return None
         self._turns += 1
         pair, place = divmod(number, 2)
-        return Turn(grid, pair, has_records=place == _random_bit(pair))
+        return Turn(grid, pair, place == _random_bit(pair), self)
 
     def excess(self) -> float | None:
         """Return by which part of its time the kernel takes longer with records, once that is known; otherwise None.
