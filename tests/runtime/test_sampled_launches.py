@@ -104,6 +104,16 @@ def test_a_buffer_that_cannot_be_cleared_stops_no_program(
     assert cleared and len(here.ran()) == 8
 
 
+def test_each_kind_of_build_has_a_name(planned_once: FakeRuns, tmp_path: Path) -> None:
+    with planned_once.here(ctas=CtaChoice(), launches="all", capture=str(tmp_path / "capture")) as here:
+        for count in (2048, 16, 2048):
+            here.launch(1, ctas=count)
+    found = launches_in(tmp_path / "capture")
+    program = found[0].kernel.program_variant
+    assert [launch.kernel.variant for launch in found] == [program, f"{program}-all", program]
+    assert [launch.sample.shift if launch.sample else 0 for launch in found] == [2, 0, 2]
+
+
 def test_a_sample_needs_a_smaller_buffer(planned_once: FakeRuns, tmp_path: Path) -> None:
     """In as much memory, a CTA of the sample has room for more records."""
     whole = launch_of(planned_once, tmp_path / "whole", EVERY_CTA, max_bytes=1 << 20)

@@ -150,6 +150,7 @@ class PlannedKernel:
         self._builds: dict[str, tuple[RecordingBuild, Any]] = {}
         """Builds by how they are made, with their kernels: Triton 3.9 unloads a kernel without references."""
         self._left_out = ""
+        """Kind of the scopes that were left out last; empty if none are."""
 
     def load(self, kernel: Any, load: Load) -> None:
         """Load the program's kernel, and replace the launcher that Triton makes for it."""
@@ -206,10 +207,10 @@ class PlannedKernel:
         Raises ``KprofError`` if the kernel cannot take records, or if so small a buffer would hold too few, and any
         other error if something is wrong with us.
         """
-        instrumented = self._instrumented
-        if instrumented is None:
-            raise KprofError("it is not loaded")
         with self._step.lock, self._step.device.unaffected_by_graphs():
+            instrumented = self._instrumented
+            if instrumented is None:
+                raise KprofError("it is not loaded")
             build = self._usual_build(instrumented, grid)
             if build.buffer_bytes(grid) <= max_bytes:
                 return build
@@ -256,7 +257,7 @@ class PlannedKernel:
     ) -> RecordingBuild:
         sample = "" if ctas == EVERY_CTA else "sample"
         parts = (self._left_out and f"no-{self._left_out}", sample, str(buffer_bytes or ""))
-        key = "-".join(filter(None, parts))
+        key = "-".join(filter(None, parts)) or "all"
         if key not in self._builds:
             name = f"{self._variant}-{key}" if self._builds else self._variant
             self._builds[key] = instrumented.build(name, ctas, buffer_bytes)
