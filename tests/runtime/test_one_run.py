@@ -19,6 +19,7 @@ from programs.child import Ended
 from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.schema import PairedTimesRecord
 from kprof_inject.runtime.launch.timing import EmptyKernel, TurnTimer
 from kprof_inject.timeline.trust import needs_replay
 from kprof_inject.workspace import Workspace
@@ -124,6 +125,25 @@ def test_of_each_pair_one_has_records_and_no_order_is_preferred(grids: list[int]
     with_records = Counter((turn.grid, turn.pair) for turn in turns if turn is not None and turn.has_records)
     assert set(found.values()) <= {1, 2}
     assert all(with_records[pair] == 1 for pair, launches in found.items() if launches == 2)
+
+
+def test_the_times_are_looked_at_however_late_they_come() -> None:
+    gpu = FakeGpu()
+    timer = TurnTimer(FakeDevice(gpu), EMPTY)
+    late = [110_000.0, 100_000.0]
+    looks: list[int] = []
+
+    def times(grids: object) -> PairedTimesRecord:
+        looks.append(launch)
+        count = 0 if launch < 500 else 10
+        return PairedTimesRecord(clean_ns=(late[1],) * count, with_records_ns=(late[0],) * count)
+
+    timer.times = times  # type: ignore[method-assign]
+    found = []
+    for launch in range(2000):  # noqa: B007
+        found.append(timer.excess())
+    assert len(looks) < 15 and looks[0] == 14
+    assert [excess for excess in found if excess is not None] == [pytest.approx(0.1)]
 
 
 def test_neither_order_of_a_pair_is_rarer() -> None:

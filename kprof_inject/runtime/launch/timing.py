@@ -253,9 +253,9 @@ class TurnTimer:
         self._device = device
         self._with_records: LaunchTimer | None = None
         self._launches: dict[Grid, Iterator[int]] = {}
-        self._turns = 0
-        self._look_at = 2 * (_WARM_UP_PAIRS + _MIN_PAIRS)
-        """Number of turns after which ``excess`` looks at the times."""
+        self._calls = 0
+        self._look_at = _BEFORE_TURNS + 2 * (_WARM_UP_PAIRS + _MIN_PAIRS)
+        """Number of calls after which ``excess`` looks at the times: the device may be far behind the host."""
 
     @property
     def is_done(self) -> bool:
@@ -276,18 +276,18 @@ class TurnTimer:
         number = next(launches) - _BEFORE_TURNS
         if number < 0:
             return None
-        self._turns += 1
         pair, place = divmod(number, 2)
         return Turn(grid, pair, place == _random_bit(pair), self)
 
     def excess(self) -> float | None:
         """Return by which part of its time the kernel takes longer with records, once that is known; otherwise None.
 
-        This is in the launch path, and looks at the times only now and then.
+        Called at each launch, it looks at the times only now and then.
         """
-        if self._turns < self._look_at:
+        self._calls += 1
+        if self._calls <= self._look_at:
             return None
-        self._look_at += _MIN_PAIRS
+        self._look_at += self._look_at // 2
         times = self.times(None)
         clean_empty, empty = times.clean_empty_ns or 0.0, times.with_records_empty_ns or 0.0
         pairs = zip(times.clean_ns, times.with_records_ns, strict=True)
