@@ -174,11 +174,11 @@ def compiled(launch: Seen, form: Form, folder: Path) -> Any:
 
 
 Graph = tuple[torch.cuda.CUDAGraph, int, list[torch.Tensor]]
-"""With how many launches it has, and what they keep their records in."""
+"""A graph, the number of its launches, and the buffer of their records."""
 
 
 def graph_of(launch: Seen, kernel: Any, ctas: CtaChoice) -> Graph:
-    """A graph of so many launches, which share a buffer."""
+    """Return a graph of several launches, which share a buffer."""
     buffers: list[torch.Tensor] = []
     sample = ctas.sample(launch.grid, kernel.metadata.num_ctas)
 

@@ -159,7 +159,7 @@ def add_record_costs(workspace: Workspace, capture_folder: Path) -> Iterator[str
         yield f"cannot save the record cost: {error.strerror}"
 
 
-def costs_files(workspace: Workspace) -> tuple[Path, Path]:
+def _costs_files(workspace: Workspace) -> tuple[Path, Path]:
     """Return the files with measured costs: in the user's cache, and for who has none, in the workspace.
 
     A cost depends on the machine code, which Triton's assembler makes, and on the device; not on the driver.
@@ -172,7 +172,7 @@ def costs_files(workspace: Workspace) -> tuple[Path, Path]:
 
 def _known_costs(workspace: Workspace) -> dict[CostKey, MeasuredCost]:
     known: dict[CostKey, MeasuredCost] = {}
-    for file in costs_files(workspace):
+    for file in _costs_files(workspace):
         with suppress(KprofError):  # the file is damaged
             known |= read_costs(file)
     return known
@@ -180,7 +180,7 @@ def _known_costs(workspace: Workspace) -> dict[CostKey, MeasuredCost]:
 
 def _keep(costs: dict[CostKey, MeasuredCost], workspace: Workspace) -> None:
     """Keep measured costs for later runs. Raises ``OSError`` if there is no room anywhere."""
-    in_cache, in_workspace = costs_files(workspace)
+    in_cache, in_workspace = _costs_files(workspace)
     try:
         write_costs(in_cache, costs.values())
     except OSError:

@@ -1,4 +1,4 @@
-"""Cost of one record: the time by which it delays a warp, measured or shipped."""
+"""Cost of one record: the time by which it delays a warp, measured or shipped; and the limit of what all may cost."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ from kprof_inject.capture.encoding import decode, encode, read_json, require_sea
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import BufferKind, ClockBits, Count, Cycles, Name
 from kprof_inject.files import write_bytes
+
+TRUSTED_PERCENT = 5.0
+"""Limit of the level *trustworthy*: the parts of a kernel's time that a reader looks for are larger, so their order
+holds. An interval wider than ± this exceeds the limits wherever its middle is.
+"""
 
 Settings = tuple[str, int, bool, bool]
 """Settings of the mode: ``buffer``, ``clock_bits``, ``sched_stores``, and whether ``warps`` names some."""

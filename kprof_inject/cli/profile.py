@@ -134,9 +134,9 @@ def command(
                 capture_folder, exit_code = subject.run_again()
             else:
                 capture_folder, exit_code = subject.run_once()
-            if fit and exit_code not in STOPPED:
-                fitted = fit_and_run(opened, capture_folder, recording, mode, program, program_input, say)
-                capture_folder, exit_code = fitted or (capture_folder, exit_code)
+            if fit:
+                ran = capture_folder, exit_code
+                capture_folder, exit_code = fit_and_run(opened, ran, recording, mode, program, program_input, say)
         except KprofError:
             _say_earlier_capture(opened)
             raise

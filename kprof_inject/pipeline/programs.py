@@ -235,29 +235,30 @@ def run_and_fit(
 
     Returns the result of the last run.
     """
-    folder, exit_code = run(workspace, choice, mode, program, program_input, say)
-    if exit_code in STOPPED:
-        return folder, exit_code
-    return fit_and_run(workspace, folder, choice, mode, program, program_input, say) or (folder, exit_code)
+    ran = run(workspace, choice, mode, program, program_input, say)
+    return fit_and_run(workspace, ran, choice, mode, program, program_input, say)
 
 
 def fit_and_run(
     workspace: Workspace,
-    folder: Path,
+    ran: tuple[Path, int],
     choice: LaunchChoice,
     mode: Mode,
     program: Sequence[str],
     program_input: ProgramInput,
     say: Say,
-) -> tuple[Path, int] | None:
-    """Rerun the program with a larger buffer if the capture in ``folder`` lost records.
+) -> tuple[Path, int]:
+    """Rerun the program with a larger buffer if its capture lost records, unless it was stopped.
 
-    Returns what ``run`` returns, or None if the program was not run.
+    ``ran`` is what ``run`` returned. Returns the same of the last run.
     """
+    folder, exit_code = ran
+    if exit_code in STOPPED:
+        return ran
     fit = fitted_buffer(read_capture(folder).launches, mode)
     if fit is None:
         say("no record was lost: --fit has nothing to do")
-        return None
+        return ran
     _say_losses(fit.losses, say)
     options = f"--buffer {fit.mode.buffer} --buffer-bytes {fit.mode.buffer_bytes}"
     limit_bytes = min(choice.max_bytes, MAX_LAUNCH_BYTES)
@@ -267,10 +268,10 @@ def fit_and_run(
             f"{counted(fit.largest.ctas, 'CTA')} would take {fit.launch_bytes} bytes, and the limit is {limit_bytes}; "
             "record fewer --warps, select less, or raise --max-bytes"
         )
-        return None
+        return ran
     if program_input.refusal:
         say(f"not rerun: {program_input.refusal}; {options} would keep all records")
-        return None
+        return ran
     say(f"rerunning with {options}, which have room for as many in every warp")
     folder, exit_code = run(workspace, choice, fit.mode, program, program_input, say)
     second_fit = fitted_buffer(read_capture(folder).launches, fit.mode)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.record_costs import TRUSTED_PERCENT
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.quantities import counted
 from kprof_inject.timeline.comparison import (
@@ -103,13 +104,8 @@ def overhead_in_pairs(clean_ns: Sequence[float], with_records_ns: Sequence[float
 def is_comparable(clean_ns: NDArray[np.float64]) -> bool:
     """Determine whether such launches are many and long enough to be compared with those of another process."""
     repeated = overhead_of(clean_ns, clean_ns)
-    return repeated is not None and repeated.min_error_percent <= _TRUSTED_PERCENT
+    return repeated is not None and repeated.min_error_percent <= TRUSTED_PERCENT
 
-
-_TRUSTED_PERCENT = 5.0
-"""Limit of the level *trustworthy*: the parts of a kernel's time that a reader looks for are larger, so their order
-holds. An interval wider than ± this exceeds the limits wherever its middle is.
-"""
 
 _UNRELIABLE_PERCENT = 20.0
 """Limit of the level *unreliable*: beyond it, at least a fifth of what is shown is due to the records, which may be the
@@ -228,7 +224,7 @@ def judge(kernel: Kernel) -> Verdict:
 def needs_replay(kernel: Kernel) -> bool:
     """Determine whether the program's own launches do not show how much longer the kernel takes with records."""
     overhead = judge(kernel).overhead
-    return overhead is None or overhead.error_percent > _TRUSTED_PERCENT
+    return overhead is None or overhead.error_percent > TRUSTED_PERCENT
 
 
 def _overhead(clean: KernelResources, with_records: KernelResources) -> Overhead | None:
@@ -271,7 +267,7 @@ def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelRe
     if overhead.low_percent > _UNRELIABLE_PERCENT:
         limit = f"the limit is {_UNRELIABLE_PERCENT:g} %"
         return _Finding(Level.UNRELIABLE, f"{_effect(overhead)}; {limit}")
-    if max(abs(overhead.low_percent), abs(overhead.high_percent)) > _TRUSTED_PERCENT:
+    if max(abs(overhead.low_percent), abs(overhead.high_percent)) > TRUSTED_PERCENT:
         return _Finding(Level.CAREFUL, _why_careful(overhead))
     cost = _effect(overhead) if overhead.is_measurable else f"recording has no measurable cost ({overhead})"
     return _Finding(Level.TRUSTWORTHY, f"{cost}; {_registers(clean, with_records)}")
@@ -279,7 +275,7 @@ def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelRe
 
 def _effect(overhead: Overhead) -> str:
     """Return the overhead as a clause: ``recording slows the kernel by 4.5 % ± 2.9``."""
-    if overhead.error_percent > _TRUSTED_PERCENT:
+    if overhead.error_percent > TRUSTED_PERCENT:
         return f"recording slows the kernel by at least {math.floor(10 * overhead.low_percent) / 10:.1f} %"
     amount = f"{abs(round(overhead.percent, 1)):.1f} % ± {rounded_error(overhead.error_percent)}"
     return f"recording {'slows the kernel by' if overhead.percent > 0 else 'makes the kernel faster by'} {amount}"
@@ -290,7 +286,7 @@ def _figure(overhead: Overhead) -> str:
 
     That end is certainly beyond a limit.
     """
-    if overhead.error_percent <= _TRUSTED_PERCENT:
+    if overhead.error_percent <= TRUSTED_PERCENT:
         return str(overhead)
     return f"at least {math.floor(10 * overhead.low_percent) / 10:+.1f} %"
 
@@ -303,18 +299,18 @@ def _why_no_verdict(overhead: Overhead, clean: KernelResources, with_records: Ke
             "slowed the run without them; run both again on an idle GPU"
         )
     # A cost that is certainly beyond the limit allows a verdict, however wide its interval.
-    if overhead.error_percent <= _TRUSTED_PERCENT or overhead.low_percent > _TRUSTED_PERCENT:
+    if overhead.error_percent <= TRUSTED_PERCENT or overhead.low_percent > TRUSTED_PERCENT:
         return ""
     if clean.replayed_ns:
-        if overhead.min_error_percent > _TRUSTED_PERCENT:
+        if overhead.min_error_percent > TRUSTED_PERCENT:
             return "the kernel is too short for the timer, whose steps are too coarse; give each launch more work"
         return (
             f"the times of {len(clean.replayed_ns)} launches without records and as many with them, interleaved, "
             "scatter too much; use an idle GPU, or a larger --replay"
         )
-    if overhead.min_error_percent > _TRUSTED_PERCENT:
+    if overhead.min_error_percent > TRUSTED_PERCENT:
         return (
-            f"the kernel is too short: two runs of the same build differ by more than {_TRUSTED_PERCENT:g} %; --replay "
+            f"the kernel is too short: two runs of the same build differ by more than {TRUSTED_PERCENT:g} %; --replay "
             "50 compares within one process, or give each launch more work"
         )
     launches = " and ".join(str(len(usable_times(cost.times_ns or ()))) for cost in (clean, with_records))
@@ -325,14 +321,14 @@ def _why_no_verdict(overhead: Overhead, clean: KernelResources, with_records: Ke
 
 
 def _why_careful(overhead: Overhead) -> str:
-    limit = f"the limit is {_TRUSTED_PERCENT:g} %"
+    limit = f"the limit is {TRUSTED_PERCENT:g} %"
     # Computed from the rounded figures, because readers add them up.
     upper = abs(round(overhead.percent, 1)) + float(rounded_error(overhead.error_percent))
     if not overhead.is_measurable:
         return f"recording may cost up to {upper:.1f} % ({overhead}), {limit}; run the kernel more often to know"
     if overhead.percent < 0:
         return f"{_effect(overhead)}: it changes how the kernel runs, or something else slowed the run without records"
-    if overhead.low_percent > _TRUSTED_PERCENT:
+    if overhead.low_percent > TRUSTED_PERCENT:
         return f"{_effect(overhead)}; {limit}"
     return f"{_effect(overhead)}; the interval reaches {upper:.1f} %, {limit}"
 

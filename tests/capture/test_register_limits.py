@@ -1,4 +1,4 @@
-"""How many registers a thread may have so that CTAs fit on an SM."""
+"""Tests of the limit of registers with which CTAs fit on an SM."""
 
 from __future__ import annotations
 

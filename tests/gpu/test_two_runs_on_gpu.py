@@ -1,4 +1,4 @@
-"""What two runs of a profile share (stdin), what one run is, and what two profiles do not share: a workspace."""
+"""Both runs of a profile read the same stdin, and its workspace belongs to one command at a time."""
 
 from __future__ import annotations
 

@@ -27,9 +27,10 @@ from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.capture.model import Kernel
 from kprof_inject.runtime.experiments import back_to_back, record_overhead, replays_in_program
 from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, PairedLaunches, PairedTimes
-from kprof_inject.runtime.experiments.relaunch import Launchable, NotReplayable, Relaunch
+from kprof_inject.runtime.experiments.relaunch import NotReplayable, Relaunch
 from kprof_inject.runtime.launch import timing
 from kprof_inject.runtime.launch.launch_choice import REPLAYS, ReplayChoice
+from kprof_inject.runtime.launch.triton_wrapping import Launchable
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.timeline.trust import judge
 
@@ -294,7 +295,7 @@ def test_replays_of_a_process_take_no_longer_than_their_limit(monkeypatch: pytes
     monkeypatch.setattr(record_overhead, "_empty_times", lambda *_: (0.0, 0.0))
     monkeypatch.setattr(PairedLaunches, "run", run)
     metadata = SimpleNamespace(target=None, num_warps=4, shared=0)
-    clean = Launchable(lambda *_: None, None, None)
+    clean = Launchable(lambda *_: None, None, None, metadata)
     table = SimpleNamespace(relaunch=SimpleNamespace(refusal="", waits=False))
     record = SimpleNamespace(scope_table=table, known_metadata=metadata, name="kernel")
     build: Any = SimpleNamespace(
@@ -312,7 +313,7 @@ def test_replays_of_a_process_take_no_longer_than_their_limit(monkeypatch: pytes
     for _ in range(1000):
         with contextlib.suppress(NotReplayable):
             replays.require_allowed(table.relaunch)  # type: ignore[arg-type]
-            replays.replayed(build, clean, metadata, Relaunch((1, 1, 1), 0, ()), ())
+            replays.replayed(build, clean, Relaunch((1, 1, 1), 0, ()), ())
             measured += 1
     assert now[0] <= 20.0 + 5 * pair_s
     assert measured > 3 or pair_s > 1

@@ -23,9 +23,9 @@ from kprof_inject.runtime.compiling.builds import assembly_in, load, objection_t
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.experiments.paired_launches import PairedTimes
-from kprof_inject.runtime.experiments.relaunch import Launchable
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds
+from kprof_inject.runtime.launch.triton_wrapping import Launchable
 from kprof_inject.workspace import DumpedKernel
 
 
@@ -51,7 +51,7 @@ class DelayedKernel:
     ) -> None:
         """Describe a launch of ``kernel``; ``launch`` is the launcher that the kernel has without us."""
         self.kernel = kernel
-        self.launchable = Launchable(launch, kernel.function, kernel.packed_metadata)
+        self.launchable = Launchable.of(kernel, launch)
         self.grid = grid
         self.stream = stream
         self.arguments = kinds.numbers(args[HOOK_ARGUMENTS:])

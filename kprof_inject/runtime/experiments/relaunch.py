@@ -69,15 +69,6 @@ NO_HOOKS = (None,) * HOOK_ARGUMENTS
 
 
 @dataclass(frozen=True, slots=True)
-class Launchable:
-    """A Triton kernel with another launcher than its own."""
-
-    run: Callable[..., Any]
-    function: Any
-    packed_metadata: Any
-
-
-@dataclass(frozen=True, slots=True)
 class Relaunch:
     """A launch that can be repeated.
 

@@ -11,7 +11,7 @@ A launch that is captured into a CUDA graph is not replayed: it runs later, with
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kprof_inject.capture.schema import Grid, PairedTimesRecord, RelaunchRecord
@@ -19,7 +19,7 @@ from kprof_inject.runtime.devices.device import Device, MemoryRange, NoDeviceMem
 from kprof_inject.runtime.experiments.memory_copies import copies_of, memory_of
 from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
 from kprof_inject.runtime.experiments.record_overhead import time_records
-from kprof_inject.runtime.experiments.relaunch import Launchable, NotReplayable, Relaunch
+from kprof_inject.runtime.experiments.relaunch import NotReplayable, Relaunch
 from kprof_inject.runtime.experiments.watchdog import Unwatched
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.launch_capture import ReplayResult
@@ -28,6 +28,7 @@ from kprof_inject.runtime.launch.launcher import writing_to
 from kprof_inject.runtime.launch.reachable_memory import NotSaved
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordingBuild
 from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
+from kprof_inject.runtime.launch.triton_wrapping import Launchable
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -68,9 +69,9 @@ class KernelReplays:
         """Measure no more."""
         self._is_over = True
 
-    def result_of(self, variant: str) -> ReplayResult:
-        """Return the result of a build's replay, which is empty if there was none."""
-        return self._done.get(variant) or self._in_graphs.get(variant) or ReplayResult(None)
+    def results(self) -> Mapping[str, ReplayResult]:
+        """Return the results so far, by the build's variant."""
+        return {**self._in_graphs, **self._done}
 
     def report_graph_launches(self) -> None:
         """Report the builds that were launched only in graphs. Called at the end of a capture."""
@@ -80,13 +81,7 @@ class KernelReplays:
         self._unreported = {}
 
     def measure(
-        self,
-        build: RecordingBuild,
-        kernel: Any,
-        launch: Callable[..., Any],
-        grid: Grid,
-        stream: int,
-        arguments: tuple[Any, ...],
+        self, build: RecordingBuild, clean: Launchable, grid: Grid, stream: int, arguments: tuple[Any, ...]
     ) -> None:
         """Measure a build at the launch that is about to be made. See ``LaunchReplays``."""
         try:
@@ -101,9 +96,7 @@ class KernelReplays:
             self.require_allowed(build.record.scope_table.relaunch)
             relaunch = Relaunch.of(grid, stream, arguments)
             memory = memory_of(arguments[HOOK_ARGUMENTS:], build.argument_kinds)
-            clean = Launchable(launch, kernel.function, kernel.packed_metadata)
-            replayed = self.replayed(build, clean, kernel.metadata, relaunch, memory)
-            self._done[build.variant] = ReplayResult(replayed)
+            self._done[build.variant] = ReplayResult(self.replayed(build, clean, relaunch, memory))
             self._report.add_replay(build.record.name, time.monotonic() - begun)
         except Exception as error:
             if is_of_signal_handler(error):
@@ -115,12 +108,7 @@ class KernelReplays:
             self._report.add_replay(build.record.name, 0.0, reason)
 
     def replayed(
-        self,
-        build: RecordingBuild,
-        clean: Launchable,
-        clean_metadata: Any,
-        relaunch: Relaunch,
-        ranges: Sequence[MemoryRange],
+        self, build: RecordingBuild, clean: Launchable, relaunch: Relaunch, ranges: Sequence[MemoryRange]
     ) -> PairedTimesRecord:
         """Time a launch without records and with them.
 
@@ -128,6 +116,7 @@ class KernelReplays:
         """
         begun = time.monotonic()
         device, stream = self._device, relaunch.stream
+        recorded = Launchable(build.launch, build.function, build.packed_metadata, build.record.known_metadata)
         try:
             with (
                 device.unaffected_by_graphs(),
@@ -140,15 +129,14 @@ class KernelReplays:
                     relaunch=relaunch.moved(memory.moved),
                     memory=memory,
                     clean=clean,
-                    variants=[Launchable(build.launch, build.function, build.packed_metadata)],
+                    variants=[recorded],
                     watchdog=Unwatched(),
                     name=build.record.name,
                     seed=build.variant,
                     waits=_waits(build.record.scope_table.relaunch),
                 )
                 seconds = min(KERNEL_SECONDS, self._seconds_left - (time.monotonic() - begun))
-                metadata = (clean_metadata, build.record.known_metadata)
-                return time_records(launches, seconds, self._choice.times, metadata)
+                return time_records(launches, seconds, self._choice.times, (clean.metadata, recorded.metadata))
         except NoDeviceMemory:
             raise NotReplayable("the device has no room for its records next to the copied memory") from None
         finally:

@@ -8,7 +8,7 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import msgspec
 import triton
 
+from kprof_inject.capture.record_costs import TRUSTED_PERCENT
 from kprof_inject.capture.schema import Grid, ModeRecord, PairedTimesRecord, ProcessRecord, TimingRecord
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import Device
@@ -27,6 +28,7 @@ from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.lock_free import AtomicCounts, SetOnce
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch, RecordingBuild
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, Turn, TurnTimer
+from kprof_inject.runtime.launch.triton_wrapping import Launchable
 from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -36,7 +38,6 @@ from kprof_inject.workspace import Workspace
 _MAX_ON_DEVICE = 4
 """Limit of the last launches' buffers on the device, as a multiple of that on disk: each buffer is kept to the end."""
 _MAX_SECONDS_AT_END = 60.0
-_MAX_EXCESS = 0.05  # the limit of the level *trustworthy* (timeline.trust)
 """Maximum time that the end of a program waits for the device."""
 
 
@@ -65,22 +66,15 @@ class LaunchReplays(Protocol):
         """Return whether to measure a build at this launch."""
 
     def measure(
-        self,
-        build: RecordingBuild,
-        kernel: Any,
-        launch: Callable[..., Any],
-        grid: Grid,
-        stream: int,
-        arguments: tuple[Any, ...],
+        self, build: RecordingBuild, clean: Launchable, grid: Grid, stream: int, arguments: tuple[Any, ...]
     ) -> None:
         """Measure a build at the launch that is about to be made.
 
-        ``launch`` is Triton's launcher of the ``kernel`` without records. ``arguments`` are all arguments of a launcher
-        after the metadata.
+        ``clean`` is the kernel without records. ``arguments`` are all arguments of a launcher after the metadata.
         """
 
-    def result_of(self, variant: str) -> ReplayResult:
-        """Return the result of a build's replay, which is empty if there was none."""
+    def results(self) -> Mapping[str, ReplayResult]:
+        """Return the results so far, by the build's variant."""
 
     def report_graph_launches(self) -> None:
         """Report the builds that were launched only in graphs. Called at the end of a capture."""
@@ -94,19 +88,13 @@ class NoReplays:
         return False
 
     def measure(
-        self,
-        build: RecordingBuild,
-        kernel: Any,
-        launch: Callable[..., Any],
-        grid: Grid,
-        stream: int,
-        arguments: tuple[Any, ...],
+        self, build: RecordingBuild, clean: Launchable, grid: Grid, stream: int, arguments: tuple[Any, ...]
     ) -> None:
         """Do nothing."""
 
-    def result_of(self, variant: str) -> ReplayResult:
-        """Return an empty result."""
-        return ReplayResult(None)
+    def results(self) -> Mapping[str, ReplayResult]:
+        """Return no results."""
+        return {}
 
     def report_graph_launches(self) -> None:
         """Do nothing."""
@@ -182,7 +170,7 @@ class LaunchCapture:
         """Return by which part of its time a kernel takes longer with records, once that is found to be too much."""
         turns = self._turns.get(variant)
         excess = turns.excess() if turns is not None else None
-        return excess if excess is not None and excess > _MAX_EXCESS else None
+        return excess if excess is not None and 100 * excess > TRUSTED_PERCENT else None
 
     def begin_turns_again(self, variant: str) -> None:
         """Forget the times of a variant, which has other records from now on."""
@@ -297,40 +285,54 @@ class LaunchCapture:
         return max(to_keep - len(self._passed_over) - saved - sum(self._left_out.counts().values()), 0)
 
     def _add_times(self, writer: CaptureWriter) -> None:
+        """Save the times of each build's launches, and those of its replay."""
+        timings = dict(self._timings_in_turn() if self.has_turns else self._timings())
+        replays = self.replays.results()
+        for variant in {**timings, **replays}:
+            timing, replayed = timings.get(variant, TimingRecord(())), replays.get(variant, ReplayResult(None))
+            writer.add_times(
+                variant,
+                msgspec.structs.replace(timing, replay=replayed.times, not_replayed=replayed.refusal or None),
+            )
         if self.has_turns:
-            self._add_times_in_turn(writer)
+            self._write_clean_runs()
+
+    def _timings(self) -> Iterator[tuple[str, TimingRecord]]:
+        """Yield each build's variant and the times of its launches, until the device fails."""
         for variant, timer in list(self._timers.items()):
             try:
                 times_ns, empty_ns = timer.times_ns(), timer.empty_ns()
             except RuntimeError:  # the device failed
                 return
-            replayed = self.replays.result_of(variant)
-            timing = TimingRecord(
-                tuple(times_ns), timer.not_timed or None, replayed.times, replayed.refusal or None, empty_ns
-            )
-            writer.add_times(variant, timing)
+            yield variant, TimingRecord(tuple(times_ns), timer.not_timed or None, empty_launch_ns=empty_ns)
 
-    def _add_times_in_turn(self, writer: CaptureWriter) -> None:
-        """Save the times of launches in turn, and what the dump of a program saves that runs twice."""
-        workspace = Workspace(Path(self._session.workspace))
-        builds = {build.variant: build for build in self._recorded.values()}
-        for build in builds.values():
+    def _timings_in_turn(self) -> Iterator[tuple[str, TimingRecord]]:
+        """Yield the same of launches in turn, which have their times in pairs."""
+        for build in {build.variant: build for build in self._recorded.values()}.values():
             turns = self._turns.get(build.variant_of_program)
             if turns is None:
                 continue
-            grids = [grid for (_, grid), recorded in self._recorded.items() if recorded is build]
             try:
-                times = turns.times(grids)
-                clean_ns, empty_ns = turns.clean.times_ns(), turns.clean.empty_ns()
+                times = turns.times([grid for (_, grid), recorded in self._recorded.items() if recorded is build])
             except RuntimeError:  # the device failed
                 return
-            replayed, not_timed = self.replays.result_of(build.variant), turns.clean.not_timed or None
-            timing = TimingRecord((), not_timed, replayed.times, replayed.refusal or None, in_turn=times)
-            writer.add_times(build.variant, timing)
+            yield build.variant, TimingRecord((), turns.clean.not_timed or None, in_turn=times)
+
+    def _write_clean_runs(self) -> None:
+        """Save into the workspace what the dump saves of a program that runs twice: the times without records."""
+        workspace = Workspace(Path(self._session.workspace))
+        for build in {build.variant_of_program: build for build in self._recorded.values()}.values():
+            turns = self._turns.get(build.variant_of_program)
+            if turns is None:
+                continue
+            try:
+                times_ns, empty_ns = turns.clean.times_ns(), turns.clean.empty_ns()
+            except RuntimeError:  # the device failed
+                return
             run = msgspec.structs.replace(
                 build.record.clean,
-                times_ns=tuple(clean_ns),
-                not_timed=not_timed,
+                times_ns=tuple(times_ns),
+                not_timed=turns.clean.not_timed or None,
                 empty_launch_ns=empty_ns,
                 launches=self._launches.counts().get(build.variant_of_program),
             )

@@ -23,7 +23,7 @@ from kprof_inject.runtime.launch.launch_saver import KernelToSave
 from kprof_inject.runtime.launch.lock_free import AtomicCounter
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordedLaunch, RecordingBuild, SampleBuffer
 from kprof_inject.runtime.launch.timing import EmptyKernel, Turn
-from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, has_exit_hook, is_benchmarking
+from kprof_inject.runtime.launch.triton_wrapping import Launchable, StandInLauncher, has_exit_hook, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.stack_room import COMPILING, FRAMES_OF_LAUNCHER
 
@@ -155,10 +155,10 @@ class CapturingLauncher(StandInLauncher):
             return self._launch(*grid, stream, function, metadata, *args)
         capture, launch, turn = begun
         if launch is None:
-            return self._launch_in_turn(capture, turn, grid, stream, function, metadata, *args)
+            return self._launch_without_records(turn, grid, stream, function, metadata, *args)
         build = launch.build
         if capture.replays.is_due(build, launch.index) and (kernel := self._kernel()) is not None:
-            capture.replays.measure(build, kernel, self._launch, grid, stream, args)
+            capture.replays.measure(build, Launchable.of(kernel, self._launch), grid, stream, args)
         saver, saved = capture.saver, None
         if saver.is_due(build.variant_of_program, launch.index):
             saved = saver.begin(KernelToSave.of(build), launch.index, grid, stream, args)
@@ -202,8 +202,8 @@ class CapturingLauncher(StandInLauncher):
             self._give_up(fault_of(error))
         return result
 
-    def _launch_in_turn(self, capture: LaunchCapture, turn: Turn | None, grid: Grid, stream: int, *others: Any) -> Any:
-        """Launch without records, and time the launch if it has a turn."""
+    def _launch_without_records(self, turn: Turn | None, grid: Grid, stream: int, *others: Any) -> Any:
+        """Launch as Triton's launcher does, and time the launch if it has a turn."""
         start = None
         if turn is not None:
             timer = turn.timer.clean

@@ -255,7 +255,7 @@ class TurnTimer:
         self._launches: dict[Grid, Iterator[int]] = {}
         self._calls = 0
         self._look_at = _BEFORE_TURNS + 2 * (_WARM_UP_PAIRS + _MIN_PAIRS)
-        """Number of calls after which ``excess`` looks at the times: the device may be far behind the host."""
+        """Number of calls after which ``excess`` looks at the times. The device may lag the host by many launches."""
 
     @property
     def is_done(self) -> bool:

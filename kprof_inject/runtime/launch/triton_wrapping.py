@@ -11,6 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from triton.compiler.compiler import CompiledKernel
@@ -64,6 +65,21 @@ def around_load(kernel: Any, call: Callable[[Any, Load], None]) -> None:
     ``call`` must not refer to the kernel: one that is never launched would then never be freed.
     """
     _around[kernel] = call
+
+
+@dataclass(frozen=True, slots=True)
+class Launchable:
+    """A Triton kernel with another launcher than its own, ``run``; the other fields are the kernel's."""
+
+    run: Callable[..., Any]
+    function: Any
+    packed_metadata: Any
+    metadata: Any
+
+    @classmethod
+    def of(cls, kernel: Any, run: Callable[..., Any]) -> Launchable:
+        """Return the loaded ``kernel`` with the launcher ``run``."""
+        return cls(run, kernel.function, kernel.packed_metadata, kernel.metadata)
 
 
 class StandInLauncher:
