@@ -112,8 +112,8 @@ def test_a_large_buffer_keeps_every_scope_and_the_result_is_bit_identical(
     )
     assert slices(tmp_path / "kprof_out" / "trace.json") == expected
     assert saved_bytes(tmp_path / "with.pt") == saved_bytes(tmp_path / "plain.pt")
-    # Both runs print the program's own line, with the hash of its result, and nothing else comes between.
-    assert profiled.stdout.startswith(stdout * 2)
+    # The program prints its own line, with the hash of its result, once.
+    assert profiled.stdout.startswith(stdout) and profiled.stdout.count(stdout) == 1
     assert "lost:" not in profiled.stdout
 
 
@@ -211,7 +211,7 @@ def test_a_launch_without_memory_for_its_buffer_gets_a_smaller_one(kprof: Kprof,
         "print(out.sum().item())\n"
     )
     ended = kprof("profile", "--buffer", "global", "--buffer-bytes", "1048576", "--", program)
-    assert ended.stdout.startswith("2097152.0\n2097152.0\n")
+    assert ended.stdout.startswith("2097152.0\n")
     assert "vector_add_kernel: for 1024 CTAs, each keeps " in ended.stderr
     assert "Traceback" not in ended.stderr
 
@@ -226,7 +226,7 @@ def test_softmax_has_an_iteration_for_each_row(kprof: Kprof, environment: dict[s
     counts = slices(tmp_path / "kprof_out" / "trace.json")
     assert counts["iter[0]"] == 5000 * 4
     assert counts["func"] == counts["loop[0]"]
-    assert profiled.stdout.startswith(stdout * 2)
+    assert profiled.stdout.startswith(stdout)
 
 
 def test_the_markers_of_attention_are_what_is_timed_by_default(
@@ -237,7 +237,7 @@ def test_the_markers_of_attention_are_what_is_timed_by_default(
     counts = slices(tmp_path / "kprof_out" / "trace.json")
     assert {name.split("#")[0] for name in counts} == {"keys", "load_k", "qk", "softmax", "load_v", "pv"}
     assert counts["keys"] == 128 * 4 * 16
-    assert profiled.stdout.startswith(stdout * 2)
+    assert profiled.stdout.startswith(stdout)
 
 
 def test_of_a_tuned_matmul_the_chosen_configuration_is_timed(kprof: Kprof, tmp_path: Path) -> None:
@@ -246,8 +246,6 @@ def test_of_a_tuned_matmul_the_chosen_configuration_is_timed(kprof: Kprof, tmp_p
     chosen = [line for line in profiled.stderr.splitlines() if line.startswith("chosen: ")][-1]
     options = launch.kernel.metadata
     assert chosen == f"chosen: num_warps={options['num_warps']} num_stages={options['num_stages']}"
-    first, second = profiled.stdout.splitlines()[:2]
-    assert first == second
 
 
 def test_stages_change_the_time_and_not_the_result(kprof: Kprof, tmp_path: Path) -> None:
@@ -256,7 +254,7 @@ def test_stages_change_the_time_and_not_the_result(kprof: Kprof, tmp_path: Path)
         profiled = kprof(
             "profile", "-o", f"stages{stages}", "--", EXAMPLES / "matmul.py", "--num-stages", stages, "--k", "4096"
         )
-        said += profiled.stdout.splitlines()[:2]
+        said += profiled.stdout.splitlines()[:1]
         (launch,) = read_capture(tmp_path / f"stages{stages}/captures/001").launches
         assert launch.kernel.metadata["num_stages"] == int(stages)
     assert len(set(said)) == 1
@@ -267,7 +265,7 @@ def test_what_inductor_made_is_timed(kprof: Kprof, environment: dict[str, str], 
     profiled = kprof("profile", "--at", "func", "--", EXAMPLES / "torch_compile.py")
     kernels = {launch.kernel.name for launch in read_capture(last_capture(tmp_path)).launches}
     assert len(kernels) >= 2 and all(name.startswith("triton_") for name in kernels)
-    assert profiled.stdout.startswith(stdout * 2)
+    assert profiled.stdout.startswith(stdout)
 
 
 def test_the_warp_specialized_matmul_runs_where_it_can(environment: dict[str, str]) -> None:
