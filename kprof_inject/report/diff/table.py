@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,6 +33,7 @@ from kprof_inject.report.terminal.tables import Column, Room, print_fitted, say
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level, judge
 
+_FILE_WIDTH = 160
 _DOUBTFUL = (Level.CAREFUL, Level.UNRELIABLE, Level.CANNOT_TELL)
 
 
@@ -187,6 +189,13 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
         say(line, console)
     if len(unpaired) > _MAX_KERNELS:
         say(f"{len(unpaired) - _MAX_KERNELS} more in one capture alone; see --html or --json", console)
+
+
+def diff_text(diff: CaptureDiff) -> str:
+    """Return the same as plain text, for a file."""
+    text = io.StringIO()
+    print_diff_tables(diff, Console(file=text, width=_FILE_WIDTH, color_system=None))
+    return text.getvalue()
 
 
 def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> None:

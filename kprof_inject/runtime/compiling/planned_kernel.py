@@ -80,18 +80,24 @@ class RunStep:
             with self.report.guard("looking up a kernel's plan"):
                 variant = variant_of(self.workspace, original, args, kwargs)
                 if variant is not None:
-                    self._prepare(variant, kernel, plain)
+                    self.prepare(variant, kernel, plain)
         return kernel
 
-    def _prepare(self, variant: DumpedKernel, kernel: Any, plain: Compile) -> None:
+    def prepare(self, variant: DumpedKernel, kernel: Any, plain: Compile) -> None:
+        """Arrange that loading a compiled ``kernel`` prepares its launches; ``plain`` compiles it again."""
         plan = self.plans.plan_of(variant, kernel)
-        if plan is not None and (reason := _why_not(variant)):
+        if plan is not None and (reason := why_not_recorded(variant)):
             self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
             plan = None
         if plan is not None:
             around_load(kernel, PlannedKernel(self, variant, *plan, plain).load)
         elif self.takes_part(variant):
             around_load(kernel, functools.partial(self.load_unplanned, variant))
+
+    @property
+    def max_launch_bytes(self) -> int:
+        """Maximum size of the buffer of one launch."""
+        return min(self.session.max_bytes, MAX_LAUNCH_BYTES)
 
     def takes_part(self, variant: DumpedKernel) -> bool:
         """Return whether launches of a kernel without a plan matter to this step."""
@@ -116,7 +122,7 @@ class RunStep:
                 kernel._run = SavingLauncher(kernel, to_save, self.captures)
 
 
-def _why_not(variant: DumpedKernel) -> str:
+def why_not_recorded(variant: DumpedKernel) -> str:
     """Return the reason why a planned kernel must not get records; empty if there is none."""
     if variant.info.options.get("ir_override") or knobs.compilation.override:
         return "the program itself overrides its IR"
@@ -152,6 +158,12 @@ class PlannedKernel:
         self._left_out = ""
         """Kind of the scopes that were left out last; empty if none are."""
 
+    def leave_out_iterations(self) -> None:
+        """Record no iterations unless the user selected them. Called before the first build."""
+        plan = self._step.plans.fewer(self._dumped, self._plan)
+        if plan is not None:
+            self._plan, self._scope_table = plan
+
     def load(self, kernel: Any, load: Load) -> None:
         """Load the program's kernel, and replace the launcher that Triton makes for it."""
         load()
@@ -162,16 +174,20 @@ class PlannedKernel:
         """Replace the launcher of a loaded kernel."""
         step = self._step
         step.device.prepare()
+        self.prepare(kernel)
+        # It is one already if an exception ended an earlier attempt.
+        if not isinstance(kernel._run, CapturingLauncher):
+            kernel._run = CapturingLauncher(kernel, self._variant, self, step.captures, step.max_launch_bytes)
+
+    def prepare(self, kernel: Any) -> None:
+        """Prepare to make builds of a loaded kernel."""
+        step = self._step
         clean = step.workspace.clean_run(self._variant)
         if clean.registers is None:
             clean = replace(clean, **resources_of(kernel))
         may_sample = step.session.ctas != EVERY_CTA and installed_version().offset_bits is not None
         clean_ptx = kernel.asm.get("ptx") if may_sample else None
         self._instrumented = self.instrumented(clean, clean_ptx)
-        # It is one already if an exception ended an earlier attempt.
-        if not isinstance(kernel._run, CapturingLauncher):
-            max_bytes = min(step.session.max_bytes, MAX_LAUNCH_BYTES)
-            kernel._run = CapturingLauncher(kernel, self._variant, self, step.captures, max_bytes)
 
     def instrumented(self, clean: TimedResources, clean_ptx: str | None) -> InstrumentedKernel:
         """Return the kernel with its planned records; the arguments are its fields."""

@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -266,6 +266,17 @@ class LaunchCapture:
         self._reset()
         self._launches, self._launched_before = launches, launches.counts()
 
+    def go_on_in(self, folder: Path) -> None:
+        """Capture again after ``finish``, into another folder; the launches' numbers continue."""
+        self._session = replace(self._session, capture=str(folder))
+        self.resume()
+
+    @property
+    def writing_s(self) -> float:
+        """Processor time that the copier took; known after ``finish``."""
+        part = self._part.get()
+        return part.copier.cpu_s if part is not None else 0.0
+
     def _interrupted(self, saved: int) -> int:
         """Return the number of launches to keep that are neither saved nor left out for another reason.
 
@@ -339,10 +350,10 @@ class LaunchCapture:
             workspace.write_clean_run(build.variant_of_program, str(os.getpid()), run)
 
     def _save_rest(self, part: _Part) -> None:
-        """Wait for the devices, and save the launches that are still on them."""
+        """Wait for the devices if launches are still on them, and save these."""
         try:
             with self._device.unaffected_by_graphs(), part.copier.waiting_for_device():
-                for device in sorted(self._devices):
+                for device in sorted(self._devices) if self._buffers.unsaved() else ():
                     self._device.synchronise(device)
         except Exception as error:  # noqa: BLE001 (the program handles failures of its device)
             self._left_out.add_many(f"the device failed: {first_line(error)}", self._buffers.unsaved())

@@ -1,0 +1,114 @@
+"""Find out when a kernel became slower than its own past.
+
+A launch counts as slower only if it takes longer both in nanoseconds and in cycles of the SMs' clock: a lower clock
+alone lengthens the times of one kernel and not the cycles, and a higher one the cycles of another and not its times.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from enum import Enum
+from statistics import median, quantiles
+
+from msgspec import Struct
+
+MIN_PAST = 10
+"""Launches that a kernel's past needs before anything is said."""
+RECENT = 5
+"""Launches in succession that must be slower: by chance, so many are beyond the 95th percentile once in 3 million."""
+MAX_PAST = 2000
+"""Launches that count as the past, the latest ones."""
+
+_PERCENTILE = 95
+
+
+class Sample(Struct, frozen=True):
+    """A recorded launch of a capture; ``cycles`` is None if the clock's rate was not measured."""
+
+    time_ns: int
+    duration_ns: float
+    cycles: float | None
+    capture: str = ""
+
+
+class Event(Enum):
+    """What changed with the last launch."""
+
+    SLOWER = "slower"
+    USUAL_AGAIN = "usual again"
+
+
+class Slowdown(Struct, frozen=True):
+    """By how much a kernel is slower: medians of its past and of its last launches. It began at ``since_ns``."""
+
+    usual_ns: float
+    recent_ns: float
+    since_ns: int
+
+    @property
+    def percent(self) -> float:
+        """How much longer it takes."""
+        return 100 * (self.recent_ns / self.usual_ns - 1)
+
+
+class KernelPast:
+    """The past of one kernel, to which launches are added.
+
+    While it is slower, its launches do not count as its past.
+    """
+
+    def __init__(self, limit: float) -> None:
+        """Begin without any past; a kernel is slower if it takes longer by more than ``limit``, a part of its time."""
+        self._limit = limit
+        self._past: deque[Sample] = deque(maxlen=MAX_PAST)
+        self._recent: deque[Sample] = deque(maxlen=RECENT)
+        self.slowdown: Slowdown | None = None
+        """How much slower it is now; None if it is not."""
+
+    @property
+    def usual_ns(self) -> float | None:
+        """Median duration of its past; None if it has none yet."""
+        return median(sample.duration_ns for sample in self._past) if self._past else None
+
+    @property
+    def past(self) -> Sequence[Sample]:
+        """Launches that the last ones are compared with, the oldest first."""
+        return tuple(self._past)
+
+    @property
+    def recent(self) -> Sequence[Sample]:
+        """The last launches, at most ``RECENT``."""
+        return tuple(self._recent)
+
+    def add(self, sample: Sample) -> Event | None:
+        """Add a launch, and return what changed."""
+        if len(self._recent) == RECENT and self.slowdown is None:
+            self._past.append(self._recent[0])
+        self._recent.append(sample)
+        if len(self._recent) < RECENT or len(self._past) < MIN_PAST:
+            return None
+        found = self._compared()
+        before, self.slowdown = self.slowdown, found
+        if (found is None) == (before is None):
+            return None
+        return Event.USUAL_AGAIN if found is None else Event.SLOWER
+
+    def _compared(self) -> Slowdown | None:
+        past_ns, recent_ns = ([sample.duration_ns for sample in side] for side in (self._past, self._recent))
+        past_cycles, recent_cycles = (
+            [sample.cycles for sample in side if sample.cycles is not None] for side in (self._past, self._recent)
+        )
+        if not _exceeds(past_ns, recent_ns, self._limit):
+            return None
+        has_cycles = len(past_cycles) >= MIN_PAST and len(recent_cycles) == RECENT
+        if has_cycles and not _exceeds(past_cycles, recent_cycles, self._limit):
+            return None
+        since_ns = self.slowdown.since_ns if self.slowdown is not None else self._recent[0].time_ns
+        return Slowdown(median(past_ns), median(recent_ns), since_ns)
+
+
+def _exceeds(past: Sequence[float], recent: Sequence[float], limit: float) -> bool:
+    """Return whether the recent values are all above nearly all of the past, and typically by more than the limit."""
+    high = quantiles(past, n=100, method="inclusive")[_PERCENTILE - 1]
+    return min(recent) > high and median(recent) > (1 + limit) * median(past)
