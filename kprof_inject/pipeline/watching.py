@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +40,8 @@ from kprof_inject.workspace import Workspace, is_running
 _LOOK_EVERY_S = 1.0
 _MAX_BEFORE = 12
 """Captures from before a slowdown that it is compared with."""
+_MAX_KERNELS = 1000
+"""Kernels with a past, each with one grid: a program may launch them with ever new grids."""
 _MAX_ALARMS = 100
 _PINNED_ALARMS = 3
 """The latest alarms, whose captures stay."""
@@ -108,7 +110,7 @@ def watch_program(
     ask = ask_file(workspace)
     say(f"watching; for a capture at once: kill -USR2 {os.getpid()}, or: touch {quote(str(ask))}")
     with _asking_by_signal(ask), observer.running():
-        exit_code = run_program(program, session, workspace.new_cache_folder("watch"), program_input)
+        exit_code = run_program(program, session, workspace.kept_cache_folder, program_input)
     _say_cost(Path(session.reports), say)
     return exit_code, observer.alarms
 
@@ -227,12 +229,12 @@ class Observer:
     def _decoded(self, folder: Path) -> list[Timeline]:
         return decode_capture(read_capture(folder), lambda _: None)
 
-    def _add(self, timelines: Iterable[Timeline]) -> None:
-        for timeline in timelines:
-            rows = rows_of(timeline)
-            self._history.append(rows, rows[0].time_ns)
-            self._latest[rows[0].key] = rows
+    def _add(self, timelines: Sequence[Timeline]) -> None:
+        of_launches = [rows_of(timeline) for timeline in timelines]
+        self._history.append([row for rows in of_launches for row in rows], of_launches[0][0].time_ns)
+        for rows in of_launches:
             past = self._past(rows[0])
+            self._latest[rows[0].key] = rows
             event = past.add(_sample(rows[0]))
             if event is Event.SLOWER:
                 self._raise_alarm(rows[0], past)
@@ -240,9 +242,13 @@ class Observer:
                 self._say(f"{rows[0].kernel} {rows[0].grid} is as fast as usual again")
 
     def _past(self, row: HistoryRow) -> KernelPast:
-        if row.key not in self._pasts:
-            self._pasts[row.key] = KernelPast(self._limits.slower)
-        return self._pasts[row.key]
+        past = self._pasts.pop(row.key, None) or KernelPast(self._limits.slower)
+        self._pasts[row.key] = past  # the latest is the last
+        while len(self._pasts) > _MAX_KERNELS:
+            oldest = next(iter(self._pasts))
+            self._pasts.pop(oldest)
+            self._latest.pop(oldest, None)
+        return past
 
     def _raise_alarm(self, row: HistoryRow, past: KernelPast) -> None:
         slowdown = past.slowdown

@@ -159,11 +159,17 @@ class _Watcher:
         self._choice = choice
         self._capture = capture
         self._report = report
-        in_forked_child(self._reset)
+        in_forked_child(self._begin_in_child)
+        self._reset()
+
+    def _begin_in_child(self) -> None:
+        """Forget the parent's kernels: a forked child has no thread yet."""
+        for launcher in self._launchers:
+            launcher.withdraw()
         self._reset()
 
     def _reset(self) -> None:
-        """Return to the state before the first kernel; a forked child has no thread yet."""
+        """Return to the state before the first kernel."""
         self._launchers: list[WatchedLauncher] = []
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()

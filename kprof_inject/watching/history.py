@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ from kprof_inject.timeline.waves import launch_duration_ns
 
 MAX_DAYS = 30
 """Files older than this are removed."""
+
+MAX_LAUNCHES = 100_000
+"""Launches that a watch reads when it begins."""
 
 _NO_RANK = -1
 _HOUR = "%Y-%m-%dT%H"
@@ -132,24 +135,30 @@ class History:
         self._arrow = optional_module("pyarrow", "pyarrow")
         self._parquet = optional_module("pyarrow.parquet", "pyarrow")
         self._path = Path()
-        self._rows: list[HistoryRow] = []
+        self._table: Any = None
         """The rows of the file ``_path``, which is written anew with each capture."""
 
     def append(self, rows: Sequence[HistoryRow], now_ns: int) -> None:
-        """Add rows to the file of the present hour, and remove files that are too old."""
+        """Add the rows of a capture to the file of the present hour, and remove files that are too old."""
         path = self._folder / f"{time.strftime(_HOUR, time.gmtime(now_ns / 1e9))}-{self._host}.parquet"
         if path != self._path:
-            self._path, self._rows = path, list(self._read(path)) if path.exists() else []
+            self._path = path
+            self._table = self._parquet.read_table(path) if path.exists() else self._table_of(())
             self._remove_old(now_ns)
-        self._rows += rows
+        self._table = self._arrow.concat_tables([self._table, self._table_of(rows)]).combine_chunks()
         sink = io.BytesIO()
-        self._parquet.write_table(self._table(self._rows), sink, compression="zstd")
+        self._parquet.write_table(self._table, sink, compression="zstd")
         write_bytes(path, sink.getvalue())
 
-    def launches(self) -> Iterator[HistoryRow]:
-        """Yield the rows of launches that this host has written, the oldest first."""
-        for path in sorted(self._folder.glob(f"*-{self._host}.parquet")):
-            yield from self._read(path, filters=[("scope", "==", "")])
+    def launches(self) -> list[HistoryRow]:
+        """Return the latest launches that this host has written, about ``MAX_LAUNCHES``, the oldest first."""
+        files: list[list[HistoryRow]] = []
+        for path in sorted(self._folder.glob(f"*-{self._host}.parquet"), reverse=True):
+            table = self._parquet.read_table(path, filters=[("scope", "==", "")])
+            files.append([_row(values) for values in table.to_pylist()])
+            if sum(map(len, files)) >= MAX_LAUNCHES:
+                break
+        return [row for rows in reversed(files) for row in rows]
 
     def _remove_old(self, now_ns: int) -> None:
         oldest = time.strftime(_HOUR, time.gmtime(now_ns / 1e9 - MAX_DAYS * _S_PER_DAY))
@@ -157,12 +166,7 @@ class History:
             if path.name < oldest:
                 path.unlink(missing_ok=True)
 
-    def _read(self, path: Path, **choice: Any) -> Iterator[HistoryRow]:
-        for row in self._parquet.read_table(path, **choice).to_pylist():
-            moment = row.pop("time")
-            yield HistoryRow(time_ns=round(moment.timestamp() * 1e6) * 1000, **row)
-
-    def _table(self, rows: Sequence[HistoryRow]) -> Any:
+    def _table_of(self, rows: Sequence[HistoryRow]) -> Any:
         arrow = self._arrow
         values = [asdict(row) for row in rows]
         microseconds = arrow.array([row.pop("time_ns") // 1000 for row in values], arrow.int64())
@@ -176,3 +180,8 @@ class History:
         kinds = {**dict.fromkeys(texts, arrow.string()), **dict.fromkeys(floats, arrow.float64())}
         names = [name for name in HistoryRow.__struct_fields__ if name != "time_ns"]
         return arrow.schema([(name, kinds.get(name, arrow.int64())) for name in names])
+
+
+def _row(values: dict[str, Any]) -> HistoryRow:
+    moment = values.pop("time")
+    return HistoryRow(time_ns=round(moment.timestamp() * 1e6) * 1000, **values)

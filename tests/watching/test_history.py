@@ -57,7 +57,7 @@ def test_each_hour_has_a_file_and_a_later_watch_goes_on_with_it(folder: Path) ->
     assert [row.time_ns - BEGIN_NS for row in read] == [0, 1_000_000, HOUR_NS]
     assert read[0] == ROW
     assert [row.cycles for row in read] == [pytest.approx(3800), None, pytest.approx(3800)]
-    assert list(History(folder, "node 2").launches()) == []
+    assert History(folder, "node 2").launches() == []
 
 
 def test_duckdb_reads_all_hosts_at_once(folder: Path) -> None:
