@@ -30,9 +30,9 @@ from kprof_inject.runtime.program import ProgramInput, programs_triton_cache, ru
 from kprof_inject.runtime.session import Session
 from kprof_inject.select.spans import Style
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.watching.alarms import ALARM_FILE, COMPARISON_FILE, Alarm
+from kprof_inject.watching.alarms import ALARM_FILE, COMPARISON_FILE, Alarm, Evidence
 from kprof_inject.watching.history import History, HistoryRow, rows_of
-from kprof_inject.watching.metrics import WatchState, write_metrics
+from kprof_inject.watching.metrics import MetricsFile, WatchState
 from kprof_inject.watching.ring import KeptCapture, captures_to_drop
 from kprof_inject.watching.slowdowns import Event, KernelPast, Sample
 from kprof_inject.workspace import Workspace, is_running
@@ -104,7 +104,10 @@ def watch_program(
     program_input: ProgramInput,
     say: Say,
 ) -> tuple[int, int]:
-    """Run a program and watch it; return its exit code and the number of alarms."""
+    """Run a program and watch it; return the exit code and the number of alarms.
+
+    The exit code is the program's, or 1 if that is 0 and the watch itself has failed.
+    """
     session = replace(session, programs_cache=str(programs_triton_cache(os.environ)))
     observer = Observer(workspace, Path(session.reports), limits, say)
     ask = ask_file(workspace)
@@ -112,14 +115,14 @@ def watch_program(
     with _asking_by_signal(ask), observer.running():
         exit_code = run_program(program, session, workspace.kept_cache_folder, program_input)
     _say_cost(Path(session.reports), say)
-    return exit_code, observer.alarms
+    return exit_code or int(observer.has_failed), observer.alarms
 
 
 def follow_workspace(workspace: Workspace, reports_folder: Path, limits: WatchLimits, say: Say) -> int:
     """Watch what programs leave in a workspace, until Ctrl-C; return the number of alarms."""
     observer = Observer(workspace, reports_folder, limits, say)
     say(f"following {workspace.folder}; Ctrl-C ends this")
-    with suppress(KeyboardInterrupt):
+    with _asking_by_signal(ask_file(workspace)), suppress(KeyboardInterrupt):
         while True:
             observer.look()
             time.sleep(_LOOK_EVERY_S)
@@ -168,20 +171,28 @@ class Observer:
         self._say = say
         self._folder = watch_folder(workspace)
         self._history = History(self._folder / "history", platform.node())
+        self._metrics = MetricsFile(self._folder / "metrics.prom")
         self._pasts: dict[tuple[str, ...], KernelPast] = {}
         self._latest: dict[tuple[str, ...], list[HistoryRow]] = {}
         self._sizes: dict[str, int] = {}
-        self._read_captures: set[str] = set()
         self._captures = 0
         self.alarms = 0
         """Alarms raised since the beginning."""
+        self.has_failed = False
+        """True if an error that is ours has ended the watch."""
+        self._said: set[str] = set()
         self._stop = threading.Event()
-        self._failure: Exception | None = None
+        known: set[tuple[str, int]] = set()
         for row in self._history.launches():
             self._past(row).add(_sample(row))
-            self._read_captures.add(row.capture)
-        # What a killed program has left incomplete stays so.
-        self._read_captures |= {path.name for path in self._capture_folders() if not _is_complete(path)}
+            known.add((row.capture, row.pid))
+        # A number may have been used before, if somebody has removed the captures. And what a killed program has left
+        # incomplete stays so.
+        self._read_captures = {
+            path.name
+            for path in self._capture_folders()
+            if not _is_complete(path) or all((path.name, pid) in known for pid in _pids_in(path))
+        }
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -193,8 +204,6 @@ class Observer:
         finally:
             self._stop.set()
             thread.join()
-        if self._failure is not None:
-            raise self._failure
 
     def _work(self) -> None:
         with suppress(OSError, AttributeError):  # on Linux, each thread has its own priority
@@ -203,13 +212,27 @@ class Observer:
             while not self._stop.wait(_LOOK_EVERY_S):
                 self.look()
             self.look()
-        except Exception as error:  # noqa: BLE001 (the program goes on; it is raised at the end)
-            self._say(f"not watching any more: {error}")
-            self._failure = error
+        except Exception as error:  # noqa: BLE001 (the program goes on)
+            self._say(f"not watching any more: {type(error).__name__}: {error}; please report this")
+            self.has_failed = True
 
     def look(self) -> None:
-        """Read the captures that are new, raise alarms, and remove captures for which there is no room."""
-        new = [path for path in self._capture_folders() if path.name not in self._read_captures and _is_complete(path)]
+        """Read the captures that are new, raise alarms, and remove captures for which there is no room.
+
+        What the disk refuses is said once, and tried again with the next capture.
+        """
+        try:
+            self._look()
+        except OSError as error:
+            message = f"cannot use {error.filename or self._folder}: {error.strerror}"
+            if message not in self._said:
+                self._said.add(message)
+                self._say(message)
+
+    def _look(self) -> None:
+        folders = self._capture_folders()
+        self._read_captures &= {path.name for path in folders}
+        new = [path for path in folders if path.name not in self._read_captures and _is_complete(path)]
         for folder in new:
             self._read_captures.add(folder.name)
             try:
@@ -231,7 +254,6 @@ class Observer:
 
     def _add(self, timelines: Sequence[Timeline]) -> None:
         of_launches = [rows_of(timeline) for timeline in timelines]
-        self._history.append([row for rows in of_launches for row in rows], of_launches[0][0].time_ns)
         for rows in of_launches:
             past = self._past(rows[0])
             self._latest[rows[0].key] = rows
@@ -240,6 +262,8 @@ class Observer:
                 self._raise_alarm(rows[0], past)
             elif event is Event.USUAL_AGAIN:
                 self._say(f"{rows[0].kernel} {rows[0].grid} is as fast as usual again")
+        # At last, as a full disk must not keep an alarm from being raised.
+        self._history.append([row for rows in of_launches for row in rows], of_launches[0][0].time_ns)
 
     def _past(self, row: HistoryRow) -> KernelPast:
         past = self._pasts.pop(row.key, None) or KernelPast(self._limits.slower)
@@ -256,15 +280,16 @@ class Observer:
             return
         self.alarms += 1
         before = self._launches_of(row, _spread(self._on_disk(past.past), _MAX_BEFORE))
-        after = self._launches_of(row, self._on_disk(past.recent))
+        evidence = Evidence.of(before, self._launches_of(row, self._on_disk(past.recent)))
+        alarm = Alarm.of(row, slowdown, evidence)
         folder = self._alarms_folder / f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{self.alarms:03d}"
-        alarm = Alarm.of(row, slowdown, before, after, folder)
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(alarm.since_ns / 1e9))
         self._say(
             f"slower: {row.kernel} {row.grid} takes {short_time(alarm.recent_ns)} since {since}, "
             f"usually {short_time(alarm.usual_ns)} (+{slowdown.percent:.1f} %)"
             + (f": {alarm.why}; more in {folder / COMPARISON_FILE}" if alarm.why else "")
         )
+        alarm.save(folder, evidence)
         for path in sorted(self._alarms_folder.iterdir())[:-_MAX_ALARMS]:
             shutil.rmtree(path, ignore_errors=True)
 
@@ -308,7 +333,7 @@ class Observer:
         seconds = sum(note.seconds for note in notes)
         slowdown = sum(note.spent_s for note in notes) / seconds if seconds else None
         state = WatchState(self._latest, self._pasts, self._captures, self.alarms, slowdown)
-        write_metrics(self._folder / "metrics.prom", state)
+        self._metrics.write(state)
 
 
 def _sample(row: HistoryRow) -> Sample:
@@ -322,8 +347,18 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _is_abandoned(part: Path) -> bool:
+    pid = _pid_of(part)
+    return (part / PROCESS_FILE).exists() and pid is not None and not is_running(pid)
+
+
+def _pids_in(folder: Path) -> list[int | None]:
+    return [_pid_of(path) for path in folder.iterdir() if path.is_dir()]
+
+
+def _pid_of(part: Path) -> int | None:
+    """Return the process that wrote a part of a capture: its folder is called PID-TIME."""
     pid = part.name.partition("-")[0]
-    return (part / PROCESS_FILE).exists() and pid.isdecimal() and not is_running(int(pid))
+    return int(pid) if pid.isdecimal() else None
 
 
 def _spread(paths: Sequence[Path], most: int) -> list[Path]:

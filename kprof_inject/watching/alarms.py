@@ -27,6 +27,19 @@ COMPARISON_FILE = "comparison.txt"
 _MAX_CHANGES = 3
 
 
+class Evidence(Struct, frozen=True, eq=False):
+    """Launches of a kernel from before it became slower and after, and their comparison; None if a side has none."""
+
+    before: tuple[Timeline, ...]
+    after: tuple[Timeline, ...]
+    diff: CaptureDiff | None
+
+    @classmethod
+    def of(cls, before: Sequence[Timeline], after: Sequence[Timeline]) -> Evidence:
+        """Compare the launches."""
+        return cls(tuple(before), tuple(after), diff_captures(before, after) if before and after else None)
+
+
 class Alarm(Struct, frozen=True, kw_only=True):
     """A kernel became slower than its own past.
 
@@ -49,12 +62,9 @@ class Alarm(Struct, frozen=True, kw_only=True):
     after: tuple[str, ...]
 
     @classmethod
-    def of(
-        cls, row: HistoryRow, slowdown: Slowdown, before: Sequence[Timeline], after: Sequence[Timeline], folder: Path
-    ) -> Alarm:
-        """Compare the launches of a kernel, and save the alarm, the comparison and an explanation in ``folder``."""
-        diff = diff_captures(before, after) if before and after else None
-        alarm = cls(
+    def of(cls, row: HistoryRow, slowdown: Slowdown, evidence: Evidence) -> Alarm:
+        """Return the alarm of a kernel whose last launch has this ``row``."""
+        return cls(
             time_ns=row.time_ns,
             host=row.host,
             rank=row.rank,
@@ -65,17 +75,19 @@ class Alarm(Struct, frozen=True, kw_only=True):
             usual_ns=slowdown.usual_ns,
             recent_ns=slowdown.recent_ns,
             since_ns=slowdown.since_ns,
-            why=_why(diff) if diff is not None else "",
-            before=_captures(before),
-            after=_captures(after),
+            why=_why(evidence.diff) if evidence.diff is not None else "",
+            before=_captures(evidence.before),
+            after=_captures(evidence.after),
         )
-        if diff is not None:
-            write_text(folder / COMPARISON_FILE, diff_text(diff))
-        if after:
-            found = explanation([LaunchAnalysis.of(after[-1])])
+
+    def save(self, folder: Path, evidence: Evidence) -> None:
+        """Write the alarm, the comparison, and an explanation of the last launch into a new ``folder``."""
+        if evidence.diff is not None:
+            write_text(folder / COMPARISON_FILE, diff_text(evidence.diff))
+        if evidence.after:
+            found = explanation([LaunchAnalysis.of(evidence.after[-1])])
             write_text(folder / EXPLANATION_FILE, f"{explanation_text(found, DEFAULT_BUDGET)}\n")
-        write_bytes(folder / ALARM_FILE, msgspec.json.format(msgspec.json.encode(alarm), indent=1) + b"\n")
-        return alarm
+        write_bytes(folder / ALARM_FILE, msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
 
 
 def _why(diff: CaptureDiff) -> str:

@@ -33,32 +33,36 @@ class WatchState(Struct, frozen=True):
     slowdown: float | None
 
 
-def write_metrics(path: Path, state: WatchState) -> None:
-    """Replace the file. Raises ``KprofError`` without prometheus-client."""
-    prometheus = optional_module("prometheus_client", "prometheus-client")
-    registry = prometheus.CollectorRegistry()
+class MetricsFile:
+    """The file with the metrics. Raises ``KprofError`` without prometheus-client."""
 
-    def gauge(name: str, help_text: str, *labels: str) -> Any:
-        return prometheus.Gauge(f"kprof_{name}", help_text, labels, registry=registry)
+    def __init__(self, path: Path) -> None:
+        """Write to ``path``, whose folder need not exist."""
+        self._path = path
+        self._prometheus = optional_module("prometheus_client", "prometheus-client")
 
-    duration = gauge("kernel_duration_seconds", "Duration of the last recorded launch", *_KERNEL_LABELS)
-    usual = gauge("kernel_usual_duration_seconds", "Median duration of the launches before", *_KERNEL_LABELS)
-    is_slower = gauge("kernel_is_slower", "1 if it is slower than its own past", *_KERNEL_LABELS)
-    scope = gauge("scope_duration_seconds", "Median duration of a scope in it", *_KERNEL_LABELS, "scope")
-    for key, (of_launch, *of_scopes) in state.latest.items():
-        past = state.pasts[key]
-        duration.labels(*key).set(of_launch.duration_ns * _S_PER_NS)
-        is_slower.labels(*key).set(past.slowdown is not None)
-        if past.usual_ns is not None:
-            usual.labels(*key).set(past.usual_ns * _S_PER_NS)
-        for row in of_scopes:
-            scope.labels(*key, row.scope).set(row.p50_ns * _S_PER_NS)
-    for name, help_text, value in (
-        ("watch_captures", "Captures read since the watch began", state.captures),
-        ("watch_alarms", "Alarms raised since the watch began", state.alarms),
-        ("watch_slowdown_ratio", "Part of the program's time that watching takes", state.slowdown),
-    ):
-        if value is not None:
-            gauge(name, help_text).set(value)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    prometheus.write_to_textfile(str(path), registry)
+    def write(self, state: WatchState) -> None:
+        """Replace the file at once: whoever reads it sees all of one state."""
+        registry = self._prometheus.CollectorRegistry()
+
+        def gauge(name: str, help_text: str, *labels: str) -> Any:
+            return self._prometheus.Gauge(f"kprof_{name}", help_text, labels, registry=registry)
+
+        duration = gauge("kernel_duration_seconds", "Duration of the last recorded launch", *_KERNEL_LABELS)
+        usual = gauge("kernel_usual_duration_seconds", "Median duration of the launches before", *_KERNEL_LABELS)
+        is_slower = gauge("kernel_is_slower", "1 if it is slower than its own past", *_KERNEL_LABELS)
+        scope = gauge("scope_duration_seconds", "Median duration of a scope in it", *_KERNEL_LABELS, "scope")
+        for key, (of_launch, *of_scopes) in state.latest.items():
+            past = state.pasts[key]
+            duration.labels(*key).set(of_launch.duration_ns * _S_PER_NS)
+            is_slower.labels(*key).set(past.slowdown is not None)
+            if past.usual_ns is not None:
+                usual.labels(*key).set(past.usual_ns * _S_PER_NS)
+            for row in of_scopes:
+                scope.labels(*key, row.scope).set(row.p50_ns * _S_PER_NS)
+        gauge("watch_captures", "Captures read since the watch began").set(state.captures)
+        gauge("watch_alarms", "Alarms raised since the watch began").set(state.alarms)
+        if state.slowdown is not None:
+            gauge("watch_slowdown_ratio", "Part of the program's time that watching takes").set(state.slowdown)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._prometheus.write_to_textfile(str(self._path), registry)

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from watching.test_history import ROW, SCOPE
 
-from kprof_inject.watching.metrics import WatchState, write_metrics
+from kprof_inject.watching.metrics import MetricsFile, WatchState
 from kprof_inject.watching.slowdowns import KernelPast, Sample
 
 
@@ -18,8 +18,9 @@ def test_prometheus_reads_them(tmp_path: Path) -> None:
         past.add(Sample(number, 1000.0, None))
     state = WatchState({ROW.key: [ROW, SCOPE]}, {ROW.key: past}, 20, 1, 0.0004)
     path = tmp_path / "new" / "metrics.prom"
-    write_metrics(path, state)
-    write_metrics(path, state)
+    file = MetricsFile(path)
+    file.write(state)
+    file.write(state)
     values = {
         (sample.name, sample.labels.get("scope", "")): sample.value
         for family in text_string_to_metric_families(path.read_text())
