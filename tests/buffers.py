@@ -237,7 +237,12 @@ def make_format_1(capture: Path) -> None:
 
 
 def save_launches(
-    folder: Path, kernel: dict[str, Any], buffers: Sequence[NDArray[np.uint32]], *, variant: str = "v0"
+    folder: Path,
+    kernel: dict[str, Any],
+    buffers: Sequence[NDArray[np.uint32]],
+    *,
+    variant: str = "v0",
+    host_ns: int = 0,
 ) -> tuple[Launch, ...]:
     """A capture of one process that launched one kernel, written to disk and read back. It is of format 1: a test may
     edit it. It replaces what an earlier call saved there."""
@@ -245,7 +250,9 @@ def save_launches(
     writer = JsonWriter(folder / f"process-{variant}", {"pid": 7})
     writer.add_kernel(variant, kernel, "module {}\n", {})
     for index, words in enumerate(buffers):
-        writer.add_launch(launch_json(words, variant=variant, index=index, host_ns=index), memoryview(words.tobytes()))
+        writer.add_launch(
+            launch_json(words, variant=variant, index=index, host_ns=host_ns + index), memoryview(words.tobytes())
+        )
     writer.finish()
     make_format_1(folder)
     return read_capture(folder).launches
@@ -261,6 +268,7 @@ def save_launch(
     mode: Mapping[str, Any] | None = None,
     partitions: Sequence[tuple[str, int | None]] = (),
     body_record: str = "",
+    host_ns: int = 0,
 ) -> Launch:
     """As ``save_launches``, of a single launch with these CTAs, recorded as ``mode`` says."""
     mode = mode or {}
@@ -274,4 +282,4 @@ def save_launch(
         partitions=partitions,
         body_record=body_record,
     )
-    return save_launches(folder, kernel, [words])[0]
+    return save_launches(folder, kernel, [words], host_ns=host_ns)[0]

@@ -279,8 +279,7 @@ class Observer:
         if slowdown is None:
             return
         self.alarms += 1
-        before = self._launches_of(row, _spread(self._on_disk(past.past), _MAX_BEFORE))
-        evidence = Evidence.of(before, self._launches_of(row, self._on_disk(past.recent)))
+        evidence = Evidence.of(self._launches_of(row, past.past, _MAX_BEFORE), self._launches_of(row, past.recent))
         alarm = Alarm.of(row, slowdown, evidence)
         folder = self._alarms_folder / f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{self.alarms:03d}"
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(alarm.since_ns / 1e9))
@@ -297,16 +296,18 @@ class Observer:
     def _alarms_folder(self) -> Path:
         return self._folder / "alarms"
 
-    def _on_disk(self, samples: Sequence[Sample]) -> list[Path]:
+    def _launches_of(self, row: HistoryRow, samples: Sequence[Sample], most: int | None = None) -> list[Timeline]:
+        """Return those of a kernel's launches that are on disk and can be read, at most ``most``, evenly spread."""
         folders = {path.name: path for path in self._capture_folders()}
-        return [folders[sample.capture] for sample in samples if sample.capture in folders]
-
-    def _launches_of(self, row: HistoryRow, folders: Sequence[Path]) -> list[Timeline]:
-        """Return the launches of the row's kernel in these captures; those that cannot be read are left out."""
+        on_disk = [sample for sample in samples if sample.capture in folders]
         found: list[Timeline] = []
-        for folder in folders:
+        for sample in _spread(on_disk, len(on_disk) if most is None else most):
             with suppress(KprofError):
-                found += [timeline for timeline in self._decoded(folder) if rows_of(timeline)[0].key == row.key]
+                found += [
+                    timeline
+                    for timeline in self._decoded(folders[sample.capture])
+                    if _is_of(rows_of(timeline)[0], row, sample)
+                ]
         return found
 
     def _remove_captures(self) -> None:
@@ -361,9 +362,14 @@ def _pid_of(part: Path) -> int | None:
     return int(pid) if pid.isdecimal() else None
 
 
-def _spread(paths: Sequence[Path], most: int) -> list[Path]:
-    """Return at most ``most`` of the paths, evenly spread, the last one among them."""
-    count = len(paths)
+def _is_of(found: HistoryRow, row: HistoryRow, sample: Sample) -> bool:
+    """Return whether a launch is this sample of the row's kernel. The history has times in microseconds."""
+    return found.key == row.key and found.time_ns // 1000 == sample.time_ns // 1000
+
+
+def _spread(samples: Sequence[Sample], most: int) -> list[Sample]:
+    """Return at most ``most`` of the samples, evenly spread, the last one among them."""
+    count = len(samples)
     if count <= most:
-        return list(paths)
-    return [paths[(number + 1) * count // most - 1] for number in range(most)]
+        return list(samples)
+    return [samples[(number + 1) * count // most - 1] for number in range(most)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,8 @@ def capture(workspace: Workspace, ns: int = USUAL_NS) -> Path:
     """Save a capture of a launch that takes ``ns``."""
     folder = workspace.new_capture_folder()
     warp = [start(0, 1000), end(0, 1000 + 2 * ns)]
-    save_launch(folder, [Scope("func")], [Cta([warp], pre_final_ns=1000 + ns, post_final_ns=1500 + ns)], 16)
+    cta = Cta([warp], pre_final_ns=1000 + ns, post_final_ns=1500 + ns)
+    save_launch(folder, [Scope("func")], [cta], 16, host_ns=time.time_ns())
     (part,) = folder.iterdir()
     part.rename(folder / f"7-{folder.name}")
     return folder
