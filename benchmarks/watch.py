@@ -1,4 +1,4 @@
-"""What ``watch`` costs, and whether it notices a kernel that becomes slower. Needs a GPU.
+"""Measure what ``watch`` costs, and whether it notices a kernel that becomes slower. Needs a GPU.
 
     python benchmarks/watch.py [--seconds S] [--drift-at S] [--again S] [--every S] [--json FILE]
 
@@ -28,7 +28,7 @@ LOOP = Path(__file__).with_name("watched_loop.py")
 ROOT = LOOP.parents[1]
 AROUND_S = (0.3, 1.5)
 """The seconds before and after a capture's first launch in which it may cost something."""
-BESIDE_S = 3.5
+OUTSIDE_S = 3.5
 """The steps that it is compared with are within this time."""
 RESAMPLES = 2_000
 
@@ -167,9 +167,9 @@ def slowdown(steps: NDArray[np.int64], captures: list[int]) -> dict[str, float]:
     for at_ns in captures[1:]:
         distance_s = (steps[:, 0] - at_ns) / 1e9
         near = (distance_s > -AROUND_S[0]) & (distance_s < AROUND_S[1])
-        beside = (np.abs(distance_s) < BESIDE_S) & ~near
-        if near.sum() > 10 and beside.sum() > 10:
-            costs_us.append(float(steps[near, 1].sum() - near.sum() * steps[beside, 1].mean()) / 1e3)
+        outside = (np.abs(distance_s) < OUTSIDE_S) & ~near
+        if near.sum() > 10 and outside.sum() > 10:
+            costs_us.append(float(steps[near, 1].sum() - near.sum() * steps[outside, 1].mean()) / 1e3)
     between_us = float(np.diff(captures).mean()) / 1e3
     chosen = random.Random(0)
     means = sorted(sum(chosen.choices(costs_us, k=len(costs_us))) / len(costs_us) for _ in range(RESAMPLES))

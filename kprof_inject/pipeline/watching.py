@@ -65,8 +65,8 @@ def watch_folder(workspace: Workspace) -> Path:
     return workspace.folder / "watch"
 
 
-def ask_file(workspace: Workspace) -> Path:
-    """Return the file that asks for a capture at once when it is touched."""
+def request_file(workspace: Workspace) -> Path:
+    """Return the file that requests a capture at once when it is touched."""
     return watch_folder(workspace).resolve() / "capture-now"
 
 
@@ -92,7 +92,7 @@ def watch_session(
         mode=mode,
         selectors=tuple(selectors),
         style=style.words,
-        watch=replace(watch, ask_file=str(ask_file(workspace))),
+        watch=replace(watch, request_file=str(request_file(workspace))),
     )
 
 
@@ -110,9 +110,9 @@ def watch_program(
     """
     session = replace(session, programs_cache=str(programs_triton_cache(os.environ)))
     observer = Observer(workspace, Path(session.reports), limits, say)
-    ask = ask_file(workspace)
-    say(f"watching; for a capture at once: kill -USR2 {os.getpid()}, or: touch {quote(str(ask))}")
-    with _asking_by_signal(ask), observer.running():
+    requests = request_file(workspace)
+    say(f"watching; for a capture at once: kill -USR2 {os.getpid()}, or: touch {quote(str(requests))}")
+    with _requests_by_signal(requests), observer.running():
         exit_code = run_program(program, session, workspace.kept_cache_folder, program_input)
     _say_cost(Path(session.reports), say)
     return exit_code or int(observer.has_failed), observer.alarms
@@ -122,7 +122,7 @@ def follow_workspace(workspace: Workspace, reports_folder: Path, limits: WatchLi
     """Watch what programs leave in a workspace, until Ctrl-C; return the number of alarms."""
     observer = Observer(workspace, reports_folder, limits, say)
     say(f"following {workspace.folder}; Ctrl-C ends this")
-    with _asking_by_signal(ask_file(workspace)), suppress(KeyboardInterrupt):
+    with _requests_by_signal(request_file(workspace)), suppress(KeyboardInterrupt):
         while True:
             observer.look()
             time.sleep(_LOOK_EVERY_S)
@@ -145,13 +145,13 @@ def _say_cost(reports_folder: Path, say: Say) -> None:
 
 
 @contextmanager
-def _asking_by_signal(ask: Path) -> Iterator[None]:
-    """Have SIGUSR2 ask for a capture."""
+def _requests_by_signal(file: Path) -> Iterator[None]:
+    """Request a capture at each SIGUSR2."""
 
     def touch(*_: object) -> None:
         with suppress(OSError):
-            ask.parent.mkdir(parents=True, exist_ok=True)
-            ask.touch()
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
 
     before = signal.signal(signal.SIGUSR2, touch)
     try:
@@ -161,7 +161,7 @@ def _asking_by_signal(ask: Path) -> Iterator[None]:
 
 
 class Observer:
-    """Reader of the captures of a watched program. The workspace's history continues, whoever wrote it before."""
+    """Reader of the captures of a watched program, which continues the history of its workspace."""
 
     def __init__(self, workspace: Workspace, reports_folder: Path, limits: WatchLimits, say: Say) -> None:
         """Read the history. Raises ``KprofError`` if a package is missing."""
@@ -186,8 +186,8 @@ class Observer:
         for row in self._history.launches():
             self._past(row).add(_sample(row))
             known.add((row.capture, row.pid))
-        # A number may have been used before, if somebody has removed the captures. And what a killed program has left
-        # incomplete stays so.
+        # If the captures were removed, their numbers are used again. Those that a killed program left incomplete stay
+        # incomplete.
         self._read_captures = {
             path.name
             for path in self._capture_folders()

@@ -150,7 +150,7 @@ class _WatchedKernel:
 
 
 class _Watcher:
-    """Thread that asks the launchers for a launch each, and begins the next capture when the budget allows it."""
+    """Thread that requests a launch of each kernel for a capture, as often as the budget allows."""
 
     def __init__(
         self, workspace: Workspace, choice: WatchChoice, capture: LaunchCapture, report: ProcessReport
@@ -175,7 +175,7 @@ class _Watcher:
         self._stop = threading.Event()
         self._folder: Path | None = None
         self._opened_s: float | None = None
-        self._asked_ns = self._asked_at_ns()
+        self._request_ns = self._requested_at_ns()
         self._captures = 0
         self._spent_s = self._prepared_s = 0.0
 
@@ -211,16 +211,16 @@ class _Watcher:
         now_s = time.monotonic()
         self._prepare()
         if self._opened_s is None:
-            if now_s >= self._next_s or self._is_asked():
+            if now_s >= self._next_s or self._is_capture_requested():
                 self._open(now_s)
         elif now_s - self._opened_s >= _PATIENCE_S or not any(self._waiting()):
             self._close()
 
     def _waiting(self) -> Iterator[bool]:
-        return (launcher.is_due or launcher.missing is not None for launcher in self._launchers)
+        return (launcher.is_requested or launcher.missing is not None for launcher in self._launchers)
 
     def _prepare(self) -> None:
-        """Make the builds that launches lacked, and ask for these launches again."""
+        """Compile the builds that launches lacked, and request these launches again."""
         for launcher in self._launchers.copy():
             if launcher.is_gone:
                 self._launchers.remove(launcher)
@@ -228,17 +228,17 @@ class _Watcher:
                 begun_s = time.monotonic()
                 if launcher.prepare() and self._opened_s is not None:
                     self._opened_s = time.monotonic()
-                    launcher.ask()
+                    launcher.request()
                 self._prepared_s += time.monotonic() - begun_s
 
-    def _is_asked(self) -> bool:
-        asked_ns = self._asked_at_ns()
-        is_new, self._asked_ns = asked_ns != self._asked_ns, asked_ns
+    def _is_capture_requested(self) -> bool:
+        request_ns = self._requested_at_ns()
+        is_new, self._request_ns = request_ns != self._request_ns, request_ns
         return is_new
 
-    def _asked_at_ns(self) -> int:
+    def _requested_at_ns(self) -> int:
         try:
-            return os.stat(self._choice.ask_file).st_mtime_ns
+            return os.stat(self._choice.request_file).st_mtime_ns
         except OSError:
             return 0
 
@@ -247,7 +247,7 @@ class _Watcher:
         self._capture.go_on_in(self._folder)
         self._opened_s = now_s
         for launcher in self._launchers:
-            launcher.ask()
+            launcher.request()
 
     def _close(self) -> None:
         """End the capture, and set the time of the next one, which the budget allows."""

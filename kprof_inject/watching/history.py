@@ -1,6 +1,6 @@
 """The history of a watched program, as Parquet files: a row for each recorded launch and for each scope in it.
 
-Each host writes a file for each hour, so that the files of a fleet can lie in one folder. Needs pyarrow.
+Each host writes a file for each hour, so the files of a fleet can share a folder. Needs pyarrow.
 """
 
 from __future__ import annotations

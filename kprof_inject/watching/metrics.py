@@ -42,7 +42,7 @@ class MetricsFile:
         self._prometheus = optional_module("prometheus_client", "prometheus-client")
 
     def write(self, state: WatchState) -> None:
-        """Replace the file at once: whoever reads it sees all of one state."""
+        """Replace the file; readers see either the old state or the new one."""
         registry = self._prometheus.CollectorRegistry()
 
         def gauge(name: str, help_text: str, *labels: str) -> Any:

@@ -16,7 +16,7 @@ from msgspec import Struct
 MIN_PAST = 10
 """Launches that a kernel's past needs before anything is said."""
 RECENT = 5
-"""Launches in succession that must be slower: by chance, so many are beyond the 95th percentile once in 3 million."""
+"""Number of successive launches that must be slower. By chance, all are above the 95th percentile once in 3 million."""
 MAX_PAST = 2000
 """Launches that count as the past, the latest ones."""
 
@@ -33,14 +33,14 @@ class Sample(Struct, frozen=True):
 
 
 class Event(Enum):
-    """What changed with the last launch."""
+    """Change that the last launch has brought."""
 
     SLOWER = "slower"
     USUAL_AGAIN = "usual again"
 
 
 class Slowdown(Struct, frozen=True):
-    """By how much a kernel is slower: medians of its past and of its last launches. It began at ``since_ns``."""
+    """Slowdown of a kernel since ``since_ns``, as medians of its past and of its last launches."""
 
     usual_ns: float
     recent_ns: float
@@ -48,7 +48,7 @@ class Slowdown(Struct, frozen=True):
 
     @property
     def percent(self) -> float:
-        """How much longer it takes."""
+        """Relative slowdown in per cent."""
         return 100 * (self.recent_ns / self.usual_ns - 1)
 
 
@@ -64,7 +64,7 @@ class KernelPast:
         self._past: deque[Sample] = deque(maxlen=MAX_PAST)
         self._recent: deque[Sample] = deque(maxlen=RECENT)
         self.slowdown: Slowdown | None = None
-        """How much slower it is now; None if it is not."""
+        """Present slowdown; None if there is none."""
 
     @property
     def usual_ns(self) -> float | None:

@@ -1,22 +1,25 @@
-"""Launches ``scale`` on the fake GPU, with another ``n`` after half of the time: ``SECONDS N_BEFORE N_AFTER``.
+"""Launches ``scale`` on the fake GPU until there is a file ``stop``: ``watched.py N N_AFTER_DRIFT``.
 
-Each launch takes 10,000 + n cycles.
+Once there is a file ``drift``, ``n`` is the second number. Each launch takes 10,000 + n cycles.
 """
 
 import sys
 import time
+from pathlib import Path
 
 from fake_gpu.program import gpu  # isort: skip  (before Triton)
 import torch
 from fake_gpu.kernels import scale
 
-seconds, before, after = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+LIMIT_S = 120
+before, after = int(sys.argv[1]), int(sys.argv[2])
 x = torch.arange(1, 17, dtype=torch.float32)
 out = torch.zeros_like(x)
 begun, launches = time.monotonic(), 0
-while (elapsed := time.monotonic() - begun) < seconds:
-    scale[(16,)](x, out, after if elapsed > seconds / 2 else before)
+while time.monotonic() - begun < LIMIT_S and not Path("stop").exists():
+    n = after if Path("drift").exists() else before
+    scale[(16,)](x, out, n)
     launches += 1
     time.sleep(0.002)
-print(out.sum().item(), len(gpu.ran) == launches)
+print(out.sum().item() == 136 * n, len(gpu.ran) == launches)
 sys.stderr.write(f"with records: {sum(bool(launch.kernel.records) for launch in gpu.ran)} of {launches}\n")

@@ -1,4 +1,4 @@
-"""Which captures are kept."""
+"""The ring keeps captures from all times, the most from the latest."""
 
 from __future__ import annotations
 

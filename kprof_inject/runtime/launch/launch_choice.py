@@ -99,12 +99,12 @@ class WatchChoice:
     """Choice of how often launches of a watched program are recorded.
 
     ``budget`` is the part of the program's time that recording may take, and ``every_s`` the minimum number of seconds
-    from one capture to the next. Touching ``ask_file`` starts one at once; empty if there is no such file.
+    from one capture to the next. Touching ``request_file`` starts one at once; empty if there is no such file.
     """
 
     budget: float = 0.001
     every_s: float = 10.0
-    ask_file: str = ""
+    request_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Launch a kernel as Triton does, and with records only when a thread of ours asks for a launch."""
+"""Launch a kernel as Triton does, and with records only on request of a thread of ours."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kprof_inject.runtime.process_events import is_of_signal_handler
 
 
 class WatchedLauncher(CapturingLauncher):
-    """Launcher that records the next launch when it is asked to; until then, the kernel has Triton's own launcher.
+    """Launcher that records one launch on request; otherwise the kernel has Triton's own launcher.
 
-    Compiling would hold the program up. So a launch with a grid that has no build yet is made without records, and the
-    thread that asks prepares a build for the next one.
+    Compiling in a launch would stall the program. So a launch whose grid has no build yet is made without records, and
+    the requesting thread compiles a build for the next one.
     """
 
     def __init__(
@@ -32,17 +32,17 @@ class WatchedLauncher(CapturingLauncher):
         device: Device,
         inductor: InductorLaunchers,
     ) -> None:
-        """Stand in for the launcher of a loaded ``kernel`` when a launch is wanted. See ``CapturingLauncher``."""
+        """Prepare to replace the launcher of a loaded ``kernel`` on request. See ``CapturingLauncher``."""
         super().__init__(kernel, variant, builds, captures, max_bytes)
         self._inductor = inductor
         self._device = device
-        self._is_due = False
+        self._is_requested = False
         self.missing: tuple[Grid, int] | None = None
-        """Grid of a launch that had no build, and its device."""
+        """Grid and device of a launch that had no build; None if there is none."""
         self.recorded = 0
         """Number of launches with records."""
         self.host_s = 0.0
-        """Time that the program has waited for us in its launches."""
+        """Time that recording has added to the program's launches on the host."""
         self._events: list[tuple[Event, Event]] = []
 
     @property
@@ -51,23 +51,23 @@ class WatchedLauncher(CapturingLauncher):
         return self._kernel() is None
 
     @property
-    def is_due(self) -> bool:
-        """True if a launch is wanted and was not made yet."""
-        return self._is_due
+    def is_requested(self) -> bool:
+        """True if a launch is requested and not made yet."""
+        return self._is_requested
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Record the next launch."""
         kernel = self._kernel()
         if kernel is None or self._given_up:
             return
-        self._is_due = True
+        self._is_requested = True
         if kernel._run is self._launch:
             kernel._run = self
         self._inductor.replace(kernel, self._launch, self)
 
     def withdraw(self) -> None:
-        """Record no launch until the next ``ask``."""
-        self._is_due = False
+        """Withdraw the request."""
+        self._is_requested = False
         self._step_aside()
 
     def _step_aside(self) -> None:
@@ -77,9 +77,9 @@ class WatchedLauncher(CapturingLauncher):
             self._inductor.replace(kernel, self, self._launch)
 
     def prepare(self) -> bool:
-        """Make the build for the launch that had none; return whether there is one now. Not for a program's thread.
+        """Compile the build that a launch lacked; return whether it exists now. Called by the requesting thread.
 
-        Raises nothing of the build's: a kernel that cannot take records is given up.
+        A kernel that cannot take records is given up, and nothing is raised.
         """
         missing, self.missing = self.missing, None
         if missing is None or self._given_up:
@@ -94,13 +94,13 @@ class WatchedLauncher(CapturingLauncher):
         return True
 
     def device_s(self) -> float:
-        """Return the time of the device, between two events, of the recorded launches since the last call."""
+        """Return the device time of the launches recorded since the last call, between two events each."""
         events, self._events = self._events, []
         return sum(begin.elapsed_time(end) for begin, end in events if end.query()) / 1e3
 
     def _launch_somehow(self, grid: Grid, stream: int, function: Any, metadata: Any, *args: Any) -> Any:
-        if not self._is_due:
-            self._step_aside()  # whoever keeps a reference to this launcher may call it although it stepped aside
+        if not self._is_requested:
+            self._step_aside()  # a reference to this launcher may outlive the request
         elif grid[0] * grid[1] * grid[2] and not is_benchmarking() and not self._device.is_capturing():
             self.withdraw()
             if grid in self._of_grid:
@@ -111,7 +111,10 @@ class WatchedLauncher(CapturingLauncher):
     def _launch_timed(self, grid: Grid, stream: int, *others: Any) -> Any:
         begin = self._mark(stream)
         result = super()._launch_somehow(grid, stream, *others)
-        end = self._mark(stream)
+        try:
+            end = self._mark(stream)
+        except RecursionError:
+            return result  # the launch was made, so it must not be made again
         if begin is not None and end is not None:
             self._events.append((begin, end))
         return result
