@@ -130,6 +130,15 @@ def outermost_rows(block: NDArray[np.void]) -> NDArray[np.bool_]:
     return outermost
 
 
+def distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the different values of an array, ascending.
+
+    NumPy's ``unique`` does the same by hashing since 2.3, which takes a hundred times as long for a million values.
+    """
+    ordered = np.sort(values, axis=None)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered
+
+
 def merged_ranges(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Merge ranges, given in any order, into ascending ones with gaps between them."""
     if not starts.size:

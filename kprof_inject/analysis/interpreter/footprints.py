@@ -22,7 +22,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     groups_of,
     joined,
 )
-from kprof_inject.timeline.columns import merged_ranges
+from kprof_inject.timeline.columns import distinct, merged_ranges
 
 Addresses = NDArray[np.int64]
 
@@ -82,8 +82,8 @@ def _offsets(parts: Sequence[AxisArray], factors: Sequence[AxisArray]) -> Addres
         mask = reduce(lambda one, another: joined(np.logical_and, one, another), factors)
         both = joined(lambda values, mask: np.broadcast_arrays(values, mask)[0], values, mask)
         inside = joined(lambda values, mask: np.broadcast_arrays(values, mask)[1], values, mask)
-        return np.unique(both.values[inside.values])
-    return np.unique(values.values)
+        return distinct(both.values[inside.values])
+    return distinct(values.values)
 
 
 def _min_step(offsets: Addresses) -> int:

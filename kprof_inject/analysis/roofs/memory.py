@@ -14,7 +14,7 @@ from msgspec import Struct
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray, TooLarge
 from kprof_inject.analysis.interpreter.executions import CountedOperation
-from kprof_inject.analysis.interpreter.footprints import Ranges, max_repeats, union
+from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, max_repeats, union
 from kprof_inject.analysis.structure.tensor_layouts import access_bits, lanes_and_warps_along, lanes_dimension
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION
@@ -106,7 +106,7 @@ class Traffic:
             for number in accesses
             if number in self._passing and self._accesses[number][1].form.reads
         )
-        return passing + self._kept(accesses.stop) - self._kept(accesses.start)
+        return passing + self._kept_bytes[accesses.stop] - self._kept_bytes[accesses.start]
 
     def l1_bytes(self, accesses: range) -> int:
         """Return the bytes that some accesses move between the L1 and registers.
@@ -124,16 +124,20 @@ class Traffic:
             for number, (times, one) in enumerate(self._accesses)
         ]
 
-    def _kept(self, count: int) -> int:
-        """Return the bytes that the L1s of all SMs have read when the first ``count`` accesses are done.
+    @cached_property
+    def _kept_bytes(self) -> list[int]:
+        """Bytes that the L1s of all SMs have read before the first access, after it, and after each of the others.
 
         They read whole sectors.
         """
-        ranges = (self._ranges(number, by_sm=True) for number in range(count) if self._is_kept(number))
-        touched = union(one for one in ranges if one is not None)
-        return Ranges.of(
-            touched.starts // _SECTOR_BYTES * _SECTOR_BYTES, -(-touched.ends // _SECTOR_BYTES) * _SECTOR_BYTES
-        ).size_bytes
+        sizes, sectors = [0], NOTHING
+        for number in range(len(self._accesses)):
+            ranges = self._ranges(number, by_sm=True) if self._is_kept(number) else None
+            if ranges is not None:
+                starts, ends = ranges.starts // _SECTOR_BYTES, -(-ranges.ends // _SECTOR_BYTES)
+                sectors = union((sectors, Ranges(starts * _SECTOR_BYTES, ends * _SECTOR_BYTES)))
+            sizes.append(sectors.size_bytes)
+        return sizes
 
     def _is_kept(self, number: int) -> bool:
         """Return True if an SM's L1 may keep what is read."""
@@ -200,7 +204,7 @@ class Traffic:
         """Return True if an SM's L1 has room for what its CTAs read through it, so that they hit it again."""
         resources = self._timeline.launch.kernel.with_records
         ctas = resources.ctas_per_sm or 1
-        kept = self._kept(len(self._accesses)) / prod(self._timeline.launch.grid) + (resources.shared_bytes or 0)
+        kept = self._kept_bytes[-1] / prod(self._timeline.launch.grid) + (resources.shared_bytes or 0)
         return ctas * kept <= l1_bytes
 
     def _union(self, chosen: Iterator[bool]) -> Ranges:
