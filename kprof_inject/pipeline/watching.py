@@ -136,6 +136,8 @@ def _say_cost(reports_folder: Path, say: Say) -> None:
             say(f"{state.name} was not watched: {state.reason}")
     for error in reports.errors:
         say(error)
+    if not reports.watched:
+        say("no launch was recorded: the program launched no Triton kernel, or only a few at its start")
     for note in reports.watched:
         part = 100 * note.spent_s / max(note.seconds, 1e-9)
         say(
