@@ -144,12 +144,14 @@ def command(
             say(f"{_how_stopped(exit_code)}: not reading the capture; continue with trace and report")
             ctx.exit(exit_code)
         timelines = decode_capture(read_capture(capture_folder), say)
-        write_and_say(trace, timelines)
         reports = [LaunchAnalysis.of(timeline) for timeline in timelines]
         if as_json:
             print_json(reports)
         else:
             print_answers(reports, table_console())
+        # A trace of many launches takes seconds, and the answer does not need it.
+        write_and_say(trace, timelines)
+        if not as_json:
             say_next(workspace, reports, "-- PROG" if saved is None else quote(program[0]))
         if tries and exit_code == INTERRUPTED:
             say(f"interrupted: trying no edits; continue with kprof-inject try {quote(str(workspace))}")
