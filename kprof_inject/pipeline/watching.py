@@ -225,8 +225,8 @@ class Observer:
         """
         try:
             self._look()
-        except OSError as error:
-            message = f"cannot use {error.filename or self._folder}: {error.strerror}"
+        except (OSError, KprofError) as error:
+            message = error.what if isinstance(error, KprofError) else _refused(error, self._folder)
             if message not in self._said:
                 self._said.add(message)
                 self._say(message)
@@ -256,16 +256,17 @@ class Observer:
 
     def _add(self, timelines: Sequence[Timeline]) -> None:
         of_launches = [rows_of(timeline) for timeline in timelines]
-        for rows in of_launches:
-            past = self._past(rows[0])
-            self._latest[rows[0].key] = rows
-            event = past.add(_sample(rows[0]))
-            if event is Event.SLOWER:
-                self._raise_alarm(rows[0], past)
-            elif event is Event.USUAL_AGAIN:
-                self._say(f"{rows[0].kernel} {rows[0].grid} is as fast as usual again")
-        # At last, as a full disk must not keep an alarm from being raised.
-        self._history.append([row for rows in of_launches for row in rows], of_launches[0][0].time_ns)
+        try:
+            for rows in of_launches:
+                past = self._past(rows[0])
+                self._latest[rows[0].key] = rows
+                event = past.add(_sample(rows[0]))
+                if event is Event.SLOWER:
+                    self._raise_alarm(rows[0], past)
+                elif event is Event.USUAL_AGAIN:
+                    self._say(f"{rows[0].kernel} {rows[0].grid} is as fast as usual again")
+        finally:  # last, because a full disk must not keep an alarm from being raised
+            self._history.append([row for rows in of_launches for row in rows], of_launches[0][0].time_ns)
 
     def _past(self, row: HistoryRow) -> KernelPast:
         past = self._pasts.pop(row.key, None) or KernelPast(self._limits.slower)
@@ -337,6 +338,10 @@ class Observer:
         slowdown = sum(note.spent_s for note in notes) / seconds if seconds else None
         state = WatchState(self._latest, self._pasts, self._captures, self.alarms, slowdown)
         self._metrics.write(state)
+
+
+def _refused(error: OSError, folder: Path) -> str:
+    return f"cannot use {error.filename or folder}: {error.strerror}"
 
 
 def _sample(row: HistoryRow) -> Sample:

@@ -17,6 +17,7 @@ from msgspec.structs import asdict
 
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import distinct_names
+from kprof_inject.errors import KprofError
 from kprof_inject.export.arrow import optional_module
 from kprof_inject.files import write_bytes
 from kprof_inject.timeline.clock import ClockSource
@@ -76,6 +77,9 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
         return None if self.clock_hz is None else self.duration_ns * self.clock_hz / 1e9
 
 
+_COLUMNS = tuple(name for name in HistoryRow.__struct_fields__ if name != "time_ns")
+
+
 def rows_of(timeline: Timeline) -> list[HistoryRow]:
     """Return the rows of a launch: its own first, then those of the scopes that ran."""
     launch, place, clock = timeline.launch, timeline.launch.place, timeline.clock
@@ -126,7 +130,7 @@ def _capture_of(launch: Launch) -> str:
 
 
 class History:
-    """The rows in a folder. Raises ``KprofError`` without pyarrow."""
+    """The rows in a folder. Raises ``KprofError`` without pyarrow, as its methods do for a damaged file."""
 
     def __init__(self, folder: Path, host: str) -> None:
         """Continue what ``host`` has written to ``folder``, which need not exist."""
@@ -142,8 +146,8 @@ class History:
         """Add the rows of a capture to the file of the present hour, and remove files that are too old."""
         path = self._folder / f"{time.strftime(_HOUR, time.gmtime(now_ns / 1e9))}-{self._host}.parquet"
         if path != self._path:
+            self._table = self._read(path) if path.exists() else self._table_of(())
             self._path = path
-            self._table = self._parquet.read_table(path) if path.exists() else self._table_of(())
             self._remove_old(now_ns)
         self._table = self._arrow.concat_tables([self._table, self._table_of(rows)]).combine_chunks()
         sink = io.BytesIO()
@@ -154,11 +158,18 @@ class History:
         """Return the latest launches that this host has written, about ``MAX_LAUNCHES``, the oldest first."""
         files: list[list[HistoryRow]] = []
         for path in sorted(self._folder.glob(f"*-{self._host}.parquet"), reverse=True):
-            table = self._parquet.read_table(path, filters=[("scope", "==", "")])
+            table = self._read(path, filters=[("scope", "==", "")])
             files.append([_row(values) for values in table.to_pylist()])
             if sum(map(len, files)) >= MAX_LAUNCHES:
                 break
         return [row for rows in reversed(files) for row in rows]
+
+    def _read(self, path: Path, **choice: Any) -> Any:
+        try:
+            return self._parquet.read_table(path, **choice).cast(self._schema())
+        except (self._arrow.ArrowException, ValueError, TypeError) as error:
+            what = f"{path} is not a history: {str(error).splitlines()[0]}"
+            raise KprofError(what, hint="move the file to another folder") from None
 
     def _remove_old(self, now_ns: int) -> None:
         oldest = time.strftime(_HOUR, time.gmtime(now_ns / 1e9 - MAX_DAYS * _S_PER_DAY))
@@ -168,18 +179,17 @@ class History:
 
     def _table_of(self, rows: Sequence[HistoryRow]) -> Any:
         arrow = self._arrow
-        values = [asdict(row) for row in rows]
-        microseconds = arrow.array([row.pop("time_ns") // 1000 for row in values], arrow.int64())
-        times = microseconds.cast(arrow.timestamp("us", tz="UTC"))
-        return arrow.Table.from_pylist(values, schema=self._schema()).add_column(0, "time", times)
+        schema, columns = self._schema(), {name: [getattr(row, name) for row in rows] for name in _COLUMNS}
+        times = arrow.array([row.time_ns // 1000 for row in rows], arrow.int64()).cast(schema.field("time").type)
+        return arrow.table([times, *(arrow.array(columns[name], schema.field(name).type) for name in _COLUMNS)], schema)
 
     def _schema(self) -> Any:
         arrow = self._arrow
         texts = ("host", "capture", "kernel", "variant", "grid", "device", "scope", "source")
         floats = ("p50_ns", "p99_ns", "clock_hz")
         kinds = {**dict.fromkeys(texts, arrow.string()), **dict.fromkeys(floats, arrow.float64())}
-        names = [name for name in HistoryRow.__struct_fields__ if name != "time_ns"]
-        return arrow.schema([(name, kinds.get(name, arrow.int64())) for name in names])
+        moment = ("time", arrow.timestamp("us", tz="UTC"))
+        return arrow.schema([moment, *((name, kinds.get(name, arrow.int64())) for name in _COLUMNS)])
 
 
 def _row(values: dict[str, Any]) -> HistoryRow:

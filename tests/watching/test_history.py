@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 from programs.child import REPO
 
+from kprof_inject.errors import KprofError
 from kprof_inject.watching.history import MAX_DAYS, History, HistoryRow
 
 HOUR_NS = 3_600_000_000_000
@@ -91,3 +92,18 @@ def test_old_files_go_and_others_stay(folder: Path) -> None:
     assert len(list(folder.iterdir())) == 3
     later.append([ROW], BEGIN_NS + (24 * MAX_DAYS + 1) * HOUR_NS)
     assert sorted(path.name[-9:-8] for path in folder.iterdir()) == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1 and nothing else", "another table"])
+def test_a_file_that_is_no_history_is_named(folder: Path, data: bytes | str) -> None:
+    folder.mkdir()
+    path = folder / "2026-11-27T12-a.parquet"
+    if isinstance(data, bytes):
+        path.write_bytes(data)
+    else:
+        duckdb.sql(f"COPY (SELECT 1 AS one) TO '{path}'")
+    history = History(folder, "a")
+    with pytest.raises(KprofError, match="is not a history"):
+        history.launches()
+    with pytest.raises(KprofError, match="is not a history"):
+        history.append([ROW], BEGIN_NS)
