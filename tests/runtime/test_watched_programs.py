@@ -120,6 +120,7 @@ def test_after_a_restart_it_goes_on_and_does_not_raise_the_same_alarm(watched: t
     assert len(alarms(folder)) == 1
 
 
+@pytest.mark.triton
 def test_a_signal_requests_a_capture_at_once(tmp_path: Path) -> None:
     process = start_watch(tmp_path, "--every", "1000", n=(1, 1))
     wait_for(lambda: len(durations(tmp_path)) == 1)
