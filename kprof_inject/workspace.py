@@ -7,7 +7,7 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
@@ -358,6 +358,16 @@ class Workspace:
     def override_path(self, kernel: DumpedKernel) -> Path:
         """Return the path where Triton looks for the kernel's instrumented TTGIR."""
         return self.override_folder / kernel.variant / kernel.info.override_key / f"{kernel.info.file_name}.ttgir"
+
+    def planned_with(self, kernel: DumpedKernel, table: ScopeTableRecord) -> DumpedKernel:
+        """Return the kernel under the name of its plan with this scope table, or under its own if there is none.
+
+        A kernel that records slow down has further plans, whose names begin with the variant's.
+        """
+        for folder in sorted(self.plans_folder.glob(f"{kernel.variant}*")):
+            if self.scope_table(folder.name) == table:
+                return replace(kernel, variant=folder.name)
+        return kernel
 
     def scope_table(self, variant: str) -> ScopeTableRecord | None:
         """Read the plan's scope table; None if this variant has no plan."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -115,6 +116,15 @@ def test_a_plan_stands_until_it_is_cleared(tmp_path: Path) -> None:
     workspace.clear_plans()
     assert workspace.scope_table("gemm-1") is None
     assert not workspace.override_path(kernel).exists()
+
+
+def test_a_kernel_has_the_plan_with_its_scopes(tmp_path: Path) -> None:
+    workspace, kernel = with_kernel(tmp_path)
+    for number, name in enumerate(("gemm-1", "gemm-1-func-loop", "gemm-1-func")):
+        planned = dataclasses.replace(kernel, variant=name)
+        workspace.write_plan(planned, {"scopes": [], "most_records": number}, "module {}\n")
+        assert workspace.planned_with(kernel, ScopeTableRecord(scopes=(), most_records=number)) == planned
+    assert workspace.planned_with(kernel, ScopeTableRecord(scopes=(), most_records=9)) == kernel
 
 
 def test_captures_are_numbered_past_a_thousand(tmp_path: Path) -> None:

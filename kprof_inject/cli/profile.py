@@ -32,7 +32,7 @@ from kprof_inject.cli.reading_options import layout_option, trace_file, trace_op
 from kprof_inject.cli.recording_options import capture_options, sample_program_option, style_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
-from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
+from kprof_inject.pipeline.insertion import KernelInsertion, insert_kernels, write_insertions
 from kprof_inject.pipeline.merging import merge_into
 from kprof_inject.pipeline.programs import dump, fit_and_run, measure_once, run, run_once, torch_traces
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
@@ -179,17 +179,20 @@ class _Subject:
 
     def insert(self) -> None:
         """Plan the records of the kernels in the workspace, and print the plans."""
+        write_insertions(self.workspace, self._say_plans())
+
+    def _say_plans(self) -> list[KernelInsertion]:
         wanted = parse_selectors(self.selectors)
         kernels = insert_kernels(self.workspace, wanted, self.style)
-        write_insertions(self.workspace, kernels)
         say_kernels_briefly(self.workspace.folder, kernels, wanted)
+        return kernels
 
     def run_once(self) -> tuple[Path, int]:
         """Run the program with records; return the capture's folder and the exit code."""
         ran = run_once(
             self.workspace, self.choice, self.mode, self.selectors, self.style, self.program, self.input, say
         )
-        self.insert()
+        self._say_plans()  # the program has written them
         return measure_once(self.workspace, ran, self.program, say), ran.exit_code
 
     def run_again(self) -> tuple[Path, int]:

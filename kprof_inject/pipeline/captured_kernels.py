@@ -86,7 +86,8 @@ def kernels_examined(workspace: Workspace, kernels: Sequence[CapturedKernel], sa
 def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:
     """Return what the compiler moved across the kernel's records."""
     original = (kernel.files.folder / kernel.name_of(TTGIR_FILE)).read_text()
-    path = workspace.override_path(workspace.kernel(kernel.record.program_variant or kernel.variant))
+    dumped = workspace.kernel(kernel.record.program_variant or kernel.variant)
+    path = workspace.override_path(workspace.planned_with(dumped, kernel.record.scope_table))
     text = path.read_text()
     module = parse(text, str(path))
     with CompilerProcess() as compiler:
