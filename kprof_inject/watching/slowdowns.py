@@ -6,10 +6,12 @@ alone lengthens the times of one kernel and not the cycles, and a higher one the
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
-from statistics import median, quantiles
+from statistics import median
 
 from msgspec import Struct
 
@@ -20,7 +22,7 @@ RECENT = 5
 MAX_PAST = 2000
 """Launches that count as the past, the latest ones."""
 
-_PERCENTILE = 95
+_HIGH = 0.95
 
 
 class Sample(Struct, frozen=True):
@@ -52,6 +54,33 @@ class Slowdown(Struct, frozen=True):
         return 100 * (self.recent_ns / self.usual_ns - 1)
 
 
+class _Values:
+    """Numbers in ascending order, for their quantiles."""
+
+    def __init__(self) -> None:
+        self._ascending: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._ascending)
+
+    def add(self, value: float) -> None:
+        insort(self._ascending, value)
+
+    def remove(self, value: float) -> None:
+        """Remove a value that was added."""
+        del self._ascending[bisect_left(self._ascending, value)]
+
+    def quantile(self, part: float) -> float:
+        """Return a quantile, interpolated between two values."""
+        place = part * (len(self._ascending) - 1)
+        low, high = self._ascending[math.floor(place)], self._ascending[math.ceil(place)]
+        return low + (high - low) * (place - math.floor(place))
+
+    def are_below(self, recent: Sequence[float], limit: float) -> bool:
+        """Return whether nearly all are below all recent values, and typically by more than the limit."""
+        return min(recent) > self.quantile(_HIGH) and median(recent) > (1 + limit) * self.quantile(0.5)
+
+
 class KernelPast:
     """The past of one kernel, to which launches are added.
 
@@ -61,7 +90,8 @@ class KernelPast:
     def __init__(self, limit: float) -> None:
         """Begin without any past; a kernel is slower if it takes longer by more than ``limit``, a part of its time."""
         self._limit = limit
-        self._past: deque[Sample] = deque(maxlen=MAX_PAST)
+        self._past: deque[Sample] = deque()
+        self._past_ns, self._past_cycles = _Values(), _Values()
         self._recent: deque[Sample] = deque(maxlen=RECENT)
         self.slowdown: Slowdown | None = None
         """Present slowdown; None if there is none."""
@@ -69,7 +99,7 @@ class KernelPast:
     @property
     def usual_ns(self) -> float | None:
         """Median duration of its past; None if it has none yet."""
-        return median(sample.duration_ns for sample in self._past) if self._past else None
+        return self._past_ns.quantile(0.5) if self._past else None
 
     @property
     def past(self) -> Sequence[Sample]:
@@ -84,31 +114,33 @@ class KernelPast:
     def add(self, sample: Sample) -> Event | None:
         """Add a launch, and return what changed."""
         if len(self._recent) == RECENT and self.slowdown is None:
-            self._past.append(self._recent[0])
+            self._add_to_past(self._recent[0])
         self._recent.append(sample)
         if len(self._recent) < RECENT or len(self._past) < MIN_PAST:
             return None
-        found = self._compared()
-        before, self.slowdown = self.slowdown, found
-        if (found is None) == (before is None):
+        before, self.slowdown = self.slowdown, self._compared()
+        if (self.slowdown is None) == (before is None):
             return None
-        return Event.USUAL_AGAIN if found is None else Event.SLOWER
+        return Event.USUAL_AGAIN if self.slowdown is None else Event.SLOWER
+
+    def _add_to_past(self, sample: Sample) -> None:
+        self._past.append(sample)
+        self._past_ns.add(sample.duration_ns)
+        if sample.cycles is not None:
+            self._past_cycles.add(sample.cycles)
+        if len(self._past) > MAX_PAST:
+            oldest = self._past.popleft()
+            self._past_ns.remove(oldest.duration_ns)
+            if oldest.cycles is not None:
+                self._past_cycles.remove(oldest.cycles)
 
     def _compared(self) -> Slowdown | None:
-        past_ns, recent_ns = ([sample.duration_ns for sample in side] for side in (self._past, self._recent))
-        past_cycles, recent_cycles = (
-            [sample.cycles for sample in side if sample.cycles is not None] for side in (self._past, self._recent)
-        )
-        if not _exceeds(past_ns, recent_ns, self._limit):
+        recent_ns = [sample.duration_ns for sample in self._recent]
+        recent_cycles = [sample.cycles for sample in self._recent if sample.cycles is not None]
+        if not self._past_ns.are_below(recent_ns, self._limit):
             return None
-        has_cycles = len(past_cycles) >= MIN_PAST and len(recent_cycles) == RECENT
-        if has_cycles and not _exceeds(past_cycles, recent_cycles, self._limit):
+        has_cycles = len(self._past_cycles) >= MIN_PAST and len(recent_cycles) == RECENT
+        if has_cycles and not self._past_cycles.are_below(recent_cycles, self._limit):
             return None
         since_ns = self.slowdown.since_ns if self.slowdown is not None else self._recent[0].time_ns
-        return Slowdown(median(past_ns), median(recent_ns), since_ns)
-
-
-def _exceeds(past: Sequence[float], recent: Sequence[float], limit: float) -> bool:
-    """Return whether the recent values are all above nearly all of the past, and typically by more than the limit."""
-    high = quantiles(past, n=100, method="inclusive")[_PERCENTILE - 1]
-    return min(recent) > high and median(recent) > (1 + limit) * median(past)
+        return Slowdown(self._past_ns.quantile(0.5), median(recent_ns), since_ns)

@@ -80,7 +80,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended, Ende
     """A run with a drift, and one more without."""
     folder = tmp_path_factory.mktemp("watched")
     first = start_watch(folder, *OFTEN, "--keep-bytes", "200000", n=(20, 2020))
-    wait_for(lambda: len(durations(folder)) >= 20)
+    wait_for(lambda: len(durations(folder)) >= 17)
     (folder / "drift").touch()
     wait_for(lambda: bool(alarms(folder)))
     before = stop(folder, first)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from statistics import median, quantiles
 
 import pytest
 
-from kprof_inject.watching.slowdowns import MIN_PAST, RECENT, Event, KernelPast, Sample
+from kprof_inject.watching.slowdowns import MAX_PAST, MIN_PAST, RECENT, Event, KernelPast, Sample
 
 HZ = 1.8e9
 
@@ -74,3 +75,33 @@ def test_nothing_is_said_without_a_past() -> None:
 def test_a_gradual_slowdown_is_found() -> None:
     rising = [1000 * (1 + number / 1000) for number in range(400)]
     assert [event for _, event in events(KernelPast(0.05), samples(rising))] == [Event.SLOWER]
+
+
+def judged_plainly(times_ns: list[float], limit: float) -> list[bool]:
+    """Whether the kernel is slower after each launch, straight from the definition."""
+    past: list[float] = []
+    recent: list[float] = []
+    is_slower, found = False, []
+    for time_ns in times_ns:
+        if len(recent) == RECENT and not is_slower:
+            past.append(recent[0])
+        recent = [*recent, time_ns][-RECENT:]
+        past = past[-MAX_PAST:]
+        if len(recent) == RECENT and len(past) >= MIN_PAST:
+            high = quantiles(past, n=100, method="inclusive")[94]
+            is_slower = min(recent) > high and median(recent) > (1 + limit) * median(past)
+        found.append(is_slower)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_judged_as_the_definition_says(seed: int) -> None:
+    chosen = random.Random(seed)
+    times_ns = [chosen.choice([1000.0, 1010.0, 1100.0]) * (1 + (number // 300 % 2) / 8) for number in range(2600)]
+    past = KernelPast(0.05)
+    found = []
+    for sample in samples(times_ns):
+        past.add(sample)
+        found.append(past.slowdown is not None)
+    assert found == judged_plainly(times_ns, 0.05)
+    assert {True, False} == set(found)
