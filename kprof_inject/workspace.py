@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from kprof_inject.capture.edits import EDITS_FILE, OPTIONS_FILE, AppliedEdits, EditsRecord
-from kprof_inject.capture.encoding import Record, decode, encode, read_json, require_seal, sealed
+from kprof_inject.capture.encoding import Record, decode, encode, indented, read_json, require_seal, sealed
 from kprof_inject.capture.experiments import (
     DELAYS_FILE,
     EXPERIMENT_ENDING,
@@ -474,7 +474,7 @@ def _what_instead(folder: Path) -> str:
 
 
 def _write(path: Path, record: Any) -> None:
-    write_bytes(path, msgspec.json.format(encode(record), indent=1) + b"\n")
+    write_bytes(path, indented(record))
 
 
 def _numbered(folder: Path) -> Iterator[Path]:

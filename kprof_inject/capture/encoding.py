@@ -41,6 +41,11 @@ def _in_utf8(value: Any) -> Any:
     return [_in_utf8(part) for part in value] if isinstance(value, list | tuple) else value
 
 
+def indented(record: Any) -> bytes:
+    """Return the JSON text of a record on several lines, the last of which ends, too."""
+    return msgspec.json.format(encode(record), indent=1) + b"\n"
+
+
 def decode(data: bytes, kind: type[Record], where: str, hint: str = CAPTURE_AGAIN) -> Record:
     """Decode the record in a JSON text.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from kprof_inject.capture.encoding import encode, sealed
+from kprof_inject.capture.encoding import encode, indented, sealed
 from kprof_inject.capture.schema import (
     CLOCK_FILE,
     END_FILE,
@@ -49,14 +49,14 @@ class CaptureWriter:
         self._lines = 0
         self._process = os.urandom(8).hex()
         process = msgspec.structs.replace(process, process=self._process)
-        write_bytes(folder / PROCESS_FILE, sealed(_indented(process), PROCESS_FILE) + b"\n")
+        write_bytes(folder / PROCESS_FILE, sealed(indented(process), PROCESS_FILE) + b"\n")
 
     def add_kernel(self, variant: str, kernel: KernelRecord, ttgir: str, sources: Mapping[str, str]) -> None:
         """Save the record and the texts of a compiled kernel; a variant is saved once."""
         if variant in self._kernels:
             return
         folder = self._folder / KERNELS_FOLDER / variant
-        texts = {TTGIR_FILE: ttgir.encode(), SOURCES_FILE: _indented(sources)}
+        texts = {TTGIR_FILE: ttgir.encode(), SOURCES_FILE: indented(sources)}
         for name, text in texts.items():
             write_bytes(folder / name, text)
         checked = msgspec.structs.replace(
@@ -106,15 +106,11 @@ class CaptureWriter:
         self._write(END_FILE, EndRecord(dict(left_out), dict(launches or {}), self._lines))
 
     def _write(self, name: str, record: object) -> None:
-        write_bytes(self._folder / name, sealed(_indented(record), f"{self._process}/{name}") + b"\n")
+        write_bytes(self._folder / name, sealed(indented(record), f"{self._process}/{name}") + b"\n")
 
     def _append(self, name: str, record: object) -> None:
         with (self._folder / name).open("ab") as file:
             file.write(sealed(encode(record), f"{self._process}/{name}") + b"\n")
-
-
-def _indented(record: object) -> bytes:
-    return msgspec.json.format(encode(record), indent=1) + b"\n"
 
 
 def _write_all(file: FileIO, buffer: memoryview) -> None:

@@ -28,6 +28,7 @@ from kprof_inject.cli.options import (
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.launch.launch_choice import (
+    DEFAULT_WATCH,
     KERNEL_SECONDS,
     LaunchChoice,
     ReplayChoice,
@@ -194,7 +195,7 @@ def watch_options(function: Function) -> Function:
         harmless_setting(
             "--every",
             type=click.FloatRange(min=0.5),
-            default=10.0,
+            default=DEFAULT_WATCH.every_s,
             show_default=True,
             metavar="SECONDS",
             help="Make a capture at most this often.",
@@ -202,7 +203,7 @@ def watch_options(function: Function) -> Function:
         harmless_setting(
             "--budget",
             type=click.FloatRange(min=0, min_open=True, max=100),
-            default=0.1,
+            default=100 * DEFAULT_WATCH.budget,
             show_default=True,
             metavar="PERCENT",
             help="Part of the program's time that captures may take: if they take longer, there are fewer. Preparing "

@@ -10,7 +10,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import PROGRAM_SETTINGS, at_option, harmless_setting, tag_option, workspace_option
 from kprof_inject.cli.recording_options import style_options, watch_options
-from kprof_inject.pipeline.watching import WatchLimits, follow_workspace, watch_program, watch_session
+from kprof_inject.pipeline.watching import DEFAULT_LIMITS, WatchLimits, follow_workspace, watch_program, watch_session
 from kprof_inject.runtime.launch.launch_choice import LaunchChoice, WatchChoice
 from kprof_inject.runtime.program import own_input, require_startable
 from kprof_inject.select.selectors import parse_selectors
@@ -28,7 +28,7 @@ from kprof_inject.workspace_lock import held
 @harmless_setting(
     "--slower",
     type=click.FloatRange(min=0, min_open=True),
-    default=5.0,
+    default=100 * DEFAULT_LIMITS.slower,
     show_default=True,
     metavar="PERCENT",
     help="Raise an alarm if a kernel takes longer than usual by more than this.",
@@ -36,7 +36,7 @@ from kprof_inject.workspace_lock import held
 @harmless_setting(
     "--keep-bytes",
     type=click.IntRange(min=1),
-    default=256 << 20,
+    default=DEFAULT_LIMITS.max_bytes,
     show_default=True,
     help="Keep at most this many bytes of captures on disk. The older they are, the fewer are kept.",
 )

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
-import msgspec
-
+from kprof_inject.capture.encoding import decode
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import END_FILE, PROCESS_FILE
@@ -31,7 +30,7 @@ from kprof_inject.runtime.session import Session
 from kprof_inject.select.spans import Style
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.watching.alarms import ALARM_FILE, COMPARISON_FILE, Alarm, Evidence
-from kprof_inject.watching.history import History, HistoryRow, rows_of
+from kprof_inject.watching.history import History, HistoryRow, launch_row, rows_of
 from kprof_inject.watching.metrics import MetricsFile, WatchState
 from kprof_inject.watching.ring import KeptCapture, captures_to_drop
 from kprof_inject.watching.slowdowns import Event, KernelPast, Sample
@@ -58,6 +57,9 @@ class WatchLimits:
 
     slower: float = 0.05
     max_bytes: int = 256 << 20
+
+
+DEFAULT_LIMITS = WatchLimits()
 
 
 def watch_folder(workspace: Workspace) -> Path:
@@ -182,7 +184,7 @@ class Observer:
         """Alarms raised since the beginning."""
         self.has_failed = False
         """True if an error that is ours has ended the watch."""
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._stop = threading.Event()
         known: set[tuple[str, int]] = set()
         for row in self._history.launches():
@@ -192,7 +194,7 @@ class Observer:
         # incomplete.
         self._read_captures = {
             path.name
-            for path in self._capture_folders()
+            for path in self._workspace.capture_folders()
             if not _is_complete(path) or all((path.name, pid) in known for pid in _pids_in(path))
         }
 
@@ -227,12 +229,12 @@ class Observer:
             self._look()
         except (OSError, KprofError) as error:
             message = error.what if isinstance(error, KprofError) else _refused(error, self._folder)
-            if message not in self._said:
-                self._said.add(message)
+            if message not in self._reported:
+                self._reported.add(message)
                 self._say(message)
 
     def _look(self) -> None:
-        folders = self._capture_folders()
+        folders = self._workspace.capture_folders()
         self._read_captures &= {path.name for path in folders}
         new = [path for path in folders if path.name not in self._read_captures and _is_complete(path)]
         for folder in new:
@@ -247,9 +249,6 @@ class Observer:
         if new:
             self._remove_captures()
             self._write_metrics()
-
-    def _capture_folders(self) -> list[Path]:
-        return self._workspace.capture_folders()
 
     def _decoded(self, folder: Path) -> list[Timeline]:
         return decode_capture(read_capture(folder), lambda _: None)
@@ -301,7 +300,7 @@ class Observer:
 
     def _launches_of(self, row: HistoryRow, samples: Sequence[Sample], most: int | None = None) -> list[Timeline]:
         """Return those of a kernel's launches that are on disk and can be read, at most ``most``, evenly spread."""
-        folders = {path.name: path for path in self._capture_folders()}
+        folders = {path.name: path for path in self._workspace.capture_folders()}
         on_disk = [sample for sample in samples if sample.capture in folders]
         found: list[Timeline] = []
         for sample in _spread(on_disk, len(on_disk) if most is None else most):
@@ -309,12 +308,12 @@ class Observer:
                 found += [
                     timeline
                     for timeline in self._decoded(folders[sample.capture])
-                    if _is_of(rows_of(timeline)[0], row, sample)
+                    if _is_sample(launch_row(timeline), row, sample)
                 ]
         return found
 
     def _remove_captures(self) -> None:
-        folders = {path.name: path for path in self._capture_folders() if path.name in self._read_captures}
+        folders = {path.name: path for path in self._workspace.capture_folders() if path.name in self._read_captures}
         for name, path in folders.items():
             if name not in self._sizes:
                 self._sizes[name] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
@@ -328,8 +327,8 @@ class Observer:
         """Yield the captures of the latest alarms."""
         paths = sorted(self._alarms_folder.glob(f"*/{ALARM_FILE}"))[-_PINNED_ALARMS:]
         for path in paths:
-            with suppress(OSError, KprofError, msgspec.MsgspecError):
-                alarm = msgspec.json.decode(read_regular(path, _MAX_ALARM_BYTES, self._folder), type=Alarm)
+            with suppress(OSError, KprofError):
+                alarm = decode(read_regular(path, _MAX_ALARM_BYTES, self._folder), Alarm, str(path))
                 yield from (*alarm.before, *alarm.after)
 
     def _write_metrics(self) -> None:
@@ -369,7 +368,7 @@ def _pid_of(part: Path) -> int | None:
     return int(pid) if pid.isdecimal() else None
 
 
-def _is_of(found: HistoryRow, row: HistoryRow, sample: Sample) -> bool:
+def _is_sample(found: HistoryRow, row: HistoryRow, sample: Sample) -> bool:
     """Return whether a launch is this sample of the row's kernel. The history has times in microseconds."""
     return found.key == row.key and found.time_ns // 1000 == sample.time_ns // 1000
 

@@ -24,7 +24,7 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 def install(session: Session, report: ProcessReport) -> None:
     """Install the causal step. Called once, right after the import of Triton."""
     step = CausalStep(session, report, devices_of_process())
-    install_step(step.compile, report)
+    install_step(step.compile, session, report)
     at_end(step.finish)
 
 

@@ -40,18 +40,18 @@ def install(session: Session, report: ProcessReport) -> None:
     """Install the dump step. Called once, right after the import of Triton."""
     step = DumpStep(session, report)
     watch_programs_events()
-    install_step(step.compile, report)
-    if session.programs_cache:
-        take_from(Path(session.programs_cache))
+    install_step(step.compile, session, report)
     at_end(step.finish)
 
 
-def install_step(around: Callable[[Compile, Any, Any], Any], report: ProcessReport) -> None:
+def install_step(around: Callable[[Compile, Any, Any], Any], session: Session, report: ProcessReport) -> None:
     """Install what all steps need, with ``around`` called for every compilation. Called once."""
     triton_wrapping.wrap_loading()
     triton_wrapping.mark_benchmarks()
     triton_wrapping.report_choices(report)
     wrap_compiler(around)
+    if session.programs_cache:
+        take_from(Path(session.programs_cache))
     at_end(report.note_end, report.note_resumed)
     at_end(functools.partial(_note_gpu, report, os.getpid()))
 

@@ -16,6 +16,9 @@ from contextlib import suppress
 from types import CodeType, TracebackType
 from typing import Any, NoReturn
 
+MAX_SECONDS_AT_END = 60.0
+"""Maximum time that the end of a program waits for the device, the disk or a thread of ours."""
+
 _in_child: list[weakref.WeakMethod[Callable[[], None]]] = []
 
 

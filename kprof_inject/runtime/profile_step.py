@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import importlib
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 from kprof_inject.runtime import run_step
 from kprof_inject.runtime.compiling.planned_kernel import RunStep
-from kprof_inject.runtime.compiling.programs_cache import take_from
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.dump_step import DumpStep
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.triton_wrapping import Load
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.run_step import Inserter, PlansMadeNow, TorchTracer
+from kprof_inject.runtime.run_step import PlansMadeNow, TorchTracer, inserter_of
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import DumpedKernel
-
-# Imported by its name, because it is not a part of the runtime.
-_INSERTION = "kprof_inject.pipeline.insertion"
 
 
 def install(session: Session, report: ProcessReport) -> None:
     """Install the step. Called once, right after the import of Triton."""
-    inserter: Inserter = importlib.import_module(_INSERTION).Inserter(session.selectors, session.style)
     dump = DumpStep(session, report)
 
     def make(device: Device, capture: LaunchCapture, trace: TorchTracer | None) -> RunStep:
-        return _ProfileStep(session, report, device, capture, PlansMadeNow(session, report, inserter, trace), dump)
+        return _ProfileStep(
+            session, report, device, capture, PlansMadeNow(session, report, inserter_of(session), trace), dump
+        )
 
     run_step.install_recording(session, report, make)
-    if session.programs_cache:
-        take_from(Path(session.programs_cache))
     at_end(dump.finish)
 
 

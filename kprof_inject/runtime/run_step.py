@@ -6,6 +6,7 @@ In a program that calls our Python API, kernels are planned when they are compil
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import sys
 import threading
@@ -63,7 +64,7 @@ def install_recording(
     watch_programs_events()
     if session.saved.variants != ():
         watch_graphs()
-    install_step(step.compile, report)
+    install_step(step.compile, session, report)
     at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
     at_end(capture.finish, capture.resume)
 
@@ -103,6 +104,14 @@ class Inserter(Protocol):
 
     def insert_less(self, workspace: Workspace, kernel: DumpedKernel, plan: str) -> str:
         """Plan fewer records than those of ``plan``; return the name of the new plan, empty if none is possible."""
+
+
+def inserter_of(session: Session) -> Inserter:
+    """Return the inserter of the records that a session selects."""
+    # By its name, because it is not a part of the runtime.
+    insertion: Any = importlib.import_module("kprof_inject.pipeline.insertion")
+    inserter: Inserter = insertion.Inserter(session.selectors, session.style)
+    return inserter
 
 
 class LiveCapture:

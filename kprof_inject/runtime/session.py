@@ -14,6 +14,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.other_values import Constant
 from kprof_inject.files import write_json
 from kprof_inject.runtime.launch.launch_choice import (
+    DEFAULT_WATCH,
     NO_REPLAYS,
     NO_SAVED_LAUNCHES,
     ReplayChoice,
@@ -61,7 +62,7 @@ class Session:
     values: dict[str, tuple[Constant, ...]] = field(default_factory=dict)
     selectors: tuple[str, ...] = ()
     style: tuple[str, str] = ("", "")
-    watch: WatchChoice = field(default_factory=WatchChoice)
+    watch: WatchChoice = DEFAULT_WATCH
     run: str = field(default_factory=lambda: os.urandom(8).hex())
     """Identifier of the run, which all files of its processes share."""
 

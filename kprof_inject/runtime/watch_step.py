@@ -6,7 +6,6 @@ Everything but the recorded launches themselves happens in a thread of ours: pla
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import threading
 import time
@@ -22,7 +21,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.compiler import Compile
 from kprof_inject.runtime.compiling.instrumented_kernel import remove_binaries
 from kprof_inject.runtime.compiling.planned_kernel import PlannedKernel, RunStep, why_not_recorded
-from kprof_inject.runtime.compiling.programs_cache import take_from
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.process_device import devices_of_process
 from kprof_inject.runtime.dump_step import install_step
@@ -34,35 +32,28 @@ from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.recorded_launch import RecordingBuild
 from kprof_inject.runtime.launch.triton_wrapping import InductorLaunchers, Load, around_load
 from kprof_inject.runtime.launch.watched_launcher import WatchedLauncher
-from kprof_inject.runtime.process_events import at_end, in_forked_child
+from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, at_end, in_forked_child
 from kprof_inject.runtime.process_report import ProcessReport, WatchNote
-from kprof_inject.runtime.run_step import Inserter, PlansMadeNow
+from kprof_inject.runtime.run_step import PlansMadeNow, inserter_of
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import DumpedKernel, Workspace
-
-# Imported by its name, because it is not a part of the runtime.
-_INSERTION = "kprof_inject.pipeline.insertion"
 
 _WAKE_S = 0.25
 # A kernel that is not launched within this time is not in the capture.
 _PATIENCE_S = 2.0
 # Kernels that a program launches first are often those of its start.
 _FIRST_S = 1.0
-_MAX_SECONDS_AT_END = 60.0
 
 
 def install(session: Session, report: ProcessReport) -> None:
     """Install the step. Called once, right after the import of Triton."""
-    inserter: Inserter = importlib.import_module(_INSERTION).Inserter(session.selectors, session.style)
     device = devices_of_process()
     saver = LaunchSaver(session.saved, session.launches, device, report)
     capture = LaunchCapture(session, report, device, NoReplays(), saver)
     watcher = _Watcher(Workspace(Path(session.workspace)), session.watch, capture, report)
-    step = _WatchStep(session, report, device, capture, PlansMadeNow(session, report, inserter), watcher)
-    install_step(step.compile, report)
+    step = _WatchStep(session, report, device, capture, PlansMadeNow(session, report, inserter_of(session)), watcher)
+    install_step(step.compile, session, report)
     after_import({INDUCTOR_AUTOTUNER: functools.partial(_note_inductor, step, report)})
-    if session.programs_cache:
-        take_from(Path(session.programs_cache))
     at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
     at_end(watcher.finish)
 
@@ -194,7 +185,7 @@ class _Watcher:
         if thread is None:
             return
         self._stop.set()
-        thread.join(_MAX_SECONDS_AT_END)
+        thread.join(MAX_SECONDS_AT_END)
         if not thread.is_alive():
             with self._report.guard("ending the watch"):
                 self._close()

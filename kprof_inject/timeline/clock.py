@@ -209,6 +209,11 @@ class ClockFit(Struct, frozen=True):
         """Mean clock rate."""
         return 1e9 / self.rate_ns
 
+    @property
+    def measured_hz(self) -> float | None:
+        """Mean clock rate if it was fitted to readings of the timer; otherwise None."""
+        return self.clock_hz if self.source == ClockSource.FITTED else None
+
     def to_ns(self, cycles: NDArray[np.int64], sm: NDArray[np.int64]) -> NDArray[np.int64]:
         """Convert clock values of the given SMs to the device's globaltimer, rounded to whole nanoseconds.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.capture.encoding import indented
 from kprof_inject.files import write_bytes, write_text
 from kprof_inject.quantities import listed
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
@@ -87,7 +87,7 @@ class Alarm(Struct, frozen=True, kw_only=True):
         if evidence.after:
             found = explanation([LaunchAnalysis.of(evidence.after[-1])])
             write_text(folder / EXPLANATION_FILE, f"{explanation_text(found, DEFAULT_BUDGET)}\n")
-        write_bytes(folder / ALARM_FILE, msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+        write_bytes(folder / ALARM_FILE, indented(self))
 
 
 def _why(diff: CaptureDiff) -> str:

@@ -20,7 +20,7 @@ from kprof_inject.capture.scopes import distinct_names
 from kprof_inject.errors import KprofError
 from kprof_inject.export.arrow import optional_module
 from kprof_inject.files import write_bytes
-from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.report.diff.runs import grid_text
 from kprof_inject.timeline.scope_statistics import scope_statistics
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import launch_duration_ns
@@ -80,11 +80,10 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
 _COLUMNS = tuple(name for name in HistoryRow.__struct_fields__ if name != "time_ns")
 
 
-def rows_of(timeline: Timeline) -> list[HistoryRow]:
-    """Return the rows of a launch: its own first, then those of the scopes that ran."""
-    launch, place, clock = timeline.launch, timeline.launch.place, timeline.clock
-    duration_ns = launch_duration_ns(timeline)
-    of_launch = HistoryRow(
+def launch_row(timeline: Timeline) -> HistoryRow:
+    """Return the row of a launch itself."""
+    launch, place, duration_ns = timeline.launch, timeline.launch.place, launch_duration_ns(timeline)
+    return HistoryRow(
         time_ns=launch.host_ns,
         host=place.host,
         rank=_NO_RANK if place.rank is None else place.rank,
@@ -92,7 +91,7 @@ def rows_of(timeline: Timeline) -> list[HistoryRow]:
         capture=_capture_of(launch),
         kernel=launch.kernel.name,
         variant=launch.kernel.program_variant or launch.kernel.variant,
-        grid="x".join(map(str, launch.grid)),
+        grid=grid_text(launch.grid),
         device=launch.device_name,
         launch=launch.index,
         scope="",
@@ -102,9 +101,13 @@ def rows_of(timeline: Timeline) -> list[HistoryRow]:
         p50_ns=float(duration_ns),
         p99_ns=float(duration_ns),
         duration_ns=duration_ns,
-        clock_hz=clock.clock_hz if clock.source == ClockSource.FITTED else None,
+        clock_hz=timeline.clock.measured_hz,
     )
-    names = distinct_names(timeline.table.scopes)
+
+
+def rows_of(timeline: Timeline) -> list[HistoryRow]:
+    """Return the rows of a launch: its own first, then those of the scopes that ran."""
+    of_launch, names = launch_row(timeline), distinct_names(timeline.table.scopes)
     return [
         of_launch,
         *(

@@ -22,7 +22,7 @@ RECENT = 5
 MAX_PAST = 2000
 """Launches that count as the past, the latest ones."""
 
-_HIGH = 0.95
+_HIGH_QUANTILE = 0.95
 
 
 class Sample(Struct, frozen=True):
@@ -78,7 +78,7 @@ class _Values:
 
     def are_below(self, recent: Sequence[float], limit: float) -> bool:
         """Return whether nearly all are below all recent values, and typically by more than the limit."""
-        return min(recent) > self.quantile(_HIGH) and median(recent) > (1 + limit) * self.quantile(0.5)
+        return min(recent) > self.quantile(_HIGH_QUANTILE) and median(recent) > (1 + limit) * self.quantile(0.5)
 
 
 class KernelPast:

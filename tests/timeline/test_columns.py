@@ -1,4 +1,4 @@
-"""What is computed from columns of numbers, against the plain definition."""
+"""Functions of columns of numbers agree with their plain definitions."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_a_gradual_slowdown_is_found() -> None:
 
 
 def judged_plainly(times_ns: list[float], limit: float) -> list[bool]:
-    """Whether the kernel is slower after each launch, straight from the definition."""
+    """Return after which launches the kernel is slower, straight from the definition."""
     past: list[float] = []
     recent: list[float] = []
     is_slower, found = False, []

@@ -303,7 +303,7 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
         process=(launch.kernel.folder, launch.device),
         first=launch.index == 0,
         duration_ns=launch_duration_ns(timeline),
-        clock_hz=clock.clock_hz if clock.source == ClockSource.FITTED else None,
+        clock_hz=clock.measured_hz,
         timed=clock.source != ClockSource.NOMINAL,
         timer_step_ns=clock.timer_step_ns,
         ctas=len(ctas),

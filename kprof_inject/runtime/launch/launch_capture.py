@@ -29,7 +29,7 @@ from kprof_inject.runtime.launch.lock_free import AtomicCounts, SetOnce
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch, RecordingBuild
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, Turn, TurnTimer
 from kprof_inject.runtime.launch.triton_wrapping import Launchable
-from kprof_inject.runtime.process_events import in_forked_child
+from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
 from kprof_inject.version import __version__
@@ -37,8 +37,6 @@ from kprof_inject.workspace import Workspace
 
 _MAX_ON_DEVICE = 4
 """Limit of the last launches' buffers on the device, as a multiple of that on disk: each buffer is kept to the end."""
-_MAX_SECONDS_AT_END = 60.0
-"""Maximum time that the end of a program waits for the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +241,7 @@ class LaunchCapture:
             return
         is_saved = False
         try:
-            is_saved = part.copier.close(functools.partial(self._save_rest, part), _MAX_SECONDS_AT_END)
+            is_saved = part.copier.close(functools.partial(self._save_rest, part), MAX_SECONDS_AT_END)
             self.saver.finish()
         finally:
             if is_saved:
@@ -392,7 +390,7 @@ class LaunchCapture:
         )
         part = _Part(os.getpid(), folder, writer, copier)
         if self._part.set(part) is not part:
-            copier.close(lambda: None, _MAX_SECONDS_AT_END)
+            copier.close(lambda: None, MAX_SECONDS_AT_END)
             shutil.rmtree(folder, ignore_errors=True)
 
     def _note_progress(self, saved: int) -> None:

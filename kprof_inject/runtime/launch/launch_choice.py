@@ -107,6 +107,9 @@ class WatchChoice:
     request_file: str = ""
 
 
+DEFAULT_WATCH = WatchChoice()
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchChoice:
     """Launches that one run keeps.

@@ -50,11 +50,10 @@ from kprof_inject.runtime.launch.reachable_memory import (
 )
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, RecordingBuild
 from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
-from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
+from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.version import __version__
 
-_MAX_SECONDS_AT_END = 60.0
 _LOOKS_PER_S = 10_000.0
 # Memory that leads to more memory, and so on: a table of structures with pointers has three levels.
 _MAX_LEVELS = 4
@@ -282,7 +281,7 @@ class LaunchSaver:
 
     def finish(self) -> None:
         """Wait until all launches are on disk, within limits, and drop those that an exception interrupted."""
-        until_s = time.monotonic() + _MAX_SECONDS_AT_END
+        until_s = time.monotonic() + MAX_SECONDS_AT_END
         for kernel, thread in self._threads:
             if thread.ident is None:  # it was not started
                 continue

@@ -36,7 +36,8 @@ class WatchedLauncher(CapturingLauncher):
         super().__init__(kernel, variant, builds, captures, max_bytes)
         self._inductor = inductor
         self._device = device
-        self._is_requested = False
+        self.is_requested = False
+        """True if a launch is requested and not made yet."""
         self.missing: tuple[Grid, int] | None = None
         """Grid and device of a launch that had no build; None if there is none."""
         self.recorded = 0
@@ -50,24 +51,19 @@ class WatchedLauncher(CapturingLauncher):
         """True if the program has dropped the kernel."""
         return self._kernel() is None
 
-    @property
-    def is_requested(self) -> bool:
-        """True if a launch is requested and not made yet."""
-        return self._is_requested
-
     def request(self) -> None:
         """Record the next launch."""
         kernel = self._kernel()
         if kernel is None or self._given_up:
             return
-        self._is_requested = True
+        self.is_requested = True
         if kernel._run is self._launch:
             kernel._run = self
         self._inductor.replace(kernel, self._launch, self)
 
     def withdraw(self) -> None:
         """Withdraw the request."""
-        self._is_requested = False
+        self.is_requested = False
         self._step_aside()
 
     def _step_aside(self) -> None:
@@ -99,7 +95,7 @@ class WatchedLauncher(CapturingLauncher):
         return sum(begin.elapsed_time(end) for begin, end in events if end.query()) / 1e3
 
     def _launch_somehow(self, grid: Grid, stream: int, function: Any, metadata: Any, *args: Any) -> Any:
-        if not self._is_requested:
+        if not self.is_requested:
             self._step_aside()  # a reference to this launcher may outlive the request
         elif grid[0] * grid[1] * grid[2] and not is_benchmarking() and not self._device.is_capturing():
             self.withdraw()
