@@ -214,6 +214,11 @@ class ClockFit(Struct, frozen=True):
         """Mean clock rate if it was fitted to readings of the timer; otherwise None."""
         return self.clock_hz if self.source == ClockSource.FITTED else None
 
+    @property
+    def curves_rate(self) -> float:
+        """Mean rate of all curves from their first knots to their last, as a part of ``rate_ns``."""
+        return 1 + self.curves.mean_slope() / self.rate_ns
+
     def to_ns(self, cycles: NDArray[np.int64], sm: NDArray[np.int64]) -> NDArray[np.int64]:
         """Convert clock values of the given SMs to the device's globaltimer, rounded to whole nanoseconds.
 

@@ -1,7 +1,7 @@
 """Compute what a sample of a launch's CTAs leaves open: its figures' errors, and how much records slow its CTAs down.
 
 The intervals hold the value that all CTAs would show in 19 of 20 cases. The durations in one CTA may be alike, so a CTA
-counts as one observation. That is at most too careful.
+counts as one observation. That is at most too careful. What the fit of the clock leaves open is added.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from kprof_inject.timeline.clock import ClockFit
 from kprof_inject.timeline.spread import SpreadGroups, take_quantiles
 from kprof_inject.timeline.timeline import Timeline
 
@@ -18,6 +19,33 @@ _DEVIATIONS = 1.96
 
 Interval = tuple[float, float | None]
 """Its upper end is None if the sample is too small to have one."""
+
+
+class ClockBend:
+    """Measure of how far the fit of a sample's clock can be trusted inside CTAs.
+
+    Each CTA that records reads the timer at its begin and at its end. With few such readings on an SM, the clock's
+    curve can follow their errors: it bends inside each CTA, and back between them. With readings of all CTAs, it
+    cannot. (On an H200, curves were up to 8 % steeper inside CTAs of a few microseconds, and the shares of scopes as
+    much too large.)
+    """
+
+    def __init__(self, clock: ClockFit) -> None:
+        """Begin without any scope."""
+        self._clock = clock
+        self._cycles = self._ns = 0
+
+    def add(self, block: NDArray[np.void]) -> None:
+        """Add scopes that ran."""
+        outermost = block[block["depth"] == 0]
+        self._cycles += int((outermost["end_cycles"] - outermost["start_cycles"]).sum())
+        self._ns += int((outermost["end_ns"] - outermost["start_ns"]).sum())
+
+    @property
+    def part(self) -> float:
+        """Relative difference between the clock's rate inside of the scopes and that on their SMs."""
+        straight_ns = self._cycles * self._clock.rate_ns * self._clock.curves_rate
+        return abs(self._ns / straight_ns - 1) if straight_ns > 0 else 0.0
 
 
 class SamplingError(Struct, frozen=True):
@@ -29,23 +57,30 @@ class SamplingError(Struct, frozen=True):
 
 
 def sampling_error(
-    timeline: Timeline, ctas: SpreadGroups, durations_ns: NDArray[np.signedinteger], share: float | None, whole_ns: int
+    timeline: Timeline,
+    bend: float,
+    ctas: SpreadGroups,
+    durations_ns: NDArray[np.signedinteger],
+    share: float | None,
+    whole_ns: int,
 ) -> SamplingError:
     """Compute the error of a scope.
 
-    ``ctas`` are its times in the CTAs that recorded, ``durations_ns`` all of them, which are reordered; ``share`` is
-    their part of ``whole_ns``.
+    ``bend`` is that of the clock (``ClockBend.part``), ``ctas`` are the scope's times in the CTAs that recorded,
+    ``durations_ns`` all of them, which are reordered; ``share`` is their part of ``whole_ns``.
     """
     left_out = 1 - 1 / timeline.ctas_per_recorded
     if not ctas.ids.size or not durations_ns.size:
         return SamplingError(None, None, None)
     return SamplingError(
-        None if share is None else _of_share(timeline, ctas, share, whole_ns, left_out),
-        *(_of_quantile(durations_ns, point, len(ctas.ids), left_out) for point in (0.5, 0.99)),
+        None if share is None else _of_share(timeline, bend, ctas, share, whole_ns, left_out),
+        *(_of_quantile(durations_ns, bend, point, len(ctas.ids), left_out) for point in (0.5, 0.99)),
     )
 
 
-def _of_share(timeline: Timeline, ctas: SpreadGroups, share: float, whole_ns: int, left_out: float) -> Interval:
+def _of_share(
+    timeline: Timeline, bend: float, ctas: SpreadGroups, share: float, whole_ns: int, left_out: float
+) -> Interval:
     """Return the interval of a ratio of sums: each CTA's distance from the ratio is an error of its own."""
     rows = timeline.ctas[np.argsort(timeline.ctas["cta"])]
     own_ns = np.zeros(len(rows))
@@ -54,15 +89,17 @@ def _of_share(timeline: Timeline, ctas: SpreadGroups, share: float, whole_ns: in
     apart_ns = own_ns - share * whole_ns * lasts_ns / max(float(lasts_ns.sum()), 1.0)
     of_sample = float(np.sqrt(left_out * (apart_ns @ apart_ns))) / max(whole_ns, 1)
     # Scopes are timed by the SM's clock, whose rate is fitted, and CTAs by the device's timer.
-    error = _DEVIATIONS * float(np.hypot(of_sample, share * timeline.clock.rate_error))
+    error = _DEVIATIONS * float(np.hypot(of_sample, share * timeline.clock.rate_error)) + share * bend
     return max(share - error, 0.0), min(share + error, 1.0)
 
 
-def _of_quantile(durations_ns: NDArray[np.signedinteger], point: float, ctas: int, left_out: float) -> Interval:
+def _of_quantile(
+    durations_ns: NDArray[np.signedinteger], bend: float, point: float, ctas: int, left_out: float
+) -> Interval:
     """Return the durations whose ranks differ from the quantile's by the error of a share among ``ctas`` CTAs."""
     error = _DEVIATIONS * float(np.sqrt(left_out * point * (1 - point) / ctas))
     low, high = take_quantiles(durations_ns, (max(point - error, 0.0), min(point + error, 1.0)))
-    return low, high if point + error < 1 else None
+    return low * (1 - bend), high * (1 + bend) if point + error < 1 else None
 
 
 class Slowdown(Struct, frozen=True):

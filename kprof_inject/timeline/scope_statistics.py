@@ -16,7 +16,7 @@ from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.timeline.columns import NO_TAG, ScopeFlag, merged_spans, outermost_rows
 from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.records import recorded_warps
-from kprof_inject.timeline.sampling import SamplingError, sampling_error
+from kprof_inject.timeline.sampling import ClockBend, SamplingError, sampling_error
 from kprof_inject.timeline.spread import (
     CtaBalance,
     CtaSums,
@@ -121,11 +121,14 @@ class ScopeSums:
         sms = np.unique(timeline.ctas["sm"]).astype(np.int64)
         self._sms = GroupSums(self._count, sms[sms >= 0])
         self._ctas = CtaSums(self._count)
+        self._bend = ClockBend(timeline.clock) if timeline.unrecorded.size else None
 
     def add(self, block: NDArray[np.void]) -> None:
         """Add a block that has all scopes of its CTAs."""
         if not block.size:
             return
+        if self._bend is not None:
+            self._bend.add(block)
         self._counts += np.bincount(block["scope"], minlength=self._count)
         is_instant = self._is_instant[block["scope"]]
         if not is_instant.any():
@@ -180,7 +183,7 @@ class ScopeSums:
         """Return the statistics; can be called once, because it frees memory that is no longer needed."""
         scopes = range(self._count)
         ctas = [self._ctas.of(scope) for scope in scopes]
-        if self._timeline.unrecorded.size:
+        if self._bend is not None:
             self._groups = [self._ctas.groups(scope) for scope in scopes]
         cycles = [_mean_and_median(self._durations_cycles.joined(scope)) for scope in scopes]
         del self._ctas, self._durations_cycles
@@ -211,8 +214,10 @@ class ScopeSums:
             times = dict.fromkeys(("total_ns", "share", "self_ns", "raw_total_ns"))
         warps, sms = self._warps.of(scope), self._sms.of(scope)
         sampling = None
-        if self._groups:
-            sampling = sampling_error(self._timeline, self._groups[scope], durations_ns, share, whole_ns)
+        if self._bend is not None:
+            sampling = sampling_error(
+                self._timeline, self._bend.part, self._groups[scope], durations_ns, share, whole_ns
+            )
         return ScopeStatistics(
             count=int(self._counts[scope]),
             **{**sums, **times},

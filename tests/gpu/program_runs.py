@@ -181,9 +181,9 @@ class Run:
         dropped = {(path, line["drop"]) for path, line in lines if "drop" in line}
         return [line for path, line in lines if "drop" not in line and (path, line["file"]) not in dropped]
 
-    def reports(self, step: str = "run") -> list[dict[str, Any]]:
+    def reports(self, step: str = "*") -> list[dict[str, Any]]:
         """What each process said of itself."""
-        return [json.loads(path.read_text()) for path in sorted((self.workspace / "reports" / step).glob("*.json"))]
+        return [json.loads(path.read_text()) for path in sorted((self.workspace / "reports").glob(f"{step}/*.json"))]
 
     def states(self) -> dict[str, str]:
         """What became of each variant, with the reason where it was left alone."""

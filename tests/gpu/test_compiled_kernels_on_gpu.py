@@ -27,7 +27,8 @@ def test_an_autotuned_matmul_is_captured_in_the_configuration_that_was_chosen(ru
     print(f"chosen: {chosen[0]}; kept {[launch.index for launch in run.launches]}; {run.choices()}")
 
     assert len(list((run.workspace / "kernels").iterdir())) == 6, ended
-    assert sorted(run.states().values()) == ["tuned_matmul_kernel instrumented"] * 6, ended
+    # A configuration that is only tried has no build with records.
+    assert set(run.states().values()) == {"tuned_matmul_kernel instrumented"}, ended
     (choice,) = run.choices()
     assert choice["kernel"] == "tuned_matmul_kernel"
     assert f"num_warps: {warps}," in choice["config"] and f"num_stages: {stages}," in choice["config"]

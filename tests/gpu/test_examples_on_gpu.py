@@ -17,7 +17,8 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import decode_launch
 
 EVERYTHING = ("--at", "func", "--at", "loop", "--at", "iter")
-LARGE_BUFFER = ("--buffer", "global", "--buffer-bytes", "65536")
+EVERY_CTA = ("--ctas", "all")
+LARGE_BUFFER = (*EVERY_CTA, "--buffer", "global", "--buffer-bytes", "65536")
 
 # The example's arguments, the selectors, and what the grid and the loop's bounds come to.
 CASES = {
@@ -123,7 +124,8 @@ def test_the_default_buffer_keeps_what_the_count_words_say(
 ) -> None:
     example, arguments, selectors, expected = CASES[case]
     run_plain(example, arguments, tmp_path / "plain.pt", environment)
-    profiled = kprof("profile", *selectors, "--", EXAMPLES / f"{example}.py", *arguments, "--save", "with.pt")
+    program = (EXAMPLES / f"{example}.py", *arguments, "--save", "with.pt")
+    profiled = kprof("profile", *selectors, *EVERY_CTA, "--", *program)
     (launch,) = read_capture(tmp_path / "kprof_out" / "captures" / "001").launches
     survived, written, lost = slow_counts(launch)
     timeline = decode_launch(launch)

@@ -20,7 +20,7 @@ from test_lower import FIXTURES, described
 from triton import knobs
 
 from kprof_inject.capture.buffer_layouts import rows_of
-from kprof_inject.capture.cta_samples import CtaSample
+from kprof_inject.capture.cta_samples import END_BYTES, SM_BITS, CtaSample
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import MAX_CTA_SHIFT
 from kprof_inject.errors import KprofError
@@ -98,6 +98,7 @@ EXECUTED: dict[str, Callable[[int, int, int], int]] = {
     "sub": lambda a, b, c: a - b,
     "mul": lambda a, b, c: a * b,
     "mad": lambda a, b, c: a * b + c,
+    "or": lambda a, b, c: a | b,
     "setp": lambda a, b, c: a == b,
 }
 
@@ -105,7 +106,7 @@ EXECUTED: dict[str, Callable[[int, int, int], int]] = {
 class Cta:
     """Executes the code of our own that one thread of a CTA runs, up to the body it goes to."""
 
-    def __init__(self, code: str, grid: tuple[int, int, int], cta: int, parameter: int) -> None:
+    def __init__(self, code: str, grid: tuple[int, int, int], cta: int, parameter: int, thread: int = 0) -> None:
         x, y, _ = grid
         self.special = {
             "%ctaid.x": cta % x,
@@ -113,7 +114,7 @@ class Cta:
             "%ctaid.z": cta // (x * y),
             "%nctaid.x": x,
             "%nctaid.y": y,
-            "%tid.x": 0,
+            "%tid.x": thread,
             "%smid": 7,
             "%globaltimer": 1234,
         }
@@ -125,6 +126,9 @@ class Cta:
         at = 0
         while at < len(lines):
             to = self.step(lines[at])
+            if to == "ret":
+                self.label = "without"
+                return
             at = lines.index(f"{to}:") if to else at + 1
             if (lines[at : at + 1] and lines[at].startswith("$kprof_without")) or (to and to == "$kprof_without"):
                 self.label = "without"
@@ -143,11 +147,13 @@ class Cta:
             return ""
         if line.startswith(".reg") or line.endswith(":"):
             return ""
+        if line == "ret;":
+            return "ret"
         name, rest = line.rstrip(";").split(" ", 1)
         if name == "bra":
             return rest
         operands = [operand.strip() for operand in rest.split(",")]
-        if name.startswith("st.global"):
+        if name.startswith(("st.global", "red.global.max")):
             base, _, offset = operands[0].strip("[]").partition("+")
             self.stores[self.values[base] + int(offset or 0)] = self.value(operands[1])
             return ""
@@ -194,6 +200,14 @@ def test_a_cta_goes_where_the_sample_says(
             assert (ran.values["%kprof_base"] + offset) % (1 << 64) == ADDRESS + row * row_bytes
         else:
             assert ran.stores == {}
+
+
+@pytest.mark.parametrize("thread", [0, 1, 32])
+def test_the_first_thread_leaves_the_end(thread: int) -> None:
+    both = with_two_bodies(ptx("k"), RECORDED, 65_664, 1, 64)
+    code = both[both.index("$kprof_ended:") : both.index("$kprof_with:")]
+    ran = Cta(code, (100, 30, 2), 4321, ADDRESS + 5, thread)
+    assert ran.stores == ({} if thread else {ADDRESS - 4322 * END_BYTES: 1234 << SM_BITS | 7})
 
 
 def test_the_version_is_one_that_was_looked_at() -> None:

@@ -15,6 +15,7 @@ from known_clocks import (
     FUNC,
     ITER,
     STEP_NS,
+    Counter,
     Work,
     decoder_of,
     fitted_clock,
@@ -169,6 +170,18 @@ def test_without_readings_the_clock_is_the_nominal_one(cta: Cta | None, nominal_
     assert (clock.readings, clock.residual_ns, clock.worst_ns) == (0, 0.0, 0.0)
     assert (clock.source, clock.rate_error) == ("assumed", 0.25)
     assert clock.to_ns(np.array([], dtype=np.int64), np.array([], dtype=np.int64)).size == 0
+
+
+@pytest.mark.parametrize("counter", [steady(1.7e9), unequal(1.7e9), slowing])
+@pytest.mark.parametrize(("around_ns", "worst_ns"), [((230.0, 228.0), 32), ((30.0, 428.0), 232)])
+def test_a_busy_memory_that_delays_the_readings_bends_no_curve(
+    counter: Counter, around_ns: tuple[float, float], worst_ns: float
+) -> None:
+    """If only one side is delayed, all times are off by half of that, and durations are right."""
+    fitted = run(waves(500, 20, 5e3), counter, around_ns=around_ns)
+    at_function = fitted.error_ns[fitted.at_function]
+    assert np.abs(at_function).max() <= worst_ns
+    assert np.ptp(at_function) <= 2 * 32
 
 
 def test_a_launch_without_sms_has_a_clock() -> None:

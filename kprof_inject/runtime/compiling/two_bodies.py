@@ -172,22 +172,24 @@ $kprof_without:
 def _end(buffer: str) -> str:
     """Leave the end of the CTA's first warp, and the SM.
 
-    The ends of all warps would cost two to three times as much, and a store instead of the reduction twice
-    (docs/costs.md). The word only rises, so the host clears what a launch of another grid left there.
+    The ends of all warps would cost two to three times as much, and a store instead of the reduction twice; where CTAs
+    are very short, other threads that compute the address would cost as much as the write (docs/costs.md). The word
+    only rises, so the host clears what a launch of another grid left there.
     """
     return f"""\
 $kprof_ended:
+	mov.u32 %kprof_a, %tid.x;
+	setp.ne.u32 %kprof_p, %kprof_a, 0;
+	@%kprof_p ret;
 {_address(buffer)}{_row()}	add.u32 %kprof_row, %kprof_row, 1;
 	mul.wide.u32 %kprof_c, %kprof_row, {END_BYTES};
 	sub.u64 %kprof_c, %kprof_rows, %kprof_c;
 	mov.u32 %kprof_a, %smid;
 	cvt.u64.u32 %kprof_base, %kprof_a;
-	mov.u32 %kprof_a, %tid.x;
-	setp.eq.u32 %kprof_p, %kprof_a, 0;
 	mov.u64 %kprof_d, %globaltimer;
 	shl.b64 %kprof_d, %kprof_d, {SM_BITS};
 	or.b64 %kprof_d, %kprof_d, %kprof_base;
-	@%kprof_p red.global.max.u64 [%kprof_c], %kprof_d;
+	red.global.max.u64 [%kprof_c], %kprof_d;
 	ret;
 """
 

@@ -126,7 +126,8 @@ class BufferCopier:
 
     def read_clock(self, device: int) -> None:
         """Read a device's timer, and save the reading."""
-        reading = self._device.read_clock(device)
+        with self.waiting_for_device():
+            reading = self._device.read_clock(device)
         self._clock_read_ns[device] = time.time_ns()
         if reading is not None:
             self._writer.add_clock_reading(ClockRecord(device, **asdict(reading)))
