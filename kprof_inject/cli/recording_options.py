@@ -80,7 +80,7 @@ ctas_option = harmless_setting(
     show_default=True,
     metavar="auto|all|1/N",
     help="Which CTAs of a launch record: all, or one of N, a power of two. The others run at full speed, and "
-    "leave only when they began and ended. auto: at least 512, spread evenly over the grid. NVIDIA, Triton 3.6 "
+    "leave only when they began and ended. auto: at least 256, spread evenly over the grid. NVIDIA, Triton 3.6 "
     "or later.",
 )
 

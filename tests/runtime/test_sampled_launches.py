@@ -111,7 +111,7 @@ def test_each_kind_of_build_has_a_name(planned_once: FakeRuns, tmp_path: Path) -
     found = launches_in(tmp_path / "capture")
     program = found[0].kernel.program_variant
     assert [launch.kernel.variant for launch in found] == [program, f"{program}-all", program]
-    assert [launch.sample.shift if launch.sample else 0 for launch in found] == [2, 0, 2]
+    assert [launch.sample.shift if launch.sample else 0 for launch in found] == [3, 0, 3]
 
 
 def test_a_sample_needs_a_smaller_buffer(planned_once: FakeRuns, tmp_path: Path) -> None:
