@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from fake_gpu.captured import launches_in
 from fake_gpu.device import FakeDevice
-from fake_runs import FakeRuns
+from fake_runs import FakeRuns, states_in
+from msgspec.structs import replace
 
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.buffer_layouts import rows_of
 from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
 from kprof_inject.capture.model import Launch
+from kprof_inject.runtime.compiling import instrumented_kernel
+from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.timeline.timeline import decode_launch
+from kprof_inject.workspace import Workspace
 
 pytestmark = [
     pytest.mark.triton,
@@ -112,6 +117,34 @@ def test_each_kind_of_build_has_a_name(planned_once: FakeRuns, tmp_path: Path) -
     program = found[0].kernel.program_variant
     assert [launch.kernel.variant for launch in found] == [program, f"{program}-all", program]
     assert [launch.sample.shift if launch.sample else 0 for launch in found] == [3, 0, 3]
+
+
+@pytest.mark.parametrize(
+    ("spills", "samples"),
+    [((0, 3, 0), True), ((0, 20, 4), False), ((90, 120, 96), False), ((90, 120, 118), True), ((None, 20, 0), True)],
+)
+def test_no_sample_records_if_a_second_body_spills(
+    planned_once: FakeRuns,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spills: tuple[int | None, int, int],
+    samples: bool,
+) -> None:
+    """``spills`` are those without records, with two bodies, and with records in all CTAs."""
+    original, clean_run = resources_of, Workspace.clean_run
+
+    def found(kernel: Any) -> dict[str, Any]:
+        return {**original(kernel), "spills": spills[1] if "$kprof_with" in kernel.asm["ptx"] else spills[2]}
+
+    monkeypatch.setattr(instrumented_kernel, "resources_of", found)
+    monkeypatch.setattr(Workspace, "clean_run", lambda *args: replace(clean_run(*args), spills=spills[0]))
+    with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
+        here.launch(2, ctas=64)
+    (launch,) = launches_in(tmp_path / "capture")
+    assert (launch.sample is not None) == samples
+    if not samples:
+        reason = f"with a second body, its threads spill {spills[1]} words instead of {spills[0]}"
+        assert f"all its CTAs record: {reason}" in [said for _, _, said in states_in(here.reports)]
 
 
 def test_a_sample_needs_a_smaller_buffer(planned_once: FakeRuns, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from kprof_inject.capture.schema import (
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.files import write_bytes
+from kprof_inject.quantities import counted
 from kprof_inject.runtime.compiling.builds import build_files
 from kprof_inject.runtime.compiling.compiler_process import errors_in, without_false_alarms
 from kprof_inject.runtime.compiling.instrumentation import (
@@ -43,6 +44,10 @@ from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.workspace import DumpedKernel, Workspace
+
+# A second body is not worth this many more spills: ptxas allocates the registers of both at once, and where it leaves
+# values in memory, the CTAs that do not record wait for them, too.
+_MAX_MORE_SPILLS = 3
 
 _CHANGED_BY_RECORDS = ("num_warps", "shared", "profile_scratch_size", "profile_scratch_align")
 
@@ -126,6 +131,8 @@ class InstrumentedKernel:
         kernel._init_handles()
         if ctas != EVERY_CTA and self._holds_fewer_ctas(kernel):
             kernel = self._with_fewer_registers(mode, ctas) or kernel
+        if ctas != EVERY_CTA:
+            self._require_few_spills(kernel)
         build = self._build_of(kernel, variant, mode, ctas)
         self._require_same_residency(kernel, build.record)
         return build, kernel
@@ -148,6 +155,17 @@ class InstrumentedKernel:
         kernel = self.compile_with_records(mode, ctas, registers)
         kernel._init_handles()
         return None if self._holds_fewer_ctas(kernel) else kernel
+
+    def _require_few_spills(self, kernel: Any) -> None:
+        """Raise ``KprofError`` if a kernel with two bodies spills more than both do alone."""
+        before, after = self.clean.spills, resources_of(kernel)["spills"]
+        if before is None or after is None or after <= before + _MAX_MORE_SPILLS:
+            return
+        alone = self.compile_with_records(self.mode(EVERY_CTA), EVERY_CTA)
+        alone._init_handles()
+        with_records = resources_of(alone)["spills"]
+        if with_records is not None and with_records + _MAX_MORE_SPILLS < after and not self._holds_fewer_ctas(alone):
+            raise KprofError(f"with a second body, its threads spill {counted(after, 'word')} instead of {before}")
 
     def _require_same_residency(self, kernel: Any, record: KernelRecord) -> None:
         """Raise ``KprofError`` if records may prevent all CTAs of a cooperative launch from being resident at once."""
