@@ -61,6 +61,9 @@ _SAMPLES = 50
 _BEFORE_TURNS = 2
 _WARM_UP_PAIRS = 1
 _MIN_PAIRS = 5
+# Fewer pairs suffice if all of them show this excess, a part of the time: single launches scatter by a few per cent.
+_FEW_PAIRS = 2
+_LARGE_EXCESS = 0.15
 # Usually enough time for the host to queue a launch and the event after it.
 _HOLD_NS = 100_000
 _MAX_HOLD_NS = 800_000
@@ -254,7 +257,7 @@ class TurnTimer:
         self._with_records: LaunchTimer | None = None
         self._launches: dict[Grid, Iterator[int]] = {}
         self._calls = 0
-        self._look_at = _BEFORE_TURNS + 2 * (_WARM_UP_PAIRS + _MIN_PAIRS)
+        self._look_at = _calls_for(_FEW_PAIRS)
         """Number of calls after which ``excess`` looks at the times. The device may lag the host by many launches."""
 
     @property
@@ -287,12 +290,13 @@ class TurnTimer:
         self._calls += 1
         if self._calls <= self._look_at:
             return None
-        self._look_at += self._look_at // 2
+        self._look_at = max(self._look_at + self._look_at // 2, _calls_for(_MIN_PAIRS))
         times = self.times(None)
         clean_empty, empty = times.clean_empty_ns or 0.0, times.with_records_empty_ns or 0.0
         pairs = zip(times.clean_ns, times.with_records_ns, strict=True)
         ratios = [(ns - empty) / (clean_ns - clean_empty) for clean_ns, ns in pairs if clean_ns > clean_empty]
-        if len(ratios) < _MIN_PAIRS:
+        is_large = len(ratios) >= _FEW_PAIRS and min(ratios) > 1 + _LARGE_EXCESS
+        if len(ratios) < _MIN_PAIRS and not is_large:
             return None
         self._look_at = sys.maxsize
         return median(ratios) - 1
@@ -313,6 +317,11 @@ class TurnTimer:
             clean_empty_ns=self.clean.empty_ns(),
             with_records_empty_ns=with_records.empty_ns() if with_records is not None else None,
         )
+
+
+def _calls_for(pairs: int) -> int:
+    """Return the number of launches with a grid after which so many pairs are timed."""
+    return _BEFORE_TURNS + 2 * (_WARM_UP_PAIRS + pairs)
 
 
 def _random_bit(number: int) -> int:
