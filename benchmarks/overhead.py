@@ -14,9 +14,8 @@ import json
 import math
 import random
 import statistics
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -224,20 +223,15 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
     return medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
 
 
-def measure(launch: Callable[[], Any], forms: Sequence[str], rounds: int) -> dict[str, dict[str, float]]:
-    torch.manual_seed(0)
-    with tempfile.TemporaryDirectory() as folder:
-        one = seen(launch)
-        kernels = {name: compiled(one, FORMS[name], Path(folder)) for name in forms}
-        graphs = {name: graph_of(one, kernel, FORMS[name].ctas) for name, kernel in kernels.items()}
-        times_us: dict[str, list[float]] = {name: [] for name in forms}
-        shuffled = random.Random(1)
-        for number in range(rounds + 3):
-            for name in shuffled.sample(list(forms), len(forms)):
-                graph, count, _ = graphs[name]
-                took_us = replayed_us(graph, count)
-                if number >= 3:  # the first warm the clock up
-                    times_us[name].append(took_us)
+def timed_in_turn(graphs: Mapping[str, Graph], rounds: int) -> dict[str, dict[str, float]]:
+    """Replay graphs in turn, and compare each with "plain"."""
+    times_us: dict[str, list[float]] = {name: [] for name in graphs}
+    shuffled = random.Random(1)
+    for number in range(rounds + 3):
+        for name in shuffled.sample(list(graphs), len(graphs)):
+            took_us = replayed_us(*graphs[name][:2])
+            if number >= 3:  # the first warm the clock up
+                times_us[name].append(took_us)
     plain = times_us["plain"]
     found = {}
     for name, times in times_us.items():
@@ -250,11 +244,38 @@ def measure(launch: Callable[[], Any], forms: Sequence[str], rounds: int) -> dic
             "ratio": statistics.median(ratios),
             "low": low,
             "high": high,
-            "registers": kernels[name].n_regs,
-            "spills": kernels[name].n_spills,
-            "shared": kernels[name].metadata.shared,
         }
     return found
+
+
+def resources(kernel: Any) -> dict[str, float]:
+    return {"registers": kernel.n_regs, "spills": kernel.n_spills, "shared": kernel.metadata.shared}
+
+
+def measure(launch: Callable[[], Any], forms: Sequence[str], rounds: int) -> dict[str, dict[str, float]]:
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as folder:
+        one = seen(launch)
+        kernels = {name: compiled(one, FORMS[name], Path(folder)) for name in forms}
+        graphs = {name: graph_of(one, kernel, FORMS[name].ctas) for name, kernel in kernels.items()}
+        found = timed_in_turn(graphs, rounds)
+    return {name: found[name] | resources(kernels[name]) for name in forms}
+
+
+def described(values: Mapping[str, float]) -> str:
+    """Return a form's figures as a line."""
+    return (
+        f"{values['min_us']:8.2f} µs  minima {100 * (values['ratio_of_minima'] - 1):+6.2f} %  "
+        f"median {100 * (values['ratio'] - 1):+6.2f} % "
+        f"[{100 * (values['low'] - 1):+.2f}, {100 * (values['high'] - 1):+.2f}]  "
+        f"{values['registers']:.0f} registers, {values['spills']:.0f} spills, {values['shared']:.0f} B shared"
+    )
+
+
+def print_means(figures: Mapping[str, Mapping[str, Mapping[str, float]]], forms: Sequence[str]) -> None:
+    for form in forms:
+        mean = statistics.geometric_mean([values[form]["ratio"] for values in figures.values()])
+        print(f"{form:22} geometric mean {100 * (mean - 1):+.2f} %")
 
 
 def main() -> None:
@@ -270,16 +291,8 @@ def main() -> None:
         figures[name] = measure(KERNELS[name](), forms, arguments.rounds)
         print(name)
         for form, values in figures[name].items():
-            print(
-                f"  {form:14} {values['min_us']:8.2f} µs  minima {100 * (values['ratio_of_minima'] - 1):+6.2f} %  "
-                f"median {100 * (values['ratio'] - 1):+6.2f} % "
-                f"[{100 * (values['low'] - 1):+.2f}, {100 * (values['high'] - 1):+.2f}]  "
-                f"{values['registers']:.0f} registers, {values['spills']:.0f} spills, {values['shared']:.0f} B shared"
-            )
-        sys.stdout.flush()
-    for form in forms:
-        ratios = [values[form]["ratio"] for values in figures.values()]
-        print(f"{form:16} geometric mean {100 * (statistics.geometric_mean(ratios) - 1):+.2f} %")
+            print(f"  {form:14} {described(values)}", flush=True)
+    print_means(figures, forms)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1))
 

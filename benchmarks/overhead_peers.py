@@ -29,9 +29,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import random
-import statistics
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -44,7 +41,7 @@ import torch
 import triton
 import triton.language as tl
 import triton.profiler.language as pl
-from overhead import FORMS, Form, compiled, graph_of, interval, replayed_us, seen
+from overhead import FORMS, Form, compiled, described, graph_of, print_means, resources, seen, timed_in_turn
 from triton.profiler.hooks.instrumentation import InstrumentationHook
 
 pl.enable_semantic("triton")
@@ -267,28 +264,11 @@ def measure(case: Case, forms: Sequence[str], rounds: int) -> dict[str, dict[str
             kernels[name] = compiled(one, form, Path(folder))
             graphs[name] = graph_of(one, kernels[name], form.ctas)
             buffers[name] = [*graphs[name][2], *([] if events is None else [events])]
-    times_us: dict[str, list[float]] = {name: [] for name in forms}
-    shuffled = random.Random(1)
-    for number in range(rounds + 3):
-        for name in shuffled.sample(list(forms), len(forms)):
-            took_us = replayed_us(*graphs[name][:2])
-            if number >= 3:  # the first warm the clock up
-                times_us[name].append(took_us)
-    found = {}
-    for name, times in times_us.items():
-        ratios = [time / base for time, base in zip(times, times_us["plain"], strict=True)]
-        low, high = interval(ratios)
-        found[name] = {
-            "median_us": statistics.median(times),
-            "ratio": statistics.median(ratios),
-            "low": low,
-            "high": high,
-            "registers": kernels[name].n_regs,
-            "spills": kernels[name].n_spills,
-            "shared": kernels[name].metadata.shared,
-            # Shows that a form records.
-            "words_written": sum(int(buffer.view(torch.int32).count_nonzero()) for buffer in buffers[name]),
-        }
+        found = timed_in_turn(graphs, rounds)
+    for name, values in found.items():
+        # Shows that a form records.
+        written = sum(int(buffer.view(torch.int32).count_nonzero()) for buffer in buffers[name])
+        values |= resources(kernels[name]) | {"words_written": written}
     return found
 
 
@@ -305,16 +285,8 @@ def main() -> None:
         figures[kernel] = measure(KERNELS[kernel], forms, arguments.rounds)
         print(kernel)
         for form, values in figures[kernel].items():
-            print(
-                f"  {form:22} {values['median_us']:8.2f} µs  median {100 * (values['ratio'] - 1):+7.2f} % "
-                f"[{100 * (values['low'] - 1):+.2f}, {100 * (values['high'] - 1):+.2f}]  "
-                f"{values['registers']:.0f} registers, {values['spills']:.0f} spills, "
-                f"{values['shared']:.0f} B shared, {values['words_written']:,.0f} words written"
-            )
-        sys.stdout.flush()
-    for form in forms:
-        ratios = [values[form]["ratio"] for values in figures.values()]
-        print(f"{form:24} geometric mean {100 * (statistics.geometric_mean(ratios) - 1):+.2f} %")
+            print(f"  {form:22} {described(values)}, {values['words_written']:,.0f} words written", flush=True)
+    print_means(figures, forms)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1))
 
