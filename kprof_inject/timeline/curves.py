@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.rate import PART, Lines, Residuals, means, of_one_length, parts, stacked
+from kprof_inject.timeline.reading_delays import reading_delay_ns
 from kprof_inject.timeline.readings import reading_weights
 
 # Keeps the stiffness finite between two readings at one time.
@@ -116,14 +117,6 @@ _USUAL_DEVIATIONS = 1.93
 # Relative error of the variance of pairs, times the square root of their number.
 _VARIANCE_ERROR = 2.0
 _MIN_PAIRS = 32
-# Standard error of a median, times the square root of the number, as a multiple of the median deviation (normal
-# distribution); and the number of standard errors from which on a shift is applied.
-_MEDIAN_ERROR = 1.86
-_CERTAIN = 4.0
-# Maximum shift: a loaded memory answers within about a microsecond.
-_MAX_SHIFT_NS = 1000.0
-# Ratio of the errors of both sides' readings up to which the shift is that of either.
-_ALIKE = 2.0
 # Rounds in which lines and their common walk are fitted alternately.
 _ALTERNATIONS = 4
 _MIN_COUNTERS = 8
@@ -185,8 +178,12 @@ def flat_curves(counters: int) -> Curves:
 def fit_curves(launches: Sequence[Lines]) -> list[CurveFit]:
     """Fit curves through all readings of each launch's lines."""
     fittings = _with_common_curves(launches)
-    shifted = {number: lines for number, one in enumerate(fittings) if (lines := one.shifted()) is not one.lines}
-    for number, fitting in zip(shifted, _with_common_curves([*shifted.values()]), strict=True):
+    delayed = {
+        number: lines
+        for number, fitting in enumerate(fittings)
+        if (lines := fitting.with_delayed_readings()) is not fitting.lines
+    }
+    for number, fitting in zip(delayed, _with_common_curves([*delayed.values()]), strict=True):
         fittings[number] = fitting
     pieces = [(fitting, part) for fitting in fittings for part in parts(len(fitting.keys))]
     for numbers in of_one_length([part.stop - part.start for _, part in pieces]):
@@ -220,16 +217,14 @@ class _Fitting(Struct, frozen=True):
         keys, heights_ns = np.empty(count, dtype=np.int64), np.empty(count)
         return cls(lines, common or _NOTHING_IN_COMMON, own_walk, keys, heights_ns, np.empty(count, dtype=np.float32))
 
-    def shifted(self) -> Lines:
-        """Return the lines, with the time between readings and records by which both sides of the readings disagree."""
+    def with_delayed_readings(self) -> Lines:
+        """Return the lines, or others if the timer's readings turn out to be delayed."""
         residuals = self.lines.residuals(_spaced(len(self.keys)))
-        shift_ns = _shift_ns(residuals.lowered_by(self.common.at(residuals)))
+        delay_ns = reading_delay_ns(residuals.lowered_by(self.common.at(residuals)))
+        if not delay_ns:
+            return self.lines
         rate = self.lines.rate
-        return (
-            replace(self.lines, rate=replace(rate, more_shift_ns=rate.more_shift_ns + shift_ns))
-            if shift_ns
-            else self.lines
-        )
+        return replace(self.lines, rate=replace(rate, more_shift_ns=rate.more_shift_ns + delay_ns))
 
     def fit(self) -> CurveFit:
         lines = self.lines
@@ -261,48 +256,6 @@ def _fit_own_walks(pieces: Sequence[tuple[_Fitting, slice]]) -> None:
         fitting.keys[part] = (piece.counter.astype(np.int64) << COUNTER_SHIFT) + piece.cycles
         fitting.heights_ns[part] = ns + own_ns
         fitting.weights[part] = weights
-
-
-def _shift_ns(rest: Residuals) -> float:
-    """Estimate how much earlier than its records each CTA reads the timer at its begin, and later at its end.
-
-    Stores in a busy memory delay these readings; a curve through both sides would be too steep inside of the CTAs. The
-    sides are compared where a CTA ends and another begins, and where a CTA ends after another's begin. A clock whose
-    rate differs from the line's adds to the one and takes from the other, each in proportion to its time. The result is
-    0 where the launch does not determine it.
-    """
-    errors_ns = [float(np.median(rest.error_ns[rest.side == side])) for side in (1, -1) if (rest.side == side).any()]
-    if len(errors_ns) < 2 or max(errors_ns) > _ALIKE * min(errors_ns):
-        return 0.0  # one side is known better, and the line goes through that one
-    begins_first, ends_first = _apart(rest, 1), _apart(rest, -1)
-    if begins_first is None or ends_first is None:
-        return 0.0
-    part = ends_first.gap_ns / max(begins_first.gap_ns + ends_first.gap_ns, 1.0)
-    shift_ns = (part * begins_first.apart_ns + (1 - part) * ends_first.apart_ns) / 2
-    error_ns = np.hypot(part * begins_first.error_ns, (1 - part) * ends_first.error_ns) / 2
-    return min(shift_ns, _MAX_SHIFT_NS) if shift_ns > _CERTAIN * error_ns else 0.0
-
-
-class _Apart(Struct, frozen=True):
-    """Median distance of readings of different sides, the end's above the begin's, and the median time between them."""
-
-    apart_ns: float
-    error_ns: float
-    gap_ns: float
-
-
-def _apart(rest: Residuals, first: int) -> _Apart | None:
-    """Compare successive readings of a counter, of which the earlier is of the side ``first``; None if they are few."""
-    is_pair = (rest.counter[1:] == rest.counter[:-1]) & (rest.side[:-1] == first) & (rest.side[1:] == -first)
-    pairs = np.flatnonzero(is_pair & rest.plausible[1:] & rest.plausible[:-1])
-    if pairs.size < _MIN_PAIRS:
-        return None
-    gap_ns = rest.line_ns[pairs + 1] - rest.line_ns[pairs]
-    close = gap_ns <= np.median(gap_ns)
-    apart_ns = first * (rest.height_ns[pairs + 1] - rest.height_ns[pairs])[close]
-    middle_ns = float(np.median(apart_ns))
-    deviation_ns = float(np.median(np.abs(apart_ns - middle_ns)))
-    return _Apart(middle_ns, _MEDIAN_ERROR * deviation_ns / np.sqrt(apart_ns.size), float(np.median(gap_ns[close])))
 
 
 class _CommonCurve(Struct, frozen=True):
