@@ -320,7 +320,7 @@ class TurnTimer:
 
 
 def _calls_for(pairs: int) -> int:
-    """Return the number of launches with a grid after which so many pairs are timed."""
+    """Return the number of launches with a grid after which this number of pairs is timed."""
     return _BEFORE_TURNS + 2 * (_WARM_UP_PAIRS + pairs)
 
 
