@@ -64,9 +64,20 @@ class CtaSample(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CtaChoice:
-    """Value of ``--ctas``: of ``2 ** shift`` clusters one records; with None, as suits the grid."""
+    """Value of ``--ctas``: of ``2 ** shift`` clusters one records; with None, as suits the grid.
+
+    With ``per_sm``, about this number of CTAs of each SM records, in a launch that ``of_launch`` is asked about.
+    """
 
     shift: int | None = None
+    per_sm: int | None = None
+
+    def of_launch(self, grid: Grid, cluster_ctas: int, sms: int) -> CtaChoice:
+        """Return the part of the CTAs that ``per_sm`` amounts to on a device with this number of SMs."""
+        if self.per_sm is None or not sms:
+            return CtaChoice(self.shift)
+        ctas = prod(grid) * cluster_ctas
+        return CtaChoice(min(max((ctas // (self.per_sm * sms)).bit_length() - 1, 0), MAX_CTA_SHIFT))
 
     def sample(self, grid: Grid, cluster_ctas: int) -> CtaSample:
         """Return the sample of a launch whose ``grid`` counts clusters."""
@@ -79,6 +90,8 @@ class CtaChoice:
 
     def __str__(self) -> str:
         """Return the value that is parsed as this choice."""
+        if self.per_sm is not None:
+            return f"per-sm:{self.per_sm}"
         if self.shift is None:
             return "auto"
         return f"1/{1 << self.shift}" if self.shift else "all"
@@ -86,6 +99,7 @@ class CtaChoice:
 
 EVERY_CTA = CtaChoice(0)
 _PART = re.compile(r"1/(\d{1,5})")
+_PER_SM = re.compile(r"per-sm:(\d{1,6})")
 
 
 def parse_ctas(text: str) -> CtaChoice:
@@ -93,13 +107,17 @@ def parse_ctas(text: str) -> CtaChoice:
     word = text.strip()
     if word in ("auto", "all"):
         return CtaChoice(None) if word == "auto" else EVERY_CTA
+    per_sm = _PER_SM.fullmatch(word)
+    if per_sm and int(per_sm[1]):
+        return CtaChoice(per_sm=int(per_sm[1]))
     part = _PART.fullmatch(word)
     count = int(part[1]) if part else 0
     if count.bit_count() != 1 or count > 1 << MAX_CTA_SHIFT:
         raise KprofError(
             f"{word!r} is not a part of the CTAs",
             where=Position("--ctas", 1, 1, text),
-            hint=f"give auto, all, or a part such as 1/8: a power of two, up to 1/{1 << MAX_CTA_SHIFT}",
+            hint="give auto, all, per-sm:4 for about four of each SM, or a part such as 1/8: a power of two, up to "
+            f"1/{1 << MAX_CTA_SHIFT}",
             exit_code=2,
         )
     return CtaChoice(count.bit_length() - 1)

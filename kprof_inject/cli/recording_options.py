@@ -78,9 +78,9 @@ ctas_option = harmless_setting(
     "--ctas",
     default="auto",
     show_default=True,
-    metavar="auto|all|1/N",
-    help="Which CTAs of a launch record: all, or one of N, a power of two. The others run at full speed, and "
-    "leave only when they began and ended. auto: at least 256, spread evenly over the grid. NVIDIA, Triton 3.6 "
+    metavar="auto|all|per-sm:N|1/N",
+    help="Which CTAs of a launch record: all, about N of each SM, or one of N, a power of two. The others run at full "
+    "speed, and leave only when they ended. auto: at least 256 of a large grid, spread evenly. NVIDIA, Triton 3.6 "
     "or later.",
 )
 

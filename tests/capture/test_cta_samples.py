@@ -70,16 +70,28 @@ def test_rows_begin_where_the_alignment_wants_them() -> None:
     assert CtaSample(1025, 1, 0).buffer_bytes(256) == 1025 * 256
 
 
-@pytest.mark.parametrize("text", ["auto", "all", "1/2", "1/8", "1/4096"])
+@pytest.mark.parametrize("text", ["auto", "all", "1/2", "1/8", "1/4096", "per-sm:4"])
 def test_a_choice_is_read_and_printed(text: str) -> None:
     assert str(parse_ctas(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "1/3", "1/8192", "8", "1/0", "some", "2/8"])
+@pytest.mark.parametrize("text", ["", "1/3", "1/8192", "8", "1/0", "some", "2/8", "per-sm:0", "per-sm:", "per-sm 4"])
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(KprofError, match="is not a part of the CTAs") as refused:
         parse_ctas(text)
     assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("grid", "shift"), [(132, 0), (526, 0), (528, 1), (65_536, 7), (1 << 30, 12)])
+def test_about_so_many_ctas_of_each_sm_record(grid: int, shift: int) -> None:
+    choice = parse_ctas("per-sm:2")
+    assert choice.of_launch((grid // 2, 1, 1), 2, 132) == CtaChoice(shift)
+    assert choice.of_launch((grid, 1, 1), 1, 0) == CtaChoice(), "without a device, as suits the grid"
+
+
+def test_other_choices_are_those_of_each_launch() -> None:
+    for text in ("auto", "all", "1/8"):
+        assert parse_ctas(text).of_launch((65_536, 1, 1), 1, 132) == parse_ctas(text)
 
 
 def test_one_of_one_is_all() -> None:

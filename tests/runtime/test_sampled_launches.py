@@ -119,6 +119,18 @@ def test_each_kind_of_build_has_a_name(planned_once: FakeRuns, tmp_path: Path) -
     assert [launch.sample.shift if launch.sample else 0 for launch in found] == [3, 0, 3]
 
 
+def test_the_first_launch_tells_what_a_choice_by_sm_is(
+    planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instrumented_kernel.InstrumentedKernel, "sms", 10)
+    with planned_once.here(ctas=CtaChoice(per_sm=4), launches="all", capture=str(tmp_path / "capture")) as here:
+        for count in (400, 100, 1600):
+            here.launch(1, ctas=count)
+    found = launches_in(tmp_path / "capture")
+    assert [launch.sample.shift if launch.sample else 0 for launch in found] == [3, 3, 3]
+    assert [len(decode_launch(launch).all_ctas) for launch in found] == [400, 100, 1600]
+
+
 @pytest.mark.parametrize(
     ("spills", "samples"),
     [((0, 3, 0), True), ((0, 20, 4), False), ((90, 120, 96), False), ((90, 120, 118), True), ((None, 20, 0), True)],

@@ -84,6 +84,11 @@ class InstrumentedKernel:
         return self.dumped.info.known_metadata.num_ctas
 
     @property
+    def sms(self) -> int:
+        """Number of SMs of the current device; 0 if it is unknown."""
+        return int(_device_properties(self.target).get("multiprocessor_count", 0))
+
+    @property
     def total_warps(self) -> int:
         """Number of warps of a CTA."""
         return int(self.dumped.info.metadata["num_warps"])

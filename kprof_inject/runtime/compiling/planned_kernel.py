@@ -155,6 +155,8 @@ class PlannedKernel:
         """Reason why all CTAs record although a sample should; empty if there is none."""
         self._builds: dict[str, tuple[RecordingBuild, Any]] = {}
         """Builds by how they are made, with their kernels: Triton 3.9 unloads a kernel without references."""
+        self._choice: CtaChoice | None = None
+        """Which CTAs record, as the first launch's grid has it; None before that launch."""
         self._left_out = ""
         """Kind of the scopes that were left out last; empty if none are."""
 
@@ -263,9 +265,11 @@ class PlannedKernel:
 
     def _ctas_of(self, instrumented: InstrumentedKernel, grid: Grid) -> CtaChoice:
         """Return which CTAs of a launch record. Launches in which all do need no second body."""
-        choice = self._step.session.ctas
         if self._why_all_ctas or not instrumented.has_samples:
             return EVERY_CTA
+        if self._choice is None:
+            self._choice = self._step.session.ctas.of_launch(grid, instrumented.cluster_ctas, instrumented.sms)
+        choice = self._choice
         return choice if choice.sample(grid, instrumented.cluster_ctas).shift else EVERY_CTA
 
     def _build(
