@@ -84,7 +84,6 @@ class WatchedLauncher(CapturingLauncher):
         try:
             with self._device.selected(device):
                 self._of_grid[grid] = self._builds.build_for(grid, self._max_bytes)
-            self._device.read_clock(device)  # the driver compiles its code now, and not in the first capture
         except Exception as error:  # noqa: BLE001 (whatever it is, the program goes on without records)
             self._give_up_for(error)
             return False
