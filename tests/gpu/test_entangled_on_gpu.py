@@ -72,6 +72,8 @@ def said(name: str, text: str) -> list[str]:
 def test_a_program_is_what_it_is_bare(all_ways: dict[str, dict[str, Ended]], name: str, way: str) -> None:
     bare, ended = all_ways[name]["bare"], all_ways[name][way]
     assert bare.exit_code == 0, bare
+    if bare.stdout == "not installed\n":
+        pytest.skip("a library is not installed")
     assert ended.exit_code == 0, ended
     assert bare.stdout
     assert said(name, ended.stdout) == said(name, bare.stdout), ended
