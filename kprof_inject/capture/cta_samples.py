@@ -35,7 +35,7 @@ HASH_SHIFT = 32 - MAX_CTA_SHIFT
 _MIN_TO_SAMPLE = 1024
 """Number of clusters from which on ``auto`` has a sample record."""
 _MIN_RECORDED = 256
-"""``auto`` has at least this many clusters record: the interval of a scope's median is then ± 2.4 %
+"""``auto`` has at least this many clusters record: the interval of a scope's median is then ± 2.5 %
 (in the median of 58 foreign launches, H200, ``benchmarks/sampled.py``)."""
 
 
@@ -66,7 +66,7 @@ class CtaSample(Struct, frozen=True):
 class CtaChoice:
     """Value of ``--ctas``: of ``2 ** shift`` clusters one records; with None, as suits the grid.
 
-    With ``per_sm``, about this number of CTAs of each SM records, in a launch that ``of_launch`` is asked about.
+    With ``per_sm``, this number of CTAs of each SM to twice as many record in the launch that ``of_launch`` gets.
     """
 
     shift: int | None = None

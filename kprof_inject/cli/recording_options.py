@@ -79,7 +79,7 @@ ctas_option = harmless_setting(
     default="auto",
     show_default=True,
     metavar="auto|all|per-sm:N|1/N",
-    help="Which CTAs of a launch record: all, about N of each SM, or one of N, a power of two. The others run at full "
+    help="Which CTAs of a launch record: all, N to 2 N of each SM, or one of N, a power of two. The others run at full "
     "speed, and leave only when they ended. auto: at least 256 of a large grid, spread evenly. NVIDIA, Triton 3.6 "
     "or later.",
 )

@@ -115,11 +115,7 @@ class _WatchedKernel:
         """Return a build. See ``Builds``."""
         with self._step.lock:
             planned = self._planned = self._planned or self._plan()
-        build = planned.build_for(grid, max_bytes)
-        with self._step.report.guard("reading a device's clock"):
-            # The driver compiles this code now, and not in the first capture, where it would count.
-            self._step.device.read_clock(self._step.device.current())
-        return build
+        return planned.build_for(grid, max_bytes)
 
     def record_less(self, excess: float) -> bool:
         """Return False: the budget limits what records cost."""

@@ -217,7 +217,7 @@ class ClockFit(Struct, frozen=True):
     @property
     def curves_rate(self) -> float:
         """Mean rate of all curves from their first knots to their last, as a part of ``rate_ns``."""
-        return 1 + self.curves.mean_slope() / self.rate_ns
+        return 1 + self.curves.mean_slope / self.rate_ns
 
     def to_ns(self, cycles: NDArray[np.int64], sm: NDArray[np.int64]) -> NDArray[np.int64]:
         """Convert clock values of the given SMs to the device's globaltimer, rounded to whole nanoseconds.

@@ -139,11 +139,16 @@ class Curves(Struct, frozen=True):
         """Return the cycles from the base of each of these counters to its last knot."""
         return self.keys[self.first[counter + 1] - 1] - (counter << COUNTER_SHIFT)
 
+    @property
+    def mean_cycles(self) -> float:
+        """Mean cycles from the first knot of a curve to its last."""
+        return float((self.keys[self.first[1:] - 1] - self.keys[self.first[:-1]]).mean())
+
+    @property
     def mean_slope(self) -> float:
-        """Return the rise of all curves from their first knots to their last, in nanoseconds per cycle."""
-        begin, end = self.first[:-1], self.first[1:] - 1
-        cycles = int((self.keys[end] - self.keys[begin]).sum())
-        return float((self.heights_ns[end] - self.heights_ns[begin]).sum()) / max(cycles, 1)
+        """Rise of all curves from their first knots to their last, in nanoseconds per cycle."""
+        rises_ns = self.heights_ns[self.first[1:] - 1] - self.heights_ns[self.first[:-1]]
+        return float(rises_ns.mean()) / max(self.mean_cycles, 1.0)
 
     def at(self, counter: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the heights at the given cycles since the counter's base; outside of its knots, the nearest one's."""
@@ -193,7 +198,8 @@ def fit_curves(launches: Sequence[Lines]) -> list[CurveFit]:
 
 def _spaced(count: int) -> NDArray[np.int64]:
     """Return rows of a launch's readings: all, or evenly spaced ones of more than ``PART``."""
-    return np.arange(0, count, 1 + count // PART)
+    # An odd stride: with an even one, all readings of consecutive CTAs could be of one side.
+    return np.arange(0, count, 1 + 2 * (count // PART))
 
 
 class _Fitting(Struct, frozen=True):

@@ -17,6 +17,9 @@ from kprof_inject.timeline.timeline import Timeline
 _DEVIATIONS = 1.96
 """Standard deviations that a normal distribution exceeds in 1 of 20 cases."""
 
+_MIN_OTHER_TIME = 0.25
+"""If less of an SM's time is outside of a CTA, nothing shows how far its clock's rate is off."""
+
 Interval = tuple[float, float | None]
 """Its upper end is None if the sample is too small to have one."""
 
@@ -27,25 +30,29 @@ class ClockBend:
     Each CTA that records reads the timer at its begin and at its end. With few such readings on an SM, the clock's
     curve can follow their errors: it bends inside each CTA, and back between them. With readings of all CTAs, it
     cannot. (On an H200, curves were up to 8 % steeper inside CTAs of a few microseconds, and the shares of scopes as
-    much too large.)
+    much too large.) The same errors are in the mean rate, the more of them the longer a CTA's part of an SM's time is.
     """
 
     def __init__(self, clock: ClockFit) -> None:
         """Begin without any scope."""
         self._clock = clock
-        self._cycles = self._ns = 0
+        self._cycles = self._ns = self._scopes = 0
 
     def add(self, block: NDArray[np.void]) -> None:
         """Add scopes that ran."""
         outermost = block[block["depth"] == 0]
+        self._scopes += len(outermost)
         self._cycles += int((outermost["end_cycles"] - outermost["start_cycles"]).sum())
         self._ns += int((outermost["end_ns"] - outermost["start_ns"]).sum())
 
     @property
     def part(self) -> float:
-        """Relative difference between the clock's rate inside of the scopes and that on their SMs."""
+        """Relative error of times inside of the scopes, from how the clock runs there and on their SMs."""
         straight_ns = self._cycles * self._clock.rate_ns * self._clock.curves_rate
-        return abs(self._ns / straight_ns - 1) if straight_ns > 0 else 0.0
+        if straight_ns <= 0:
+            return 0.0
+        of_sm = self._cycles / self._scopes / max(self._clock.curves.mean_cycles, 1.0)
+        return abs(self._ns / straight_ns - 1) / max(1 - of_sm, _MIN_OTHER_TIME)
 
 
 class SamplingError(Struct, frozen=True):
@@ -99,7 +106,7 @@ def _of_quantile(
     """Return the durations whose ranks differ from the quantile's by the error of a share among ``ctas`` CTAs."""
     error = _DEVIATIONS * float(np.sqrt(left_out * point * (1 - point) / ctas))
     low, high = take_quantiles(durations_ns, (max(point - error, 0.0), min(point + error, 1.0)))
-    return low * (1 - bend), high * (1 + bend) if point + error < 1 else None
+    return low * max(1 - bend, 0.0), high * (1 + bend) if point + error < 1 else None
 
 
 class Slowdown(Struct, frozen=True):

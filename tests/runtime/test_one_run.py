@@ -172,6 +172,21 @@ def test_a_large_excess_needs_two_pairs(with_records: tuple[float, ...], expecte
     assert found == ([] if expected is None else [pytest.approx(expected)])
 
 
+@pytest.mark.parametrize(("pairs", "expected"), [(2, None), (5, 0.03 / 0.9)])
+def test_few_empty_launches_do_not_count(pairs: int, expected: float | None) -> None:
+    """The first empty launch takes longer than a kernel of 10 µs."""
+    timer = TurnTimer(FakeDevice(FakeGpu()), EMPTY)
+    found = PairedTimesRecord(
+        clean_ns=(10_000.0,) * pairs,
+        with_records_ns=(10_300.0,) * pairs,
+        clean_empty_ns=9_700.0 if pairs < 3 else 1_000.0,
+        with_records_empty_ns=1_000.0,
+    )
+    timer.times = lambda grids: found  # type: ignore[method-assign]
+    excesses = [excess for _ in range(100) if (excess := timer.excess()) is not None]
+    assert excesses == ([] if expected is None else [pytest.approx(expected)])
+
+
 def test_neither_order_of_a_pair_is_rarer() -> None:
     timer = TurnTimer(FakeDevice(FakeGpu()), EMPTY)
     turns = [timer.turn((1, 1, 1)) for _ in range(2 + 2 * 200)]

@@ -159,6 +159,25 @@ def test_no_sample_records_if_a_second_body_spills(
         assert f"all its CTAs record: {reason}" in [said for _, _, said in states_in(here.reports)]
 
 
+def test_a_sample_records_where_all_ctas_cannot(
+    planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever happens when the build for the comparison is made."""
+    original, compiled = resources_of, instrumented_kernel.InstrumentedKernel.compile_with_records
+
+    def fail(self: Any, mode: Any, ctas: CtaChoice, *others: Any) -> Any:
+        if ctas == EVERY_CTA:
+            raise RuntimeError("out of resource")
+        return compiled(self, mode, ctas, *others)
+
+    monkeypatch.setattr(instrumented_kernel, "resources_of", lambda kernel: {**original(kernel), "spills": 20})
+    monkeypatch.setattr(instrumented_kernel.InstrumentedKernel, "compile_with_records", fail)
+    with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
+        here.launch(2, ctas=64)
+    (launch,) = launches_in(tmp_path / "capture")
+    assert launch.sample is not None
+
+
 def test_a_sample_needs_a_smaller_buffer(planned_once: FakeRuns, tmp_path: Path) -> None:
     """In as much memory, a CTA of the sample has room for more records."""
     whole = launch_of(planned_once, tmp_path / "whole", EVERY_CTA, max_bytes=1 << 20)

@@ -184,6 +184,12 @@ def test_a_busy_memory_that_delays_the_readings_bends_no_curve(
     assert np.ptp(at_function) <= 2 * 32
 
 
+def test_of_many_readings_both_sides_are_used() -> None:
+    """An even stride would leave only the begins of an SM, or only its ends."""
+    fitted = run(waves(34_000, 132, 5e3), steady(1.7e9), around_ns=(230.0, 228.0), iterations=1)
+    assert np.abs(fitted.error_ns[fitted.at_function]).max() <= 32
+
+
 def test_a_launch_without_sms_has_a_clock() -> None:
     raw = LAYOUTS["timed"].read(buffer_words([None], slots=4), 1, range(1))
     clock = fitted_clock(decoder_of(raw), SM_CLOCK_HZ, spans_function=False)

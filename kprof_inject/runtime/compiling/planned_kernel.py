@@ -156,7 +156,7 @@ class PlannedKernel:
         self._builds: dict[str, tuple[RecordingBuild, Any]] = {}
         """Builds by how they are made, with their kernels: Triton 3.9 unloads a kernel without references."""
         self._choice: CtaChoice | None = None
-        """Which CTAs record, as the first launch's grid has it; None before that launch."""
+        """Which CTAs record, as the first large grid has it; None before that launch, and if each grid has its own."""
         self._left_out = ""
         """Kind of the scopes that were left out last; empty if none are."""
 
@@ -209,6 +209,7 @@ class PlannedKernel:
             self._left_out = "loops" if self._left_out else "iterations"
             self._why_fewer = f"its {self._left_out} are not recorded: with them, it took {100 * excess:.0f} % longer"
             self._plan, self._scope_table = plan
+            self._why_all_ctas = ""
             self._instrumented = self.instrumented(before.clean, before.clean_ptx)
         return True
 
@@ -267,9 +268,10 @@ class PlannedKernel:
         """Return which CTAs of a launch record. Launches in which all do need no second body."""
         if self._why_all_ctas or not instrumented.has_samples:
             return EVERY_CTA
-        if self._choice is None:
-            self._choice = self._step.session.ctas.of_launch(grid, instrumented.cluster_ctas, instrumented.sms)
         choice = self._choice
+        if choice is None:
+            choice = self._step.session.ctas.of_launch(grid, instrumented.cluster_ctas, instrumented.sms)
+            self._choice = choice if choice.shift else None
         return choice if choice.sample(grid, instrumented.cluster_ctas).shift else EVERY_CTA
 
     def _build(

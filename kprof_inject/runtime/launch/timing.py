@@ -292,12 +292,17 @@ class TurnTimer:
             return None
         self._look_at = max(self._look_at + self._look_at // 2, _calls_for(_MIN_PAIRS))
         times = self.times(None)
-        clean_empty, empty = times.clean_empty_ns or 0.0, times.with_records_empty_ns or 0.0
-        pairs = zip(times.clean_ns, times.with_records_ns, strict=True)
-        ratios = [(ns - empty) / (clean_ns - clean_empty) for clean_ns, ns in pairs if clean_ns > clean_empty]
-        is_large = len(ratios) >= _FEW_PAIRS and min(ratios) > 1 + _LARGE_EXCESS
-        if len(ratios) < _MIN_PAIRS and not is_large:
-            return None
+        pairs = list(zip(times.clean_ns, times.with_records_ns, strict=True))
+        if len(pairs) < _MIN_PAIRS:
+            # The first empty launches are slower, so a launch's overhead is not yet known.
+            ratios = [ns / clean_ns for clean_ns, ns in pairs]
+            if len(ratios) < _FEW_PAIRS or min(ratios) <= 1 + _LARGE_EXCESS:
+                return None
+        else:
+            clean_empty, empty = times.clean_empty_ns or 0.0, times.with_records_empty_ns or 0.0
+            ratios = [(ns - empty) / (clean_ns - clean_empty) for clean_ns, ns in pairs if clean_ns > clean_empty]
+            if len(ratios) < _MIN_PAIRS:
+                return None
         self._look_at = sys.maxsize
         return median(ratios) - 1
 
