@@ -15,7 +15,7 @@ import math
 import random
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -272,30 +272,33 @@ def described(values: Mapping[str, float]) -> str:
     )
 
 
-def print_means(figures: Mapping[str, Mapping[str, Mapping[str, float]]], forms: Sequence[str]) -> None:
-    for form in forms:
-        mean = statistics.geometric_mean([values[form]["ratio"] for values in figures.values()])
-        print(f"{form:22} geometric mean {100 * (mean - 1):+.2f} %")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--kernel", action="append", choices=list(KERNELS))
-    parser.add_argument("--form", action="append", choices=list(FORMS))
+def run(
+    description: str,
+    kernels: Collection[str],
+    known_forms: Collection[str],
+    measured: Callable[[str, Sequence[str], int], dict[str, dict[str, float]]],
+    describe: Callable[[Mapping[str, float]], str] = described,
+) -> None:
+    """Measure the kernels and forms that the command line names; ``measured`` gets a kernel, forms and rounds."""
+    parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
+    parser.add_argument("--kernel", action="append", choices=list(kernels))
+    parser.add_argument("--form", action="append", choices=list(known_forms))
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    forms = ["plain", *(form for form in arguments.form or FORMS if form != "plain")]
+    forms = ["plain", *(form for form in arguments.form or known_forms if form != "plain")]
     figures = {}
-    for name in arguments.kernel or KERNELS:
-        figures[name] = measure(KERNELS[name](), forms, arguments.rounds)
+    for name in arguments.kernel or kernels:
+        figures[name] = measured(name, forms, arguments.rounds)
         print(name)
         for form, values in figures[name].items():
-            print(f"  {form:14} {described(values)}", flush=True)
-    print_means(figures, forms)
+            print(f"  {form:22} {describe(values)}", flush=True)
+    for form in forms:
+        mean = statistics.geometric_mean([values[form]["ratio"] for values in figures.values()])
+        print(f"{form:24} geometric mean {100 * (mean - 1):+.2f} %")
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1))
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, KERNELS, FORMS, lambda name, forms, rounds: measure(KERNELS[name](), forms, rounds))

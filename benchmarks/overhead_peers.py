@@ -1,4 +1,4 @@
-"""What recording costs a kernel with us and with our peers: replays in turn, in one process. Needs a GPU.
+"""Measure what kprof-inject and its peers cost a kernel: replays in turn, in one process. Needs a GPU.
 
     python benchmarks/overhead_peers.py [--kernel NAME]... [--form NAME]... [--rounds N] [--json FILE]
 
@@ -26,11 +26,9 @@ The figures are computed as in ``overhead.py``.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +39,7 @@ import torch
 import triton
 import triton.language as tl
 import triton.profiler.language as pl
-from overhead import FORMS, Form, compiled, described, graph_of, print_means, resources, seen, timed_in_turn
+from overhead import FORMS, Form, compiled, described, graph_of, resources, run, seen, timed_in_turn
 from triton.profiler.hooks.instrumentation import InstrumentationHook
 
 pl.enable_semantic("triton")
@@ -272,24 +270,11 @@ def measure(case: Case, forms: Sequence[str], rounds: int) -> dict[str, dict[str
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--kernel", action="append", choices=list(KERNELS))
-    parser.add_argument("--form", action="append", choices=list(PEERS))
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    forms = ["plain", *(form for form in arguments.form or PEERS if form != "plain")]
-    figures = {}
-    for kernel in arguments.kernel or KERNELS:
-        figures[kernel] = measure(KERNELS[kernel], forms, arguments.rounds)
-        print(kernel)
-        for form, values in figures[kernel].items():
-            print(f"  {form:22} {described(values)}, {values['words_written']:,.0f} words written", flush=True)
-    print_means(figures, forms)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1))
+def described_with_words(values: Mapping[str, float]) -> str:
+    return f"{described(values)}, {values['words_written']:,.0f} words written"
 
 
 if __name__ == "__main__":
-    main()
+    run(
+        __doc__, KERNELS, PEERS, lambda name, forms, rounds: measure(KERNELS[name], forms, rounds), described_with_words
+    )

@@ -1,4 +1,4 @@
-"""How far a sample of a launch's CTAs is from the whole launch: intervals, waves, tail, idle SMs, limit and findings.
+"""Compare a sample of a launch's CTAs with the whole launch: intervals, waves, tail, idle SMs, limit and findings.
 
     python benchmarks/sampled.py WORKSPACE... [--json FILE]
 

@@ -76,16 +76,14 @@ class CtaChoice:
         """Return the part of the CTAs that ``per_sm`` amounts to on a device with this number of SMs."""
         if self.per_sm is None or not sms:
             return CtaChoice(self.shift)
-        ctas = prod(grid) * cluster_ctas
-        return CtaChoice(min(max((ctas // (self.per_sm * sms)).bit_length() - 1, 0), MAX_CTA_SHIFT))
+        return CtaChoice(_shift_for(prod(grid) * cluster_ctas, self.per_sm * sms))
 
     def sample(self, grid: Grid, cluster_ctas: int) -> CtaSample:
         """Return the sample of a launch whose ``grid`` counts clusters."""
         clusters = prod(grid)
         shift = self.shift
         if shift is None:
-            is_large = clusters >= _MIN_TO_SAMPLE
-            shift = min((clusters // _MIN_RECORDED).bit_length() - 1, MAX_CTA_SHIFT) if is_large else 0
+            shift = _shift_for(clusters, _MIN_RECORDED) if clusters >= _MIN_TO_SAMPLE else 0
         return CtaSample(clusters * cluster_ctas, cluster_ctas, shift)
 
     def __str__(self) -> str:
@@ -95,6 +93,11 @@ class CtaChoice:
         if self.shift is None:
             return "auto"
         return f"1/{1 << self.shift}" if self.shift else "all"
+
+
+def _shift_for(count: int, min_recorded: int) -> int:
+    """Return the largest shift with which at least this many of ``count`` record; 0 if they are fewer."""
+    return min(max((count // min_recorded).bit_length() - 1, 0), MAX_CTA_SHIFT)
 
 
 EVERY_CTA = CtaChoice(0)
@@ -116,7 +119,7 @@ def parse_ctas(text: str) -> CtaChoice:
         raise KprofError(
             f"{word!r} is not a part of the CTAs",
             where=Position("--ctas", 1, 1, text),
-            hint="give auto, all, per-sm:4 for about four of each SM, or a part such as 1/8: a power of two, up to "
+            hint="give auto, all, per-sm:4 for four to eight of each SM, or a part such as 1/8: a power of two, up to "
             f"1/{1 << MAX_CTA_SHIFT}",
             exit_code=2,
         )

@@ -35,6 +35,7 @@ from kprof_inject.timeline.rate import (
     fit_rates,
     nominal_rate,
     parts,
+    spaced,
     straight_lines,
 )
 from kprof_inject.timeline.readings import Readings, WarpTally, first_cycles
@@ -148,8 +149,6 @@ def _jumps(
     return jumps & ~fresh
 
 
-# More readings than this do not make the rate of a launch more exact.
-_MAX_FOR_RATE = 1 << 16
 # Standard deviation of the relative difference between the rates in both halves of a long time, for a falling rate: an
 # H200 was seen to fall from 1.98 to 1.48 GHz.
 _DRIFT = 0.125
@@ -366,8 +365,7 @@ def _sample(
     rows = np.flatnonzero(plausible)
     if not rows.size:
         return None
-    # An odd stride: with an even one, all readings of consecutive CTAs could be of one side.
-    rows = rows[:: rows.size // _MAX_FOR_RATE * 2 + 1]
+    rows = rows[spaced(rows.size)]
     return RateSample(readings.at(rows), counter[rows], rough_ns, nominal_hz)
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.rate import PART, Lines, Residuals, means, of_one_length, parts, stacked
+from kprof_inject.timeline.rate import Lines, Residuals, means, of_one_length, parts, spaced, stacked
 from kprof_inject.timeline.reading_delays import reading_delay_ns
 from kprof_inject.timeline.readings import reading_weights
 
@@ -186,7 +186,7 @@ def fit_curves(launches: Sequence[Lines]) -> list[CurveFit]:
     delayed = {
         number: lines
         for number, fitting in enumerate(fittings)
-        if (lines := fitting.with_delayed_readings()) is not fitting.lines
+        if (lines := fitting.with_delayed_readings()) is not None
     }
     for number, fitting in zip(delayed, _with_common_curves([*delayed.values()]), strict=True):
         fittings[number] = fitting
@@ -194,12 +194,6 @@ def fit_curves(launches: Sequence[Lines]) -> list[CurveFit]:
     for numbers in of_one_length([part.stop - part.start for _, part in pieces]):
         _fit_own_walks([pieces[number] for number in numbers])
     return [fitting.fit() for fitting in fittings]
-
-
-def _spaced(count: int) -> NDArray[np.int64]:
-    """Return rows of a launch's readings: all, or evenly spaced ones of more than ``PART``."""
-    # An odd stride: with an even one, all readings of consecutive CTAs could be of one side.
-    return np.arange(0, count, 1 + 2 * (count // PART))
 
 
 class _Fitting(Struct, frozen=True):
@@ -223,12 +217,12 @@ class _Fitting(Struct, frozen=True):
         keys, heights_ns = np.empty(count, dtype=np.int64), np.empty(count)
         return cls(lines, common or _NOTHING_IN_COMMON, own_walk, keys, heights_ns, np.empty(count, dtype=np.float32))
 
-    def with_delayed_readings(self) -> Lines:
-        """Return the lines, or others if the timer's readings turn out to be delayed."""
-        residuals = self.lines.residuals(_spaced(len(self.keys)))
+    def with_delayed_readings(self) -> Lines | None:
+        """Return the lines for readings of the timer that turn out to be delayed; None if they are not."""
+        residuals = self.lines.residuals(spaced(len(self.keys)))
         delay_ns = reading_delay_ns(residuals.lowered_by(self.common.at(residuals)))
         if not delay_ns:
-            return self.lines
+            return None
         rate = self.lines.rate
         return replace(self.lines, rate=replace(rate, more_shift_ns=rate.more_shift_ns + delay_ns))
 
@@ -240,7 +234,7 @@ class _Fitting(Struct, frozen=True):
 
 
 def _with_common_curves(launches: Sequence[Lines]) -> list[_Fitting]:
-    sampled = [lines.residuals(_spaced(len(lines.counter))) for lines in launches]
+    sampled = [lines.residuals(spaced(len(lines.counter))) for lines in launches]
     wandering = [number for number, lines in enumerate(launches) if not lines.rate.constant]
     curves = dict(zip(wandering, _common_curves([sampled[number] for number in wandering]), strict=True))
     return [

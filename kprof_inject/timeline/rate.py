@@ -23,6 +23,12 @@ def parts(count: int) -> Iterator[slice]:
         yield slice(begin, min(begin + PART, count))
 
 
+def spaced(count: int) -> NDArray[np.int64]:
+    """Return rows of a launch's readings: all, or evenly spaced ones of more than ``PART``."""
+    # An odd stride: with an even one, all readings of consecutive CTAs could be of one side.
+    return np.arange(0, count, 1 + 2 * (count // PART))
+
+
 # Relative distance from its nominal clock at which a GPU under load runs.
 NOMINAL_SPREAD = 0.25
 # Other clocks of a launch: a counter of 100 MHz (AMD's constant clock), or any rate between these limits.

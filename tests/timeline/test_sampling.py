@@ -1,4 +1,4 @@
-"""What a sample's figures leave open because of the clock's fit."""
+"""The fit of the clock is a part of a sample's error."""
 
 from __future__ import annotations
 

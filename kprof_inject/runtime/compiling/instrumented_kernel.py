@@ -134,9 +134,9 @@ class InstrumentedKernel:
             mode = replace(mode, buffer_bytes=buffer_bytes)
         kernel = self.compile_with_records(mode, ctas)
         kernel._init_handles()
-        if ctas != EVERY_CTA and self._holds_fewer_ctas(kernel):
-            kernel = self._with_fewer_registers(mode, ctas) or kernel
         if ctas != EVERY_CTA:
+            if self._holds_fewer_ctas(kernel):
+                kernel = self._with_fewer_registers(mode, ctas) or kernel
             self._require_few_spills(kernel)
         build = self._build_of(kernel, variant, mode, ctas)
         self._require_same_residency(kernel, build.record)

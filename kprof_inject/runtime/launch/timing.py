@@ -291,18 +291,9 @@ class TurnTimer:
         if self._calls <= self._look_at:
             return None
         self._look_at = max(self._look_at + self._look_at // 2, _calls_for(_MIN_PAIRS))
-        times = self.times(None)
-        pairs = list(zip(times.clean_ns, times.with_records_ns, strict=True))
-        if len(pairs) < _MIN_PAIRS:
-            # The first empty launches are slower, so a launch's overhead is not yet known.
-            ratios = [ns / clean_ns for clean_ns, ns in pairs]
-            if len(ratios) < _FEW_PAIRS or min(ratios) <= 1 + _LARGE_EXCESS:
-                return None
-        else:
-            clean_empty, empty = times.clean_empty_ns or 0.0, times.with_records_empty_ns or 0.0
-            ratios = [(ns - empty) / (clean_ns - clean_empty) for clean_ns, ns in pairs if clean_ns > clean_empty]
-            if len(ratios) < _MIN_PAIRS:
-                return None
+        ratios = _ratios(self.times(None))
+        if not ratios:
+            return None
         self._look_at = sys.maxsize
         return median(ratios) - 1
 
@@ -322,6 +313,18 @@ class TurnTimer:
             clean_empty_ns=self.clean.empty_ns(),
             with_records_empty_ns=with_records.empty_ns() if with_records is not None else None,
         )
+
+
+def _ratios(times: PairedTimesRecord) -> list[float]:
+    """Return the ratio of each pair's times, with records to without; empty if the pairs do not suffice."""
+    pairs = list(zip(times.clean_ns, times.with_records_ns, strict=True))
+    if len(pairs) < _MIN_PAIRS:
+        # The first empty launches are slower, so a launch's overhead is not yet known.
+        ratios = [ns / clean_ns for clean_ns, ns in pairs]
+        return ratios if len(ratios) >= _FEW_PAIRS and min(ratios) > 1 + _LARGE_EXCESS else []
+    clean_empty, empty = times.clean_empty_ns or 0.0, times.with_records_empty_ns or 0.0
+    ratios = [(ns - empty) / (clean_ns - clean_empty) for clean_ns, ns in pairs if clean_ns > clean_empty]
+    return ratios if len(ratios) >= _MIN_PAIRS else []
 
 
 def _calls_for(pairs: int) -> int:
