@@ -29,8 +29,8 @@ from triton.backends.nvidia.driver import CudaLauncher
 from triton.runtime import _allocation
 
 from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
-from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.ring_sizes import mode_of_kernel
+from kprof_inject.capture.mode import AUTO_BUFFER, Mode
+from kprof_inject.capture.ring_sizes import auto_buffer, mode_of_kernel
 from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
 from kprof_inject.runtime.compiling.instrumentation import instrumented, keeping_body, shared_bytes_of
@@ -51,7 +51,7 @@ class Form:
 
     selectors: Sequence[str] = ()
     iter_records: str = "one"
-    mode: Mode = field(default_factory=Mode)
+    mode: Mode = field(default_factory=lambda: Mode(AUTO_BUFFER))
     around: Callable[[], AbstractContextManager[None]] = nullcontext
     """What it is compiled in."""
     ctas: CtaChoice = EVERY_CTA
@@ -63,7 +63,8 @@ FORMS = {
     "func": Form(("func",)),
     "two": Form(EVERYTHING, "two"),
     "one": Form(EVERYTHING),
-    "one, 32 bits": Form(EVERYTHING, mode=Mode(clock_bits=32)),
+    "one, 32 bits": Form(EVERYTHING, mode=Mode(AUTO_BUFFER, clock_bits=32)),
+    "one, shared": Form(EVERYTHING, mode=Mode("shared")),
     "one, global": Form(EVERYTHING, mode=Mode("global")),
     "default": Form(EVERYTHING, ctas=CtaChoice()),
     "one of 8": Form(EVERYTHING, ctas=CtaChoice(3)),
@@ -150,9 +151,10 @@ def compiled(launch: Seen, form: Form, folder: Path) -> Any:
         view = view_of(text, "kernel.ttgir", {})
         selectors = form.selectors if "scf.for" in text else ("func",)
         done = insert_module(view, parse_selectors(selectors), Style.from_words("never", form.iter_records))
-        form_mode = form.mode
-        if form.ctas.sample(launch.grid, metadata.num_ctas).shift:
-            form_mode = replace(form_mode, buffer="global")
+        form_mode, sample = form.mode, form.ctas.sample(launch.grid, metadata.num_ctas)
+        if form_mode.buffer == AUTO_BUFFER:
+            form_mode = replace(form_mode, buffer=auto_buffer(sample))
+        if sample.shift:
             body = keeping_body(launch.kernel.asm["ptx"], metadata.num_ctas)
         mode = mode_of_kernel(
             form_mode,

@@ -101,22 +101,22 @@ class Watched:
             time.sleep(0.1)
         return int(steps_in(self.steps)[0, 0])
 
-    def program(self) -> int:
-        """Return the process ID of the loop."""
+    def program(self) -> int | None:
+        """Return the process ID of the loop; None once it has ended."""
         children = Path(f"/proc/{self.watch.pid}/task/{self.watch.pid}/children").read_text().split()
-        return int(children[0])
+        return int(children[0]) if children else None
 
     def follow(self, seconds: float) -> None:
         """Wait, and note the sizes every ten seconds."""
         begun = time.monotonic()
         while time.monotonic() - begun < seconds and self.watch.poll() is None:
             time.sleep(min(10.0, seconds))
-            if self.watch.poll() is None:
+            if self.watch.poll() is None and (program := self.program()):
                 files = [path for path in (self.folder / "ws").rglob("*") if path.is_file()]
                 self.sizes.append(
                     {
                         "seconds": round(time.monotonic() - begun),
-                        "program_mb": resident_mb(self.program()),
+                        "program_mb": resident_mb(program),
                         "watch_mb": resident_mb(self.watch.pid),
                         "disk_mb": round(sum(path.stat().st_size for path in files) / 1e6, 2),
                     }
@@ -124,7 +124,8 @@ class Watched:
 
     def kill_program(self) -> None:
         """Kill the loop as the kernel's killer does, and wait for the watch to end."""
-        os.kill(self.program(), signal.SIGKILL)
+        if program := self.program():
+            os.kill(program, signal.SIGKILL)
         self.watch.wait()
 
     def said(self) -> str:

@@ -13,7 +13,7 @@ alignment leaves free. If all CTAs record, ``shift`` is 0, and there are no such
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from msgspec import Struct
@@ -32,11 +32,11 @@ SM_BITS = 10
 HASH_FACTOR = 2654435761  # Knuth's multiplicative hash: 2**32 over the golden ratio
 HASH_SHIFT = 32 - MAX_CTA_SHIFT
 
-_MIN_TO_SAMPLE = 1024
-"""Number of clusters from which on ``auto`` has a sample record."""
 _MIN_RECORDED = 256
 """``auto`` has at least this many clusters record: the interval of a scope's median is then ± 2.5 %
 (in the median of 58 foreign launches, H200, ``benchmarks/sampled.py``)."""
+_MIN_SHARE = 4
+"""``auto`` has a sample record of grids with at least this many times the clusters that record at least."""
 
 
 class CtaSample(Struct, frozen=True):
@@ -66,16 +66,18 @@ class CtaSample(Struct, frozen=True):
 class CtaChoice:
     """Value of ``--ctas``: of ``2 ** shift`` clusters one records; with None, as suits the grid.
 
+    As suits the grid are at least ``min_recorded`` of grids with four times as many or more, and all of smaller ones.
     With ``per_sm``, this number of CTAs of each SM to twice as many record in the launch that ``of_launch`` gets.
     """
 
     shift: int | None = None
     per_sm: int | None = None
+    min_recorded: int = _MIN_RECORDED
 
     def of_launch(self, grid: Grid, cluster_ctas: int, sms: int) -> CtaChoice:
         """Return the part of the CTAs that ``per_sm`` amounts to on a device with this number of SMs."""
         if self.per_sm is None or not sms:
-            return CtaChoice(self.shift)
+            return replace(self, per_sm=None)
         return CtaChoice(_shift_for(prod(grid) * cluster_ctas, self.per_sm * sms))
 
     def sample(self, grid: Grid, cluster_ctas: int) -> CtaSample:
@@ -83,7 +85,8 @@ class CtaChoice:
         clusters = prod(grid)
         shift = self.shift
         if shift is None:
-            shift = _shift_for(clusters, _MIN_RECORDED) if clusters >= _MIN_TO_SAMPLE else 0
+            has_sample = clusters >= _MIN_SHARE * self.min_recorded
+            shift = _shift_for(clusters, self.min_recorded) if has_sample else 0
         return CtaSample(clusters * cluster_ctas, cluster_ctas, shift)
 
     def __str__(self) -> str:
@@ -101,6 +104,9 @@ def _shift_for(count: int, min_recorded: int) -> int:
 
 
 EVERY_CTA = CtaChoice(0)
+AUTO_CTAS = CtaChoice()
+FEWER_CTAS = CtaChoice(min_recorded=_MIN_RECORDED // 2)
+"""For a kernel that is slow with the records of ``AUTO_CTAS``."""
 _PART = re.compile(r"1/(\d{1,5})")
 _PER_SM = re.compile(r"per-sm:(\d{1,6})")
 
@@ -109,7 +115,7 @@ def parse_ctas(text: str) -> CtaChoice:
     """Parse the value of ``--ctas``; raises ``KprofError``."""
     word = text.strip()
     if word in ("auto", "all"):
-        return CtaChoice(None) if word == "auto" else EVERY_CTA
+        return AUTO_CTAS if word == "auto" else EVERY_CTA
     per_sm = _PER_SM.fullmatch(word)
     if per_sm and int(per_sm[1]):
         return CtaChoice(per_sm=int(per_sm[1]))

@@ -1,4 +1,4 @@
-"""Number of bytes that a CTA keeps for its records.
+"""Where a CTA keeps its records, and how many bytes of them.
 
 Proton gives each recorded warp a ring, all of one size, which must be a power of two. By default it takes shared memory
 regardless of how many CTAs then fit on an SM, and silently reduces a requested size; so we choose the size.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kprof_inject.capture.buffer_layouts import ENTRY_BYTES, HEADER_WORDS, TIMES_WORDS
+from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import ctas_per_sm, limits_of
 from kprof_inject.errors import KprofError
@@ -28,6 +29,19 @@ _MIN_RING_BYTES = 2 * ENTRY_BYTES
 # maximum share of what a CTA may have.
 _PROTON_GLOBAL_RING_BYTES = 16384
 _PROTON_SHARED_SHARE = 0.04
+
+
+_MIN_FOR_SHARED = 1024
+"""Number of CTAs from which on shared memory suits their records, if all of them record."""
+
+
+def auto_buffer(sample: CtaSample) -> str:
+    """Return where records of these CTAs cost less on NVIDIA, as measured on an H100 (docs/costs.md).
+
+    In global memory, they leave the L1 and the room for CTAs as they are, and no CTA copies them when it ends. If all
+    CTAs of a large grid write there, they are slower.
+    """
+    return "shared" if not sample.shift and sample.ctas >= _MIN_FOR_SHARED else "global"
 
 
 def row_bytes(buffer_bytes: int, total_warps: int) -> int:

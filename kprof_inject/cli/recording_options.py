@@ -271,8 +271,8 @@ def mode_options(function: Function) -> Function:
             type=click.Choice(["auto", "shared", "global"]),
             default="auto",
             show_default=True,
-            help="Where a CTA keeps its records: shared memory, or global memory, which is larger. auto: global if a "
-            "sample of the CTAs records, else shared.",
+            help="Where a CTA keeps its records: shared memory, or global memory, which is larger. auto: global on "
+            "NVIDIA, unless all CTAs of a large grid record.",
         ),
     ):
         decorated = option(decorated)

@@ -117,7 +117,7 @@ class _WatchedKernel:
             planned = self._planned = self._planned or self._plan()
         return planned.build_for(grid, max_bytes)
 
-    def record_less(self, excess: float) -> bool:
+    def record_less(self, excess: float, grid: Grid) -> bool:
         """Return False: the budget limits what records cost."""
         return False
 

@@ -157,7 +157,9 @@ def test_only_the_launches_that_were_asked_for_are_kept(kprof: Kprof, tmp_path: 
         kprof("profile", "--launches", spec, "--", EXAMPLES / "vector_add.py", "--repeat", "5")
         captures = sorted((tmp_path / "kprof_out" / "captures").iterdir())
         kept[spec] = [launch.index for launch in read_capture(captures[-1]).launches]
-    assert kept == {"last": [4], "first": [0], "all": [0, 1, 2, 3, 4], "2": [2], "1:4": [1, 2, 3]}
+    # Of launches 2 and 3, and of 4 and 5, one has records: the last one with records may be the third.
+    assert kept.pop("last") in ([2], [3], [4])
+    assert kept == {"first": [0], "all": [0, 1, 2, 3, 4], "2": [2], "1:4": [1, 2, 3]}
 
 
 def test_the_users_triton_folder_is_untouched(kprof: Kprof, environment: dict[str, str]) -> None:
@@ -176,7 +178,7 @@ def test_a_killed_program_leaves_what_it_had_captured(kprof: Kprof, tmp_path: Pa
         "time.sleep(1)\n"
         "os.kill(os.getpid(), 9)\n"
     )
-    ended = kprof("profile", "--launches", "all", "--", program, check=False)
+    ended = kprof("profile", "--launches", "all", "--ctas", "all", "--", program, check=False)
     assert ended.returncode == 137
     capture = read_capture(tmp_path / "kprof_out" / "captures" / "001")
     assert [launch.index for launch in capture.launches] == [0, 1, 2]
@@ -212,9 +214,9 @@ def test_a_launch_without_memory_for_its_buffer_gets_a_smaller_one(kprof: Kprof,
         "for _ in range(3): out = vector_add.vector_add(x, x)\n"
         "print(out.sum().item())\n"
     )
-    ended = kprof("profile", "--buffer", "global", "--buffer-bytes", "1048576", "--", program)
+    ended = kprof("profile", "--ctas", "all", "--buffer", "global", "--buffer-bytes", "1048576", "--", program)
     assert ended.stdout.startswith("2097152.0\n")
-    assert "vector_add_kernel: for 1024 CTAs, each keeps " in ended.stderr
+    assert "vector_add_kernel: for a grid of 1024 CTAs, each CTA keeps " in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

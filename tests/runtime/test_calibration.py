@@ -100,8 +100,8 @@ def test_a_record_s_cost_is_measured_once_for_a_user_and_mode(runs: FakeRuns) ->
 
     assert said(run(runs, "--clock", "32", "--warps", "1,3", "--sched-stores")) == [MEASURING]
     assert costs(runs) == {MEASURED}
-    mode = Mode(clock_bits=32, warps=(0,), sched_stores=True)
-    keys = [CostKey.of("Fake H200", triton.__version__, one) for one in (Mode(), mode)]
+    mode = Mode("global", clock_bits=32, warps=(0,), sched_stores=True)
+    keys = [CostKey.of("Fake H200", triton.__version__, one) for one in (Mode("global"), mode)]
     assert list(read_costs(path)) == keys
     assert list(read_costs(runs.capture / "record_costs.json")) == keys[1:]
 

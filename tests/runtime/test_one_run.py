@@ -21,6 +21,7 @@ from snapshots import check
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import PairedTimesRecord
 from kprof_inject.runtime.launch.timing import EmptyKernel, TurnTimer
+from kprof_inject.runtime.versions import installed_version
 from kprof_inject.timeline.trust import needs_replay
 from kprof_inject.workspace import Workspace
 
@@ -217,10 +218,10 @@ print(out.tolist(), len(gpu.ran))
 """
 
 
-def many(folder: Path, *options: str) -> tuple[FakeRuns, Ended]:
+def many(folder: Path, *options: str, program: str = MANY) -> tuple[FakeRuns, Ended]:
     runs = FakeRuns(folder, folder / "workspace")
     (folder / "home").mkdir()
-    (folder / "prog.py").write_text(MANY)
+    (folder / "prog.py").write_text(program)
     keep_cost(Workspace.begin(runs.workspace))
     return runs, runs.kprof("profile", "-o", runs.workspace, "--no-replay", *options, "--", folder / "prog.py")
 
@@ -239,6 +240,21 @@ def test_a_kernel_that_records_slow_down_is_recorded_with_fewer(tmp_path: Path) 
     times = launch.kernel.clean.times_ns, launch.kernel.with_records.times_ns
     assert len(times[0] or ()) == len(times[1] or ()) > 40
     assert set(times[1] or ()) == {19_570.0 + 2 * 4 * 200}, "those of the last build alone"
+
+
+@pytest.mark.triton
+@pytest.mark.skipif(installed_version().offset_bits is None, reason="all CTAs record")
+@pytest.mark.parametrize(("ctas", "shift"), [("auto", 2), ("all", 0), ("1/2", 1)])
+def test_fewer_ctas_record_if_fewer_records_do_not_help(tmp_path: Path, ctas: str, shift: int) -> None:
+    program = MANY.replace("17", "601").replace("16,", "600,").replace("out.tolist()", "out.tolist()[:4]")
+    runs, ended = many(tmp_path, "--ctas", ctas, program=program)
+    assert ended.exit_code == 0, ended.stderr
+    assert ended.stdout.startswith("[1.0, 8.0, 27.0, 64.0] 200\n")
+    (launch,) = read_capture(runs.capture).launches
+    assert (launch.sample.shift if launch.sample else 0, launch.kernel.mode.buffer) == (shift, "global")
+    assert [scope.kind for scope in launch.kernel.scopes.scopes] == ["func"]
+    notes = [line for line in ended.stderr.splitlines() if "CTAs record: with more" in line]
+    check("runtime/one_run", "\n".join(notes), f"--ctas {ctas}")
 
 
 @pytest.mark.triton

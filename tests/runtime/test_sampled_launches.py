@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.buffer_layouts import rows_of
 from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
+from kprof_inject.capture.mode import AUTO_BUFFER, Mode
 from kprof_inject.capture.model import Launch
 from kprof_inject.runtime.compiling import instrumented_kernel
 from kprof_inject.runtime.devices.cuda_driver import resources_of
@@ -115,7 +116,7 @@ def test_each_kind_of_build_has_a_name(planned_once: FakeRuns, tmp_path: Path) -
             here.launch(1, ctas=count)
     found = launches_in(tmp_path / "capture")
     program = found[0].kernel.program_variant
-    assert [launch.kernel.variant for launch in found] == [program, f"{program}-all", program]
+    assert [launch.kernel.variant for launch in found] == [program, f"{program}-shared-8192", program]
     assert [launch.sample.shift if launch.sample else 0 for launch in found] == [3, 0, 3]
 
 
@@ -183,3 +184,19 @@ def test_a_sample_needs_a_smaller_buffer(planned_once: FakeRuns, tmp_path: Path)
     whole = launch_of(planned_once, tmp_path / "whole", EVERY_CTA, max_bytes=1 << 20)
     sampled = launch_of(planned_once, tmp_path / "sampled", CtaChoice(SHIFT), max_bytes=1 << 20)
     assert sampled.kernel.stride_bytes >= 2 * whole.kernel.stride_bytes
+
+
+@pytest.mark.parametrize("choice", [EVERY_CTA, CtaChoice(), CtaChoice(1)])
+def test_where_records_are_kept(planned_once: FakeRuns, tmp_path: Path, choice: CtaChoice) -> None:
+    """In shared memory only if all CTAs of a large grid record."""
+    with planned_once.here(
+        mode=Mode(AUTO_BUFFER), ctas=choice, launches="all", capture=str(tmp_path / "capture")
+    ) as here:
+        for count in (1023, 1024):
+            here.launch(1, ctas=count)
+    small, large = launches_in(tmp_path / "capture")
+    assert (small.kernel.mode.buffer, large.kernel.mode.buffer) == (
+        "global",
+        "shared" if choice == EVERY_CTA else "global",
+    )
+    assert [len(decode_launch(launch).all_ctas) for launch in (small, large)] == [1023, 1024]

@@ -13,10 +13,10 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
-from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
+from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice, CtaSample
 from kprof_inject.capture.mode import AUTO_BUFFER, Mode
 from kprof_inject.capture.resources import limits_of, registers_for
-from kprof_inject.capture.ring_sizes import mode_of_kernel
+from kprof_inject.capture.ring_sizes import auto_buffer, mode_of_kernel
 from kprof_inject.capture.schema import (
     KernelRecord,
     ModeRecord,
@@ -101,8 +101,11 @@ class InstrumentedKernel:
     def _has_tags(self) -> bool:
         return any(scope.tags for scope in self.scope_table.scopes)
 
-    def mode(self, ctas: CtaChoice) -> Mode:
-        """Return the session's mode for this kernel. Raises ``KprofError`` if they do not suit each other."""
+    def mode(self, sample: CtaSample) -> Mode:
+        """Return the session's mode for launches of this kernel of which ``sample`` records.
+
+        Raises ``KprofError`` if mode and kernel do not suit each other.
+        """
         mode = self.session.mode
         if mode.sched_stores and any(scope.ended_by_next for scope in self.scope_table.scopes):
             raise KprofError(
@@ -111,9 +114,8 @@ class InstrumentedKernel:
             )
         mode.require_tags_kept(self._has_tags)
         if mode.buffer == AUTO_BUFFER:
-            # In global memory, records leave the L1 and the room for CTAs as they are, and no CTA copies them when it
-            # ends. If all CTAs of a large grid write there, they are slower (docs/costs.md).
-            mode = replace(mode, buffer="shared" if ctas == EVERY_CTA else "global")
+            on_nvidia = self.target.backend == "cuda" and "nvidia" in installed_version().global_buffer_on
+            mode = replace(mode, buffer=auto_buffer(sample) if on_nvidia else "shared")
         return mode_of_kernel(
             mode,
             self.dumped.info.metadata["shared"],
@@ -123,21 +125,17 @@ class InstrumentedKernel:
             self.scope_table.most_records,
         )
 
-    def build(self, variant: str, ctas: CtaChoice, buffer_bytes: int | None) -> tuple[RecordingBuild, Any]:
+    def build(self, variant: str, ctas: CtaChoice, mode: Mode) -> tuple[RecordingBuild, Any]:
         """Compile and load a build whose name in the capture is ``variant``; return it with its kernel.
 
-        ``buffer_bytes`` replaces that of the mode. Raises ``KprofError`` with the reason if the compiler refuses, or if
-        the result would not do.
+        Raises ``KprofError`` with the reason if the compiler refuses, or if the result would not do.
         """
-        mode = self.mode(ctas)
-        if buffer_bytes is not None:
-            mode = replace(mode, buffer_bytes=buffer_bytes)
         kernel = self.compile_with_records(mode, ctas)
         kernel._init_handles()
         if ctas != EVERY_CTA:
             if self._holds_fewer_ctas(kernel):
                 kernel = self._with_fewer_registers(mode, ctas) or kernel
-            self._require_few_spills(kernel)
+            self._require_few_spills(kernel, mode)
         build = self._build_of(kernel, variant, mode, ctas)
         self._require_same_residency(kernel, build.record)
         return build, kernel
@@ -161,13 +159,13 @@ class InstrumentedKernel:
         kernel._init_handles()
         return None if self._holds_fewer_ctas(kernel) else kernel
 
-    def _require_few_spills(self, kernel: Any) -> None:
+    def _require_few_spills(self, kernel: Any, mode: Mode) -> None:
         """Raise ``KprofError`` if a kernel with two bodies spills more than both do alone."""
         before, after = self.clean.spills, resources_of(kernel)["spills"]
         if before is None or after is None or after <= before + _MAX_MORE_SPILLS:
             return
         try:
-            alone = self.compile_with_records(self.mode(EVERY_CTA), EVERY_CTA)
+            alone = self.compile_with_records(mode, EVERY_CTA)
             alone._init_handles()
         except Exception:  # noqa: BLE001 (whatever prevents records in all CTAs, a sample can have them)
             return

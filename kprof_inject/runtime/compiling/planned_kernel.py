@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from msgspec.structs import replace
+import msgspec
 from triton import knobs
 
-from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
+from kprof_inject.capture.cta_samples import AUTO_CTAS, EVERY_CTA, FEWER_CTAS, CtaChoice, CtaSample
+from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES, smaller_buffer_bytes
 from kprof_inject.capture.schema import Grid, ScopeTableRecord, TimedResources
 from kprof_inject.errors import KprofError
@@ -155,10 +157,12 @@ class PlannedKernel:
         """Reason why all CTAs record although a sample should; empty if there is none."""
         self._builds: dict[str, tuple[RecordingBuild, Any]] = {}
         """Builds by how they are made, with their kernels: Triton 3.9 unloads a kernel without references."""
+        self._ctas = step.session.ctas
+        """Which CTAs record, as the user has it, or ``FEWER_CTAS``."""
         self._choice: CtaChoice | None = None
         """Which CTAs record, as the first large grid has it; None before that launch, and if each grid has its own."""
-        self._left_out = ""
-        """Kind of the scopes that were left out last; empty if none are."""
+        self._reduced = ""
+        """How fewer records were made last; empty if all are made."""
 
     def leave_out_iterations(self) -> None:
         """Record no iterations unless the user selected them. Called before the first build."""
@@ -186,7 +190,7 @@ class PlannedKernel:
         step = self._step
         clean = step.workspace.clean_run(self._variant)
         if clean.registers is None:
-            clean = replace(clean, **resources_of(kernel))
+            clean = msgspec.structs.replace(clean, **resources_of(kernel))
         may_sample = step.session.ctas != EVERY_CTA and installed_version().offset_bits is not None
         clean_ptx = kernel.asm.get("ptx") if may_sample else None
         self._instrumented = self.instrumented(clean, clean_ptx)
@@ -197,21 +201,38 @@ class PlannedKernel:
             self._step.session, self._dumped, self._plan, self._scope_table, clean, clean_ptx, self._compile_planned
         )
 
-    def record_less(self, excess: float) -> bool:
-        """Plan fewer records, because the kernel takes longer with them by this part of its time.
+    def record_less(self, excess: float, grid: Grid) -> bool:
+        """Have fewer records made, because the kernel takes longer with them by this part of its time.
 
-        Its builds are compiled again. Returns False if no records can be left out.
+        Its builds are compiled again. ``grid`` is that of a launch. Returns False if no records can be left out.
         """
         with self._step.lock:
-            plan, before = self._step.plans.fewer(self._dumped, self._plan), self._instrumented
-            if plan is None or before is None:
+            before = self._instrumented
+            if before is None:
                 return False
-            self._left_out = "loops" if self._left_out else "iterations"
-            self._why_fewer = f"its {self._left_out} are not recorded: with them, it took {100 * excess:.0f} % longer"
-            self._plan, self._scope_table = plan
-            self._why_all_ctas = ""
+            plan = self._step.plans.fewer(self._dumped, self._plan)
+            if plan is not None:
+                left_out = "loops" if self._reduced else "iterations"
+                self._reduced = f"no-{left_out}"
+                self._why_fewer = f"its {left_out} are not recorded: with them"
+                self._plan, self._scope_table = plan
+                self._why_all_ctas = ""
+            elif (fewer := self._fewer_ctas(before, grid)) is not None:
+                self._reduced = "fewer-ctas"
+                self._why_fewer = f"{fewer.rows:,} of its {fewer.ctas:,} CTAs record: with more"
+                self._ctas = FEWER_CTAS
+            else:
+                return False
+            self._why_fewer += f", it took {100 * excess:.0f} % longer"
             self._instrumented = self.instrumented(before.clean, before.clean_ptx)
         return True
+
+    def _fewer_ctas(self, instrumented: InstrumentedKernel, grid: Grid) -> CtaSample | None:
+        """Return the sample of a launch of which fewer CTAs record than now; None if that is not possible."""
+        if self._ctas != AUTO_CTAS or self._why_all_ctas or not instrumented.has_samples:
+            return None
+        now, fewer = (choice.sample(grid, instrumented.cluster_ctas) for choice in (self._ctas, FEWER_CTAS))
+        return fewer if fewer.shift > now.shift else None
 
     def give_up(self, kernel: Any, reason: str) -> None:
         """Report that this kernel is launched without records from now on. A launch of it may still be saved."""
@@ -233,7 +254,8 @@ class PlannedKernel:
             build = self._usual_build(instrumented, grid)
             if build.buffer_bytes(grid) <= max_bytes:
                 return build
-            sample, usual = build.sample(grid), instrumented.mode(build.ctas)
+            sample = build.sample(grid)
+            usual = instrumented.mode(sample)
             room_bytes = max(max_bytes - sample.ends_bytes, 0)
             buffer_bytes = smaller_buffer_bytes(usual, sample.rows, instrumented.total_warps, room_bytes)
             if buffer_bytes is None:
@@ -246,7 +268,7 @@ class PlannedKernel:
                 f"for a grid of {counted(sample.ctas, 'CTA')}, each CTA keeps {buffer_bytes} bytes of records instead "
                 f"of {usual.buffer_bytes}"
             )
-            return self._build(instrumented, build.ctas, note, buffer_bytes)
+            return self._build(instrumented, build.ctas, replace(usual, buffer_bytes=buffer_bytes), note)
 
     def _compile_planned(self, effects: ExitStack) -> Any:
         """Compile the kernel with its instrumented TTGIR; ``effects`` are undone after that."""
@@ -259,10 +281,10 @@ class PlannedKernel:
         ctas = self._ctas_of(instrumented, grid)
         if ctas != EVERY_CTA:
             try:
-                return self._build(instrumented, ctas, "")
+                return self._build_of(instrumented, ctas, grid, "")
             except KprofError as error:
                 self._why_all_ctas = f"all its CTAs record: {error.what}"
-        return self._build(instrumented, EVERY_CTA, self._why_all_ctas)
+        return self._build_of(instrumented, EVERY_CTA, grid, self._why_all_ctas)
 
     def _ctas_of(self, instrumented: InstrumentedKernel, grid: Grid) -> CtaChoice:
         """Return which CTAs of a launch record. Launches in which all do need no second body."""
@@ -270,19 +292,20 @@ class PlannedKernel:
             return EVERY_CTA
         choice = self._choice
         if choice is None:
-            choice = self._step.session.ctas.of_launch(grid, instrumented.cluster_ctas, instrumented.sms)
+            choice = self._ctas.of_launch(grid, instrumented.cluster_ctas, instrumented.sms)
             self._choice = choice if choice.shift else None
         return choice if choice.sample(grid, instrumented.cluster_ctas).shift else EVERY_CTA
 
-    def _build(
-        self, instrumented: InstrumentedKernel, ctas: CtaChoice, note: str, buffer_bytes: int | None = None
-    ) -> RecordingBuild:
-        sample = "" if ctas == EVERY_CTA else "sample"
-        parts = (self._left_out and f"no-{self._left_out}", sample, str(buffer_bytes or ""))
-        key = "-".join(filter(None, parts)) or "all"
+    def _build_of(self, instrumented: InstrumentedKernel, ctas: CtaChoice, grid: Grid, note: str) -> RecordingBuild:
+        mode = instrumented.mode(ctas.sample(grid, instrumented.cluster_ctas))
+        return self._build(instrumented, ctas, mode, note)
+
+    def _build(self, instrumented: InstrumentedKernel, ctas: CtaChoice, mode: Mode, note: str) -> RecordingBuild:
+        where = mode.buffer if ctas == EVERY_CTA else "sample"
+        key = "-".join(filter(None, (self._reduced, where, str(mode.buffer_bytes))))
         if key not in self._builds:
             name = f"{self._variant}-{key}" if self._builds else self._variant
-            self._builds[key] = instrumented.build(name, ctas, buffer_bytes)
+            self._builds[key] = instrumented.build(name, ctas, mode)
             notes = "; ".join(filter(None, (self._why_fewer, note)))
             self._step.report.add_kernel(name, self._name, "instrumented", notes)
         return self._builds[key][0]

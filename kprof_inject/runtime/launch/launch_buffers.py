@@ -23,7 +23,7 @@ from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.launch.launch_choice import LaunchFilter
 from kprof_inject.runtime.launch.lock_free import AtomicCounts
-from kprof_inject.runtime.launch.recorded_launch import BufferOwner, RecordedLaunch, Save
+from kprof_inject.runtime.launch.recorded_launch import BufferOwner, RecordedLaunch, RecordingBuild, Save
 
 
 @dataclass(slots=True)
@@ -154,6 +154,10 @@ class ChosenLaunches:
         self._in_graphs = _GraphLaunches(device, save, max_graph_bytes)
         self._kept: set[tuple[str, int]] = set()
 
+    def reuse(self, build: RecordingBuild, grid: Grid, device: int, stream: int) -> None:
+        """Return None: each launch has a buffer of its own, or one that it shares."""
+        return None
+
     def lend(self, launch: RecordedLaunch) -> None:
         """Give a launch its buffer and owner. Raises ``NoDeviceMemory``."""
         if not self._filter.keeps(launch.index):
@@ -204,6 +208,11 @@ class LastLaunches:
         self._own = _OwnBuffers(device, save)
         self._rotations: dict[tuple[str, int, int], _Rotation] = {}
         self._graph_buffers: dict[_GraphKey, _GraphBuffer] = {}
+
+    def reuse(self, build: RecordingBuild, grid: Grid, device: int, stream: int) -> RecordedLaunch | None:
+        """Return a launch that the next one on a stream may replace, with its buffer; None if there is none."""
+        rotation = self._rotations.get((build.variant, device, stream))
+        return rotation.reuse(build, grid) if rotation is not None else None
 
     def lend(self, launch: RecordedLaunch) -> None:
         """Give a launch its buffer and owner. Raises ``NoDeviceMemory``."""
@@ -294,6 +303,17 @@ class _Rotation(BufferOwner):
     _saved_ns: int = 0
     _has_room: bool = True
 
+    def reuse(self, build: RecordingBuild, grid: Grid) -> RecordedLaunch | None:
+        """Take a launch whose buffer is free, of the same kind as the next one; return None if there is none."""
+        try:
+            former = self._free.pop()
+        except IndexError:
+            return None
+        if former.build is build and former.grid == grid and not former.is_handed_over:
+            return former
+        self._free.append(former)
+        return None
+
     def lend(self, launch: RecordedLaunch) -> None:
         launch.memory, launch.memory_bytes = self._reuse(self._free.pop, launch) or self._make_or_take(launch)
         launch.owner = self
@@ -379,8 +399,7 @@ class _Rotation(BufferOwner):
         except IndexError:
             return None
         if former.memory is not None and former.memory_bytes >= launch.size_bytes and not former.is_handed_over:
-            ends_bytes = launch.build.sample(launch.grid).ends_bytes
-            if ends_bytes and former.grid != launch.grid:
+            if former.grid != launch.grid and (ends_bytes := launch.build.sample(launch.grid).ends_bytes):
                 self.device.clear(former.memory, ends_bytes, launch.stream)
             return former.memory, former.memory_bytes
         if if_refused is not None:

@@ -197,6 +197,10 @@ class LaunchCapture:
         self._devices.add(device)
         numbers = build.argument_kinds.numbers(arguments) if self._filter.keeps(number) else ()
         is_graph = self._device.is_capturing()
+        former = None if is_graph else self._buffers.reuse(build, grid, device, stream)
+        if former is not None:
+            former.begin_again(number, numbers)
+            return former
         launch = RecordedLaunch(
             build=build,
             index=number,

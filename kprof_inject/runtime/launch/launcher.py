@@ -90,10 +90,10 @@ class Builds(Protocol):
         Raises ``KprofError`` if there is none, and any error of compiling.
         """
 
-    def record_less(self, excess: float) -> bool:
+    def record_less(self, excess: float, grid: Grid) -> bool:
         """Make builds with fewer records from now on: with them, the kernel takes longer by this part of its time.
 
-        Returns False if no records can be left out. Raises any error of planning.
+        ``grid`` is that of a launch. Returns False if no records can be left out. Raises any error of planning.
         """
 
     def give_up(self, kernel: Any, reason: str) -> None:
@@ -227,7 +227,7 @@ class CapturingLauncher(StandInLauncher):
             turn = None
             try:
                 if capture.has_turns:
-                    self._record_less_if_slow(capture)
+                    self._record_less_if_slow(capture, grid)
                     turn = capture.turn(self._variant, number, grid, self._empty)
                 if not capture.has_records(self._variant, number, turn):
                     capture.pass_over(self._variant, number)
@@ -247,12 +247,12 @@ class CapturingLauncher(StandInLauncher):
             capture.pass_over(self._variant, number)
         return None
 
-    def _record_less_if_slow(self, capture: LaunchCapture) -> None:
+    def _record_less_if_slow(self, capture: LaunchCapture, grid: Grid) -> None:
         excess = capture.excess(self._variant)
         if excess is None:
             return
         with COMPILING:
-            if self._builds.record_less(excess):
+            if self._builds.record_less(excess, grid):
                 self._of_grid = {}
                 capture.begin_turns_again(self._variant)
 

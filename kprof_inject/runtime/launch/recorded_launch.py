@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,18 +137,22 @@ class RecordingBuild:
     """Types of the kernel's arguments, by name."""
     argument_kinds: ArgumentKinds
     """The signature, parsed for reading a launch's arguments."""
-    _samples: dict[Grid, CtaSample] = field(default_factory=dict)
+    _samples: dict[Grid, tuple[CtaSample, int]] = field(default_factory=dict)
 
     def sample(self, grid: Grid) -> CtaSample:
         """Return which CTAs of a launch with this grid record."""
-        sample = self._samples.get(grid)
-        if sample is None:
-            sample = self._samples.setdefault(grid, self.ctas.sample(grid, self.cluster_ctas))
-        return sample
+        return self._sample_and_bytes(grid)[0]
 
     def buffer_bytes(self, grid: Grid) -> int:
         """Return the size of the buffer of a launch with this grid."""
-        return self.sample(grid).buffer_bytes(self.row_bytes)
+        return self._sample_and_bytes(grid)[1]
+
+    def _sample_and_bytes(self, grid: Grid) -> tuple[CtaSample, int]:
+        found = self._samples.get(grid)
+        if found is None:
+            sample = self.ctas.sample(grid, self.cluster_ctas)
+            found = self._samples.setdefault(grid, (sample, sample.buffer_bytes(self.row_bytes)))
+        return found
 
 
 class BufferOwner:
@@ -167,7 +172,8 @@ class BufferOwner:
 NO_OWNER = BufferOwner()
 
 
-# Not frozen, because a frozen dataclass takes three times as long to create, and this is in the launch path.
+# Not frozen, because this is in the launch path: a frozen dataclass takes three times as long to create, and a launch
+# becomes the next one of its kind.
 @dataclass(slots=True, eq=False)
 class RecordedLaunch:
     """Launch with records, and the buffer that it writes to.
@@ -202,6 +208,13 @@ class RecordedLaunch:
     """True if the copier may read the buffer, so no other launch may write to it."""
     is_taken: bool = False
     """True once the copier's thread has taken the launch."""
+
+    def begin_again(self, index: int, arguments: Numbers) -> None:
+        """Become a later launch with the same buffer; this one's records are not wanted."""
+        self.index = index
+        self.host_ns = time.time_ns()
+        self.host_end_ns = 0
+        self.arguments = arguments
 
     @property
     def size_bytes(self) -> int:

@@ -23,7 +23,9 @@ from kprof_inject.runtime.stack_room import COMPILING, ONE_FRAME
 Load = Callable[[], None]
 
 _lock = threading.RLock()  # a forked child replaces it
-_around: weakref.WeakKeyDictionary[Any, Callable[[Any, Load], None]] = weakref.WeakKeyDictionary()
+_around: dict[int, tuple[weakref.ref[Any], Callable[[Any, Load], None]]] = {}
+"""What to call around the loading of a kernel, by its identity: Triton asks at each launch whether it is loaded, and a
+dictionary of weak keys would make a reference each time."""
 
 
 def wrap_loading() -> None:
@@ -36,17 +38,17 @@ def wrap_loading() -> None:
 
     @functools.wraps(original)
     def load(kernel: Any) -> None:
-        if kernel not in _around:
+        if id(kernel) not in _around:
             original(kernel)
             return
         # Another thread that launches the kernel meanwhile comes here too, and waits until the launcher is replaced.
         with _lock:
-            around = _around.get(kernel)
+            _, around = _around.get(id(kernel), (None, None))
             if around is None:
                 return
             with COMPILING:
                 around(kernel, functools.partial(original, kernel))
-            _around.pop(kernel, None)
+            _around.pop(id(kernel), None)
 
     CompiledKernel._init_handles = load
 
@@ -64,7 +66,8 @@ def around_load(kernel: Any, call: Callable[[Any, Load], None]) -> None:
 
     ``call`` must not refer to the kernel: one that is never launched would then never be freed.
     """
-    _around[kernel] = call
+    key, forget = id(kernel), _around.pop  # at the interpreter's end, this module may have no ``_around``
+    _around[key] = weakref.ref(kernel, lambda _: forget(key, None)), call
 
 
 @dataclass(frozen=True, slots=True)
