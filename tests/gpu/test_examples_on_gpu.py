@@ -119,13 +119,13 @@ def test_a_large_buffer_keeps_every_scope_and_the_result_is_bit_identical(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_default_buffer_keeps_what_the_count_words_say(
+def test_rings_in_shared_memory_keep_what_the_count_words_say(
     case: str, kprof: Kprof, environment: dict[str, str], tmp_path: Path
 ) -> None:
     example, arguments, selectors, expected = CASES[case]
     run_plain(example, arguments, tmp_path / "plain.pt", environment)
     program = (EXAMPLES / f"{example}.py", *arguments, "--save", "with.pt")
-    profiled = kprof("profile", *selectors, *EVERY_CTA, "--", *program)
+    profiled = kprof("profile", *selectors, *EVERY_CTA, "--buffer", "shared", "--", *program)
     (launch,) = read_capture(tmp_path / "kprof_out" / "captures" / "001").launches
     survived, written, lost = slow_counts(launch)
     timeline = decode_launch(launch)

@@ -16,7 +16,7 @@ from triton.runtime.driver import driver
 from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice, CtaSample
 from kprof_inject.capture.mode import AUTO_BUFFER, Mode
 from kprof_inject.capture.resources import limits_of, registers_for
-from kprof_inject.capture.ring_sizes import auto_buffer, mode_of_kernel
+from kprof_inject.capture.ring_sizes import auto_buffer, keeps_occupancy, mode_of_kernel
 from kprof_inject.capture.schema import (
     KernelRecord,
     ModeRecord,
@@ -66,6 +66,8 @@ class InstrumentedKernel:
     clean_ptx: str | None
     """PTX of the kernel without records; None if it has none, or if all CTAs record in any case."""
     compile: Callable[[ExitStack], Any]
+    prefers_shared: bool = False
+    """True if records of this kernel cost less in shared memory, also where they mostly cost less in global memory."""
 
     @property
     def target(self) -> GPUTarget:
@@ -114,8 +116,9 @@ class InstrumentedKernel:
             )
         mode.require_tags_kept(self._has_tags)
         if mode.buffer == AUTO_BUFFER:
-            on_nvidia = self.target.backend == "cuda" and "nvidia" in installed_version().global_buffer_on
-            mode = replace(mode, buffer=auto_buffer(sample) if on_nvidia else "shared")
+            can_choose = self.target.backend == "cuda" and "nvidia" in installed_version().global_buffer_on
+            stays = self.prefers_shared and not sample.shift
+            mode = replace(mode, buffer=auto_buffer(sample) if can_choose and not stays else "shared")
         return mode_of_kernel(
             mode,
             self.dumped.info.metadata["shared"],
@@ -124,6 +127,20 @@ class InstrumentedKernel:
             f"{self.target.backend}:{self.target.arch}",
             self.scope_table.most_records,
         )
+
+    def can_prefer_shared(self, sample: CtaSample) -> bool:
+        """Return whether records of these CTAs are in global memory, and could be in shared memory instead.
+
+        They could if that is left to us, and as many CTAs then fit on an SM.
+        """
+        if self.session.mode.buffer != AUTO_BUFFER or sample.shift or self.mode(sample).buffer == "shared":
+            return False
+        shared_bytes, target = self.dumped.info.metadata["shared"], f"{self.target.backend}:{self.target.arch}"
+        try:
+            ring_bytes = replace(self, prefers_shared=True).mode(sample).buffer_bytes
+        except KprofError:  # no room
+            return False
+        return keeps_occupancy(ring_bytes, shared_bytes, self.total_warps, self.clean.registers, target)
 
     def build(self, variant: str, ctas: CtaChoice, mode: Mode) -> tuple[RecordingBuild, Any]:
         """Compile and load a build whose name in the capture is ``variant``; return it with its kernel.

@@ -91,9 +91,9 @@ class Builds(Protocol):
         """
 
     def record_less(self, excess: float, grid: Grid) -> bool:
-        """Make builds with fewer records from now on: with them, the kernel takes longer by this part of its time.
+        """Make builds with cheaper records from now on: with them, the kernel takes longer by this part of its time.
 
-        ``grid`` is that of a launch. Returns False if no records can be left out. Raises any error of planning.
+        ``grid`` is that of a launch. Returns False if there is no other way. Raises any error of planning.
         """
 
     def give_up(self, kernel: Any, reason: str) -> None:
