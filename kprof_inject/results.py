@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from kprof_inject.analysis.program_overview import ProgramFinding, findings_in
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.foreign_buffer import described, parse_names, read_buffer_array
 from kprof_inject.errors import KprofError, did_you_mean
+from kprof_inject.export.arrow import to_arrow, to_pandas
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook, hooks_of
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
@@ -23,6 +24,10 @@ from kprof_inject.quantities import counted, listed
 from kprof_inject.report.explanation import explanation
 from kprof_inject.report.explanation_schema import DEFAULT_BUDGET, explanation_text
 from kprof_inject.timeline.timeline import Timeline
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 ALL = "*"
 """The glob for every kernel."""
@@ -99,6 +104,17 @@ class Results:
         except OSError as error:
             raise KprofError(f"cannot write {path}: {error.strerror}", hint="name another file") from None
         return Path(path)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a data frame with a row for each scope that ran, of all launches; texts are categories.
+
+        Raises ``KprofError`` without pandas.
+        """
+        return to_pandas(self.timelines)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the same as an Arrow table; texts are dictionaries. Raises ``KprofError`` without pyarrow."""
+        return to_arrow(self.timelines)
 
     def export(self, path: str | Path, hooks: Hook | Sequence[Hook] = ()) -> Path:
         """Write a trace of all launches and return its path, whose ending determines the format.

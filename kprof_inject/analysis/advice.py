@@ -42,6 +42,32 @@ class Trust(Struct, frozen=True):
     text: str
 
 
+class Gain(Struct, frozen=True):
+    """What could be won in a launch, and how."""
+
+    share: float | None
+    """Upper bound, as part of the launch's time; None if it is unknown."""
+    by: str
+    """What would win it: edits that did, or the name of a finding; empty if that is unknown."""
+
+
+AT_ROOF = "at its roof"
+"""What ``Gain.by`` says of a launch that gains little unless it has less work."""
+
+
+def gain_in(report: LaunchAnalysis) -> Gain:
+    """Return what edits won or the first finding's advice may win; without either, what the busiest unit leaves."""
+    winner = report.edits.winner if report.edits is not None else None
+    if winner is not None and winner.confirmed is not None:
+        return Gain(winner.confirmed.won, f"tried: {winner.text}")
+    best = next((finding for finding in report.findings if finding.expected), None)
+    if best is not None:
+        return Gain(best.share, best.rule)
+    if not report.limit.is_known or not report.limit.parts:
+        return Gain(None, "")
+    return Gain(_left(report), AT_ROOF if any(_at_roof(report)) else "")
+
+
 def advice_on(report: LaunchAnalysis) -> tuple[Advice, ...]:
     """Return everything to try, in this order.
 

@@ -1,4 +1,4 @@
-"""Overview of a capture's kernels: the part of the program's GPU time that each takes, and what limits it.
+"""Overview of a capture's kernels: how much of the program's GPU time each takes, and how much of it could be won.
 
 Shares are of the whole program even if only some kernels or launches of the capture were chosen: the number of launches
 of a kernel, and usually their duration, is known without decoding them.
@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
+from kprof_inject.analysis.advice import Gain, gain_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.model import Kernel, Launch
@@ -20,6 +21,8 @@ from kprof_inject.timeline.trust import median_time_ns
 from kprof_inject.timeline.waves import recorded_duration_ns
 
 _EVERY_KERNEL = "*"
+_MAX_JUDGED = 24
+"""Kernels whose gain is determined: it takes up to some seconds for each."""
 
 
 class KernelOverview(Struct, frozen=True):
@@ -42,6 +45,13 @@ class KernelOverview(Struct, frozen=True):
     any kernel."""
     middle: LaunchAnalysis
     """The launch of median duration, of the variant that takes most time."""
+    gain: Gain
+    """What could be won in that launch; unknown if other kernels take more time."""
+
+    @property
+    def to_win_ns(self) -> float | None:
+        """Time of all its launches that could be won at most; None if that is unknown."""
+        return None if self.gain.share is None else self.gain.share * self.whole_ns
 
     @property
     def known_launches(self) -> int:
@@ -55,7 +65,14 @@ class KernelOverview(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return its part in the program as JSON values."""
-        return {"share": self.share, "launches": self.launches, "launches_captured": self.captured}
+        return {
+            "share": self.share,
+            "launches": self.launches,
+            "launches_captured": self.captured,
+            "to_win": self.gain.share,
+            "to_win_ns": self.to_win_ns,
+            "to_win_by": self.gain.by,
+        }
 
 
 class ProgramFinding(Finding, frozen=True, kw_only=True):
@@ -83,9 +100,10 @@ def findings_in(reports: Sequence[LaunchAnalysis]) -> list[ProgramFinding]:
 
 
 def overview(reports: Sequence[LaunchAnalysis]) -> tuple[KernelOverview, ...]:
-    """Return the kernels of the reports, sorted by their time in the program.
+    """Return the kernels of the reports, sorted by the time that could be won in the program.
 
-    Kernels with the same name count as one.
+    If that is unknown, all of a kernel's time counts. It is only determined for the kernels that take most time; the
+    others follow, sorted by time. Kernels with the same name count as one.
     """
     variants = _variants(reports)
     shown = dict.fromkeys(report.launch.kernel.name for report in reports)
@@ -101,7 +119,14 @@ def overview(reports: Sequence[LaunchAnalysis]) -> tuple[KernelOverview, ...]:
         if variant.name in shown:
             by_name[variant.name].append((variant, weight_ns or 0.0))
     kernels = [_overview(name, group, whole_ns if has_shares else None) for name, group in by_name.items()]
-    return tuple(sorted(kernels, key=lambda kernel: -kernel.whole_ns))
+    kernels.sort(key=lambda kernel: -kernel.whole_ns)
+    judged = [structs.replace(kernel, gain=gain_in(kernel.middle)) for kernel in kernels[:_MAX_JUDGED]]
+    return (*sorted(judged, key=_to_win_at_most_ns), *kernels[_MAX_JUDGED:])
+
+
+def _to_win_at_most_ns(kernel: KernelOverview) -> float:
+    """Return the key that sorts by the time to win, the most first."""
+    return -(kernel.whole_ns if kernel.to_win_ns is None else kernel.to_win_ns)
 
 
 def glob_of(kernel: KernelOverview, reports: Sequence[LaunchAnalysis]) -> str:
@@ -185,4 +210,5 @@ def _overview(name: str, variants: Sequence[tuple[_Variant, float]], whole_ns: f
         whole_ns=kernel_ns,
         share=None if whole_ns is None else kernel_ns / whole_ns,
         middle=first.middle,
+        gain=Gain(None, ""),
     )

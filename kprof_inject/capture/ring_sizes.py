@@ -1,4 +1,4 @@
-"""Where a CTA keeps its records, and how many bytes of them.
+"""Choose where a CTA keeps its records, and how many bytes of them.
 
 Proton gives each recorded warp a ring, all of one size, which must be a power of two. By default it takes shared memory
 regardless of how many CTAs then fit on an SM, and silently reduces a requested size; so we choose the size.

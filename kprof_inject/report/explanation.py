@@ -119,6 +119,8 @@ def _subject(kernel: KernelOverview) -> SubjectFact:
         launches_captured=kernel.captured,
         launches_in_program=kernel.launches,
         share_of_program=known_figure(kernel.share),
+        to_win_ns=known_figure(kernel.to_win_ns),
+        to_win_by=short_name(kernel.gain.by),
         time_ns=summary.duration_ns,
         grid=summary.grid,
         ctas=summary.ctas,
@@ -319,6 +321,8 @@ def _other_kernel(kernel: KernelOverview) -> OtherKernel:
         launches=kernel.known_launches,
         time_ns=figure(kernel.time_ns),
         share_of_program=known_figure(kernel.share),
+        to_win_ns=known_figure(kernel.to_win_ns),
+        to_win_by=short_name(kernel.gain.by),
         limit=short_name(kernel.middle.limit.name),
         level=trust_in(kernel.middle).level,
     )

@@ -34,8 +34,9 @@ Share = Annotated[float, Meta(ge=0)]
 class SubjectFact(Struct, frozen=True):
     """The launch that is explained.
 
-    source_sha256 is what sha256sum prints of the kernel's source file; of several files, in the order of their paths,
-    of all together.
+    to_win_ns is the time of all its launches that could be won at most; to_win_by has the edits that won it, or the
+    finding whose advice may. source_sha256 is what sha256sum prints of the kernel's source file; of several files, in
+    the order of their paths, of all together.
     """
 
     name: str
@@ -44,6 +45,8 @@ class SubjectFact(Struct, frozen=True):
     launches_captured: Count
     launches_in_program: Count | None
     share_of_program: Share | None
+    to_win_ns: Time | None
+    to_win_by: str
     time_ns: Time
     grid: tuple[Count, Count, Count]
     ctas: Count
@@ -256,12 +259,14 @@ class NotJudged(Struct, frozen=True):
 
 
 class OtherKernel(Struct, frozen=True):
-    """Another kernel of the capture."""
+    """Another kernel of the capture, with the time that could be won as in SubjectFact."""
 
     name: str
     launches: Count
     time_ns: Time
     share_of_program: Share | None
+    to_win_ns: Time | None
+    to_win_by: str
     limit: str
     level: Level
 

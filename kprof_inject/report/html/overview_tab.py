@@ -244,7 +244,7 @@ def _slope(place: PlaceSlope) -> SlopeRow:
 
 
 def kernel_rows(reports: Sequence[LaunchAnalysis]) -> list[KernelRow]:
-    """Return a row for each kernel, largest total time first."""
+    """Return a row for each kernel, those with most to win first."""
     index_of = {id(report): index for index, report in enumerate(reports)}
     return [
         KernelRow(
@@ -253,6 +253,8 @@ def kernel_rows(reports: Sequence[LaunchAnalysis]) -> list[KernelRow]:
             variants=kernel.variants,
             launches=kernel.known_launches,
             share=kernel.share,
+            to_win_ns=kernel.to_win_ns,
+            to_win_by=printable(kernel.gain.by),
             others=tuple(_row(report, index_of) for report in kernel.slowest_first),
         )
         for kernel in overview(reports)

@@ -184,13 +184,16 @@ class LaunchRow(Struct, frozen=True):
 class KernelRow(LaunchRow, frozen=True):
     """Kernel in a list: the launch to show first, but the median time of all launches.
 
-    ``others`` has all its launches, slowest first.
+    ``to_win_ns`` is the time of all its launches that could be won at most, ``to_win_by`` how. ``others`` has all its
+    launches, slowest first.
     """
 
     name: str
     variants: int
     launches: int
     share: float | None
+    to_win_ns: float | None
+    to_win_by: str
     others: tuple[LaunchRow, ...]
 
 

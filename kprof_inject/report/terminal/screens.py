@@ -75,7 +75,7 @@ def _print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
 def _print_kernels_and_answer(
     kernels: Sequence[KernelOverview], names: _LaunchNames, console: Console, room: Room
 ) -> None:
-    """Print the table above the answer, in the room that the answer leaves."""
+    """Print the table above the answer on the first kernel, in the room that the answer leaves."""
     typical = kernels[0].middle
     answer = partial(answer_lines, typical, *names.of(typical), console)
     table_lines = _kernel_lines(kernels, len(kernels), console) if room.lines is not None else 0
@@ -97,7 +97,7 @@ def answers_text(reports: Sequence[LaunchAnalysis], width: int) -> str:
 def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     """Print all that is known of each launch, and the basis of the verdicts.
 
-    The kernel with the largest total time comes first, and the slowest of its launches.
+    The kernel with most to win comes first, and the slowest of its launches.
     """
     names, kernels = _LaunchNames(reports), overview(reports)
     if len(kernels) > 1:
@@ -125,48 +125,64 @@ class _LaunchNames:
 
 
 _MAX_KERNELS, _MIN_KERNELS = 24, 5
+_FIRST_KERNELS = 3  # their part of what there is to win is said
 _MAX_LAUNCHES, _MIN_LAUNCHES = 10, 3
 _MAX_SAMPLED_KERNELS = 6
 
 
 def _kernel_lines(kernels: Sequence[KernelOverview], count: int, console: Console) -> int:
-    return lines_of_plain([_kernel_columns(kernels[:count])], console) + (count < len(kernels))
+    return lines_of_plain(_kernel_layouts(kernels[:count]), console) + len(list(_below_kernels(kernels, count)))
 
 
 def _print_kernels(kernels: Sequence[KernelOverview], console: Console, room: Room | None = None) -> None:
-    """Print the kernels, largest total time first; without ``room``, all of them."""
+    """Print the kernels, those with most to win first; without ``room``, all of them."""
     count = len(kernels)
     if room is not None:
         shown = min(count, _MAX_KERNELS)
         count = room.rows(shown, min(count, _MIN_KERNELS), lambda rows: _kernel_lines(kernels, rows, console))
-    print_plain([_kernel_columns(kernels[:count])], console)
+    print_plain(_kernel_layouts(kernels[:count]), console)
+    for line in _below_kernels(kernels, count):
+        say(line, console)
+
+
+def _below_kernels(kernels: Sequence[KernelOverview], count: int) -> Iterator[str]:
+    """Yield what is said of the kernels below the first ``count``."""
     if hidden := kernels[count:]:
         shares = [kernel.share for kernel in hidden if kernel.share is not None]
         part = f", {percent(sum(shares))} of the time" if len(shares) == len(hidden) else ""
-        say(f"{counted(len(hidden), 'kernel')} hidden{part}; see report -v", console)
+        yield f"{counted(len(hidden), 'kernel')} hidden{part}; see report -v"
+    to_win_ns = [kernel.to_win_ns or 0.0 for kernel in kernels]
+    first = to_win_ns[:_FIRST_KERNELS]
+    if len(kernels) > _FIRST_KERNELS and all(first):
+        yield f"the first three are {percent(sum(first) / sum(to_win_ns))} of what there is to win"
 
 
-def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
+def _kernel_layouts(rows: Sequence[KernelOverview]) -> list[list[Column]]:
+    """Return layouts for less and less room."""
     trusts = [trust_in(kernel.middle) for kernel in rows]
-    columns = [Column("kernel", [kernel.name for kernel in rows], name=True)]
-    if any(kernel.variants > 1 for kernel in rows):
-        columns.append(Column("variants", [str(kernel.variants) for kernel in rows]))
-    columns += [
+    name = Column("kernel", [kernel.name for kernel in rows], name=True)
+    variants = [Column("variants", [str(kernel.variants) for kernel in rows])]
+    launches = [
+        *(variants if any(kernel.variants > 1 for kernel in rows) else ()),
         Column("launches", [str(kernel.known_launches) for kernel in rows]),
-        Column("time", [short_time(kernel.time_ns) for kernel in rows]),
     ]
-    if any(kernel.share is not None for kernel in rows):
-        columns.append(Column("share", ["" if row.share is None else percent(row.share) for row in rows]))
-    columns += [
-        Column("limit", *_limits([kernel.middle for kernel in rows]), left=True),
-        Column(
-            "trust",
-            [trust.level.value for trust in trusts],
-            [LEVEL_COLOURS.get(trust.level, "yellow") for trust in trusts],
-            left=True,
-        ),
+    time = Column("time", [short_time(kernel.time_ns) for kernel in rows])
+    shares = ["" if row.share is None else percent(row.share) for row in rows]
+    to_win = [
+        *([Column("share", shares)] if any(shares) else ()),
+        Column("to win", ["?" if row.to_win_ns is None else short_time(row.to_win_ns) for row in rows]),
     ]
-    return columns
+    how = Column("by", [row.gain.by for row in rows], left=True)
+    limit = Column("limit", *_limits([kernel.middle for kernel in rows]), left=True)
+    levels = [trust.level.value for trust in trusts]
+    trust = Column("trust", levels, [LEVEL_COLOURS.get(trust.level, "yellow") for trust in trusts], left=True)
+    return [
+        [name, *launches, time, *to_win, how, limit, trust],
+        [name, time, *to_win, how, limit, trust],
+        [name, *to_win, how, limit, trust],
+        [name, *to_win, how, limit],
+        [name, *to_win, limit],
+    ]
 
 
 def _limits(reports: Sequence[LaunchAnalysis]) -> tuple[list[str], list[str]]:

@@ -17,6 +17,8 @@ const HEADS = [
   ["launches", "in the program; if that is unknown, in the capture", "figure"],
   ["time", "the median of its captured launches, by the device's timer", "figure"],
   ["share", "of the time of all launches of the program, without records; unknown if their number is", "figure"],
+  ["to win", "the time of all its launches that could be won at most: what edits won, what the first advice may win, or what the busiest unit leaves", "figure"],
+  ["by", "edits that won it, or the finding with the advice"],
   ["limit", ""],
   ["trust", "how much the records disturbed it, and what is missing"],
   ["findings", ""],
@@ -29,9 +31,10 @@ const opened = new Set();
 export function show(place, launch, { kernels, openLaunch, shownLaunch }) {
   if (kernels.length === 1) opened.add(0);
   const head = element("tr", {}, HEADS.map(([text, hint, kind]) => element("th", { text, title: hint || null, class: kind, scope: "col" })));
-  const bodies = kernels.map((kernel, index) => bodyOf(kernel, index, openLaunch, shownLaunch));
+  const most = Math.max(...kernels.map((kernel) => kernel.to_win_ns ?? 0));
+  const bodies = kernels.map((kernel, index) => bodyOf(kernel, index, most, openLaunch, shownLaunch));
   place.append(element("div", { class: "overview" }, [
-    element("p", { class: "view-hint kernel-hint", text: "Kernels by the total time of their launches. A row opens the timeline of the median launch." }),
+    element("p", { class: "view-hint kernel-hint", text: "Kernels by the time that could be won. A row opens the timeline of the median launch." }),
     element("div", { class: "table-room" }, [
       element("table", { class: "plain-table kernel-table" }, [element("thead", {}, [head]), ...bodies]),
     ]),
@@ -39,7 +42,7 @@ export function show(place, launch, { kernels, openLaunch, shownLaunch }) {
 }
 
 /** A kernel's row, and below it, while it is open, those of its launches. */
-function bodyOf(kernel, index, openLaunch, shownLaunch) {
+function bodyOf(kernel, index, most, openLaunch, shownLaunch) {
   const launches = launchRows(kernel, openLaunch, shownLaunch);
   const arrow = element("button", {
     type: "button",
@@ -48,7 +51,7 @@ function bodyOf(kernel, index, openLaunch, shownLaunch) {
     "aria-label": "launches",
     on: { click: (event) => toggle(event) },
   });
-  const body = element("tbody", {}, [kernelRow(kernel, launches.length ? [arrow] : [], openLaunch, shownLaunch), ...launches]);
+  const body = element("tbody", {}, [kernelRow(kernel, most, launches.length ? [arrow] : [], openLaunch, shownLaunch), ...launches]);
   const update = () => {
     const isOpen = opened.has(index);
     arrow.setAttribute("aria-expanded", String(isOpen));
@@ -63,14 +66,17 @@ function bodyOf(kernel, index, openLaunch, shownLaunch) {
   return body;
 }
 
-function kernelRow(kernel, disclosure, openLaunch, shownLaunch) {
+/** `most` is the largest time to win of any kernel. */
+function kernelRow(kernel, most, disclosure, openLaunch, shownLaunch) {
   const isShown = kernel.others.some(({ launch }) => launch === shownLaunch);
   return row("kernel", kernel, isShown, openLaunch, [
     element("th", { scope: "row" }, [element("span", { class: "kernel-name" }, [...disclosure, opener(kernel.name)])]),
     figure(kernel.variants),
     figure(kernel.launches),
     figure(formatNs(kernel.time_ns)),
-    shareCell(kernel.share),
+    kernel.share === null ? figure("–") : barCell(kernel.share, formatShare(kernel.share)),
+    kernel.to_win_ns === null ? figure("?") : barCell(most && kernel.to_win_ns / most, formatNs(kernel.to_win_ns)),
+    element("td", { text: kernel.to_win_by }),
     ...judged(kernel),
   ]);
 }
@@ -85,6 +91,8 @@ function launchRows(kernel, openLaunch, shownLaunch) {
       figure(""),
       figure(formatNs(one.time_ns)),
       figure(""),
+      figure(""),
+      element("td"),
       ...judged(one),
     ]),
   );
@@ -109,12 +117,11 @@ function figure(text) {
   return element("td", { class: "figure", text: String(text) });
 }
 
-function shareCell(share) {
-  if (share === null) return figure("–");
+function barCell(share, text) {
   const bar = element("span", { class: "bar-self" });
   bar.style.width = `${100 * share}%`;
   return element("td", { class: "figure" }, [
-    element("span", { class: "share-cell" }, [element("span", { class: "bar-track" }, [bar]), formatShare(share)]),
+    element("span", { class: "share-cell" }, [element("span", { class: "bar-track" }, [bar]), text]),
   ]);
 }
 
