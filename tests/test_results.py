@@ -188,8 +188,9 @@ def test_a_folder_that_cannot_be_made_is_refused_with_a_hint(tmp_path: Path) -> 
 
 
 def test_dir_shows_the_api_and_nothing_else() -> None:
-    api = ["KprofError", "Mode", "__version__", "load", "profile", "read_buffer", "to_arrow", "to_pandas"]
+    api = ["KprofError", "Mode", "__version__", "diff", "load", "profile", "read_buffer", "to_arrow", "to_pandas"]
     assert dir(kprof_inject) == api
+    assert sorted([*kprof_inject.__all__, "__version__"]) == api
     assert all(getattr(kprof_inject, name) for name in dir(kprof_inject))
 
 

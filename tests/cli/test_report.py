@@ -85,7 +85,15 @@ def test_json_tells_of_each_launch_what_its_kernel_is_in_the_program(kprof: Comm
         shares = {launch["kernel"]: launch["program"]["share"] for launch in launches}
         assert len(launches) == 2 * len(names) and shares.keys() == names
         assert shares["short"] == 0.3
-    assert launches[0]["program"] == {"share": 0.3, "launches": 100, "launches_captured": 2, "samples": None}
+    assert launches[0]["program"] == {
+        "share": 0.3,
+        "launches": 100,
+        "launches_captured": 2,
+        "to_win": None,  # its limit is not known
+        "to_win_ns": None,
+        "to_win_by": "",
+        "samples": None,
+    }
 
 
 def test_in_detail_the_launches_then_the_verdicts(kprof: CommandLine, capture: Path) -> None:

@@ -6,13 +6,17 @@ from pathlib import Path
 
 from altered import altered
 from figures_in import figures_in
+from known_edits import known_edits
 from known_launch import known_launch
 from replacing import replace
 from screens import WIDE, lines_shown
 from several_kernels import save_kernels
 from snapshots import check
 
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.roofs.limits import DRAM, Limit
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.timeline.timeline import decode_launch
@@ -60,6 +64,57 @@ def test_of_some_kernels_shares_are_of_the_whole_program(tmp_path: Path) -> None
         LaunchAnalysis.of(decode_launch(launch), (), captured) for launch in captured if launch.kernel.name != "a"
     ]
     assert "of all" not in screen(*uncounted)[0]
+
+
+def found(share: float, likely: float | None = None) -> tuple[Judgement, ...]:
+    finding = Finding("few-warps", None, share, "few warps", "use more warps", {}, likely=likely)
+    return (Judgement(finding.rule, (finding,), None),)
+
+
+def limited(part: float) -> Limit:
+    return Limit("DRAM", (DRAM,), "DRAM", {DRAM: part}, evidence="measured")
+
+
+def program(folder: Path) -> list[LaunchAnalysis]:
+    """Kernels that take 10, 9, 8, 7 and 6 ms of a program."""
+    advised = altered(made(folder, "advised", 100_000, launches=100), limit=limited(0.5), judgements=found(0.2))
+    at_roof = altered(made(folder, "at roof", 90_000, launches=100), limit=limited(0.9), judgements=())
+    noted = altered(made(folder, "noted", 80_000, launches=100), limit=limited(0.6), judgements=found(0.5, likely=0.0))
+    tried = altered(made(folder, "tried", 70_000, launches=100), limit=limited(0.5), judgements=found(0.4))
+    unknown = made(folder, "unknown", 60_000, launches=100)
+    return [advised, at_roof, noted, altered(tried, edits=known_edits()), altered(unknown, judgements=())]
+
+
+def test_the_kernel_with_most_to_win_comes_first(tmp_path: Path) -> None:
+    """By what edits won, else the first advice, else what the busiest unit leaves; all its time if that is unknown."""
+    lines = screen(*program(tmp_path), width=120)
+    rows = [lines[0].index(title) for title in ("to win", "by", "limit")]
+    cells = [
+        (line.split("  ")[0].strip(), line[rows[0] - 2 : rows[1]].strip(), line[rows[1] : rows[2]].strip())
+        for line in lines[1:6]
+    ]
+    assert cells == [
+        ("unknown", "?", ""),
+        ("noted", "3.20 ms", ""),
+        ("tried", "2.18 ms", "tried: num_stages=4"),
+        ("advised", "2.00 ms", "few-warps"),
+        ("at roof", "900 µs", "at its roof"),
+    ]
+    assert lines[7].startswith("unknown #0 ")
+
+
+def test_the_part_of_the_first_kernels_is_said(tmp_path: Path) -> None:
+    known = program(tmp_path)[:-1]
+    lines = screen(*known, width=120)
+    assert lines[5] == "the first three are 89.1 % of what there is to win"
+    assert not any("of what there is to win" in line for line in screen(*program(tmp_path / "again")))
+    assert not any("of what there is to win" in line for line in screen(*known[:3]))
+
+
+def test_on_a_narrow_terminal_the_limits_stay(tmp_path: Path) -> None:
+    lines = screen(*program(tmp_path), width=45)
+    assert lines[0].split() == ["kernel", "share", "to", "win", "limit"]
+    assert max(map(len, lines[:6])) <= 45
 
 
 def two_variants(folder: Path) -> tuple[LaunchAnalysis, LaunchAnalysis]:
