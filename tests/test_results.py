@@ -205,3 +205,18 @@ def test_launches_are_merged_into_a_trace_of_torch(loaded: Results, tmp_path: Pa
     facts = json.loads((tmp_path / "torch.kprof.json").read_text())["kprof_inject"]
     assert [device["matched"] for device in facts["devices"]] == [1]
     assert 400 <= facts["devices"][0]["error_ns"] < 500
+
+
+def test_what_a_user_prints_takes_one_line() -> None:
+    (report,) = kprof_inject.load(CAPTURE).reports
+    printed = [
+        report,
+        report.timeline,
+        report.timeline.clock,
+        report.timeline.table,
+        report.launch,
+        report.launch.kernel,
+    ]
+    texts = [repr(one) for one in [*printed, report.summary, report.verdict]]
+    assert max(map(len, texts)) < 250 and not any("\n" in text for text in texts)
+    check("api/results", "\n".join(texts), "representations")

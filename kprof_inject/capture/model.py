@@ -164,6 +164,10 @@ class Kernel(Struct, frozen=True):
     warp_name: str = "warp"
     """Name of the unit that another profiler recorded in place of a warp."""
 
+    def __repr__(self) -> str:
+        """Return the variant and its target: a user prints it, and the fields take thousands of characters."""
+        return f"<Kernel {self.variant}{f' ({self.target})' if self.target else ''}>"
+
     @property
     def requested_warps(self) -> int:
         """Warps of a CTA by Triton's metadata, which does not count those of further partitions."""
@@ -225,6 +229,10 @@ class Launch:
     """The CTAs that recorded; None if all did."""
     recorded: Recorded | None = field(default=None, repr=False, compare=False)
     """Entries that another profiler recorded; None for Proton's buffers, which are read when needed."""
+
+    def __repr__(self) -> str:
+        """Return the kernel's name, the number and the grid, in one line."""
+        return f"<Launch of {self.kernel.name} #{self.index}: grid {self.grid}>"
 
     @property
     def path(self) -> Path:

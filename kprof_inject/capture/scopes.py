@@ -81,6 +81,10 @@ class ScopeTable(Struct, frozen=True):
     partitions: tuple[Partition, ...] = ()
     body_record: str = ""
 
+    def __repr__(self) -> str:
+        """Return the names, in one line."""
+        return f"<ScopeTable: {', '.join(scope.name for scope in self.scopes)}>"
+
     @property
     def body(self) -> int | None:
         """Index of the scope around the kernel's whole body, if that is recorded.

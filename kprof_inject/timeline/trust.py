@@ -146,6 +146,10 @@ class Verdict(Struct, frozen=True):
     own.
     """
 
+    def __repr__(self) -> str:
+        """Return the sentence, in one line."""
+        return f"<Verdict: {self.sentence}>"
+
     @property
     def clean_ns(self) -> float | None:
         """Median time of a launch without records."""
