@@ -40,7 +40,10 @@ _GROUPS = {
         "strip": "Remove all records from a .ttgir file.",
         "check": "Have Triton verify and lower .ttgir files, without a GPU.",
     },
-    "Get help": {"doctor": "Check what is installed and what works, and say how to fix the rest."},
+    "Get help": {
+        "doctor": "Check what is installed and what works, and say how to fix the rest.",
+        "help": "Show the help of a command.",
+    },
 }
 _COMMANDS = [name for group in _GROUPS.values() for name in group]
 
@@ -49,7 +52,7 @@ Examples:
   kprof-inject profile -- python train.py
   kprof-inject profile --kernel 'matmul*' --at loop --at 'op(*wait*)' -- python train.py
 
-Each command has its own help: kprof-inject report --help
+Each command has its own help: kprof-inject help report
 """
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kprof_inject.cli.grouped_help import GroupedCommand
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.select.tags import OPTION
@@ -215,7 +216,7 @@ def names_a_workspace(word: str) -> bool:
     return is_workspace(Path(word)) or Path(word) == DEFAULT_WORKSPACE
 
 
-class WorkspaceOrProgram(click.Command):
+class WorkspaceOrProgram(GroupedCommand):
     """Command that takes ``[OPTIONS] [WORKSPACE] [OPTIONS] [--] PROGRAM``; it tells workspace and program apart itself.
 
     Click must stop parsing options at the program's first word, and would stop at the workspace.

@@ -8,6 +8,7 @@ import click
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.cli.console import say
+from kprof_inject.cli.grouped_help import GroupedCommand
 from kprof_inject.cli.options import PROGRAM_SETTINGS, at_option, harmless_setting, tag_option, workspace_option
 from kprof_inject.cli.recording_options import style_options, watch_options
 from kprof_inject.pipeline.watching import DEFAULT_LIMITS, WatchLimits, follow_workspace, watch_program, watch_session
@@ -19,7 +20,7 @@ from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
 
 
-@click.command("watch", context_settings=PROGRAM_SETTINGS)
+@click.command("watch", cls=GroupedCommand, context_settings=PROGRAM_SETTINGS)
 @workspace_option
 @at_option
 @tag_option

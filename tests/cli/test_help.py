@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -30,6 +31,7 @@ COMMANDS = [
     "profile",
     "demo",
     "doctor",
+    "help",
 ]
 
 MODULES_AFTER_HELP = """
@@ -85,6 +87,29 @@ def test_help_has_groups_and_examples(kprof: CommandLine) -> None:
     titles = ["Find out what limits a kernel:", "Read what was captured:", "Go step by step:", "Get help:", "Examples:"]
     assert sorted(titles, key=text.index) == titles
     assert text.count("kprof-inject profile ") == 2
+
+
+@pytest.mark.parametrize("words", [("report",), ("launch", "run"), ()])
+def test_help_is_a_command_too(kprof: CommandLine, words: tuple[str, ...]) -> None:
+    assert kprof("help", *words) == kprof(*words, "--help")
+
+
+@pytest.mark.parametrize("words", [("reprot",), ("report", "more"), ("launch", "rnu")])
+def test_there_is_no_help_for_other_words(kprof: CommandLine, words: tuple[str, ...]) -> None:
+    ended = kprof("help", *words)
+    assert ended.exit_code == 2 and repr(words[-1]) in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["profile", "run", "watch"])
+def test_many_options_are_in_groups(kprof: CommandLine, command: str) -> None:
+    text = kprof(command, "--help").stdout
+    titles = re.findall(r"^([A-Z].*):$", text, re.MULTILINE)
+    assert titles[0] == "What to record" and len(titles) == len(set(titles)) > 3
+    assert len(re.findall(r"^  -", text, re.MULTILINE)) == len(set(re.findall(r"^  (-[^ ]+)", text, re.MULTILINE)))
+
+
+def test_the_help_of_profile_has_examples(kprof: CommandLine) -> None:
+    assert kprof("profile", "--help").stdout.count("  kprof-inject profile ") == 2
 
 
 @pytest.mark.parametrize(("word", "meant"), [("reprot", "report"), ("cuasal", "causal")])

@@ -72,9 +72,16 @@ def print_first_screen(
         reserved = _min_tag_lines(report.summary)
         room = _print_scopes(rows, layouts, console, room.below(reserved)).below(-reserved)
         if any(row.is_moved for row in rows):
-            say(f"{_MOVED} the compiler moved instructions across its records; see {room.rest}", console)
+            say(f"{_MOVED} the compiler moved instructions across its records; see report -v", console)
             room = room.below(1)
     return print_tags(report.summary, console, room)
+
+
+def print_answer(report: LaunchAnalysis, kernel_name: str, place_name: str, console: Console) -> None:
+    """Print what the first screen says without its tables and reasons, for a reader of all details."""
+    print_lines(answer_lines(report, kernel_name, place_name, console, with_reasons=False), console)
+    if bar := _cta_bar(report.summary, console):
+        say(bar, console)
 
 
 def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, room: Room) -> Room:
@@ -84,7 +91,7 @@ def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, roo
     count = room.rows(min(len(rows), _MAX_ROWS), _MIN_ROWS, lines_of)
     print_plain(layouts(_largest(rows, count)), console)
     if count < len(rows):
-        say(f"{counted(len(rows) - count, 'shorter row')} hidden; see {room.rest}", console)
+        say(f"{counted(len(rows) - count, 'shorter row')} hidden; see report -v", console)
     return room if room.lines is None else room.below(lines_of(count))
 
 
@@ -362,14 +369,14 @@ def print_tags(summary: LaunchSummary, console: Console, room: Room | None = Non
         shown += 1
     if hidden := tagged[shown:]:
         scope, tag = hidden[0]
-        say(f"{counted(len(hidden), 'tag')} hidden, such as {scope} by {tag.name}; see {room.rest}", console)
+        say(f"{counted(len(hidden), 'tag')} hidden, such as {scope} by {tag.name}; see report -v", console)
         room = room.below(1)
     return room
 
 
-def print_more_tags(summary: LaunchSummary, console: Console) -> None:
-    """Print the tables that ``print_tags`` leaves out."""
-    for scope, tag in _tagged(summary)[_MAX_TAG_TABLES:]:
+def print_all_tags(summary: LaunchSummary, console: Console) -> None:
+    """Print a table for each tag."""
+    for scope, tag in _tagged(summary):
         _print_tag(scope, tag, console, Room())
 
 

@@ -24,7 +24,13 @@ from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import all_notes
 from kprof_inject.report.terminal.edits_table import print_edits
 from kprof_inject.report.terminal.evidence_tables import print_program, print_stalls, print_units
-from kprof_inject.report.terminal.first_screen import answer_lines, print_first_screen, print_lines, print_more_tags
+from kprof_inject.report.terminal.first_screen import (
+    answer_lines,
+    print_all_tags,
+    print_answer,
+    print_first_screen,
+    print_lines,
+)
 from kprof_inject.report.terminal.tables import (
     LEVEL_COLOURS,
     Bars,
@@ -107,7 +113,7 @@ def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
         _print_launches(reports, names.places, names.kernels, console)
     ordered = [report for kernel in kernels for report in kernel.slowest_first]
     for report in ordered:
-        print_first_screen(report, *names.of(report), console, Room(rest="below"))
+        print_answer(report, *names.of(report), console)
         print_details(report, console)
     print_trust([(report.launch, report.verdict) for report in ordered], console)
     _print_program(reports, None, console)
@@ -326,7 +332,7 @@ def print_details(report: LaunchAnalysis, console: Console) -> None:
     if report.stalls:
         print_stalls(report.stalls, console)
     print_fitted(_layouts(report.summary, console), console)
-    print_more_tags(report.summary, console)
+    print_all_tags(report.summary, console)
     for note in all_notes(report):
         say(note, console)
     if report.edits is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -45,7 +46,7 @@ class Column(Struct, frozen=True):
     @property
     def width(self) -> int:
         """Width of its widest cell, in terminal cells."""
-        return max(map(cell_len, (self.title, *self.cells)))
+        return max(cell_len(line) for text in (self.title, *self.cells) for line in text.split("\n"))
 
     @property
     def readable_width(self) -> int:
@@ -115,11 +116,53 @@ def _readable_width(layout: Sequence[Column], space: int) -> int:
 
 
 def _tight(table: Table, columns: Sequence[Column], space: int, console: Console) -> Table:
-    """Fill the table, with names folded if necessary; never narrower than its figures."""
-    _filled(table, columns)
-    if sum(column.width + space for column in columns) - space > console.width:
-        table.width = max(sum(column.min_width + space for column in columns) - space, console.width)
-    return table
+    """Fill the table, with names folded if necessary; its figures are never cut."""
+    too_wide = sum(column.width + space for column in columns) - space - console.width
+    if too_wide <= 0:
+        return _filled(table, columns)
+    folded = _folded(columns, too_wide)
+    table.width = sum(column.width + space for column in folded) - space
+    return _filled(table, folded)
+
+
+def _folded(columns: Sequence[Column], too_wide: int) -> list[Column]:
+    """Fold names so that the columns take less room by ``too_wide``, as far as possible; the widest first."""
+    widths = {number: column.width for number, column in enumerate(columns) if column.name}
+    while too_wide > 0 and widths:
+        widest = max(widths, key=lambda number: widths[number] - columns[number].min_width)
+        if widths[widest] <= columns[widest].min_width:
+            break
+        widths[widest] -= 1
+        too_wide -= 1
+    return [
+        replace(column, cells=[folded_name(cell, widths[number]) for cell in column.cells])
+        if number in widths
+        else column
+        for number, column in enumerate(columns)
+    ]
+
+
+_PART_OF_NAME = re.compile(r"\s*[^\s_./:,<>-]*[_./:,<>-]*")
+"""A name may be folded behind each match, so that words stay whole."""
+
+
+def folded_name(name: str, width: int) -> str:
+    """Return a name in lines of at most ``width`` terminal cells, folded between its words where that is possible."""
+    lines = [""]
+    for part in _PART_OF_NAME.findall(name):
+        if cell_len(lines[-1] + part) <= width:
+            lines[-1] += part
+            continue
+        if lines[-1]:
+            lines.append("")
+        rest = part.lstrip() if len(lines) > 1 else part
+        while cell_len(rest) > width:
+            head = chop_cells(rest, width)[0]
+            lines[-1] = head
+            lines.append("")
+            rest = rest[len(head) :]
+        lines[-1] = rest
+    return "\n".join(lines)
 
 
 def _filled(table: Table, columns: Sequence[Column]) -> Table:
@@ -127,9 +170,7 @@ def _filled(table: Table, columns: Sequence[Column]) -> Table:
         table.add_column(
             Text(column.title),
             justify="left" if column.left or column.name else "right",
-            no_wrap=not column.name,
-            overflow="fold",
-            min_width=column.min_width,
+            no_wrap=True,
         )
     for number in range(len(columns[0].cells)):
         table.add_row(
@@ -298,12 +339,11 @@ _AROUND = 6
 class Room(Struct, frozen=True):
     """Lines that a screen has left for the tables of a report; ``lines`` is None if the output is not a screen.
 
-    ``rest`` says where to find what does not fit. A launch's limit is printed above the tables: if a terminal scrolled
-    it away, it would show the figures without the answer.
+    A launch's limit is printed above the tables: if a terminal scrolled it away, it would show the figures without the
+    answer.
     """
 
     lines: int | None = None
-    rest: str = "report -v"
 
     @classmethod
     def on(cls, console: Console) -> Room:

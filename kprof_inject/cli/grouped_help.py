@@ -1,0 +1,47 @@
+"""Help of commands with many options, in groups, and with examples."""
+
+from __future__ import annotations
+
+import click
+
+_GROUPS: dict[str, tuple[str, ...]] = {
+    "What to record": ("selectors", "tag", "split", "iter_records", "kernel", "launches", "ctas", "warps"),
+    "Where results go": (
+        "workspace",
+        "trace_path",
+        "layout",
+        "as_json",
+        "keep_launches",
+        "max_bytes",
+        "max_launches",
+        "keep_bytes",
+    ),
+    "What else to measure": ("counters", "sample_program", "torch_profiler", "tries", "replay", "no_replay"),
+    "When to record": ("budget", "every", "slower", "follow"),
+}
+"""The parameters of each group by name, in the order of the help; all others are below ``_OTHERS``."""
+_OTHERS = "How records are made, and the program is run"
+
+
+class GroupedCommand(click.Command):
+    """Command whose help has its options in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each group, and one for the other options."""
+        rows = {
+            parameter.name: row
+            for parameter in self.get_params(ctx)
+            if (row := parameter.get_help_record(ctx)) is not None
+        }
+        grouped = {title: [name for name in names if name in rows] for title, names in _GROUPS.items()}
+        known = {name for names in grouped.values() for name in names}
+        grouped[_OTHERS] = [name for name in rows if name not in known]
+        for title, names in grouped.items():
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl([rows[name] for name in names])
+
+
+def examples(*lines: str) -> str:
+    """Return the epilog of a command's help: one example a line."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
