@@ -52,7 +52,7 @@ class Gain(Struct, frozen=True):
 
 
 AT_ROOF = "at its roof"
-"""What ``Gain.by`` says of a launch that gains little unless it has less work."""
+"""Value of ``Gain.by`` for a launch that gains little unless it has less work."""
 
 
 def gain_in(report: LaunchAnalysis) -> Gain:

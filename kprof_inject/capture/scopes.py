@@ -159,17 +159,34 @@ _DISTINGUISHING: tuple[Callable[[ScopeInfo], str], ...] = (
 def distinct_names(scopes: Sequence[ScopeInfo], *, with_source: bool = False) -> list[str]:
     """Return a name for each scope of a table; equal names get a distinguishing property, as in ``work (loop[0])``.
 
-    With ``with_source``, the source line is shown next to the name, and need not be repeated.
+    Scopes that one selector made have the numbers of their records, as in ``tt.load #1``. With ``with_source``, the
+    source line is shown next to the name, and need not be repeated.
     """
+    numbered = _numbered(scopes)
     groups: dict[tuple[str, str], list[int]] = {}
     for index, scope in enumerate(scopes):
-        groups.setdefault((scope.name, scope.source if with_source else ""), []).append(index)
-    names = [scope.name for scope in scopes]
+        if index not in numbered:
+            groups.setdefault((scope.name, scope.source if with_source else ""), []).append(index)
+    names = [numbered.get(index, scope.name) for index, scope in enumerate(scopes)]
     for indices in groups.values():
         if len(indices) > 1:
             for index, difference in zip(indices, _differences([scopes[index] for index in indices]), strict=True):
                 names[index] = f"{names[index]} ({difference})"
     return names
+
+
+def _numbered(scopes: Sequence[ScopeInfo]) -> dict[int, str]:
+    """Return, by index, the scopes of one name whose records all have numbers, with these."""
+    alike: dict[str, dict[int, str]] = {}
+    for index, scope in enumerate(scopes):
+        name, _, number = scope.record.rpartition("#")
+        alike.setdefault(scope.name, {})[index] = number if name == scope.name else ""
+    return {
+        index: f"{name} #{number}"
+        for name, numbers in alike.items()
+        if len(numbers) > 1 and len({number for number in numbers.values() if number.isdigit()}) == len(numbers)
+        for index, number in numbers.items()
+    }
 
 
 def _differences(alike: Sequence[ScopeInfo]) -> list[str]:

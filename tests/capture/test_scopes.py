@@ -40,8 +40,10 @@ OTHER_LOAD = replace(LOAD, record="tt.load#1", lines=(10, 10))
     [
         ([LOOP, LOAD], ["work", "tt.load"], ["work", "tt.load"]),
         ([LOOP, ITERATION], ["work (loop[0])", "work (iter[0])"], ["work (loop[0])", "work (iter[0])"]),
+        ([LOAD, replace(OTHER_LOAD, source="k.py:9")], *[["tt.load #0", "tt.load #1"]] * 2),
+        ([LOAD, OTHER_LOAD], *[["tt.load #0", "tt.load #1"]] * 2),
         ([LOAD, replace(LOAD, source="k.py:9")], ["tt.load (k.py:6)", "tt.load (k.py:9)"], ["tt.load", "tt.load"]),
-        ([LOAD, OTHER_LOAD], *[["tt.load (TTGIR line 8)", "tt.load (TTGIR line 10)"]] * 2),
+        ([LOAD, replace(LOAD, lines=(10, 10))], *[["tt.load (TTGIR line 8)", "tt.load (TTGIR line 10)"]] * 2),
         ([replace(LOAD, lines=None, source="")] * 3, *[[f"tt.load ({number} of 3)" for number in (1, 2, 3)]] * 2),
     ],
 )

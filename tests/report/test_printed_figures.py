@@ -328,7 +328,7 @@ def of_comparison(lines: Sequence[str], kernel: Json, a: Json, b: Json) -> list[
     expected = []
     for line in lines:
         cells = [cell.strip() for cell in line.strip("│").split("│")]
-        name, where = line.split()[0], tuple(cells[:2])
+        name, where = line.split()[0], (cells[0].partition(" #")[0], *cells[1:2])
         if line.startswith(("B is ", "no difference: ")):
             expected.append(launch)
             assert interval(change) in line

@@ -152,7 +152,7 @@ def _print_kernels(kernels: Sequence[KernelOverview], console: Console, room: Ro
 
 
 def _below_kernels(kernels: Sequence[KernelOverview], count: int) -> Iterator[str]:
-    """Yield what is said of the kernels below the first ``count``."""
+    """Yield the lines below a table of the first ``count`` kernels."""
     if hidden := kernels[count:]:
         shares = [kernel.share for kernel in hidden if kernel.share is not None]
         part = f", {percent(sum(shares))} of the time" if len(shares) == len(hidden) else ""

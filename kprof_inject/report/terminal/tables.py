@@ -143,7 +143,7 @@ def _folded(columns: Sequence[Column], too_wide: int) -> list[Column]:
 
 
 _PART_OF_NAME = re.compile(r"\s*[^\s_./:,<>-]*[_./:,<>-]*")
-"""A name may be folded behind each match, so that words stay whole."""
+"""A name may be folded after each match, so that words stay whole."""
 
 
 def folded_name(name: str, width: int) -> str:

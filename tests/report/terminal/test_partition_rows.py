@@ -57,7 +57,7 @@ def test_each_partition_has_a_row_above_its_scopes(tmp_path: Path) -> None:
 def test_scopes_of_a_partition_stand_together_whatever_their_place_in_the_text(tmp_path: Path) -> None:
     names = [row[0].strip() for row in rows(reported(tmp_path, "op(ttng.inval_barrier)=last", "loop"))]
     assert names[0] == "default partition (warps 0-3)"
-    last = next(at for at, name in enumerate(names) if name.startswith("last ("))
+    last = next(at for at, name in enumerate(names) if name.startswith("last #"))
     assert last < names.index("partition 0 (warp 10)")
 
 
