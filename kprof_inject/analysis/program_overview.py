@@ -16,6 +16,7 @@ from msgspec import Struct, field, structs
 from kprof_inject.analysis.advice import Gain, gain_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.capture.gpu_work import GpuWork, read_gpu_work
 from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.timeline.trust import median_time_ns
 from kprof_inject.timeline.waves import recorded_duration_ns
@@ -41,8 +42,8 @@ class KernelOverview(Struct, frozen=True):
     whole_ns: float
     """Time of all its launches in the program; if their number is unknown, of those in the capture."""
     share: float | None
-    """Its part of the time of all launches of the program, chosen or not, 0 to 1; None if their number is unknown for
-    any kernel."""
+    """Its part of the time of all launches of the program, chosen or not, and of what else the GPU did if that is
+    known, 0 to 1; None if the number of launches is unknown for any kernel."""
     middle: LaunchAnalysis
     """The launch of median duration, of the variant that takes most time."""
     gain: Gain
@@ -112,7 +113,8 @@ def overview(reports: Sequence[LaunchAnalysis]) -> tuple[KernelOverview, ...]:
         # Without counts there are no shares, so the other kernels are not needed.
         variants = [variant for variant in variants if variant.name in shown]
     weights_ns = [variant.weight_ns for variant in variants]
-    whole_ns = sum(known_ns for known_ns in weights_ns if known_ns is not None)
+    others_ns = sum(work.total_ns for work in other_work(reports))
+    whole_ns = sum(known_ns for known_ns in weights_ns if known_ns is not None) + others_ns
     has_shares = is_counted and whole_ns > 0 and None not in weights_ns
     by_name: dict[str, list[tuple[_Variant, float]]] = {name: [] for name in shown}
     for variant, weight_ns in zip(variants, weights_ns, strict=True):
@@ -127,6 +129,19 @@ def overview(reports: Sequence[LaunchAnalysis]) -> tuple[KernelOverview, ...]:
 def _to_win_at_most_ns(kernel: KernelOverview) -> float:
     """Return the key that sorts by the time to win, the most first."""
     return -(kernel.whole_ns if kernel.to_win_ns is None else kernel.to_win_ns)
+
+
+def other_work(reports: Sequence[LaunchAnalysis]) -> tuple[GpuWork, ...]:
+    """Return what else the GPU did in the program, the longest first: kernels of libraries, copies, fills.
+
+    Empty if that was not traced. Raises ``KprofError`` if its file is damaged.
+    """
+    launch = reports[0].launch if reports else None
+    if launch is None or launch.capture_folder is None:
+        return ()
+    record = read_gpu_work(launch.capture_folder, launch.process.run if launch.process else "")
+    recorded = {one.kernel.name for one in (*(report.launch for report in reports), *reports[0].captured)}
+    return tuple(work for work in record.work if work.name not in recorded) if record else ()
 
 
 def glob_of(kernel: KernelOverview, reports: Sequence[LaunchAnalysis]) -> str:

@@ -20,6 +20,7 @@ from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
+from kprof_inject.pipeline.gpu_work import save_gpu_work
 from kprof_inject.pipeline.launch_measurements import main_kernels, measure_run, with_permitted_metrics
 from kprof_inject.pipeline.program_samples import can_sample, save_program_samples, say_not_sampled
 from kprof_inject.pipeline.saved_launches import (
@@ -211,6 +212,7 @@ def _finish(
         say(str(process))
     say_what_went_wrong(reports, say)
     save_program_samples(workspace, folder)
+    save_gpu_work(folder, torch_traces(folder), say)
     say(f"captured to {folder}")
     if exit_code not in STOPPED:
         measure_run(workspace, folder, reports, choice, say)

@@ -14,7 +14,7 @@ from kprof_inject.analysis.advice import fewer_records, trust_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.loops import is_wait, lost_waits
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import KernelOverview, glob_of, overview
+from kprof_inject.analysis.program_overview import KernelOverview, glob_of, other_work, overview
 from kprof_inject.analysis.program_samples import program_samples
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
@@ -32,6 +32,7 @@ from kprof_inject.report.explanation_schema import (
     Next,
     NotJudged,
     OtherKernel,
+    OtherWork,
     Overlap,
     PlaceFact,
     RecordsFact,
@@ -93,6 +94,7 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         overlap=tuple(_overlap(report)),
         not_judged=tuple(_not_judged(report)),
         other_kernels=tuple(map(_other_kernel, other_kernels)),
+        other_work=tuple(_other_work(reports)),
         sampled_kernels=tuple(_sampled_kernels(reports)),
         left_out={},
     )
@@ -326,6 +328,11 @@ def _other_kernel(kernel: KernelOverview) -> OtherKernel:
         limit=short_name(kernel.middle.limit.name),
         level=trust_in(kernel.middle).level,
     )
+
+
+def _other_work(reports: Sequence[LaunchAnalysis]) -> Iterator[OtherWork]:
+    for work in other_work(reports):
+        yield OtherWork(name=short_name(work.name), kind=work.kind, count=work.count, total_ns=figure(work.total_ns))
 
 
 def _sampled_kernels(reports: Sequence[LaunchAnalysis]) -> Iterator[SampledKernelFact]:

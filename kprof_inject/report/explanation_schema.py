@@ -271,6 +271,15 @@ class OtherKernel(Struct, frozen=True):
     level: Level
 
 
+class OtherWork(Struct, frozen=True):
+    """Work of the GPU in the program that was not recorded: kernels of libraries, copies, fills."""
+
+    name: str
+    kind: str
+    count: Count
+    total_ns: Time
+
+
 class SampledReason(Struct, frozen=True):
     """Stall reason of a sampled kernel, and its share of the kernel's samples."""
 
@@ -316,6 +325,7 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     overlap: tuple[Overlap, ...]
     not_judged: tuple[NotJudged, ...]
     other_kernels: tuple[OtherKernel, ...]
+    other_work: tuple[OtherWork, ...]
     sampled_kernels: tuple[SampledKernelFact, ...]
     left_out: dict[str, Count]
 
@@ -342,6 +352,7 @@ _LISTS = (
     "scopes",
     "overlap",
     "sampled_kernels",
+    "other_work",
     "other_kernels",
 )
 # Findings come before the items of all other lists, and the first finding is never left out.

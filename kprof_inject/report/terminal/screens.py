@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import KernelOverview, overview
+from kprof_inject.analysis.program_overview import KernelOverview, other_work, overview
 from kprof_inject.analysis.program_samples import program_samples
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
@@ -31,8 +30,8 @@ from kprof_inject.report.terminal.first_screen import (
     print_first_screen,
     print_lines,
 )
+from kprof_inject.report.terminal.program_table import Program, lines_of_kernels, print_kernels
 from kprof_inject.report.terminal.tables import (
-    LEVEL_COLOURS,
     Bars,
     Column,
     Room,
@@ -65,9 +64,10 @@ def _print_program(reports: Sequence[LaunchAnalysis], rows: int | None, console:
 
 def _print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     names, kernels, room = _LaunchNames(reports), overview(reports), Room.on(console)
+    others = other_work(reports)
     typical = kernels[0].middle
-    if len(kernels) > 1:
-        _print_kernels_and_answer(kernels, names, console, room)
+    if len(kernels) > 1 or others:
+        _print_kernels_and_answer(Program(kernels, others), names, console, room)
         return
     if len(reports) > 1:
         _finish_launches(kernels[0], console)
@@ -78,17 +78,15 @@ def _print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
         _print_launches(reports, names.places, names.kernels, console, room.below(-1))
 
 
-def _print_kernels_and_answer(
-    kernels: Sequence[KernelOverview], names: _LaunchNames, console: Console, room: Room
-) -> None:
+def _print_kernels_and_answer(program: Program, names: _LaunchNames, console: Console, room: Room) -> None:
     """Print the table above the answer on the first kernel, in the room that the answer leaves."""
-    typical = kernels[0].middle
+    typical = program.kernels[0].middle
     answer = partial(answer_lines, typical, *names.of(typical), console)
-    table_lines = _kernel_lines(kernels, len(kernels), console) if room.lines is not None else 0
+    table_lines = lines_of_kernels(program, len(program.kernels), console) if room.lines is not None else 0
     lines = answer()
     if not room.holds(table_lines + 1 + len(lines)):
         lines = answer(with_reasons=False)
-    _print_kernels(kernels, console, room.below(1 + len(lines)))
+    print_kernels(program, console, room.below(1 + len(lines)))
     say("", console)
     print_lines(lines, console)
 
@@ -106,8 +104,9 @@ def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     The kernel with most to win comes first, and the slowest of its launches.
     """
     names, kernels = _LaunchNames(reports), overview(reports)
-    if len(kernels) > 1:
-        _print_kernels(kernels, console)
+    others = other_work(reports)
+    if len(kernels) > 1 or others:
+        print_kernels(Program(kernels, others), console)
         say("", console)
     elif len(reports) > 1:
         _print_launches(reports, names.places, names.kernels, console)
@@ -130,69 +129,8 @@ class _LaunchNames:
         return self.kernels[report.launch.kernel.variant], self.places[report.launch.place]
 
 
-_MAX_KERNELS, _MIN_KERNELS = 24, 5
-_FIRST_KERNELS = 3  # their part of what there is to win is said
 _MAX_LAUNCHES, _MIN_LAUNCHES = 10, 3
 _MAX_SAMPLED_KERNELS = 6
-
-
-def _kernel_lines(kernels: Sequence[KernelOverview], count: int, console: Console) -> int:
-    return lines_of_plain(_kernel_layouts(kernels[:count]), console) + len(list(_below_kernels(kernels, count)))
-
-
-def _print_kernels(kernels: Sequence[KernelOverview], console: Console, room: Room | None = None) -> None:
-    """Print the kernels, those with most to win first; without ``room``, all of them."""
-    count = len(kernels)
-    if room is not None:
-        shown = min(count, _MAX_KERNELS)
-        count = room.rows(shown, min(count, _MIN_KERNELS), lambda rows: _kernel_lines(kernels, rows, console))
-    print_plain(_kernel_layouts(kernels[:count]), console)
-    for line in _below_kernels(kernels, count):
-        say(line, console)
-
-
-def _below_kernels(kernels: Sequence[KernelOverview], count: int) -> Iterator[str]:
-    """Yield the lines below a table of the first ``count`` kernels."""
-    if hidden := kernels[count:]:
-        shares = [kernel.share for kernel in hidden if kernel.share is not None]
-        part = f", {percent(sum(shares))} of the time" if len(shares) == len(hidden) else ""
-        yield f"{counted(len(hidden), 'kernel')} hidden{part}; see report -v"
-    to_win_ns = [kernel.to_win_ns or 0.0 for kernel in kernels]
-    first = to_win_ns[:_FIRST_KERNELS]
-    if len(kernels) > _FIRST_KERNELS and all(first):
-        yield f"the first three are {percent(sum(first) / sum(to_win_ns))} of what there is to win"
-
-
-def _kernel_layouts(rows: Sequence[KernelOverview]) -> list[list[Column]]:
-    """Return layouts for less and less room."""
-    trusts = [trust_in(kernel.middle) for kernel in rows]
-    name = Column("kernel", [kernel.name for kernel in rows], name=True)
-    variants = [Column("variants", [str(kernel.variants) for kernel in rows])]
-    launches = [
-        *(variants if any(kernel.variants > 1 for kernel in rows) else ()),
-        Column("launches", [str(kernel.known_launches) for kernel in rows]),
-    ]
-    time = Column("time", [short_time(kernel.time_ns) for kernel in rows])
-    shares = ["" if row.share is None else percent(row.share) for row in rows]
-    to_win = [
-        *([Column("share", shares)] if any(shares) else ()),
-        Column("to win", ["?" if row.to_win_ns is None else short_time(row.to_win_ns) for row in rows]),
-    ]
-    how = Column("by", [row.gain.by for row in rows], left=True)
-    limit = Column("limit", *_limits([kernel.middle for kernel in rows]), left=True)
-    levels = [trust.level.value for trust in trusts]
-    trust = Column("trust", levels, [LEVEL_COLOURS.get(trust.level, "yellow") for trust in trusts], left=True)
-    return [
-        [name, *launches, time, *to_win, how, limit, trust],
-        [name, time, *to_win, how, limit, trust],
-        [name, *to_win, how, limit, trust],
-        [name, *to_win, how, limit],
-        [name, *to_win, limit],
-    ]
-
-
-def _limits(reports: Sequence[LaunchAnalysis]) -> tuple[list[str], list[str]]:
-    return [report.limit.name for report in reports], [limit_colour(report.limit) for report in reports]
 
 
 def _finish_launches(kernel: KernelOverview, console: Console) -> None:
@@ -254,7 +192,7 @@ def _launch_columns(
     columns += [
         Column("time", [short_time(report.summary.duration_ns) for report in rows]),
         Column("MHz", [f"{report.summary.clock_mhz:.0f}" for report in rows]),
-        Column("limit", *_limits(rows), left=True),
+        Column("limit", [row.limit.name for row in rows], [limit_colour(row.limit) for row in rows], left=True),
         Column("findings", [", ".join(finding.rule for finding in report.findings) for report in rows], name=True),
     ]
     return columns

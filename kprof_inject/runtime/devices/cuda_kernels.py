@@ -19,7 +19,7 @@ _PTX = b"""
 .version 7.0
 .target sm_50
 .address_size 64
-.visible .entry read_timer(.param .u64 to)
+.visible .entry kprof_read_timer(.param .u64 to)
 {
     .reg .b64 %rd<3>;
     ld.param.u64 %rd1, [to];
@@ -27,11 +27,11 @@ _PTX = b"""
     st.global.u64 [%rd1], %rd2;
     ret;
 }
-.visible .entry empty()
+.visible .entry kprof_empty()
 {
     ret;
 }
-.visible .entry hold(.param .u64 for_ns)
+.visible .entry kprof_hold(.param .u64 for_ns)
 {
     .reg .b64 %rd<5>;
     .reg .pred %p;
@@ -44,7 +44,7 @@ AGAIN:
     @%p bra AGAIN;
     ret;
 }
-.visible .entry count_cycles(.param .u64 to, .param .u64 for_ns)
+.visible .entry kprof_count_cycles(.param .u64 to, .param .u64 for_ns)
 {
     .reg .b64 %rd<10>;
     .reg .pred %p;
@@ -67,7 +67,7 @@ AGAIN:
     st.global.u64 [%rd1+8], %rd8;
     ret;
 }
-.visible .entry digest(.param .u64 of, .param .u64 size, .param .u64 to)
+.visible .entry kprof_digest(.param .u64 of, .param .u64 size, .param .u64 to)
 {
     .reg .b64 %rd<12>;
     .reg .b32 %r<6>;
@@ -162,14 +162,14 @@ class CudaKernels:
 
     def hold(self, device: int, stream: int, for_ns: int) -> None:
         """Keep ``stream`` busy for at least ``for_ns``."""
-        self._launch(self._function(device, b"hold"), ctypes.c_void_p(stream), ctypes.c_uint64(for_ns))
+        self._launch(self._function(device, b"kprof_hold"), ctypes.c_void_p(stream), ctypes.c_uint64(for_ns))
 
     def launch_empty(self, device: int, stream: int, threads: int, shared_bytes: int) -> None:
         """Launch a CTA of a kernel that does nothing.
 
         For more shared memory than the default limit, the kernel gets the same attributes as Triton sets.
         """
-        function = self._function(device, b"empty")
+        function = self._function(device, b"kprof_empty")
         if shared_bytes > self._empty_shared_bytes.get(device, _MAX_DEFAULT_SHARED_BYTES):
             self._driver.call("cuFuncSetCacheConfig", function, _PREFER_SHARED)
             self._driver.call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, shared_bytes)
@@ -189,7 +189,7 @@ class CudaKernels:
         the generator splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
         """
         arguments = (ctypes.c_uint64(address), ctypes.c_uint64(size_bytes), ctypes.c_uint64(word))
-        function = self._function(device, b"digest")
+        function = self._function(device, b"kprof_digest")
         self._launch(function, ctypes.c_void_p(stream), *arguments, ctas=_DIGEST_CTAS, threads=_DIGEST_THREADS)
 
     def sm_clock_hz(self, device: int, stream: int) -> float:
@@ -197,7 +197,7 @@ class CudaKernels:
         if device not in self._counts:
             self._counts[device] = self._memory.zeros_now(2 * _WORD_BYTES, device)
         address = self._counts[device].data_ptr()
-        function = self._function(device, b"count_cycles")
+        function = self._function(device, b"kprof_count_cycles")
         self._launch(function, ctypes.c_void_p(stream), ctypes.c_uint64(address), ctypes.c_uint64(_COUNTED_NS))
         cycles, elapsed_ns = self._words_at(address, 2, device, stream)
         return 1e9 * cycles / elapsed_ns
@@ -223,7 +223,7 @@ class CudaKernels:
         return min(self._readings(device), key=lambda reading: reading.error_ns, default=None)
 
     def _readings(self, device: int) -> Iterator[ClockReading]:
-        function = self._function(device, b"read_timer")
+        function = self._function(device, b"kprof_read_timer")
         stream = self._memory.urgent_stream(device)
         if device not in self._words:
             self._words[device] = self._memory.zeros_now(_WORD_BYTES, device)

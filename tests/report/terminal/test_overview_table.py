@@ -17,6 +17,7 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.limits import DRAM, Limit
+from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord, write_gpu_work
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.timeline.timeline import decode_launch
@@ -115,6 +116,21 @@ def test_on_a_narrow_terminal_the_limits_stay(tmp_path: Path) -> None:
     lines = screen(*program(tmp_path), width=45)
     assert lines[0].split() == ["kernel", "share", "to", "win", "limit"]
     assert max(map(len, lines[:6])) <= 45
+
+
+def test_what_else_the_gpu_did_has_rows(tmp_path: Path) -> None:
+    folder = save_kernels(tmp_path, {"a": (9000, 100), "b": (1000, 100)})
+    copies = [GpuWork(name=f"copy {number}", kind="copy", count=1, total_ns=4_000.0 - number) for number in range(9)]
+    work = (GpuWork(name="gemm", kind="kernel", count=10, total_ns=1e6), *copies)
+    write_gpu_work(folder, GpuWorkRecord(processes=1, work=work), "")
+    launches = read_capture(folder).launches
+    lines = screen(*(LaunchAnalysis.of(decode_launch(launch), (), launches) for launch in launches), width=120)
+    assert [" ".join(line.split()[:5]) for line in lines[1:4]] == [
+        "a 100 9.00 µs 44.2",
+        "b 100 1.00 µs 4.9",
+        "gemm 10 100 µs 49.1",
+    ]
+    assert "not recorded" in lines[3] and lines[4] == "hidden: 9 names that take less, not recorded either"
 
 
 def two_variants(folder: Path) -> tuple[LaunchAnalysis, LaunchAnalysis]:

@@ -1,0 +1,140 @@
+"""Table of a program's kernels on a terminal: how much each takes, how much could be won, and what else the GPU did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from rich.console import Console
+
+from kprof_inject.analysis.advice import trust_in
+from kprof_inject.analysis.program_overview import KernelOverview
+from kprof_inject.capture.gpu_work import GpuWork
+from kprof_inject.quantities import counted, percent, short_time
+from kprof_inject.report.kernel_names import without_inner_types
+from kprof_inject.report.terminal.tables import (
+    LEVEL_COLOURS,
+    Column,
+    Room,
+    limit_colour,
+    lines_of_plain,
+    print_plain,
+    say,
+)
+
+_MAX_KERNELS, _MIN_KERNELS = 24, 5
+_FIRST_KERNELS = 3  # their part of what there is to win is said
+_MAX_OTHERS, _MIN_OTHER_SHARE = 6, 0.01
+
+
+class Program(Struct, frozen=True):
+    """The kernels of a program, those with most to win first, and what else its GPU did, the longest first."""
+
+    kernels: Sequence[KernelOverview]
+    others: Sequence[GpuWork]
+
+    @property
+    def shown_others(self) -> Sequence[GpuWork]:
+        """The others that get a row."""
+        whole_ns = sum(kernel.whole_ns for kernel in self.kernels) + sum(work.total_ns for work in self.others)
+        return [work for work in self.others[:_MAX_OTHERS] if work.total_ns >= _MIN_OTHER_SHARE * whole_ns]
+
+
+def lines_of_kernels(program: Program, count: int, console: Console) -> int:
+    """Return how many lines the table of the first ``count`` kernels needs, with the lines below it."""
+    return lines_of_plain(_kernel_layouts(program, count), console) + len(list(_below(program, count)))
+
+
+def print_kernels(program: Program, console: Console, room: Room | None = None) -> None:
+    """Print the kernels, those with most to win first; without ``room``, all of them."""
+    count = len(program.kernels)
+    if room is not None:
+        shown = min(count, _MAX_KERNELS)
+        count = room.rows(shown, min(count, _MIN_KERNELS), lambda rows: lines_of_kernels(program, rows, console))
+    print_plain(_kernel_layouts(program, count), console)
+    for line in _below(program, count):
+        say(line, console)
+
+
+def _below(program: Program, count: int) -> Iterator[str]:
+    """Yield the lines below a table of the first ``count`` kernels."""
+    kernels = program.kernels
+    if hidden := kernels[count:]:
+        shares = [kernel.share for kernel in hidden if kernel.share is not None]
+        part = f", {percent(sum(shares))} of the time" if len(shares) == len(hidden) else ""
+        yield f"{counted(len(hidden), 'kernel')} hidden{part}; see report -v"
+    to_win_ns = [kernel.to_win_ns or 0.0 for kernel in kernels]
+    first = to_win_ns[:_FIRST_KERNELS]
+    if len(kernels) > _FIRST_KERNELS and all(first):
+        yield f"the first three are {percent(sum(first) / sum(to_win_ns))} of what there is to win"
+    if more := len(program.others) - len(program.shown_others):
+        yield f"hidden: {counted(more, 'name')} that take less, not recorded either"
+
+
+class _Row(Struct, frozen=True):
+    """Row of the table; an empty cell has no figure."""
+
+    name: str
+    launches: str
+    time: str
+    share: str
+    limit: str
+    limit_style: str
+    variants: str = ""
+    to_win: str = ""
+    by: str = ""
+    trust: str = ""
+    trust_style: str = ""
+
+    @classmethod
+    def of_kernel(cls, kernel: KernelOverview) -> _Row:
+        """Return the row of a kernel that was recorded."""
+        level = trust_in(kernel.middle).level
+        return cls(
+            name=kernel.name,
+            launches=str(kernel.known_launches),
+            time=short_time(kernel.time_ns),
+            share="" if kernel.share is None else percent(kernel.share),
+            limit=kernel.middle.limit.name,
+            limit_style=limit_colour(kernel.middle.limit),
+            variants=str(kernel.variants) if kernel.variants > 1 else "",
+            to_win="?" if kernel.to_win_ns is None else short_time(kernel.to_win_ns),
+            by=kernel.gain.by,
+            trust=level.value,
+            trust_style=LEVEL_COLOURS.get(level, "yellow"),
+        )
+
+    @classmethod
+    def of_work(cls, work: GpuWork, whole_ns: float) -> _Row:
+        """Return the row of other work; the program's takes ``whole_ns``, 0 if that is unknown."""
+        return cls(
+            name=without_inner_types(work.name),
+            launches=str(work.count),
+            time=short_time(work.total_ns / max(work.count, 1)),
+            share=percent(work.total_ns / whole_ns) if whole_ns else "",
+            limit="not recorded" if work.kind == "kernel" else work.kind,
+            limit_style="dim",
+        )
+
+
+def _kernel_layouts(program: Program, count: int) -> list[list[Column]]:
+    """Return layouts for less and less room."""
+    kernels = program.kernels[:count]
+    whole_ns = next((kernel.whole_ns / kernel.share for kernel in program.kernels if kernel.share), 0.0)
+    rows = [*map(_Row.of_kernel, kernels), *(_Row.of_work(work, whole_ns) for work in program.shown_others)]
+    name = Column("kernel", [row.name for row in rows], name=True)
+    variants = [Column("variants", [row.variants for row in rows])] if any(row.variants for row in rows) else []
+    launches = Column("launches", [row.launches for row in rows])
+    time = Column("time", [row.time for row in rows])
+    share = [Column("share", [row.share for row in rows])] if any(row.share for row in rows) else []
+    to_win = Column("to win", [row.to_win for row in rows])
+    how = Column("by", [row.by for row in rows], left=True)
+    limit = Column("limit", [row.limit for row in rows], [row.limit_style for row in rows], left=True)
+    trust = Column("trust", [row.trust for row in rows], [row.trust_style for row in rows], left=True)
+    return [
+        [name, *variants, launches, time, *share, to_win, how, limit, trust],
+        [name, time, *share, to_win, how, limit, trust],
+        [name, *share, to_win, how, limit, trust],
+        [name, *share, to_win, how, limit],
+        [name, *share, to_win, limit],
+    ]

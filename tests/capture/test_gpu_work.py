@@ -1,0 +1,40 @@
+"""What the GPU did in a program, on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kprof_inject.capture.gpu_work import GPU_WORK_FILE, GpuWork, GpuWorkRecord, read_gpu_work, write_gpu_work
+from kprof_inject.errors import KprofError
+
+RECORD = GpuWorkRecord(
+    processes=2,
+    work=(
+        GpuWork(name="cutlass::Kernel2<…>", kind="kernel", count=7, total_ns=9_000.5),
+        GpuWork(name="Memcpy HtoD (Pageable -> Device)", kind="copy", count=1, total_ns=32.0),
+    ),
+)
+
+
+def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
+    assert read_gpu_work(tmp_path, "run") is None
+    write_gpu_work(tmp_path, RECORD, "run")
+    assert read_gpu_work(tmp_path, "run") == read_gpu_work(tmp_path) == RECORD
+
+
+def test_a_file_of_another_run_is_refused(tmp_path: Path) -> None:
+    write_gpu_work(tmp_path, RECORD, "run")
+    with pytest.raises(KprofError):
+        read_gpu_work(tmp_path, "another")
+
+
+@pytest.mark.parametrize("change", [('"count":7', '"count":-7'), ('"copy"', '"magic"'), ("9000.5", '"many"')])
+def test_damage_is_noticed(tmp_path: Path, change: tuple[str, str]) -> None:
+    write_gpu_work(tmp_path, RECORD, "")
+    path = tmp_path / GPU_WORK_FILE
+    assert change[0] in path.read_text()
+    path.write_text(path.read_text().replace(*change))
+    with pytest.raises(KprofError):
+        read_gpu_work(tmp_path)
