@@ -7,10 +7,13 @@ from pathlib import Path
 from buffers import Cta, Scope, end, save_launch, start
 from playwright.sync_api import expect
 from replacing import replace
+from several_kernels import save_kernels
 from shown_page import Show
 from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord, write_gpu_work
+from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 
@@ -92,3 +95,19 @@ def test_of_several_kernels_the_first_tab_leads_to_each(show: Show, tmp_path: Pa
     assert page.locator("#launch").input_value() == "1"
     assert shown.hash["tab"] == "timeline" and shown.hash["launch"] == "1"
     assert not shown.errors and not shown.requests
+
+
+def test_what_was_not_recorded_has_rows_below_the_kernels(show: Show, tmp_path: Path) -> None:
+    folder = save_kernels(tmp_path, {"a": (9000, 100)})
+    work = (
+        GpuWork(name="gemm", kind="kernel", count=10, total_ns=1e6),
+        GpuWork(name="Memcpy HtoD", kind="copy", count=1, total_ns=1e5),
+    )
+    write_gpu_work(folder, GpuWorkRecord(processes=1, work=work), "")
+    shown = show(*map(decode_launch, read_capture(folder).launches))
+    rows = shown.page.locator(".kernel-table tr")
+    texts = [" ".join(text.split()) for text in rows.all_inner_texts()]
+    assert texts[-2].startswith("gemm 10 100 µs 50.0 %") and texts[-2].endswith("not recorded")
+    assert texts[-1].startswith("Memcpy HtoD 1 100 µs 5.0 %") and texts[-1].endswith("copy")
+    rows.last.click()
+    assert not shown.errors

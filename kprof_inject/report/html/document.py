@@ -21,7 +21,7 @@ from kprof_inject.files import write_chunks
 from kprof_inject.quantities import listed
 from kprof_inject.report.html.code import source_lines, ttgir_lines
 from kprof_inject.report.html.machine_code import launch_machine_code
-from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview
+from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview, work_rows
 from kprof_inject.report.html.page_schema import LaunchMeta, LaunchSections, PageData, PartitionMeta, ScopeMeta
 from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
 from kprof_inject.report.html.scope_columns import Shown, flight_bytes, scope_bytes, shares, shown_of
@@ -78,7 +78,13 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
         yield from scopes_element
         if report.in_flight is not None and report.in_flight.kinds:
             yield from _data_element(f"launch-{index}-flights", flight_bytes(timeline, report.in_flight, shown.ctas))
-    page = PageData(version=__version__, launches=metas, kernels=kernel_rows(reports), sampled=sampled_program(reports))
+    page = PageData(
+        version=__version__,
+        launches=metas,
+        kernels=kernel_rows(reports),
+        others=work_rows(reports),
+        sampled=sampled_program(reports),
+    )
     yield b'<script type="application/json" id="report">' + _json_bytes(page) + b"</script>\n"
     yield _filled(tail, inline).encode()
 

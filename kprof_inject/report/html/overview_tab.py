@@ -15,7 +15,7 @@ from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import overview
+from kprof_inject.analysis.program_overview import other_work, overview
 from kprof_inject.analysis.roofs.limits import LIMITING, Limit
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
@@ -34,7 +34,9 @@ from kprof_inject.report.html.page_schema import (
     SlopeRow,
     UnitBar,
     VerdictText,
+    WorkRow,
 )
+from kprof_inject.report.kernel_names import without_inner_types
 from kprof_inject.report.launch_notes import MIN_ROOF_SHARE, SLOPE_MEANING, all_notes, slack_text, slope_text
 from kprof_inject.report.tried_edits import headline
 from kprof_inject.timeline.clock import ClockSource
@@ -243,6 +245,9 @@ def _slope(place: PlaceSlope) -> SlopeRow:
     )
 
 
+_MAX_WORK = 50
+
+
 def kernel_rows(reports: Sequence[LaunchAnalysis]) -> list[KernelRow]:
     """Return a row for each kernel, those with most to win first."""
     index_of = {id(report): index for index, report in enumerate(reports)}
@@ -258,6 +263,22 @@ def kernel_rows(reports: Sequence[LaunchAnalysis]) -> list[KernelRow]:
             others=tuple(_row(report, index_of) for report in kernel.slowest_first),
         )
         for kernel in overview(reports)
+    ]
+
+
+def work_rows(reports: Sequence[LaunchAnalysis]) -> list[WorkRow]:
+    """Return a row for each of the largest parts of what else the GPU did."""
+    kernels = overview(reports)
+    whole_ns = next((kernel.whole_ns / kernel.share for kernel in kernels if kernel.share), None)
+    return [
+        WorkRow(
+            name=printable(without_inner_types(work.name)),
+            kind=work.kind,
+            count=work.count,
+            total_ns=work.total_ns,
+            share=work.total_ns / whole_ns if whole_ns else None,
+        )
+        for work in other_work(reports)[:_MAX_WORK]
     ]
 
 

@@ -503,8 +503,18 @@ class SampledProgram(Struct, frozen=True):
     left_out: int
 
 
+class WorkRow(Struct, frozen=True):
+    """Work of the program's GPU that was not recorded; ``share`` is of all that it did, None if that is unknown."""
+
+    name: str
+    kind: str
+    count: int
+    total_ns: float
+    share: float | None
+
+
 class PageData(Struct, frozen=True):
-    """First data that the page reads: its launches, and its kernels, largest total time first.
+    """First data that the page reads: its launches, its kernels, those with most to win first, and other work.
 
     ``sampled`` is None if the program was not sampled.
     """
@@ -512,4 +522,5 @@ class PageData(Struct, frozen=True):
     version: str
     launches: list[LaunchMeta]
     kernels: list[KernelRow]
+    others: list[WorkRow]
     sampled: SampledProgram | None

@@ -119,6 +119,7 @@ function contextOf(page, launch) {
       tabs.shown("timeline")?.goTo(target);
     },
     kernels: page.report.kernels,
+    others: page.report.others,
     sampled: page.report.sampled,
     shownLaunch: state.launch,
     openLaunch: (index) => changeLaunch(page, index, "timeline"),

@@ -2,13 +2,13 @@
 
 import { element } from "#dom";
 import { evidenceTag } from "#evidence";
-import { counted, formatNs, formatShare } from "#format";
+import { counted, formatShare, shortNs } from "#format";
 
 export const title = "Kernels";
 
 /** A capture of one launch has nothing to put side by side. */
 export function isWanted(report) {
-  return report.launches.length > 1;
+  return report.launches.length > 1 || report.others.length > 0;
 }
 
 const HEADS = [
@@ -28,7 +28,7 @@ const MAX_LAUNCHES = 50;
 /** The kernels whose launches the reader wants to see, by their places: they stay open when another launch is shown. */
 const opened = new Set();
 
-export function show(place, launch, { kernels, openLaunch, shownLaunch }) {
+export function show(place, launch, { kernels, others, openLaunch, shownLaunch }) {
   if (kernels.length === 1) opened.add(0);
   const head = element("tr", {}, HEADS.map(([text, hint, kind]) => element("th", { text, title: hint || null, class: kind, scope: "col" })));
   const most = Math.max(...kernels.map((kernel) => kernel.to_win_ns ?? 0));
@@ -36,7 +36,7 @@ export function show(place, launch, { kernels, openLaunch, shownLaunch }) {
   place.append(element("div", { class: "overview" }, [
     element("p", { class: "view-hint kernel-hint", text: "Kernels by the time that could be won. A row opens the timeline of the median launch." }),
     element("div", { class: "table-room" }, [
-      element("table", { class: "plain-table kernel-table" }, [element("thead", {}, [head]), ...bodies]),
+      element("table", { class: "plain-table kernel-table" }, [element("thead", {}, [head]), ...bodies, element("tbody", {}, others.map(otherRow))]),
     ]),
   ]));
 }
@@ -73,11 +73,27 @@ function kernelRow(kernel, most, disclosure, openLaunch, shownLaunch) {
     element("th", { scope: "row" }, [element("span", { class: "kernel-name" }, [...disclosure, opener(kernel.name)])]),
     figure(kernel.variants),
     figure(kernel.launches),
-    figure(formatNs(kernel.time_ns)),
+    figure(shortNs(kernel.time_ns)),
     kernel.share === null ? figure("–") : barCell(kernel.share, formatShare(kernel.share)),
-    kernel.to_win_ns === null ? figure("?") : barCell(most && kernel.to_win_ns / most, formatNs(kernel.to_win_ns)),
+    kernel.to_win_ns === null ? figure("?") : barCell(most && kernel.to_win_ns / most, shortNs(kernel.to_win_ns)),
     element("td", { text: kernel.to_win_by }),
     ...judged(kernel),
+  ]);
+}
+
+/** What else the GPU did: a `WorkRow` of page_schema.py. */
+function otherRow({ name, kind, count, total_ns: totalNs, share }) {
+  return element("tr", { class: "other-work" }, [
+    element("th", { scope: "row", text: name }),
+    figure(""),
+    figure(count),
+    figure(shortNs(totalNs / Math.max(count, 1))),
+    share === null ? figure("–") : barCell(share, formatShare(share)),
+    figure(""),
+    element("td"),
+    element("td", { class: "view-hint", text: kind === "kernel" ? "not recorded" : kind }),
+    element("td"),
+    element("td"),
   ]);
 }
 
@@ -89,7 +105,7 @@ function launchRows(kernel, openLaunch, shownLaunch) {
       element("th", { scope: "row" }, [opener(`launch ${one.number}`)]),
       figure(""),
       figure(""),
-      figure(formatNs(one.time_ns)),
+      figure(shortNs(one.time_ns)),
       figure(""),
       figure(""),
       element("td"),
