@@ -40,6 +40,8 @@ _PLACES = {
     "to_arrow": "kprof_inject.export.arrow",
     "to_pandas": "kprof_inject.export.arrow",
 }
+_HOOKS = {"load_ipython_extension": "kprof_inject.notebook"}
+"""What other programs look for by name, and users do not call."""
 
 
 __all__ = ["KprofError", "Mode", "diff", "load", "profile", "read_buffer", "to_arrow", "to_pandas"]
@@ -47,8 +49,8 @@ __all__ = ["KprofError", "Mode", "diff", "load", "profile", "read_buffer", "to_a
 
 def __getattr__(name: str) -> Any:
     # The command line and the program's start-up hook must not load what the API needs.
-    if name in _PLACES:
-        return getattr(importlib.import_module(_PLACES[name]), name)
+    if place := _PLACES.get(name) or _HOOKS.get(name):
+        return getattr(importlib.import_module(place), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

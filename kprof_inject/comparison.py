@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -103,8 +102,10 @@ class Comparison:
         return f"<{type(self).__name__}: {first_sentence(self._compared)}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
-        return f"<pre>{html.escape(self.report())}</pre>"
+        """Return the HTML that a notebook shows: the comparison in colours."""
+        from kprof_inject.report.diff.table import diff_html
+
+        return diff_html(self._compared)
 
 
 def diff(

@@ -167,9 +167,13 @@ class Results:
         return f"<{type(self).__name__}: {counted(len(timelines), 'launch')} of {', '.join(kernels) or 'no kernel'}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
-        text = self.report() if self.timelines else repr(self)
-        return f"<pre>{html.escape(text)}</pre>"
+        """Return the HTML that a notebook shows: the report in colours, with a bar for each unit."""
+        timelines = self.timelines
+        if not timelines:
+            return f"<pre>{html.escape(repr(self))}</pre>"
+        from kprof_inject.report.terminal.in_html import answers_html
+
+        return answers_html(self._analyses(timelines))
 
 
 def _of_kernels(timelines: Sequence[Timeline], glob: str) -> list[Timeline]:

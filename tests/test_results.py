@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -81,7 +83,10 @@ def test_page_and_trace_are_written(loaded: Results, tmp_path: Path) -> None:
 
 def test_a_notebook_shows_the_report(loaded: Results) -> None:
     shown = loaded._repr_html_()
-    assert shown.startswith("<pre>matmul_kernel #29 ") and shown.endswith("</pre>")
+    assert shown.startswith("<pre style=") and shown.endswith("</pre>")
+    text = re.sub(r"<[^>]*>", "", html.unescape(shown))
+    assert text.startswith("matmul_kernel #29 ") and "tensor cores            75.0 %" in text
+    assert '<span style="font-weight: bold">LIMIT' in shown
 
 
 @pytest.mark.parametrize("what", ["timeline", "reports", "summary"])

@@ -29,6 +29,7 @@ from kprof_inject.report.diff.wording import (
     spans,
     took_no_time,
 )
+from kprof_inject.report.terminal.in_html import html_of
 from kprof_inject.report.terminal.tables import Column, Room, print_fitted, say
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level, judge
@@ -196,6 +197,11 @@ def diff_text(diff: CaptureDiff) -> str:
     text = io.StringIO()
     print_diff_tables(diff, Console(file=text, width=_FILE_WIDTH, color_system=None))
     return text.getvalue()
+
+
+def diff_html(diff: CaptureDiff) -> str:
+    """Return the same with its colours, for a notebook."""
+    return html_of(lambda console: print_diff_tables(diff, console))
 
 
 def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> None:

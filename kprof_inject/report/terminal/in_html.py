@@ -1,0 +1,40 @@
+"""What a terminal shows, with its colours, as HTML for notebooks."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program_overview import overview
+from kprof_inject.report.terminal.evidence_tables import print_units
+from kprof_inject.report.terminal.screens import print_answers
+from kprof_inject.report.terminal.tables import say
+
+_WIDTH = 130
+_FORMAT = '<pre style="line-height: 1.25; white-space: pre; overflow-x: auto; font-family: monospace">{code}</pre>'
+
+
+def answers_html(reports: Sequence[LaunchAnalysis]) -> str:
+    """Return the output of ``report``, and for the launch that it answers for a bar for each unit."""
+
+    def show(console: Console) -> None:
+        print_answers(reports, console)
+        typical = overview(reports)[0].middle
+        if typical.units:
+            say("", console)
+            print_units(typical, console)
+
+    return html_of(show)
+
+
+def html_of(show: Callable[[Console], None]) -> str:
+    """Return what a function prints."""
+    console = Console(
+        file=io.StringIO(), record=True, width=_WIDTH, color_system="truecolor", force_terminal=True, markup=False,
+        emoji=False, highlight=False,
+    )  # fmt: skip
+    show(console)
+    return console.export_html(code_format=_FORMAT, inline_styles=True)
