@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import shlex
 from typing import Any
 
@@ -27,6 +28,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _usage_error(error: Exception) -> Exception:
+    """Return the error that IPython shows without a traceback; the same one if IPython is not there."""
+    try:
+        kind: Any = importlib.import_module("IPython.core.error").UsageError
+    except ImportError:
+        return error
+    shown: Exception = kind(str(error))
+    return shown
+
+
 def load_ipython_extension(shell: Any) -> None:
     """Register the cell magic: ``%%kprof [--at SELECTOR]... [--kernel GLOB] [--launches SPEC] [--ctas CTAS]``.
 
@@ -37,8 +48,11 @@ def load_ipython_extension(shell: Any) -> None:
     def kprof(line: str, cell: str) -> Any:
         from kprof_inject.api import profile
 
-        given = _parser().parse_args(shlex.split(line))
-        prof = profile(given.at, kernel=given.kernel, launches=given.launches, ctas=given.ctas)
+        try:
+            given = _parser().parse_args(shlex.split(line))
+            prof = profile(given.at, kernel=given.kernel, launches=given.launches, ctas=given.ctas)
+        except (KprofError, ValueError) as error:  # shlex raises the latter for a quotation without an end
+            raise _usage_error(error) from None
         with prof:
             ran = shell.run_cell(cell)
         shell.user_ns[_RESULT] = prof
