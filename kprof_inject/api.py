@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -226,8 +226,8 @@ def profile(
     at: str | Sequence[str] = (),
     *,
     kernel: str = "*",
-    split: str = "never",
-    iter_records: str = "one",
+    split: Literal["never", "runs"] = "never",
+    iter_records: Literal["one", "two"] = "one",
     launches: str | int = "last",
     max_launches: int = 0,
     max_bytes: int = 1 << 30,

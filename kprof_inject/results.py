@@ -14,7 +14,7 @@ import numpy as np
 from kprof_inject.analysis.launch import Experiment, LaunchAnalysis
 from kprof_inject.analysis.program_overview import ProgramFinding, findings_in
 from kprof_inject.analysis.summary import LaunchSummary, summarise
-from kprof_inject.capture.foreign_buffer import described, parse_names, read_buffer_array
+from kprof_inject.capture.foreign_buffer import BufferFormat, described, parse_names, read_buffer_array
 from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.export.arrow import to_arrow, to_pandas
 from kprof_inject.export.formats import TraceFile
@@ -205,7 +205,7 @@ def load(path: str | Path) -> Results:
 def read_buffer(
     buffer: Any,
     *,
-    format: str | None = None,
+    format: BufferFormat | None = None,
     names: str | Sequence[str] | Mapping[int, str] | None = None,
     kernel: str | None = None,
     units: int | None = None,

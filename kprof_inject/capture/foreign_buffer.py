@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta, Struct, structs
@@ -29,7 +29,9 @@ from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import read_regular
 from kprof_inject.quantities import counted
 
-PROFILERS: dict[str, Profiler] = {
+BufferFormat = Literal["sm-profiler", "triton-distributed", "flashinfer", "cute", "cute-compact"]
+
+PROFILERS: dict[BufferFormat, Profiler] = {
     "sm-profiler": Profiler(read_sm_profiler),
     "triton-distributed": Profiler(read_triton_distributed),
     "flashinfer": Profiler(read_flashinfer),

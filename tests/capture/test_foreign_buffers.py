@@ -7,7 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -17,7 +17,13 @@ from hypothesis import strategies as st
 from snapshots import check_cases
 
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.capture.foreign_buffer import PROFILERS, BufferDescription, read_buffer_array, read_saved_buffer
+from kprof_inject.capture.foreign_buffer import (
+    PROFILERS,
+    BufferDescription,
+    BufferFormat,
+    read_buffer_array,
+    read_saved_buffer,
+)
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.foreign import timeline_of
 from kprof_inject.timeline.timeline import Timeline
@@ -384,3 +390,7 @@ def test_damaged_files_are_read_or_refused(ending: str, damage: list[tuple[int, 
 def _saved_objects(folder: Path) -> bytes:
     np.save(folder / "made.npy", np.array([{}], dtype=object), allow_pickle=True)
     return (folder / "made.npy").read_bytes()
+
+
+def test_the_type_of_formats_has_all_of_them() -> None:
+    assert set(get_args(BufferFormat)) == set(PROFILERS)
