@@ -12,6 +12,7 @@ from kprof_inject.quantities import short_time
 from kprof_inject.report.diff.change_verdicts import ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.code_changes import SourceLine, SourcePart, source_parts, structure_lines
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
+from kprof_inject.report.diff.sides import STYLE, sides_of
 from kprof_inject.report.diff.structure import structure_of
 from kprof_inject.report.diff.table import (
     SCOPE_TITLES,
@@ -26,6 +27,7 @@ from kprof_inject.report.html.document import content_policy
 
 _WIDTH, _HEIGHT, _MARGIN = 140.0, 20.0, 4.0
 _CAP = 4.0
+_MAX_PICTURED = 8  # an analysis of both sides takes up to some seconds
 _ENDS_PERCENT = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -115,7 +117,11 @@ def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
     a, b = map(_shown, places)
     # The page's policy allows this style sheet by its hash and no style attributes, so each depth needs a class.
     depths = sorted({0, *(scope.depth for kernel in diff.kernels for scope in kernel.scopes)})
-    style = _STYLE + "".join(f"td.depth-{depth} {{ padding-left: {0.5 + 1.2 * depth:.1f}rem; }}\n" for depth in depths)
+    style = (
+        _STYLE
+        + STYLE
+        + "".join(f"td.depth-{depth} {{ padding-left: {0.5 + 1.2 * depth:.1f}rem; }}\n" for depth in depths)
+    )
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style)}">'
@@ -123,17 +129,19 @@ def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
     yield f"<title>{a} → {b}</title><style>{style}</style></head><body>"
     yield f"<h1>A: {a} → B: {b}</h1>"
     yield f'<p class="answer">{_shown(first_sentence(diff))}</p>'
-    for kernel in diff.kernels:
-        yield from _section(kernel, alone=len(diff.kernels) == 1)
+    for number, kernel in enumerate(diff.kernels):
+        sides = sides_of(kernel) if number < _MAX_PICTURED else ()
+        yield from _section(kernel, sides, alone=len(diff.kernels) == 1)
     if unpaired := unpaired_lines(diff):
         yield from _list(unpaired)
     yield "</body></html>"
 
 
-def _section(kernel: KernelDiff, *, alone: bool) -> Iterator[str]:
+def _section(kernel: KernelDiff, sides: Iterable[str], *, alone: bool) -> Iterator[str]:
     yield f"<h2>{_shown(title_of(kernel))}</h2>"
     if not alone:
         yield f"<p>{_shown(kernel_sentence(kernel))}</p>"
+    yield from sides
     yield '<div class="scroll"><table><thead><tr>'
     yield '<th class="name">scope</th><th class="name">source</th><th class="name">verdict</th><th>change</th>'
     launches = [
