@@ -27,7 +27,7 @@ _MAX_NAMES = 12
 
 
 class Comparison:
-    """What changed from A to B, which are two results of the same kernels."""
+    """Comparison of A and B, two results of the same kernels."""
 
     def __init__(self, compared: CaptureDiff, places: tuple[str, str]) -> None:
         """Hold a comparison of A and B, whose names are ``places``; ``diff`` makes one."""

@@ -43,7 +43,7 @@ class Trust(Struct, frozen=True):
 
 
 class Gain(Struct, frozen=True):
-    """What could be won in a launch, and how."""
+    """Time that could be won in a launch, and the way to win it."""
 
     share: float | None
     """Upper bound, as part of the launch's time; None if it is unknown."""

@@ -1,4 +1,4 @@
-"""File of all that the GPU did in a program: its kernels, whoever wrote them, and copies, as ``torch.profiler`` saw it.
+"""File of all that the GPU did in a program, as ``torch.profiler`` saw it: kernels, also of libraries, copies, fills.
 
 It is in the capture's folder. ``docs/capture-format.md`` describes it.
 """

@@ -1,4 +1,4 @@
-"""What a terminal shows, with its colours, as HTML for notebooks."""
+"""HTML for notebooks that looks as a terminal does, with its colours."""
 
 from __future__ import annotations
 
