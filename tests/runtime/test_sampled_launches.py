@@ -200,3 +200,21 @@ def test_where_records_are_kept(planned_once: FakeRuns, tmp_path: Path, choice: 
         "shared" if choice == EVERY_CTA else "global",
     )
     assert [len(decode_launch(launch).all_ctas) for launch in (small, large)] == [1023, 1024]
+
+
+def test_a_large_buffer_in_global_memory_gets_smaller_rings(
+    planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only if the size is left to us: a program may need the memory."""
+
+    def row_bytes(folder: str, mode: Mode) -> int:
+        with planned_once.here(mode=mode, ctas=EVERY_CTA, capture=str(tmp_path / folder)) as here:
+            here.launch_power(3)
+        (launch,) = launches_in(tmp_path / folder)
+        return launch.kernel.stride_bytes
+
+    usual = row_bytes("usual", Mode(AUTO_BUFFER))
+    monkeypatch.setattr(instrumented_kernel, "_MAX_AUTO_BYTES", 16 * usual // 3)
+    assert usual / 4 <= row_bytes("limited", Mode(AUTO_BUFFER)) <= usual / 3
+    for number, mode in enumerate((Mode("global"), Mode(AUTO_BUFFER, 1 << 16))):
+        assert row_bytes(str(number), mode) >= usual - 256

@@ -16,7 +16,7 @@ from triton.runtime.driver import driver
 from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice, CtaSample
 from kprof_inject.capture.mode import AUTO_BUFFER, Mode
 from kprof_inject.capture.resources import limits_of, registers_for
-from kprof_inject.capture.ring_sizes import auto_buffer, keeps_occupancy, mode_of_kernel
+from kprof_inject.capture.ring_sizes import auto_buffer, keeps_occupancy, mode_of_kernel, smaller_buffer_bytes
 from kprof_inject.capture.schema import (
     KernelRecord,
     ModeRecord,
@@ -48,6 +48,10 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 # A second body is not worth this many more spills: ptxas allocates the registers of both at once, and where it leaves
 # values in memory, the CTAs that do not record wait for them, too.
 _MAX_MORE_SPILLS = 3
+
+_MAX_AUTO_BYTES = 128 << 20
+"""Size of a launch's buffer up to which ``auto`` gives each warp a whole ring in global memory. A launch has two or
+three buffers, in memory that the program may need."""
 
 _CHANGED_BY_RECORDS = ("num_warps", "shared", "profile_scratch_size", "profile_scratch_align")
 
@@ -119,7 +123,7 @@ class InstrumentedKernel:
             can_choose = self.target.backend == "cuda" and "nvidia" in installed_version().global_buffer_on
             stays = self.prefers_shared and not sample.shift
             mode = replace(mode, buffer=auto_buffer(sample) if can_choose and not stays else "shared")
-        return mode_of_kernel(
+        chosen = mode_of_kernel(
             mode,
             self.dumped.info.metadata["shared"],
             self.total_warps,
@@ -127,6 +131,10 @@ class InstrumentedKernel:
             f"{self.target.backend}:{self.target.arch}",
             self.scope_table.most_records,
         )
+        if chosen.buffer == "global" and self.session.mode.buffer == AUTO_BUFFER and not mode.buffer_bytes:
+            limited = smaller_buffer_bytes(chosen, sample.rows, self.total_warps, _MAX_AUTO_BYTES)
+            chosen = replace(chosen, buffer_bytes=limited or chosen.buffer_bytes)
+        return chosen
 
     def can_prefer_shared(self, sample: CtaSample) -> bool:
         """Return whether records of these CTAs are in global memory, and could be in shared memory instead.
