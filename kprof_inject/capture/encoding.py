@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from collections.abc import Hashable
@@ -143,6 +144,20 @@ def require_seal(text: bytes, of: str, where: str, hint: str = CAPTURE_AGAIN) ->
             "this was edited, damaged, or taken from another capture",
             hint=hint,
         )
+
+
+def read_of_run(path: Path, kind: type[Record], run: str) -> Record | None:
+    """Read a record of a capture as a whole, sealed for its run; None if there is no such file.
+
+    ``run`` is empty if it is unknown (see ``ProcessRecord``). Raises ``KprofError`` if the file is damaged, or of
+    another run.
+    """
+    if not os.path.lexists(path):
+        return None
+    text = read_json(path, path.parent)
+    if run:
+        require_seal(text, run, str(path))
+    return decode(text, kind, str(path))
 
 
 def read_json(path: Path, within: Path) -> bytes:

@@ -5,13 +5,12 @@ It is in the capture's folder. ``docs/capture-format.md`` describes it.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode, encode, read_json, require_seal, sealed
+from kprof_inject.capture.encoding import encode, read_of_run, sealed
 from kprof_inject.capture.schema import Count, Name
 from kprof_inject.files import write_bytes
 
@@ -48,13 +47,7 @@ def read_gpu_work(capture_folder: Path, run: str = "") -> GpuWorkRecord | None:
     Raises ``KprofError`` if the file is damaged, or if ``run`` (see ``ProcessRecord``) is not empty and the file is of
     another run.
     """
-    path = capture_folder / GPU_WORK_FILE
-    if not os.path.lexists(path):
-        return None
-    text = read_json(path, capture_folder)
-    if run:
-        require_seal(text, run, str(path))
-    return decode(text, GpuWorkRecord, str(path), CAPTURE_AGAIN)
+    return read_of_run(capture_folder / GPU_WORK_FILE, GpuWorkRecord, run)
 
 
 def write_gpu_work(capture_folder: Path, record: GpuWorkRecord, run: str) -> None:

@@ -5,14 +5,13 @@ It is in the capture's folder. ``docs/capture-format.md`` describes it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode, encode, read_json, require_seal, sealed
+from kprof_inject.capture.encoding import encode, read_of_run, sealed
 from kprof_inject.capture.measurements import SampledInstruction
 from kprof_inject.capture.schema import Count, Name, Text
 from kprof_inject.files import write_bytes
@@ -53,13 +52,7 @@ def read_program_samples(capture_folder: Path, run: str = "") -> ProgramSamplesR
     Raises ``KprofError`` if the file is damaged, or if ``run`` (see ``ProcessRecord``) is not empty and the file is of
     another run.
     """
-    path = capture_folder / PROGRAM_SAMPLES_FILE
-    if not os.path.lexists(path):
-        return None
-    text = read_json(path, capture_folder)
-    if run:
-        require_seal(text, run, str(path))
-    return decode(text, ProgramSamplesRecord, str(path), CAPTURE_AGAIN)
+    return read_of_run(capture_folder / PROGRAM_SAMPLES_FILE, ProgramSamplesRecord, run)
 
 
 def write_program_samples(capture_folder: Path, record: ProgramSamplesRecord, run: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from kprof_inject.capture.encoding import decode, encode, read_json, require_seal, sealed
+from kprof_inject.capture.encoding import encode, read_of_run, sealed
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import BufferKind, ClockBits, Count, Cycles, Name
 from kprof_inject.files import write_bytes
@@ -179,12 +178,8 @@ def read_costs(path: Path, run: str = "") -> dict[CostKey, MeasuredCost]:
     Raises ``KprofError`` if it is damaged, or if ``run`` (see ``ProcessRecord``) is not empty and the file is of
     another run.
     """
-    if not os.path.lexists(path):
-        return {}
-    text = read_json(path, path.parent)
-    if run:
-        require_seal(text, run, str(path))
-    return {cost.key: cost for cost in decode(text, _CostsFile, str(path)).costs}
+    file = read_of_run(path, _CostsFile, run)
+    return {cost.key: cost for cost in file.costs} if file is not None else {}
 
 
 def write_costs(path: Path, costs: Iterable[MeasuredCost], run: str = "") -> None:
