@@ -64,11 +64,15 @@ def _print_program(reports: Sequence[LaunchAnalysis], rows: int | None, console:
 
 def _print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     names, kernels, room = _LaunchNames(reports), overview(reports), Room.on(console)
-    others = other_work(reports)
+    program = Program(kernels, other_work(reports))
     typical = kernels[0].middle
-    if len(kernels) > 1 or others:
-        _print_kernels_and_answer(Program(kernels, others), names, console, room)
+    if len(kernels) > 1:
+        _print_kernels_and_answer(program, names, console, room)
         return
+    if program.others:
+        print_kernels(program, console)
+        say("", console)
+        room = room.below(lines_of_kernels(program, 1, console) + 1)
     if len(reports) > 1:
         _finish_launches(kernels[0], console)
         # Another line, below the first screen, is for the slowest launch.

@@ -133,6 +133,19 @@ def test_what_else_the_gpu_did_has_rows(tmp_path: Path) -> None:
     assert "not recorded" in lines[3] and lines[4] == "hidden: 9 names that take less, not recorded either"
 
 
+def test_one_kernel_and_other_work_have_a_table_above_the_kernels_own(tmp_path: Path) -> None:
+    folder = save_kernels(tmp_path, {"a": (9000, 100)})
+    write_gpu_work(
+        folder, GpuWorkRecord(processes=1, work=(GpuWork(name="gemm", kind="kernel", count=10, total_ns=9e5),)), ""
+    )
+    launches = read_capture(folder).launches
+    lines = screen(LaunchAnalysis.of(decode_launch(launches[0]), (), launches), width=120)
+    assert [line.split()[0] for line in lines[:3]] == ["kernel", "a", "gemm"]
+    assert lines[1].split()[4] == lines[2].split()[4] == "50.0"
+    assert lines[3] == "" and lines[4].startswith("a #0 ")
+    assert any(line.startswith("func ") for line in lines)
+
+
 def two_variants(folder: Path) -> tuple[LaunchAnalysis, LaunchAnalysis]:
     """A launch of each, of one kernel."""
     one, other = made(folder / "one", "k", 1000), made(folder / "other", "k", 3000)
