@@ -43,7 +43,6 @@ _PLACES = {
 _HOOKS = {"load_ipython_extension": "kprof_inject.notebook"}
 """What other programs look for by name, and users do not call."""
 
-
 __all__ = ["KprofError", "Mode", "diff", "load", "profile", "read_buffer", "to_arrow", "to_pandas"]
 
 

@@ -20,6 +20,7 @@ from replacing import replace
 from specialised import warps_of_partitions
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program_overview import program_of
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
@@ -174,7 +175,7 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
         "findings explained": [{**one, "text": "", "advice": ""} for one in explained["findings"]],
         "page": msgspec.to_builtins(all_sections(report, pictures)),
         "page's data": msgspec.to_builtins(launch_meta(report, "k", "", shown_of(timeline, timeline.scope_count))),
-        "page's kernels": msgspec.to_builtins(kernel_rows([report])),
+        "page's kernels": msgspec.to_builtins(kernel_rows(program_of([report]), [report])),
         "causal": list(csv.reader(io.StringIO(slopes_csv([report.slopes])))),
         "csv": list(csv.reader(io.StringIO(b"".join(csv_table([few])).decode()))),
         "hatchet": json.loads(b"".join(hatchet_tree([few]))),

@@ -48,9 +48,10 @@ class Gain(Struct, frozen=True):
     share: float | None
     """Upper bound, as part of the launch's time; None if it is unknown."""
     by: str
-    """What would win it: edits that did, or the name of a finding; empty if that is unknown."""
+    """What would win it: edits that did, the name of a finding, or ``AT_ROOF``; empty if that is unknown."""
 
 
+UNKNOWN_GAIN = Gain(None, "")
 AT_ROOF = "at its roof"
 """Value of ``Gain.by`` for a launch that gains little unless it has less work."""
 
@@ -64,7 +65,7 @@ def gain_in(report: LaunchAnalysis) -> Gain:
     if best is not None:
         return Gain(best.share, best.rule)
     if not report.limit.is_known or not report.limit.parts:
-        return Gain(None, "")
+        return UNKNOWN_GAIN
     return Gain(_left(report), AT_ROOF if any(_at_roof(report)) else "")
 
 

@@ -6,14 +6,14 @@ of a kernel, and usually their duration, is known without decoding them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from msgspec import Struct, field, structs
 
-from kprof_inject.analysis.advice import Gain, gain_in
+from kprof_inject.analysis.advice import UNKNOWN_GAIN, Gain, gain_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.gpu_work import GpuWork, read_gpu_work
@@ -76,6 +76,18 @@ class KernelOverview(Struct, frozen=True):
         }
 
 
+class Program(Struct, frozen=True):
+    """The kernels of a program, those with most to win first, and what else its GPU did, the longest first.
+
+    Others are kernels that were not recorded, copies and fills; there are none if that was not traced.
+    """
+
+    kernels: tuple[KernelOverview, ...]
+    others: tuple[GpuWork, ...]
+    whole_ns: float | None
+    """Time of all that shares are parts of; None if the number of launches is unknown for any kernel."""
+
+
 class ProgramFinding(Finding, frozen=True, kw_only=True):
     """A finding with its launch and kernel, and its weight in the whole program."""
 
@@ -101,10 +113,16 @@ def findings_in(reports: Sequence[LaunchAnalysis]) -> list[ProgramFinding]:
 
 
 def overview(reports: Sequence[LaunchAnalysis]) -> tuple[KernelOverview, ...]:
-    """Return the kernels of the reports, sorted by the time that could be won in the program.
+    """Return the kernels of the program of these reports."""
+    return program_of(reports).kernels
+
+
+def program_of(reports: Sequence[LaunchAnalysis]) -> Program:
+    """Return the program of the reports, with its kernels sorted by the time that could be won.
 
     If that is unknown, all of a kernel's time counts. It is only determined for the kernels that take most time; the
-    others follow, sorted by time. Kernels with the same name count as one.
+    others follow, sorted by time. Kernels with the same name count as one. Raises ``KprofError`` if the file of other
+    work is damaged.
     """
     variants = _variants(reports)
     shown = dict.fromkeys(report.launch.kernel.name for report in reports)
@@ -113,17 +131,19 @@ def overview(reports: Sequence[LaunchAnalysis]) -> tuple[KernelOverview, ...]:
         # Without counts there are no shares, so the other kernels are not needed.
         variants = [variant for variant in variants if variant.name in shown]
     weights_ns = [variant.weight_ns for variant in variants]
-    others_ns = sum(work.total_ns for work in other_work(reports))
-    whole_ns = sum(known_ns for known_ns in weights_ns if known_ns is not None) + others_ns
-    has_shares = is_counted and whole_ns > 0 and None not in weights_ns
+    others = _other_work(reports)
+    known_ns = [weight_ns for weight_ns in weights_ns if weight_ns is not None]
+    whole_ns = sum(known_ns) + sum(work.total_ns for work in others)
+    has_shares = is_counted and whole_ns > 0 and len(known_ns) == len(weights_ns)
+    share_of_ns = whole_ns if has_shares else None
     by_name: dict[str, list[tuple[_Variant, float]]] = {name: [] for name in shown}
     for variant, weight_ns in zip(variants, weights_ns, strict=True):
         if variant.name in shown:
             by_name[variant.name].append((variant, weight_ns or 0.0))
-    kernels = [_overview(name, group, whole_ns if has_shares else None) for name, group in by_name.items()]
+    kernels = [_overview(name, group, share_of_ns) for name, group in by_name.items()]
     kernels.sort(key=lambda kernel: -kernel.whole_ns)
     judged = [structs.replace(kernel, gain=gain_in(kernel.middle)) for kernel in kernels[:_MAX_JUDGED]]
-    return (*sorted(judged, key=_to_win_at_most_ns), *kernels[_MAX_JUDGED:])
+    return Program((*sorted(judged, key=_to_win_at_most_ns), *kernels[_MAX_JUDGED:]), others, share_of_ns)
 
 
 def _to_win_at_most_ns(kernel: KernelOverview) -> float:
@@ -131,11 +151,7 @@ def _to_win_at_most_ns(kernel: KernelOverview) -> float:
     return -(kernel.whole_ns if kernel.to_win_ns is None else kernel.to_win_ns)
 
 
-def other_work(reports: Sequence[LaunchAnalysis]) -> tuple[GpuWork, ...]:
-    """Return what else the GPU did in the program, the longest first: kernels of libraries, copies, fills.
-
-    Empty if that was not traced. Raises ``KprofError`` if its file is damaged.
-    """
+def _other_work(reports: Sequence[LaunchAnalysis]) -> tuple[GpuWork, ...]:
     launch = reports[0].launch if reports else None
     if launch is None or launch.capture_folder is None:
         return ()
@@ -185,10 +201,11 @@ class _Variant(Struct):
             time_ns = median(known_ns) if known_ns else None
         return None if time_ns is None else self.kernel.launches * time_ns
 
-    @property
-    def middle(self) -> LaunchAnalysis:
-        ordered = sorted(self.reports, key=lambda report: report.duration_ns)
-        return ordered[(len(ordered) - 1) // 2]
+
+def middle_of(reports: Iterable[LaunchAnalysis]) -> LaunchAnalysis:
+    """Return the launch of median duration, of two the shorter."""
+    ordered = sorted(reports, key=lambda report: report.duration_ns)
+    return ordered[(len(ordered) - 1) // 2]
 
 
 def _variants(reports: Sequence[LaunchAnalysis]) -> list[_Variant]:
@@ -224,6 +241,6 @@ def _overview(name: str, variants: Sequence[tuple[_Variant, float]], whole_ns: f
         time_ns=median(report.duration_ns for report in reports),
         whole_ns=kernel_ns,
         share=None if whole_ns is None else kernel_ns / whole_ns,
-        middle=first.middle,
-        gain=Gain(None, ""),
+        middle=middle_of(first.reports),
+        gain=UNKNOWN_GAIN,
     )

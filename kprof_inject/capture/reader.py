@@ -70,6 +70,11 @@ class ProcessFiles(Struct, frozen=True):
     process: ProcessRecord
 
     @classmethod
+    def first_of(cls, capture_folder: Path) -> ProcessFiles:
+        """Open the folder of any process of a capture that has one; raises ``KprofError`` as ``open`` does."""
+        return cls.open(next(capture_folder.glob(f"*/{PROCESS_FILE}")).parent)
+
+    @classmethod
     def open(cls, folder: Path) -> ProcessFiles:
         """Open the folder of one process; raises ``KprofError`` if its ``process.json`` is damaged."""
         path = folder / PROCESS_FILE

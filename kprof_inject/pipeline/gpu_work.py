@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from kprof_inject.capture.gpu_work import OWN_PREFIX, GpuWork, GpuWorkRecord, WorkKind, write_gpu_work
 from kprof_inject.capture.reader import ProcessFiles
-from kprof_inject.capture.schema import MAX_NAME_LENGTH, PROCESS_FILE
+from kprof_inject.capture.schema import MAX_NAME_LENGTH
 from kprof_inject.errors import printable
 
 _KINDS: dict[str, WorkKind] = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill"}
@@ -50,8 +50,7 @@ def save_gpu_work(capture_folder: Path, traces: Sequence[Path], say: Callable[[s
         for (name, kind), times_ns in sums.items()
     ]
     work.sort(key=lambda one: -one.total_ns)
-    process = next(capture_folder.glob(f"*/{PROCESS_FILE}"))
-    run = ProcessFiles.open(process.parent).process.run
+    run = ProcessFiles.first_of(capture_folder).process.run
     write_gpu_work(capture_folder, GpuWorkRecord(processes=read, work=tuple(work)), run)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from kprof_inject.capture.measurements import SampledInstruction, summed
 from kprof_inject.capture.program_samples import ProgramSamplesRecord, SampledKernel, write_program_samples
 from kprof_inject.capture.reader import ProcessFiles
-from kprof_inject.capture.schema import PROCESS_FILE
 from kprof_inject.pipeline import Say
 from kprof_inject.runtime.counters.permission import has_nvidia_module, is_permitted
 from kprof_inject.workspace import Workspace
@@ -39,8 +38,7 @@ def save_program_samples(workspace: Workspace, capture_folder: Path) -> None:
     """Save the samples of the dumped program, if there are any, in a capture of it."""
     records = workspace.program_samples()
     if records:
-        process = next(capture_folder.glob(f"*/{PROCESS_FILE}"))
-        run = ProcessFiles.open(process.parent).process.run
+        run = ProcessFiles.first_of(capture_folder).process.run
         write_program_samples(capture_folder, _merged(records), run)
 
 

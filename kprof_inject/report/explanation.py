@@ -14,9 +14,10 @@ from kprof_inject.analysis.advice import fewer_records, trust_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.loops import is_wait, lost_waits
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import KernelOverview, glob_of, other_work, overview
+from kprof_inject.analysis.program_overview import KernelOverview, glob_of, program_of
 from kprof_inject.analysis.program_samples import program_samples
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.gpu_work import GpuWork
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.capture.source_text import sources_of
@@ -68,7 +69,8 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
 
     ``workspace`` is the folder for the next command, empty for the default one.
     """
-    first, *other_kernels = overview(reports)
+    program = program_of(reports)
+    first, *other_kernels = program.kernels
     report = first.middle
     process = report.launch.process
     # Launches that another command chose for its own purposes were not the user's choice.
@@ -94,7 +96,7 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         overlap=tuple(_overlap(report)),
         not_judged=tuple(_not_judged(report)),
         other_kernels=tuple(map(_other_kernel, other_kernels)),
-        other_work=tuple(_other_work(reports)),
+        other_work=tuple(map(_other_work, program.others)),
         sampled_kernels=tuple(_sampled_kernels(reports)),
         left_out={},
     )
@@ -330,9 +332,8 @@ def _other_kernel(kernel: KernelOverview) -> OtherKernel:
     )
 
 
-def _other_work(reports: Sequence[LaunchAnalysis]) -> Iterator[OtherWork]:
-    for work in other_work(reports):
-        yield OtherWork(name=short_name(work.name), kind=work.kind, count=work.count, total_ns=figure(work.total_ns))
+def _other_work(work: GpuWork) -> OtherWork:
+    return OtherWork(name=short_name(work.name), kind=work.kind, count=work.count, total_ns=figure(work.total_ns))
 
 
 def _sampled_kernels(reports: Sequence[LaunchAnalysis]) -> Iterator[SampledKernelFact]:

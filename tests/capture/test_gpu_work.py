@@ -1,4 +1,4 @@
-"""What the GPU did in a program, on disk."""
+"""The record of the GPU's work in a program: written, read and damaged."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from several_kernels import three_kernels
 from torch_traces import Kernel, kineto_text
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import other_work, overview
+from kprof_inject.analysis.program_overview import overview, program_of
 from kprof_inject.capture.gpu_work import GPU_WORK_FILE, GpuWork, read_gpu_work
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.gpu_work import save_gpu_work
@@ -56,7 +56,7 @@ def test_shares_are_of_all_that_the_gpu_did(tmp_path: Path) -> None:
     whole_ns = alone["short"].whole_ns / (alone["short"].share or 0)
     save_gpu_work(tmp_path / "capture", [save(tmp_path / "one.json.gz", kernel("gemm", int(whole_ns), 1))], print)
     reports = analyses(tmp_path / "capture")
-    assert [work.name for work in other_work(reports)] == ["gemm", "Memcpy HtoD", "Memset (Device)"]
+    assert [work.name for work in program_of(reports).others] == ["gemm", "Memcpy HtoD", "Memset (Device)"]
     found = {one.name: one for one in overview(reports)}
     other_ns = int(whole_ns) + 2_500 + 1_000
     for name, one in found.items():

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from kprof_inject.errors import printable
 from kprof_inject.files import write_text
 from kprof_inject.quantities import short_time
 from kprof_inject.report.diff.change_verdicts import ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.code_changes import SourceLine, SourcePart, source_parts, structure_lines
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
-from kprof_inject.report.diff.sides import STYLE, sides_of
+from kprof_inject.report.diff.sides import STYLE, escaped, sides_of
 from kprof_inject.report.diff.structure import structure_of
 from kprof_inject.report.diff.table import (
     SCOPE_TITLES,
@@ -114,7 +113,7 @@ def write_diff_page(path: Path, diff: CaptureDiff, places: tuple[str, str]) -> N
 
 
 def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
-    a, b = map(_shown, places)
+    a, b = map(escaped, places)
     # The page's policy allows this style sheet by its hash and no style attributes, so each depth needs a class.
     depths = sorted({0, *(scope.depth for kernel in diff.kernels for scope in kernel.scopes)})
     style = (
@@ -128,7 +127,7 @@ def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<title>{a} → {b}</title><style>{style}</style></head><body>"
     yield f"<h1>A: {a} → B: {b}</h1>"
-    yield f'<p class="answer">{_shown(first_sentence(diff))}</p>'
+    yield f'<p class="answer">{escaped(first_sentence(diff))}</p>'
     for number, kernel in enumerate(diff.kernels):
         sides = sides_of(kernel) if number < _MAX_PICTURED else ()
         yield from _section(kernel, sides, alone=len(diff.kernels) == 1)
@@ -138,9 +137,9 @@ def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
 
 
 def _section(kernel: KernelDiff, sides: Iterable[str], *, alone: bool) -> Iterator[str]:
-    yield f"<h2>{_shown(title_of(kernel))}</h2>"
+    yield f"<h2>{escaped(title_of(kernel))}</h2>"
     if not alone:
-        yield f"<p>{_shown(kernel_sentence(kernel))}</p>"
+        yield f"<p>{escaped(kernel_sentence(kernel))}</p>"
     yield from sides
     yield '<div class="scroll"><table><thead><tr>'
     yield '<th class="name">scope</th><th class="name">source</th><th class="name">verdict</th><th>change</th>'
@@ -172,25 +171,25 @@ def _section(kernel: KernelDiff, sides: Iterable[str], *, alone: bool) -> Iterat
 
 def _code(lines: Sequence[str]) -> Iterator[str]:
     if lines:
-        yield '<pre class="code">' + "\n".join(map(_shown, lines)) + "</pre>"
+        yield '<pre class="code">' + "\n".join(map(escaped, lines)) + "</pre>"
 
 
 def _sources(parts: Sequence[SourcePart]) -> Iterator[str]:
     """Show both sides' lines at which something changed, with the changes."""
     for part in parts:
-        yield f'<div class="scroll"><table class="sources"><caption>{_shown(part.name)}</caption><thead><tr>'
+        yield f'<div class="scroll"><table class="sources"><caption>{escaped(part.name)}</caption><thead><tr>'
         yield '<th></th><th class="name">A</th><th></th><th class="name">B</th>'
         yield "</tr></thead><tbody>"
         for row in part.rows:
             kind = ' class="edited"' if row.is_edited else ""
             yield f"<tr{kind}>{_line(row.a, part.indent)}{_line(row.b, part.indent)}</tr>"
             for change in row.changes:
-                yield f'<tr><td></td><td class="name changed" colspan="3">↑ {_shown(change)}</td></tr>'
+                yield f'<tr><td></td><td class="name changed" colspan="3">↑ {escaped(change)}</td></tr>'
         yield "</tbody></table></div>"
 
 
 def _line(line: SourceLine | None, indent: int) -> str:
-    number, text = (str(line.number), _shown(line.text[indent:])) if line else ("", "")
+    number, text = (str(line.number), escaped(line.text[indent:])) if line else ("", "")
     return f'<td class="number">{number}</td><td class="name"><code>{text}</code></td>'
 
 
@@ -200,21 +199,16 @@ def _row(
     verdict = judged.verdict if judged else None
     kind = _CLASSES[verdict] if verdict else "same"
     return (
-        f'<tr class="{what}"><td class="name scope depth-{depth}">{_shown(name)}</td>'
-        f'<td class="name source">{_shown(source)}</td>'
+        f'<tr class="{what}"><td class="name scope depth-{depth}">{escaped(name)}</td>'
+        f'<td class="name source">{escaped(source)}</td>'
         f'<td class="name {kind}">{verdict.value if verdict else "-"}</td>'
-        f'<td class="{kind}">{_shown(change)}</td><td class="{kind}">{interval_bar(judged, axis)}</td>'
-        + "".join(f"<td>{_shown(cell)}</td>" for cell in cells)
+        f'<td class="{kind}">{escaped(change)}</td><td class="{kind}">{interval_bar(judged, axis)}</td>'
+        + "".join(f"<td>{escaped(cell)}</td>" for cell in cells)
         + "</tr>"
     )
 
 
 def _list(lines: list[str]) -> Iterator[str]:
     yield "<ul>"
-    yield from (f"<li>{_shown(line)}</li>" for line in lines)
+    yield from (f"<li>{escaped(line)}</li>" for line in lines)
     yield "</ul>"
-
-
-def _shown(text: str) -> str:
-    """Escape a text for HTML: a kernel's name may have any characters."""
-    return escape(printable(text))

@@ -10,13 +10,12 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program_overview import middle_of
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
 from kprof_inject.errors import printable
 from kprof_inject.quantities import percent, short_time
 from kprof_inject.report.diff.kernel_diff import KernelDiff
-from kprof_inject.report.diff.runs import KernelRuns
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.waves import launch_duration_ns
 
 _MAX_UNITS = 8
 _MIN_UNIT = 0.02
@@ -27,7 +26,7 @@ _LANE, _GAP, _AXIS = 16.0, 34.0, 18.0
 _MAX_TICKS = 6
 _STEPS_NS = [factor * 10**power for power in range(19) for factor in (1, 2, 5)]
 _MIN_WIDTH = 0.4  # of a scope that gets a rectangle of its own
-_MAX_SCOPES = 5_000_000  # a picture of one CTA does not need more in memory
+_MAX_SCOPES = 5_000_000  # of a launch: all of them are in memory when the median CTA is chosen
 _COLOURS = 10
 
 STYLE = """
@@ -47,19 +46,13 @@ table.units svg .track { fill: var(--line); opacity: .6; }
 
 def sides_of(kernel: KernelDiff) -> Iterator[str]:
     """Yield the HTML of a kernel's two sides; launches without evidence or times have a part of it, or nothing."""
-    reports = [LaunchAnalysis.of(_typical(runs)) for runs in (kernel.a, kernel.b)]
+    reports = [middle_of(map(LaunchAnalysis.of, runs.timelines)) for runs in (kernel.a, kernel.b)]
     yield '<div class="limits">'
     for name, report in zip("AB", reports, strict=True):
-        yield f"<p><b>{name}: LIMIT</b> {_shown(report.limit.answer)}</p>"
+        yield f"<p><b>{name}: LIMIT</b> {escaped(report.limit.answer)}</p>"
     yield "</div>"
     yield from _units(reports)
     yield from _median_ctas(kernel, [report.timeline for report in reports])
-
-
-def _typical(runs: KernelRuns) -> Timeline:
-    """Return the launch of median duration."""
-    ordered = sorted(runs.timelines, key=launch_duration_ns)
-    return ordered[(len(ordered) - 1) // 2]
 
 
 def _units(reports: Sequence[LaunchAnalysis]) -> Iterator[str]:
@@ -71,7 +64,7 @@ def _units(reports: Sequence[LaunchAnalysis]) -> Iterator[str]:
     yield '<table class="units"><thead><tr><th class="name">unit, of its peak</th>'
     yield '<th class="name">A</th><th></th><th class="name">B</th><th></th></tr></thead><tbody>'
     for unit in shown[:_MAX_UNITS]:
-        yield f'<tr><td class="name">{_shown(unit)}</td>'
+        yield f'<tr><td class="name">{escaped(unit)}</td>'
         for side in sides:
             one = side.get(unit)
             bound = "" if one is None or one.measured is not None else ">= "
@@ -95,10 +88,20 @@ class _Cta(Struct, frozen=True):
 
     title: str
     table: ScopeTable
-    names: Sequence[str]
     rows: NDArray[np.void]
     begin_ns: int
     end_ns: int
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all scopes of the kernel, by index."""
+        return [scope.name for scope in self.table.scopes]
+
+    @property
+    def drawn_names(self) -> set[str]:
+        """Names of those that ran."""
+        names = self.names
+        return {names[scope] for scope in np.unique(self.rows["scope"])}
 
     @property
     def lanes(self) -> int:
@@ -124,8 +127,7 @@ class _Cta(Struct, frozen=True):
         length_ns = int(end_ns[middle] - begin_ns[middle])
         listed = " and ".join(map(str, sorted(warps)))
         title = f"{side}: CTA {cta} on SM {sm}, warp {listed}: {short_time(length_ns)}"
-        names = [scope.name for scope in timeline.table.scopes]
-        return cls(title, timeline.table, names, rows, int(begin_ns[middle]), int(end_ns[middle]))
+        return cls(title, timeline.table, rows, int(begin_ns[middle]), int(end_ns[middle]))
 
 
 def _median_ctas(kernel: KernelDiff, timelines: Sequence[Timeline]) -> Iterator[str]:
@@ -142,16 +144,16 @@ def _median_ctas(kernel: KernelDiff, timelines: Sequence[Timeline]) -> Iterator[
     yield f'<svg class="cta" viewBox="0 0 {_WIDTH:g} {height:g}" role="img" aria-label="a median CTA of A and of B">'
     yield from _axis(longest_ns, scale, height)
     for cta, top in zip((a, b), tops, strict=True):
-        yield f'<text x="2" y="{top - 5:g}">{_shown(cta.title)}</text>'
+        yield f'<text x="2" y="{top - 5:g}">{escaped(cta.title)}</text>'
         yield from _rectangles(cta, colours, scale, top)
     yield from _guides(kernel, a, b, scale, tops)
     yield "</svg>"
-    drawn = {name for cta in (a, b) for name in np.array(cta.names)[np.unique(cta.rows["scope"])].tolist()}
+    drawn = a.drawn_names | b.drawn_names
     yield '<p class="legend">'
     for name, colour in colours.items():
         if name in drawn:
             square = f'<svg width="10" height="10"><rect class="c{colour}" width="10" height="10"/></svg>'
-            yield f"<span>{square} {_shown(name)}</span>"
+            yield f"<span>{square} {escaped(name)}</span>"
     yield "</p>"
 
 
@@ -163,8 +165,8 @@ def _axis(longest_ns: int, scale: float, height: float) -> Iterator[str]:
 
 
 def _rectangles(cta: _Cta, colours: Mapping[str, int], scale: float, top: float) -> Iterator[str]:
-    """Yield a rectangle for each scope; those too short to be seen are part of the one before."""
-    names = distinct_names(cta.table.scopes)
+    """Yield a rectangle for each scope; one too short to be seen is left out if it is next to another."""
+    names, distinct = cta.names, distinct_names(cta.table.scopes)
     order = np.lexsort((cta.rows["start_ns"], cta.rows["depth"]))
     last: dict[int, float] = {}
     for row in cta.rows[order]:
@@ -174,10 +176,10 @@ def _rectangles(cta: _Cta, colours: Mapping[str, int], scale: float, top: float)
         if width < _MIN_WIDTH and x - last.get(depth, -1.0) < _MIN_WIDTH:
             continue
         last[depth] = x + width
-        what = f"{printable(names[scope])}: {short_time(float(row['duration_ns']))}"
+        what = f"{printable(distinct[scope])}: {short_time(float(row['duration_ns']))}"
         y = top + depth * _LANE
         yield (
-            f'<rect class="c{colours[cta.names[scope]]}" x="{x:.2f}" y="{y:g}" width="{max(width - 0.2, 0.3):.2f}" '
+            f'<rect class="c{colours[names[scope]]}" x="{x:.2f}" y="{y:g}" width="{max(width - 0.2, 0.3):.2f}" '
             f'height="{_LANE - 2:g}"><title>{escape(what)}</title></rect>'
         )
 
@@ -196,5 +198,6 @@ def _guides(kernel: KernelDiff, a: _Cta, b: _Cta, scale: float, tops: tuple[floa
             yield f'<path class="guide" d="M{x_a:.1f} {bottom:g}L{x_b:.1f} {tops[1]:g}"/>'
 
 
-def _shown(text: str) -> str:
+def escaped(text: str) -> str:
+    """Escape a text for HTML; the name of a kernel may have any characters."""
     return escape(printable(text))

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program_overview import program_of
 from kprof_inject.analysis.summary import PartitionSummary
 from kprof_inject.capture.model import place_names
 from kprof_inject.capture.source_text import SourceText, sources_of, without_folders
@@ -78,11 +79,12 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
         yield from scopes_element
         if report.in_flight is not None and report.in_flight.kinds:
             yield from _data_element(f"launch-{index}-flights", flight_bytes(timeline, report.in_flight, shown.ctas))
+    program = program_of(reports)
     page = PageData(
         version=__version__,
         launches=metas,
-        kernels=kernel_rows(reports),
-        others=work_rows(reports),
+        kernels=kernel_rows(program, reports),
+        others=work_rows(program),
         sampled=sampled_program(reports),
     )
     yield b'<script type="application/json" id="report">' + _json_bytes(page) + b"</script>\n"

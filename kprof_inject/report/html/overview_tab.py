@@ -15,7 +15,7 @@ from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import other_work, overview
+from kprof_inject.analysis.program_overview import Program
 from kprof_inject.analysis.roofs.limits import LIMITING, Limit
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
@@ -248,8 +248,8 @@ def _slope(place: PlaceSlope) -> SlopeRow:
 _MAX_WORK = 50
 
 
-def kernel_rows(reports: Sequence[LaunchAnalysis]) -> list[KernelRow]:
-    """Return a row for each kernel, those with most to win first."""
+def kernel_rows(program: Program, reports: Sequence[LaunchAnalysis]) -> list[KernelRow]:
+    """Return a row for each kernel; ``reports`` are the launches of the page, in its order."""
     index_of = {id(report): index for index, report in enumerate(reports)}
     return [
         KernelRow(
@@ -262,23 +262,21 @@ def kernel_rows(reports: Sequence[LaunchAnalysis]) -> list[KernelRow]:
             to_win_by=printable(kernel.gain.by),
             others=tuple(_row(report, index_of) for report in kernel.slowest_first),
         )
-        for kernel in overview(reports)
+        for kernel in program.kernels
     ]
 
 
-def work_rows(reports: Sequence[LaunchAnalysis]) -> list[WorkRow]:
+def work_rows(program: Program) -> list[WorkRow]:
     """Return a row for each of the largest parts of what else the GPU did."""
-    kernels = overview(reports)
-    whole_ns = next((kernel.whole_ns / kernel.share for kernel in kernels if kernel.share), None)
     return [
         WorkRow(
             name=printable(without_inner_types(work.name)),
             kind=work.kind,
             count=work.count,
             total_ns=work.total_ns,
-            share=work.total_ns / whole_ns if whole_ns else None,
+            share=work.total_ns / program.whole_ns if program.whole_ns else None,
         )
-        for work in other_work(reports)[:_MAX_WORK]
+        for work in program.others[:_MAX_WORK]
     ]
 
 

@@ -31,10 +31,16 @@ def answers_html(reports: Sequence[LaunchAnalysis]) -> str:
 
 
 def html_of(show: Callable[[Console], None]) -> str:
-    """Return what a function prints."""
+    """Return the output of a function as HTML."""
     console = Console(
-        file=io.StringIO(), record=True, width=_WIDTH, color_system="truecolor", force_terminal=True, markup=False,
-        emoji=False, highlight=False,
-    )  # fmt: skip
+        file=io.StringIO(),
+        record=True,
+        width=_WIDTH,
+        color_system="truecolor",
+        force_terminal=True,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
     show(console)
     return console.export_html(code_format=_FORMAT, inline_styles=True)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from rich.console import Console
 
 from kprof_inject.analysis.advice import trust_in
-from kprof_inject.analysis.program_overview import KernelOverview
+from kprof_inject.analysis.program_overview import KernelOverview, Program
 from kprof_inject.capture.gpu_work import GpuWork
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.kernel_names import without_inner_types
@@ -25,19 +25,6 @@ from kprof_inject.report.terminal.tables import (
 _MAX_KERNELS, _MIN_KERNELS = 24, 5
 _FIRST_KERNELS = 3  # their part of what there is to win is said
 _MAX_OTHERS, _MIN_OTHER_SHARE = 6, 0.01
-
-
-class Program(Struct, frozen=True):
-    """The kernels of a program, those with most to win first, and what else its GPU did, the longest first."""
-
-    kernels: Sequence[KernelOverview]
-    others: Sequence[GpuWork]
-
-    @property
-    def shown_others(self) -> Sequence[GpuWork]:
-        """The others that get a row."""
-        whole_ns = sum(kernel.whole_ns for kernel in self.kernels) + sum(work.total_ns for work in self.others)
-        return [work for work in self.others[:_MAX_OTHERS] if work.total_ns >= _MIN_OTHER_SHARE * whole_ns]
 
 
 def lines_of_kernels(program: Program, count: int, console: Console) -> int:
@@ -67,8 +54,14 @@ def _below(program: Program, count: int) -> Iterator[str]:
     first = to_win_ns[:_FIRST_KERNELS]
     if len(kernels) > _FIRST_KERNELS and all(first):
         yield f"the first three are {percent(sum(first) / sum(to_win_ns))} of what there is to win"
-    if more := len(program.others) - len(program.shown_others):
+    if more := len(program.others) - len(_shown_others(program)):
         yield f"hidden: {counted(more, 'name')} that take less, not recorded either"
+
+
+def _shown_others(program: Program) -> Sequence[GpuWork]:
+    """Return the other work that gets a row."""
+    listed_ns = sum(kernel.whole_ns for kernel in program.kernels) + sum(work.total_ns for work in program.others)
+    return [work for work in program.others[:_MAX_OTHERS] if work.total_ns >= _MIN_OTHER_SHARE * listed_ns]
 
 
 class _Row(Struct, frozen=True):
@@ -97,7 +90,7 @@ class _Row(Struct, frozen=True):
             share="" if kernel.share is None else percent(kernel.share),
             limit=kernel.middle.limit.name,
             limit_style=limit_colour(kernel.middle.limit),
-            variants=str(kernel.variants) if kernel.variants > 1 else "",
+            variants=str(kernel.variants),
             to_win="?" if kernel.to_win_ns is None else short_time(kernel.to_win_ns),
             by=kernel.gain.by,
             trust=level.value,
@@ -105,8 +98,8 @@ class _Row(Struct, frozen=True):
         )
 
     @classmethod
-    def of_work(cls, work: GpuWork, whole_ns: float) -> _Row:
-        """Return the row of other work; the program's takes ``whole_ns``, 0 if that is unknown."""
+    def of_work(cls, work: GpuWork, whole_ns: float | None) -> _Row:
+        """Return the row of other work; all of the program's takes ``whole_ns``."""
         return cls(
             name=without_inner_types(work.name),
             launches=str(work.count),
@@ -120,10 +113,11 @@ class _Row(Struct, frozen=True):
 def _kernel_layouts(program: Program, count: int) -> list[list[Column]]:
     """Return layouts for less and less room."""
     kernels = program.kernels[:count]
-    whole_ns = next((kernel.whole_ns / kernel.share for kernel in program.kernels if kernel.share), 0.0)
-    rows = [*map(_Row.of_kernel, kernels), *(_Row.of_work(work, whole_ns) for work in program.shown_others)]
+    others = [_Row.of_work(work, program.whole_ns) for work in _shown_others(program)]
+    rows = [*map(_Row.of_kernel, kernels), *others]
     name = Column("kernel", [row.name for row in rows], name=True)
-    variants = [Column("variants", [row.variants for row in rows])] if any(row.variants for row in rows) else []
+    has_variants = any(kernel.variants > 1 for kernel in kernels)
+    variants = [Column("variants", [row.variants for row in rows])] if has_variants else []
     launches = Column("launches", [row.launches for row in rows])
     time = Column("time", [row.time for row in rows])
     share = [Column("share", [row.share for row in rows])] if any(row.share for row in rows) else []

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import KernelOverview, other_work, overview
+from kprof_inject.analysis.program_overview import KernelOverview, Program, program_of
 from kprof_inject.analysis.program_samples import program_samples
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
@@ -30,7 +30,7 @@ from kprof_inject.report.terminal.first_screen import (
     print_first_screen,
     print_lines,
 )
-from kprof_inject.report.terminal.program_table import Program, lines_of_kernels, print_kernels
+from kprof_inject.report.terminal.program_table import lines_of_kernels, print_kernels
 from kprof_inject.report.terminal.tables import (
     Bars,
     Column,
@@ -63,10 +63,10 @@ def _print_program(reports: Sequence[LaunchAnalysis], rows: int | None, console:
 
 
 def _print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
-    names, kernels, room = _LaunchNames(reports), overview(reports), Room.on(console)
-    program = Program(kernels, other_work(reports))
-    typical = kernels[0].middle
-    if len(kernels) > 1:
+    names, program, room = _LaunchNames(reports), program_of(reports), Room.on(console)
+    first = program.kernels[0]
+    typical = first.middle
+    if len(program.kernels) > 1:
         _print_kernels_and_answer(program, names, console, room)
         return
     if program.others:
@@ -74,7 +74,7 @@ def _print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
         say("", console)
         room = room.below(lines_of_kernels(program, 1, console) + 1)
     if len(reports) > 1:
-        _finish_launches(kernels[0], console)
+        _finish_launches(first, console)
         # Another line, below the first screen, is for the slowest launch.
         room = room.below(1 + 1)
     room = print_first_screen(typical, *names.of(typical), console, room)
@@ -107,14 +107,13 @@ def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
 
     The kernel with most to win comes first, and the slowest of its launches.
     """
-    names, kernels = _LaunchNames(reports), overview(reports)
-    others = other_work(reports)
-    if len(kernels) > 1 or others:
-        print_kernels(Program(kernels, others), console)
+    names, program = _LaunchNames(reports), program_of(reports)
+    if len(program.kernels) > 1 or program.others:
+        print_kernels(program, console)
         say("", console)
-    elif len(reports) > 1:
+    if len(program.kernels) == 1 and len(reports) > 1:
         _print_launches(reports, names.places, names.kernels, console)
-    ordered = [report for kernel in kernels for report in kernel.slowest_first]
+    ordered = [report for kernel in program.kernels for report in kernel.slowest_first]
     for report in ordered:
         print_answer(report, *names.of(report), console)
         print_details(report, console)

@@ -156,12 +156,7 @@ def folded_name(name: str, width: int) -> str:
         if lines[-1]:
             lines.append("")
         rest = part.lstrip() if len(lines) > 1 else part
-        while cell_len(rest) > width:
-            head = chop_cells(rest, width)[0]
-            lines[-1] = head
-            lines.append("")
-            rest = rest[len(head) :]
-        lines[-1] = rest
+        lines[-1:] = chop_cells(rest, width) or [""]
     return "\n".join(lines)
 
 

@@ -80,6 +80,11 @@ class InstrumentedKernel:
         return target_of(self.dumped.info.target)
 
     @property
+    def target_name(self) -> str:
+        """The target as text, such as ``cuda:90``."""
+        return str(self.dumped.info.target)
+
+    @property
     def has_samples(self) -> bool:
         """True if a sample of the CTAs can record."""
         return self.target.backend == "cuda" and self.clean_ptx is not None
@@ -128,7 +133,7 @@ class InstrumentedKernel:
             self.dumped.info.metadata["shared"],
             self.total_warps,
             self.clean.registers,
-            f"{self.target.backend}:{self.target.arch}",
+            self.target_name,
             self.scope_table.most_records,
         )
         if chosen.buffer == "global" and self.session.mode.buffer == AUTO_BUFFER and not mode.buffer_bytes:
@@ -143,7 +148,7 @@ class InstrumentedKernel:
         """
         if self.session.mode.buffer != AUTO_BUFFER or sample.shift or self.mode(sample).buffer == "shared":
             return False
-        shared_bytes, target = self.dumped.info.metadata["shared"], f"{self.target.backend}:{self.target.arch}"
+        shared_bytes, target = self.dumped.info.metadata["shared"], self.target_name
         try:
             ring_bytes = replace(self, prefers_shared=True).mode(sample).buffer_bytes
         except KprofError:  # no room
@@ -175,7 +180,7 @@ class InstrumentedKernel:
 
         Only the CTAs that record spill. With fewer CTAs on an SM, the launch would be another.
         """
-        limits = limits_of(f"{self.target.backend}:{self.target.arch}")
+        limits = limits_of(self.target_name)
         shared_bytes, ctas_before = self.dumped.info.metadata["shared"], self.clean.ctas_per_sm or 0
         registers = registers_for(limits, shared_bytes, self.total_warps, ctas_before)
         if registers is None:

@@ -20,6 +20,7 @@ from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program_overview import program_of
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import KernelResources
@@ -126,7 +127,7 @@ def test_the_evidence_of_a_limit_is_named(tmp_path: Path) -> None:
     report = LaunchAnalysis.of(decode_launch(launch))
     measured = altered(report, limit=replace(report.limit, evidence="measured"))
     assert [launch_overview(one).limit_evidence for one in (report, measured)] == ["computed", "measured"]
-    assert [row.limit_evidence for row in kernel_rows([measured])] == ["measured"]
+    assert [row.limit_evidence for row in kernel_rows(program_of([measured]), [measured])] == ["measured"]
     unknown = LaunchAnalysis.of(launch_of(tmp_path))
     assert not unknown.limit.is_known
     assert launch_overview(unknown).limit_evidence == ""

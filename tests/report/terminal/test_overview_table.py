@@ -87,7 +87,7 @@ def program(folder: Path) -> list[LaunchAnalysis]:
 
 
 def test_the_kernel_with_most_to_win_comes_first(tmp_path: Path) -> None:
-    """By what edits won, else the first advice, else what the busiest unit leaves; all its time if that is unknown."""
+    """The gain of edits counts first, then the first advice, then what the busiest unit leaves, else the whole time."""
     lines = screen(*program(tmp_path), width=120)
     rows = [lines[0].index(title) for title in ("to win", "by", "limit")]
     cells = [
