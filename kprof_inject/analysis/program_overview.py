@@ -18,6 +18,7 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.gpu_work import GpuWork, read_gpu_work
 from kprof_inject.capture.model import Kernel, Launch
+from kprof_inject.timeline.grid_times import time_of_grids_ns
 from kprof_inject.timeline.trust import median_time_ns
 from kprof_inject.timeline.waves import recorded_duration_ns
 
@@ -194,6 +195,8 @@ class _Variant(Struct):
         chosen_ns = [report.duration_ns for report in self.reports]
         if self.kernel.launches is None:
             return median(chosen_ns) * len(chosen_ns) if chosen_ns else None
+        if self.kernel.grids:
+            return time_of_grids_ns(self.kernel)
         time_ns = median_time_ns(self.kernel.clean.without_launching())
         if time_ns is None:
             others_ns = map(recorded_duration_ns, self.others)

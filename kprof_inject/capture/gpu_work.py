@@ -19,6 +19,9 @@ GPU_WORK_FILE = "gpu_work.json"
 OWN_PREFIX = "kprof_"
 """The names of our own kernels begin with it (``runtime/devices/cuda_kernels.py``): they are no work of the program."""
 
+BENCHMARK_SPAN = "kprof_benchmark"
+"""Name of the spans in which an autotuner compares configurations: what the GPU does then is no work of the program."""
+
 WorkKind = Literal["kernel", "copy", "fill"]
 
 

@@ -29,7 +29,15 @@ from kprof_inject.capture.measurements import MeasurementsRecord
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import UNKNOWN_RESOURCES, KernelResources
-from kprof_inject.capture.schema import MAX_TEXT_BYTES, SOURCES_FILE, TTGIR_FILE, ClockRecord, LayoutName, ProcessRecord
+from kprof_inject.capture.schema import (
+    MAX_TEXT_BYTES,
+    SOURCES_FILE,
+    TTGIR_FILE,
+    ClockRecord,
+    GridTimesRecord,
+    LayoutName,
+    ProcessRecord,
+)
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, open_regular, read_regular
@@ -150,6 +158,8 @@ class Kernel(Struct, frozen=True):
     """Reason why it was not launched again to be timed, in words that follow *because*; empty if unknown."""
     launches: int | None = None
     """Number of launches by the process, captured or not; None if unknown. Replays of graphs do not count."""
+    grids: tuple[GridTimesRecord, ...] = ()
+    """Launches by grid, if the program launched it with several; empty if that is unknown."""
     program_variant: str = ""
     """The dumped variant that this build was made from: builds with a smaller buffer share it. Empty if unknown."""
     measurements: MeasurementsRecord | None = None

@@ -297,6 +297,7 @@ def _kernel(
         capture_folder=files.capture_folder,
         not_replayed=(timing.not_replayed or "") if timing else "",
         launches=launches.get(record.program_variant or variant),
+        grids=timing.grids if timing else (),
         measurements=files.read_if_there(f"{folder}/{MEASUREMENTS_FILE}", MeasurementsRecord),
         loaded=files.read_if_there(f"{folder}/{LOADED_INTEGERS_FILE}", LoadedIntegersRecord),
         moves=moves.scopes if moves else {},

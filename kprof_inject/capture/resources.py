@@ -74,7 +74,7 @@ def ctas_per_sm(limits: SmLimits, shared_bytes: int, warps: int, registers: int 
         fitting.append(limits.shared_bytes // taken_bytes)
     if registers and limits.registers:
         warps_with_registers = limits.registers // _up_to(registers * THREADS_PER_WARP, _REGISTER_UNIT)
-        fitting.append(warps_with_registers // _WARP_UNIT * _WARP_UNIT // _up_to(warps, _WARP_UNIT))
+        fitting.append(warps_with_registers // _WARP_UNIT * _WARP_UNIT // warps)
     return min(fitting)
 
 

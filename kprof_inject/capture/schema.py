@@ -247,12 +247,31 @@ class PairedTimesRecord(Struct, frozen=True, kw_only=True):
         require_measured(self.with_records_ns, "with_records_ns")
 
 
+MAX_GRIDS = 256
+"""Grids of a kernel whose launches a capture counts one by one."""
+
+
+class GridTimesRecord(Struct, frozen=True, kw_only=True):
+    """Launches of a kernel with one grid: their number in the process, and times of some without records.
+
+    The times include what launching takes, as those of ``TimingRecord.in_turn`` do.
+    """
+
+    grid: Grid
+    launches: Count
+    clean_ns: tuple[DurationNs, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Require times that can have been measured."""
+        require_measured(self.clean_ns, "clean_ns")
+
+
 class TimingRecord(Struct, frozen=True):
     """Content of ``timing.json``: device times of single launches, in their order, and those of replays.
 
     Without times, or without replays, there is a reason, in words that follow *because*. ``empty_launch_ns`` is the
     time of an empty kernel, measured as single launches. ``in_turn`` has launches of the program itself, if it ran only
-    once.
+    once; ``grids`` counts all launches of its variant by grid, if there are several.
     """
 
     times_ns: tuple[DurationNs, ...]
@@ -261,6 +280,7 @@ class TimingRecord(Struct, frozen=True):
     not_replayed: Text | None = None
     empty_launch_ns: DurationNs | None = None
     in_turn: PairedTimesRecord | None = None
+    grids: Annotated[tuple[GridTimesRecord, ...], Meta(max_length=MAX_GRIDS)] = ()
 
     def __post_init__(self) -> None:
         """Require times that can have been measured."""

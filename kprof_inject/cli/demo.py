@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -11,7 +10,7 @@ from typing import cast
 import click
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.model import Capture, Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.cli.capture_lines import say_next, write_and_say
@@ -27,36 +26,53 @@ from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.runtime.devices.device import has_gpu
 from kprof_inject.runtime.packages import install_command, is_installed, missing_to_run
 from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
 from kprof_inject.workspace_paths import DEMO_WORKSPACE
 
 _PACKAGE = Path(__file__).parents[1]
 _CAPTURES = _PACKAGE / "demo" / "captures"
-# An installed package has the example next to the captures, a checkout in the folder of all examples.
-_EXAMPLES = (_PACKAGE / "demo" / "matmul.py", _PACKAGE.parent / "examples" / "matmul.py")
+# An installed package has the examples next to the captures, a checkout in a folder of its own.
+_EXAMPLES = (_PACKAGE / "demo", _PACKAGE.parent / "examples")
 
-SELECTORS = ("func", "loop", "iter", "op(*wait*)")
+LAUNCHES = "10:30"
+"""Launches that each run keeps: enough of them to tell a change of any scope from noise, and none of the slow first."""
+_SCOPES = ("func", "loop", "iter", "op(*wait*)")
 
 
 @dataclass(frozen=True, slots=True)
 class DemoRun:
-    """A run of the example with some arguments; ``name`` is the folder of its shipped capture."""
+    """A run of an example with some arguments; ``name`` is the folder of its shipped capture."""
 
     name: str
+    example: str
     arguments: tuple[str, ...]
+    selectors: tuple[str, ...]
     title: str
 
     @property
     def program(self) -> tuple[str, ...]:
         """The command line that runs the example."""
-        return (str(_example()), "--repeat", "30", *self.arguments)
+        return (str(_example(self.example)), "--repeat", "30", *self.arguments)
 
 
-RUNS = (
-    DemoRun("one-stage", ("--num-stages", "1"), "A: a matmul as it is, with num_stages=1"),
-    DemoRun("three-stages", ("--num-stages", "3"), "B: the same after the advice, with num_stages=3"),
+BEFORE = DemoRun("one-stage", "matmul.py", ("--num-stages", "1"), _SCOPES, "A: a matmul as it is, with num_stages=1")
+AFTER = DemoRun(
+    "three-stages",
+    "matmul.py",
+    ("--num-stages", "3"),
+    _SCOPES,
+    "B: the same after the advice, with num_stages=3",
 )
+ATTENTION = DemoRun(
+    "attention",
+    "attention.py",
+    ("--causal",),
+    ("marker", "func", "loop", "op(*wait*)"),
+    "C: causal attention, with all that comments in its source mark: more than one should record at once",
+)
+RUNS = (BEFORE, AFTER, ATTENTION)
 
 
 @click.command("demo")
@@ -71,67 +87,88 @@ RUNS = (
 )
 @click.pass_context
 def command(ctx: click.Context, workspace: Path) -> None:
-    """Profile a matmul, follow the advice, and compare.
+    """Profile a matmul, follow the advice, and compare; then profile attention.
 
     Without a GPU, torch or Triton: replay captures from an H100. If Triton is installed, also compile the kernel with
     records.
     """
     missing = missing_to_run()
     if not missing and has_gpu():
-        for run in RUNS:
+        for run in (BEFORE, AFTER):
             click.echo(run.title)
-            # Only the last run prints the next step.
-            with nullcontext() if run is RUNS[-1] else as_a_step():
+            with as_a_step():
                 _profile(ctx, workspace, run)
             click.echo()
+        _compare(workspace)
+        click.echo(ATTENTION.title)
+        _profile(ctx, workspace, ATTENTION)
     else:
         if missing:
-            say(f"to profile the example itself, install {' and '.join(missing)}: {install_command(*missing)}")
+            say(f"to profile the examples themselves, install {' and '.join(missing)}: {install_command(*missing)}")
         with held(workspace, say):
             _replay(workspace, f"without {' and '.join(missing)}" if missing else "no GPU here")
+    say("your own program: kprof-inject profile -- PROG")
+
+
+def _compare(workspace: Path) -> None:
+    """Compare the two last captures."""
     click.echo("B against A")
-    before, after = (read_capture(folder) for folder in Workspace.open(workspace).capture_folders()[-len(RUNS) :])
+    before, after = (read_capture(folder) for folder in Workspace.open(workspace).capture_folders()[-2:])
     diff = diff_captures(decode_capture(before, say), decode_capture(after, say))
     print_diff_answer(diff, table_console())
-    say("your own program: kprof-inject profile -- PROG")
+    click.echo()
 
 
 def _profile(ctx: click.Context, workspace: Path, run: DemoRun) -> None:
     profile = cast(click.Group, ctx.find_root().command).get_command(ctx, "profile")
     try:
-        ctx.invoke(cast(click.Command, profile), workspace=workspace, selectors=SELECTORS, program=run.program)
+        ctx.invoke(
+            cast(click.Command, profile),
+            workspace=workspace,
+            selectors=run.selectors,
+            launches=LAUNCHES,
+            program=run.program,
+        )
     except click.exceptions.Exit as ended:
         if ended.exit_code:
             raise
 
 
-def _example() -> Path:
-    for path in _EXAMPLES:
-        if path.exists():
+def _example(name: str) -> Path:
+    for folder in _EXAMPLES:
+        if (path := folder / name).exists():
             return path
-    raise KprofError("the demo's example is missing from this installation", hint="install kprof-inject again")
+    raise KprofError("the demo's examples are missing from this installation", hint="install kprof-inject again")
 
 
 def _replay(workspace: Path, reason: str) -> None:
     opened = Workspace.create(workspace)
-    device = read_capture(_CAPTURES / RUNS[0].name).launches[0].device_name
-    say(f"{reason}: replaying captures of examples/matmul.py that were recorded on an {device}")
-    for run in RUNS:
-        folder = opened.new_capture_folder()
-        shutil.copytree(_CAPTURES / run.name, folder, dirs_exist_ok=True)
-        capture = read_capture(folder)
-        timelines = decode_capture(capture, say)
-        reports = [LaunchAnalysis.of(timeline) for timeline in timelines]
-        click.echo(run.title)
-        print_answers(reports, table_console())
-        click.echo()
-    # As after two profiles, the workspace has the kernel of the last one.
+    device = read_capture(_CAPTURES / BEFORE.name).launches[0].device_name
+    say(f"{reason}: replaying captures of examples/matmul.py and attention.py that were recorded on an {device}")
+    for run in (BEFORE, AFTER):
+        _replay_run(opened, run)
+    _compare(workspace)
+    capture, timelines, reports = _replay_run(opened, ATTENTION)
+    # As after the profiles, the workspace has the kernel of the last one.
     kernel = capture.launches[0].kernel
     _write_kernel(opened, kernel)
     if is_installed("triton"):
         _compile_with_records(kernel)
     write_and_say(TraceFile.at(opened.folder / "trace.json"), timelines)
     say_next(workspace, reports)
+
+
+def _replay_run(workspace: Workspace, run: DemoRun) -> tuple[Capture, list[Timeline], list[LaunchAnalysis]]:
+    """Add the run's capture to the workspace, and print its answer."""
+    folder = workspace.new_capture_folder()
+    shutil.copytree(_CAPTURES / run.name, folder, dirs_exist_ok=True)
+    capture = read_capture(folder)
+    timelines = decode_capture(capture, say)
+    reports = [LaunchAnalysis.of(timeline) for timeline in timelines]
+    click.echo(run.title)
+    print_answers(reports, table_console())
+    click.echo()
+    return capture, timelines, reports
 
 
 def _write_kernel(workspace: Workspace, kernel: Kernel) -> None:
@@ -156,7 +193,8 @@ def _compile_with_records(kernel: Kernel) -> None:
     from kprof_inject.runtime.compiling.instrumentation import lower, target_of
 
     target = Target(**kernel.metadata["target"])
-    insertion = insert_module(view_of(kernel.ttgir(), "matmul.ttgir", kernel.sources()), parse_selectors(SELECTORS))
+    module = view_of(kernel.ttgir(), f"{kernel.name}.ttgir", kernel.sources())
+    insertion = insert_module(module, parse_selectors(ATTENTION.selectors))
     lowered = lower(insertion.text, target_of(target), {"num_warps": kernel.num_warps}, kernel.mode)
     say(
         f"inserted {len(insertion.plan.records)} records into {kernel.name} and compiled it for "

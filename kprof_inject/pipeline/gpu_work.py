@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import bisect
 import gzip
 import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from kprof_inject.capture.gpu_work import OWN_PREFIX, GpuWork, GpuWorkRecord, WorkKind, write_gpu_work
+from kprof_inject.capture.gpu_work import BENCHMARK_SPAN, OWN_PREFIX, GpuWork, GpuWorkRecord, WorkKind, write_gpu_work
 from kprof_inject.capture.reader import ProcessFiles
 from kprof_inject.capture.schema import MAX_NAME_LENGTH
 from kprof_inject.errors import printable
@@ -20,11 +21,25 @@ _KINDS: dict[str, WorkKind] = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_me
 """Kinds of work by the category of an event (pytorch/kineto: ``libkineto/include/ActivityType.h``)."""
 
 
+_CALLS = ("cuda_runtime", "hip_runtime")
+"""Categories of the host's calls of a runtime. Kineto keeps few calls of CUDA's driver, and none that copies."""
+
+
+_ANNOTATION = "user_annotation"
+
+
+class _Arguments(Struct):
+    correlation: int = -1
+    """Number that a call of the host and the work that it made share."""
+
+
 class _Event(Struct):
     cat: str = ""
     name: str = ""
+    ts: float = 0.0
     dur: float = 0.0
     """Microseconds."""
+    args: _Arguments = msgspec.field(default_factory=_Arguments)
 
 
 class _Trace(Struct):
@@ -57,5 +72,34 @@ def save_gpu_work(capture_folder: Path, traces: Sequence[Path], say: Callable[[s
 def _events(path: Path) -> Iterator[_Event]:
     with gzip.open(path) as file:
         trace = msgspec.json.decode(file.read(), type=_Trace)
-    of_program = (event for event in trace.events if not event.name.startswith(OWN_PREFIX))
-    return (event for event in of_program if event.cat in _KINDS and event.dur >= 0)
+    calls = {event.args.correlation for event in trace.events if event.cat in _CALLS}
+    benchmarks = _joined(
+        (event.ts, event.ts + event.dur)
+        for event in trace.events
+        if event.name == BENCHMARK_SPAN and event.cat == _ANNOTATION
+    )
+    for event in trace.events:
+        if event.cat in _KINDS and event.dur >= 0 and _is_programs(event, calls):
+            before = bisect.bisect_right(benchmarks, event.ts, key=lambda span: span[0])
+            # A benchmark waits for its launches.
+            if not before or event.ts >= benchmarks[before - 1][1]:
+                yield event
+
+
+def _joined(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the spans in their order; of those within others, only the outer ones."""
+    joined: list[tuple[float, float]] = []
+    for begin, end in sorted(spans):
+        if not joined or begin >= joined[-1][1]:
+            joined.append((begin, end))
+    return joined
+
+
+def _is_programs(event: _Event, calls: Container[int]) -> bool:
+    """Return whether work of the GPU is the program's, given the ``calls`` of the runtime.
+
+    Ours goes through the driver, as kernels of Triton do, but no copy or fill of torch.
+    """
+    if _KINDS[event.cat] == "kernel":
+        return not event.name.startswith(OWN_PREFIX)
+    return not calls or event.args.correlation in calls

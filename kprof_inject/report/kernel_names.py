@@ -30,21 +30,31 @@ def kernel_names(kernels: Iterable[Kernel]) -> dict[str, str]:
 def without_inner_types(name: str) -> str:
     """Return the name of a C++ kernel with its first template arguments, without their namespaces and arguments.
 
-    For example ``at::native::reduce_kernel<512, 1, ReduceOp, …>``; any other name as it is.
+    For example ``at::native::reduce_kernel<512, 1, ReduceOp, …>``; any other name as it is. Its type and its
+    parameters are omitted, too.
     """
-    function, bracket, rest = name.partition("<")
-    if not bracket or not rest.rstrip().endswith(">"):
+    declared = _UNNAMED.sub("", name).removeprefix("void ")
+    function, bracket, rest = declared.partition("<")
+    if "(" in function:
+        called = function.partition("(")[0]
+        return called if declared.endswith(")") and " " not in called else name
+    if not bracket or not rest.rstrip().endswith((">", ")")):
         return name
     arguments, depth, start = [], 0, 0
     for position, character in enumerate(rest):
         depth += (character in "<({") - (character in ">)}")
         if (character == "," and not depth) or depth < 0:
-            arguments.append(_INNER.split(rest[start:position].strip(), maxsplit=1)[0].rpartition("::")[2])
+            argument = _CAST.sub("", rest[start:position].strip())
+            arguments.append(_INNER.split(argument, maxsplit=1)[0].rpartition("::")[2])
             start = position + 1
+        if depth < 0:
+            break
     shown = arguments[:_MAX_ARGUMENTS] + ["…"] * (len(arguments) > _MAX_ARGUMENTS)
     return f"{function}<{', '.join(shown)}>"
 
 
+_UNNAMED = re.compile(r"(\(anonymous namespace\)|<unnamed>)::")
+_CAST = re.compile(r"^\([^()]*\)")
 _INNER = re.compile(r"[<({]")
 _MAX_ARGUMENTS = 3
 

@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol
 
+from kprof_inject.capture.gpu_work import BENCHMARK_SPAN
 from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
@@ -249,6 +250,7 @@ class TorchTracer:
                 return
             profiler = torch.profiler.profile(activities=torch.profiler.supported_activities())
             profiler.start()
+            triton_wrapping.span_benchmarks(functools.partial(torch.profiler.record_function, BENCHMARK_SPAN))
             self._profiler, self._started_by = profiler, _this_thread()
             _before_each(torch.autograd.profiler.profile, self._give_way)
 

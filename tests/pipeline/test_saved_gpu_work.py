@@ -15,10 +15,26 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.gpu_work import save_gpu_work
 from kprof_inject.timeline.timeline import decode_launch
 
+
+def event(category: str, name: str, dur: str, correlation: int) -> str:
+    return (
+        f'{{"ph": "X", "cat": "{category}", "name": "{name}", "pid": 0, "tid": 7, "ts": 5.000, "dur": {dur}, '
+        f'"args": {{"correlation": {correlation}, "bytes": 4}}}},'
+    )
+
+
 MORE = (
-    '{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD", "pid": 0, "tid": 7, "ts": 5.000, "dur": 2.500},'
-    '{"ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "pid": 0, "tid": 7, "ts": 9.000, "dur": 1},'
-    '{"ph": "X", "cat": "cuda_runtime", "name": "cudaMemcpyAsync", "pid": 0, "tid": 7, "ts": 9.000, "dur": 99},'
+    event("gpu_memcpy", "Memcpy HtoD", "2.500", 70)
+    + event("gpu_memset", "Memset (Device)", "1", 71)
+    + event("cuda_runtime", "cudaMemcpyAsync", "99", 70)
+    + event("cuda_runtime", "cudaMemsetAsync", "99", 71)
+    # Through the driver, as ours are.
+    + event("gpu_memcpy", "Memcpy DtoH", "500", 72)
+    + event("cuda_driver", "cuLaunchKernel", "1", 72)
+    # Kernels begin with their number times 10 µs.
+    + event("user_annotation", "kprof_benchmark", "40", 0).replace('"ts": 5.000', '"ts": 500.000')
+    + event("user_annotation", "kprof_benchmark", "10", 0).replace('"ts": 5.000', '"ts": 510.000')
+    + event("user_annotation", "others", "99999", 0)
 )
 
 
@@ -36,7 +52,14 @@ def test_the_work_of_all_processes_is_added_up(tmp_path: Path) -> None:
     three_kernels(tmp_path / "capture")
     said: list[str] = []
     traces = [
-        save(tmp_path / "one.json.gz", kernel("gemm", 4_000, 1), kernel("gemm", 6_000, 2), kernel("short", 500, 3)),
+        save(
+            tmp_path / "one.json.gz",
+            kernel("gemm", 4_000, 1),
+            kernel("gemm", 6_000, 2),
+            kernel("short", 500, 3),
+            kernel("gemm", 900, 50),
+            kernel("gemm", 900, 53),
+        ),
         save(tmp_path / "two.json.gz", kernel("gemm", 1_000, 1), kernel("kprof_hold", 100_000, 2)),
     ]
     save_gpu_work(tmp_path / "capture", traces, said.append)

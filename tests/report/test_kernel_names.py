@@ -56,6 +56,13 @@ def test_variants_of_which_nothing_is_known_are_called_as_their_folders(kernel: 
             "2ul>, 4, Calculator<1, unsigned int> >",
             "at::native::unrolled<copy, array, 4, …>",
         ),
+        (
+            "void at::native::(anonymous namespace)::fill<4, at::(anonymous namespace)::Fill<long>, (at::Mode)1>(int, "
+            "at::(anonymous namespace)::Fill<long>)",
+            "at::native::fill<4, Fill, 1>",
+        ),
+        ("void <unnamed>::count(long const*, int)", "count"),
+        ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)"),
         ("axpy<float>", "axpy<float>"),
         ("operator<", "operator<"),
     ],

@@ -74,22 +74,35 @@ def test_a_kernel_launched_on_several_grids_has_buffers_of_their_sizes(fake_runs
     assert run.saved() == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
 
 
-def test_the_last_launch_may_have_any_grid(fake_runs: FakeRuns) -> None:
+@pytest.mark.parametrize(
+    ("launched", "kept"),
+    [
+        ([(1, 16), (2, 70), (3, 3)], (70, 1, 2)),
+        ([(1, 16), (2, 70), (3, 70), (4, 3)], (70, 2, 3)),
+        ([(1, 3), (2, 3), (3, 3), (4, 8), (5, 3)], (3, 4, 5)),
+        ([(1, 8), (2, 3), (3, 3), (4, 3), (5, 8)], (8, 4, 5)),
+        ([(1, 1), (2, 2), (3, 3)], (3, 2, 3)),
+    ],
+)
+def test_the_last_launch_has_the_grid_with_most_ctas_in_all_launches(
+    fake_runs: FakeRuns, launched: list[tuple[int, int]], kept: tuple[int, int, int]
+) -> None:
     with fake_runs.here() as run:
-        for n, ctas in [(1, 16), (2, 70), (3, 3)]:
+        for n, ctas in launched:
             run.launch(n, ctas=ctas)
-    ((launch,), saved) = run.launches(), run.saved()
-    assert (launch.grid, saved) == ((3, 1, 1), [(2, 3)])
+    ((launch,), ((index, n),)) = run.launches(), run.saved()
+    assert (launch.grid[0], index, n) == kept
+    assert launch.kernel.launches == len(launched)
 
 
 def test_a_grid_beyond_the_limit_gets_a_smaller_buffer_for_each_cta(fake_runs: FakeRuns) -> None:
     with fake_runs.here(max_bytes=2 * LAUNCH_BYTES) as run:
         run.launch(1, 2)
         run.launch(3, 4, ctas=60)
-        run.launch(5)
+        run.launch(5, 6, 7, 8, 9, 10, 11, 12, 13)
     (launch,) = run.launches()
     assert (launch.kernel.mode.buffer_bytes, launch.buffer_bytes) == (8192, LAUNCH_BYTES)
-    assert run.saved() == [(4, 5)]
+    assert run.saved() == [(12, 13)]
     reasons = [reason for name, state, reason in run.states() if reason]
     check("runtime/capture_limits", "\n".join(reasons), "60 CTAs")
     assert {records for _, records in run.ran()} == {True}

@@ -23,6 +23,7 @@ from fake_gpu.kernels import HOST_KERNELS, scale
 from fake_runs import EIGHT_KIB, FakeRuns
 from triton import knobs
 
+from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.compiling.planned_kernel import RunStep
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
@@ -220,17 +221,17 @@ def test_a_capture_may_end_in_the_midst_of_a_launch_that_goes_on(fake_runs: Fake
 def test_a_capture_that_ends_when_its_only_launch_was_numbered_leaves_nothing(
     fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = LaunchCapture.number
+    count = LaunchCapture.count
     folders: list[Path] = []
     with captures(fake_runs, "last") as made:
 
-        def number_and_end(capture: LaunchCapture, variant: str) -> int:
-            monkeypatch.setattr(LaunchCapture, "number", number)
-            found = number(capture, variant)
+        def count_and_end(capture: LaunchCapture, variant: str, grid: Grid) -> tuple[int, int | None]:
+            monkeypatch.setattr(LaunchCapture, "count", count)
+            found = count(capture, variant, grid)
             folders.append(made.take())
             return found
 
-        monkeypatch.setattr(LaunchCapture, "number", number_and_end)
+        monkeypatch.setattr(LaunchCapture, "count", count_and_end)
         made.launch(CUT)
         made.launch(THREAD)
         last = made.take()

@@ -212,6 +212,43 @@ def test_the_first_launch_that_is_kept_is_saved(tmp_path: Path, launches: str, i
     assert_is_scale(saved.launch(), 10 + index)
 
 
+def test_a_launch_with_the_main_grid_replaces_the_one_that_was_saved(tmp_path: Path) -> None:
+    """A small grid comes first, as when a program warms up; then a large one, and then many small ones."""
+    with tensors(16, 16) as (x, out), saving(tmp_path, "last") as saved:
+        x += X
+
+        def launch(n: int, ctas: int) -> None:
+            scale[(ctas,)](x, out, n)
+            saved.gpu.wait()
+            for _, thread in saved.capture._saver._threads:
+                thread.join()
+
+        launch(3, 4)
+        assert [one.record.grid for one in saved.launches()] == [(4, 1, 1)]
+        out.zero_()
+        launch(5, 16)
+        launch(6, 16)
+        assert [(one.record.index, one.record.grid) for one in saved.launches()] == [(1, (16, 1, 1))]
+        launch(7, 4)
+    assert (saved.launch().record.index, saved.launch().record.grid) == (1, (16, 1, 1))
+    assert_is_scale(saved.launch(), 5)
+    assert saved.refusals() == []
+
+
+def test_a_launch_that_cannot_replace_the_saved_one_leaves_it(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path, "last", max_launch_bytes=1 << 20) as saved:
+        x += X
+        scale[(16,)](x, out, 3)
+        saved.gpu.wait()
+        for _, thread in saved.capture._saver._threads:
+            thread.join()
+        with tensors(1 << 20, 1 << 20) as (larger, larger_out):
+            scale[(64,)](larger, larger_out, 4)
+            saved.gpu.wait()
+    assert saved.launch().record.grid == (16, 1, 1)
+    assert saved.refusals() == []
+
+
 def test_a_launch_that_is_not_kept_is_not_saved(tmp_path: Path) -> None:
     with tensors(16, 16) as (x, out), saving(tmp_path, "5") as saved:
         scale[(16,)](x, out, 3)
@@ -562,7 +599,7 @@ def test_a_handler_may_raise_at_any_line(tmp_path: Path, monkeypatch: pytest.Mon
                 memory_of(launch)
                 shutil.rmtree(launch.folder)
             saved.gpu.snapshots.clear()
-            saved.capture._saver._done.clear()
+            saved.capture._saver._chosen.clear()
     assert lines > 60
     # Between two lines, a copy may have no owner: it then stays until the end of the process, and is never read.
     assert kept <= 5
@@ -600,7 +637,7 @@ def test_a_program_may_recurse_as_deep_as_without_us(tmp_path: Path) -> None:
         try:
             depth = deepest(lambda: scale[(16,)](x, out, 3), frames)
             for depth_of_launch in range(depth - 60, depth + 1):
-                saved.capture._saver._done.clear()
+                saved.capture._saver._chosen.clear()
                 out.zero_()
                 descend(depth_of_launch, lambda: scale[(16,)](x, out, 3))
                 assert torch.equal(out, X * 3), depth_of_launch

@@ -1,6 +1,7 @@
 """Buffers of a capture's launches: those chosen by number, or the last of each kernel and stream.
 
-A launch chosen by number has a buffer of its own. All others write to a scratch buffer, which is never read.
+A launch chosen by number has a buffer of its own. Launches that are not kept write to a scratch buffer, which is never
+read.
 
 For ``--launches last``, each kernel and stream has a few buffers, which the launches use in turn. The records of the
 last launch stay in its buffer until the next launch is made; then that buffer is free again. So a launch costs neither
@@ -18,22 +19,43 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
-from kprof_inject.runtime.launch.launch_choice import LaunchFilter
 from kprof_inject.runtime.launch.lock_free import AtomicCounts
 from kprof_inject.runtime.launch.recorded_launch import BufferOwner, RecordedLaunch, RecordingBuild, Save
 
 
+class MadeLaunch(NamedTuple):
+    """A launch that was made, and its place (``LaunchCapture.count``)."""
+
+    number: int
+    grid: Grid
+    place: int
+
+    @classmethod
+    def of(cls, launch: RecordedLaunch) -> MadeLaunch:
+        """Return what is known of a launch that may be kept: it may become another one."""
+        return cls(launch.index, launch.grid, launch.place or 0)
+
+    def newer(self, other: MadeLaunch | None) -> MadeLaunch:
+        """Return the newer one: by the places in the same grid, as another launch may be numbered in between."""
+        if other is None:
+            return self
+        is_newer = self.place >= other.place if self.grid == other.grid else self.number >= other.number
+        return self if is_newer else other
+
+
 @dataclass(slots=True)
-class _ScratchBuffers:
+class ScratchBuffers:
     """A buffer for each device, which launches that are not read share and overwrite."""
 
     device: Device
     _buffers: dict[int, list[tuple[int, Buffer]]] = field(default_factory=dict)
 
     def lend(self, launch: RecordedLaunch) -> None:
+        """Give a launch its buffer. Raises ``NoDeviceMemory``."""
         # Smaller buffers are kept: a kernel in flight, or in a graph, may still write to them.
         buffers = self._buffers.setdefault(launch.device, [])
         if not buffers or buffers[-1][0] < launch.size_bytes:
@@ -49,12 +71,12 @@ class _ScratchBuffers:
 class _OwnBuffers(BufferOwner):
     """A buffer for each launch, saved right after it.
 
-    ``newest`` has the number of the last launch made, for each variant of the program.
+    ``newest`` has the last launch made, for each variant of the program.
     """
 
     device: Device
     save: Save
-    newest: dict[str, int] = field(default_factory=dict)
+    newest: dict[str, MadeLaunch] = field(default_factory=dict)
     _open: dict[RecordedLaunch, None] = field(default_factory=dict)
 
     def lend(self, launch: RecordedLaunch) -> None:
@@ -83,8 +105,7 @@ class _OwnBuffers(BufferOwner):
     def _hand_over(self, launch: RecordedLaunch) -> None:
         _hand_over(launch, self.device, self.save)
         variant = launch.build.variant_of_program
-        if launch.index > self.newest.get(variant, -1):
-            self.newest[variant] = launch.index
+        self.newest[variant] = MadeLaunch.of(launch).newer(self.newest.get(variant))
 
 
 def _hand_over(launch: RecordedLaunch, device: Device, save: Save) -> None:
@@ -134,22 +155,21 @@ class _GraphLaunches(BufferOwner):
 
 
 class ChosenLaunches:
-    """Buffers for the launches that a filter chooses by number, at most ``max_launches`` (0: no limit)."""
+    """Buffers for the launches that the user chose by number, at most ``max_launches`` (0: no limit)."""
 
     def __init__(
         self,
         device: Device,
-        launch_filter: LaunchFilter,
+        scratch: ScratchBuffers,
         max_launches: int,
         max_graph_bytes: int,
         save: Save,
         left_out: AtomicCounts,
     ) -> None:
         """Pass launches to keep to ``save``, and count the others by reason in ``left_out``."""
-        self._filter = launch_filter
         self._max_launches = max_launches
         self._left_out = left_out
-        self._scratch = _ScratchBuffers(device)
+        self._scratch = scratch
         self._own = _OwnBuffers(device, save)
         self._in_graphs = _GraphLaunches(device, save, max_graph_bytes)
         self._kept: set[tuple[str, int]] = set()
@@ -160,9 +180,7 @@ class ChosenLaunches:
 
     def lend(self, launch: RecordedLaunch) -> None:
         """Give a launch its buffer and owner. Raises ``NoDeviceMemory``."""
-        if not self._filter.keeps(launch.index):
-            self._scratch.lend(launch)
-        elif self._max_launches and len(self._kept) >= self._max_launches:
+        if self._max_launches and len(self._kept) >= self._max_launches:
             self._leave_out(launch, f"more than --max-launches {self._max_launches}")
         elif launch.graph and not self._in_graphs.has_room(launch.size_bytes):
             self._leave_out(launch, "the buffers of CUDA graphs reached the size limit")
@@ -180,8 +198,8 @@ class ChosenLaunches:
         self._own.save_rest()
         self._in_graphs.save_rest()
 
-    def newest(self) -> dict[str, int]:
-        """Return the number of the last launch made and kept, for each variant of the program."""
+    def newest(self) -> dict[str, MadeLaunch]:
+        """Return the last launch made and kept, for each variant of the program."""
         return self._own.newest.copy()
 
     def unsaved(self) -> int:
@@ -258,14 +276,14 @@ class LastLaunches:
             with self._device.selected(launch.device):
                 _hand_over(launch, self._device, self._save)
 
-    def newest(self) -> dict[str, int]:
-        """Return the number of the last launch made and kept, for each variant of the program."""
-        found = [(rotation.variant, rotation.newest()) for rotation in list(self._rotations.values())]
+    def newest(self) -> dict[str, MadeLaunch]:
+        """Return the last launch made and kept, for each variant of the program."""
+        found = [(rotation.variant, made) for rotation in list(self._rotations.values()) for made in rotation.made()]
         found += self._own.newest.copy().items()
-        found += [(launch.build.variant_of_program, launch.index) for launch in self._last_in_graphs()]
-        newest: dict[str, int] = {}
-        for variant, index in found:
-            newest[variant] = max(index, newest.get(variant, index))
+        found += [(launch.build.variant_of_program, MadeLaunch.of(launch)) for launch in self._last_in_graphs()]
+        newest: dict[str, MadeLaunch] = {}
+        for variant, made in found:
+            newest[variant] = made.newer(newest.get(variant))
         return newest
 
     def unsaved(self) -> int:
@@ -299,7 +317,7 @@ class _Rotation(BufferOwner):
     # Appending and popping are one step each: two launches never get the same buffer.
     _free: deque[RecordedLaunch] = field(default_factory=deque)
     _last: deque[RecordedLaunch] = field(default_factory=deque)
-    _newest: int = -1
+    _newest: MadeLaunch | None = None
     _saved_ns: int = 0
     _has_room: bool = True
 
@@ -325,8 +343,7 @@ class _Rotation(BufferOwner):
             launch.is_handed_over = True  # before other threads can see the launch
             self._saved_ns = now_ns
         self._keep(launch)
-        if launch.index > self._newest:
-            self._newest = launch.index
+        self._newest = MadeLaunch.of(launch).newer(self._newest)
         if is_due:
             _hand_over(launch, self.device, self.save)
 
@@ -341,9 +358,9 @@ class _Rotation(BufferOwner):
             with self.device.selected(launch.device):
                 _hand_over(launch, self.device, self.save)
 
-    def newest(self) -> int:
-        """Return the number of the last launch made; -1 if there is none yet."""
-        return max(self._newest, *(launch.index for launch in self._last.copy()), -1)
+    def made(self) -> list[MadeLaunch]:
+        """Return the last launches made, of which the newest is the last one."""
+        return [*filter(None, [self._newest]), *map(MadeLaunch.of, self._last.copy())]
 
     def held_bytes(self) -> int:
         return sum(launch.memory_bytes for launch in (*self._free.copy(), *self._last.copy()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import platform
 import shutil
@@ -17,15 +18,24 @@ import msgspec
 import triton
 
 from kprof_inject.capture.record_costs import TRUSTED_PERCENT
-from kprof_inject.capture.schema import Grid, ModeRecord, PairedTimesRecord, ProcessRecord, TimingRecord
+from kprof_inject.capture.schema import (
+    MAX_GRIDS,
+    Grid,
+    GridTimesRecord,
+    ModeRecord,
+    PairedTimesRecord,
+    ProcessRecord,
+    TimingRecord,
+)
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.copier import BufferCopier
-from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches
+from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches, MadeLaunch, ScratchBuffers
 from kprof_inject.runtime.launch.launch_choice import parse_launches
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.lock_free import AtomicCounts, SetOnce
+from kprof_inject.runtime.launch.main_grid import GridCounts
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch, RecordingBuild
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, Turn, TurnTimer
 from kprof_inject.runtime.launch.triton_wrapping import Launchable
@@ -127,9 +137,11 @@ class LaunchCapture:
     def _reset(self) -> None:
         """Return to the state before the first launch."""
         self._left_out = AtomicCounts()
-        self._launches = AtomicCounts()
-        self._launched_before: dict[str, int] = {}
-        self._passed_over: set[tuple[str, int]] = set()
+        self._numbers = AtomicCounts()
+        self._numbers_before: dict[str, int] = {}
+        self._grids: dict[str, GridCounts] = {}
+        self._grids_before: dict[str, dict[Grid, int]] = {}
+        self._passed_over: set[tuple[str, Grid, int]] = set()
         self._devices: set[int] = set()
         self._timers: dict[str, LaunchTimer] = {}
         self._turns: dict[str, TurnTimer] = {}
@@ -139,27 +151,39 @@ class LaunchCapture:
         self._part: SetOnce[_Part] = SetOnce()  # another thread or a signal handler may set it at the same time
         self._has_ended = False
         self._noted = (0, 0)
+        self._scratch = ScratchBuffers(self._device)
         self._buffers = self._new_buffers()
 
     def current(self) -> LaunchCapture | None:
         """Return the capture that takes launches now: this one, or None after its end."""
         return None if self._has_ended else self
 
-    def number(self, variant: str) -> int:
-        """Count a launch of the program's variant that is about to be made, and return its number."""
-        return self._launches.add(variant)
+    def count(self, variant: str, grid: Grid) -> tuple[int, int | None]:
+        """Count a launch of the program's variant that is about to be made; return its number and its place.
 
-    def pass_over(self, variant: str, number: int) -> None:
+        The place is among the launches with its grid if each kept launch replaces the one before, otherwise among all.
+        It is None for a launch that is not to be kept. Of those that replace each other, only launches with the main
+        grid are kept, and those in graphs: a graph may run any number of times.
+        """
+        if not self._filter.replaces:
+            number = self._numbers.add(variant)
+            return number, number if self._filter.keeps(number) else None
+        counts = self._grids.get(variant) or self._grids.setdefault(variant, GridCounts())
+        place, has_main_grid = counts.add(grid)
+        number = self._numbers.add(variant)
+        return number, place if has_main_grid or self._device.is_capturing() else None
+
+    def pass_over(self, variant: str, grid: Grid, place: int | None) -> None:
         """Note that a launch is made without records, or not made."""
-        if self._filter.keeps(number):
-            self._passed_over.add((variant, number))
+        if place is not None:
+            self._passed_over.add((variant, grid, place))
 
-    def turn(self, variant: str, number: int, grid: Grid, clean: EmptyKernel) -> Turn | None:
+    def turn(self, variant: str, place: int | None, grid: Grid, clean: EmptyKernel) -> Turn | None:
         """Return the turn of a launch that is about to be made; None if it has none.
 
         ``clean`` is like the kernel without records. Launches that the user wants by their number have no turn.
         """
-        if self._filter.keeps(number) and not self._filter.replaces:
+        if place is not None and not self._filter.replaces:
             return None
         turns = self._turns.get(variant) or self._turns.setdefault(variant, TurnTimer(self._device, clean))
         return turns.turn(grid)
@@ -176,14 +200,20 @@ class LaunchCapture:
         for key in [key for key in list(self._recorded) if key[0] == variant]:
             self._recorded.pop(key, None)
 
-    def has_records(self, variant: str, number: int, turn: Turn | None) -> bool:
+    def has_records(self, variant: str, place: int | None, turn: Turn | None) -> bool:
         """Return whether to record a launch: one that is kept, or one of those that are timed."""
         if turn is not None:
             return turn.has_records
-        return self._filter.keeps(number) or not (self.has_turns or variant in self._timed)
+        return place is not None or not (self.has_turns or variant in self._timed)
 
     def begin(
-        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
+        self,
+        build: RecordingBuild,
+        number: int,
+        place: int | None,
+        grid: Grid,
+        stream: int,
+        arguments: Sequence[Any],
     ) -> RecordedLaunch | None:
         """Return a launch with a buffer, or None if the capture has ended.
 
@@ -195,15 +225,17 @@ class LaunchCapture:
             self._start()
         device = self._device.current()
         self._devices.add(device)
-        numbers = build.argument_kinds.numbers(arguments) if self._filter.keeps(number) else ()
+        numbers = build.argument_kinds.numbers(arguments) if place is not None else ()
         is_graph = self._device.is_capturing()
-        former = None if is_graph else self._buffers.reuse(build, grid, device, stream)
-        if former is not None:
-            former.begin_again(number, numbers)
-            return former
+        if place is not None and not is_graph:
+            former = self._buffers.reuse(build, grid, device, stream)
+            if former is not None:
+                former.begin_again(number, place, numbers)
+                return former
         launch = RecordedLaunch(
             build=build,
             index=number,
+            place=place,
             grid=grid,
             device=device,
             stream=stream,
@@ -211,7 +243,10 @@ class LaunchCapture:
             graph=is_graph,
             arguments=numbers,
         )
-        self._buffers.lend(launch)
+        if place is None:
+            self._scratch.lend(launch)
+        else:
+            self._buffers.lend(launch)
         return launch
 
     def timer(self, build: RecordingBuild, grid: Grid, turn: Turn | None) -> LaunchTimer | None:
@@ -257,16 +292,17 @@ class LaunchCapture:
             with self._report.guard("ending the capture"):
                 self._add_times(part.writer)
                 self.replays.report_graph_launches()
-                part.writer.finish(self._left_out.counts(), self._launches.counts())
+                part.writer.finish(self._left_out.counts(), self._launches())
 
     def resume(self) -> None:
         """Capture again after ``finish``, because the process did not end.
 
         Further launches go to a folder of their own; their numbers continue.
         """
-        launches = self._launches
+        numbers, grids = self._numbers, self._grids
         self._reset()
-        self._launches, self._launched_before = launches, launches.counts()
+        self._numbers, self._numbers_before = numbers, numbers.counts()
+        self._grids, self._grids_before = grids, {variant: one.counts() for variant, one in grids.items()}
 
     def go_on_in(self, folder: Path) -> None:
         """Capture again after ``finish``, into another folder; the launches' numbers continue."""
@@ -286,16 +322,28 @@ class LaunchCapture:
         """
         if self._filter.replaces:
             newest = self._buffers.newest()
-            return sum(
-                (variant, number) not in self._passed_over
-                for variant, launches in self._launches.counts().items()
-                for number in range(newest.get(variant, self._launched_before.get(variant, 0) - 1) + 1, launches)
-            )
+            return sum(self._interrupted_of(variant, newest.get(variant)) for variant in list(self._grids))
         to_keep = sum(
-            self._filter.kept_of(launches) - self._filter.kept_of(self._launched_before.get(variant, 0))
-            for variant, launches in self._launches.counts().items()
+            self._filter.kept_of(launches) - self._filter.kept_of(self._numbers_before.get(variant, 0))
+            for variant, launches in self._numbers.counts().items()
         )
         return max(to_keep - len(self._passed_over) - saved - sum(self._left_out.counts().values()), 0)
+
+    def _interrupted_of(self, variant: str, newest: MadeLaunch | None) -> int:
+        """Return how many launches of a variant were interrupted after the ``newest`` that was made."""
+        counts = self._grids[variant].counts()
+        if newest is None:
+            grid = self._grids[variant].main
+            first = self._grids_before.get(variant, {}).get(grid, 0)
+        else:
+            grid, first = newest.grid, newest.place + 1
+        return sum((variant, grid, place) not in self._passed_over for place in range(first, counts[grid]))
+
+    def _launches(self) -> dict[str, int]:
+        """Return the number of launches of each variant."""
+        if self._filter.replaces:
+            return {variant: sum(one.counts().values()) for variant, one in self._grids.copy().items()}
+        return self._numbers.counts()
 
     def _add_times(self, writer: CaptureWriter) -> None:
         """Save the times of each build's launches, and those of its replay."""
@@ -326,10 +374,29 @@ class LaunchCapture:
             if turns is None:
                 continue
             try:
-                times = turns.times([grid for (_, grid), recorded in self._recorded.items() if recorded is build])
+                times = turns.times(list(self._kept_grids(build)))
+                grids = self._grid_times(build.variant_of_program, turns)
             except RuntimeError:  # the device failed
                 return
-            yield build.variant, TimingRecord((), turns.clean.not_timed or None, in_turn=times)
+            yield build.variant, TimingRecord((), turns.clean.not_timed or None, in_turn=times, grids=grids)
+
+    def _kept_grids(self, build: RecordingBuild) -> Iterator[Grid]:
+        """Yield the grids of a build's launches that have turns and are kept."""
+        variant = build.variant_of_program
+        for (_, grid), recorded in self._recorded.items():
+            if recorded is build and (not self._filter.replaces or grid == self._grids[variant].main):
+                yield grid
+
+    def _grid_times(self, variant: str, turns: TurnTimer) -> tuple[GridTimesRecord, ...]:
+        """Return the launches of a variant by grid, that with most CTAs first; none if all have one grid."""
+        counts = self._grids[variant].counts() if variant in self._grids else {}
+        if len(counts) < 2:
+            return ()
+        times_ns = turns.clean_by_grid()
+        first = sorted(counts, key=lambda grid: -counts[grid] * math.prod(grid))[:MAX_GRIDS]
+        return tuple(
+            GridTimesRecord(grid=grid, launches=counts[grid], clean_ns=tuple(times_ns.get(grid, ()))) for grid in first
+        )
 
     def _write_clean_runs(self) -> None:
         """Save into the workspace what the dump saves of a program that runs twice: the times without records."""
@@ -347,7 +414,7 @@ class LaunchCapture:
                 times_ns=tuple(times_ns),
                 not_timed=turns.clean.not_timed or None,
                 empty_launch_ns=empty_ns,
-                launches=self._launches.counts().get(build.variant_of_program),
+                launches=self._launches().get(build.variant_of_program),
             )
             workspace.write_clean_run(build.variant_of_program, str(os.getpid()), run)
 
@@ -369,7 +436,7 @@ class LaunchCapture:
         if self._filter.replaces:
             return LastLaunches(self._device, self._save, _MAX_ON_DEVICE * session.max_bytes)
         return ChosenLaunches(
-            self._device, self._filter, session.max_launches, session.max_bytes, self._save, self._left_out
+            self._device, self._scratch, session.max_launches, session.max_bytes, self._save, self._left_out
         )
 
     def _save(self, launch: RecordedLaunch) -> None:
@@ -399,7 +466,7 @@ class LaunchCapture:
 
     def _note_progress(self, saved: int) -> None:
         """Update the report's counts, which show what is lost if the process is killed."""
-        progress = (sum(self._launches.counts().values()), saved)
+        progress = (sum(self._numbers.counts().values()), saved)
         if progress != self._noted:
             self._noted = progress
             self._report.note_launches(*progress)

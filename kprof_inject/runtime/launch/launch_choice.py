@@ -30,10 +30,9 @@ class LaunchFilter:
         return inside and (index - self.first) % self.step == 0
 
     def kept_of(self, launches: int) -> int:
-        """Return how many of the first ``launches`` launches are kept in the end."""
+        """Return how many of the first ``launches`` launches are kept, whether or not later ones replace them."""
         stop = launches if self.stop is None else min(launches, self.stop)
-        kept = len(range(self.first, stop, self.step))
-        return min(kept, 1) if self.replaces else kept
+        return len(range(self.first, stop, self.step))
 
 
 LAST = LaunchFilter("last", replaces=True)

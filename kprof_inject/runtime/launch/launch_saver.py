@@ -57,6 +57,8 @@ from kprof_inject.version import __version__
 _LOOKS_PER_S = 10_000.0
 # Memory that leads to more memory, and so on: a table of structures with pointers has three levels.
 _MAX_LEVELS = 4
+_MAX_REPLACED = 3
+"""Times that a launch of a kernel is replaced by one with another grid: each costs the program a copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,26 @@ class _DescribedLaunch:
 
 
 @dataclass(slots=True, eq=False)
+class _Choice:
+    """Choice of a variant's launch with this grid; ``former`` is the one that it replaces."""
+
+    grid: Grid
+    former: _Choice | None = None
+    is_saved: bool = False
+    """True once the launch is on disk."""
+    _next: dict[None, _Choice] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        """Number of choices before it."""
+        return self.former.number + 1 if self.former else 0
+
+    def replaced_by(self, choice: _Choice) -> bool:
+        """Return whether this choice is the one that replaces it: another thread may make one at the same time."""
+        return self._next.setdefault(None, choice) is choice
+
+
+@dataclass(slots=True, eq=False)
 class LaunchBeingSaved:
     """A launch whose memory is copied, and which is about to be made. ``LaunchSaver.launched`` follows."""
 
@@ -96,6 +118,7 @@ class LaunchBeingSaved:
     reached: Sequence[ReachedRange]
     others: Sequence[OtherValues]
     folder: Path
+    choice: _Choice
     device: int
     snapshot: Snapshot = field(init=False)
     chunk_crc32: list[list[int]] = field(default_factory=list)
@@ -104,7 +127,8 @@ class LaunchBeingSaved:
 class LaunchSaver:
     """Saver of one launch of each chosen variant, the first one that is kept.
 
-    No method raises, except for an error of a signal handler.
+    If its main grid becomes another one, a launch with that replaces it. No method raises, except for an error of a
+    signal handler.
     """
 
     def __init__(self, choice: SavedLaunches, launches: str, device: Device, report: ProcessReport) -> None:
@@ -119,8 +143,7 @@ class LaunchSaver:
         self._device = device
         self._report = report
         self._bytes = 0
-        # The token of the launch that was chosen of each variant: another thread may choose one at the same time.
-        self._done: dict[str, object] = {}
+        self._chosen: dict[str, _Choice] = {}
         self._begun: list[LaunchBeingSaved] = []
         """Launches that no thread works on now. An exception of a signal handler may leave some here for good."""
         self._threads: list[tuple[KernelToSave, threading.Thread]] = []
@@ -129,7 +152,7 @@ class LaunchSaver:
         in_forked_child(self._begin_in_child)
 
     def _begin_in_child(self) -> None:
-        self._done, self._begun, self._threads, self._dropping = {}, [], [], []
+        self._chosen, self._begun, self._threads, self._dropping = {}, [], [], []
 
     def save_to(self, folder: Path) -> None:
         """Save further launches to a folder."""
@@ -137,11 +160,16 @@ class LaunchSaver:
 
     def is_over(self, variant: str) -> bool:
         """Return whether no launch of a variant is to be saved any more."""
-        return variant in self._done or (self._variants is not None and variant not in self._variants)
+        return variant in self._chosen or (self._variants is not None and variant not in self._variants)
 
     def is_due(self, variant: str, number: int) -> bool:
         """Return whether to save the launch of a variant with this number."""
         return not self.is_over(variant) and self._launches.keeps(number)
+
+    def is_due_again(self, variant: str, grid: Grid) -> bool:
+        """Return whether to save a launch with what is now the kernel's main grid, instead of the saved one."""
+        chosen = self._chosen.get(variant)
+        return chosen is not None and chosen.grid != grid and chosen.is_saved and chosen.number < _MAX_REPLACED
 
     def begin(
         self, kernel: KernelToSave, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
@@ -159,32 +187,42 @@ class LaunchSaver:
                 if not before_first_run(functools.partial(self._save_in_graph, described)):
                     self._in_unknown_graphs[kernel.variant] = kernel
                 return None
-            return self._begun_at(described, stream) if self._choose(kernel) else None
+            choice = self._choose(kernel, grid)
+            return None if choice is None else self._begun_at(described, choice, stream)
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
-            self._choose(kernel)
+            self._choose(kernel, grid)
             self._refuse(kernel, error)
             return None
 
-    def _choose(self, kernel: KernelToSave) -> bool:
-        """Return whether the launch that is about to be made is the one to save of its variant."""
-        token = object()
-        return self._done.setdefault(kernel.variant, token) is token
+    def _choose(self, kernel: KernelToSave, grid: Grid) -> _Choice | None:
+        """Return the choice of the launch that is about to be made; None if another one is chosen of its variant."""
+        former = self._chosen.get(kernel.variant)
+        choice = _Choice(grid, former)
+        if former is None:
+            return choice if self._chosen.setdefault(kernel.variant, choice) is choice else None
+        if not former.is_saved or not former.replaced_by(choice):
+            return None
+        self._chosen[kernel.variant] = choice
+        return choice
 
     def _save_in_graph(self, described: _DescribedLaunch) -> None:
         """Save a launch in a graph that is about to run. Raises nothing of its own."""
         kernel = described.kernel
-        if not self._choose(kernel):
+        choice = None if self.is_over(kernel.variant) else self._choose(kernel, described.record.grid)
+        if choice is None:
             return
         try:
-            self._finish_in_thread(self._begun_at(described, self._device.current_stream()))
+            self._finish_in_thread(self._begun_at(described, choice, self._device.current_stream()))
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
             self._refuse(kernel, error)
 
     def _refuse(self, kernel: KernelToSave, error: Exception) -> None:
+        if (chosen := self._chosen.get(kernel.variant)) is not None and chosen.former is not None:
+            return  # the launch that was to be replaced is there
         reason = str(error) if isinstance(error, NotSaved) else f"saving it failed: {first_line(error)}"
         self._report.add_saved_launch(kernel.variant, kernel.name, reason)
 
@@ -199,15 +237,16 @@ class LaunchSaver:
         others = read_other_values(self._kernels_folder / kernel.variant)
         return self._grids.with_grids(others, grid) if self._grids else others
 
-    def _begun_at(self, described: _DescribedLaunch, stream: int) -> LaunchBeingSaved:
+    def _begun_at(self, described: _DescribedLaunch, choice: _Choice, stream: int) -> LaunchBeingSaved:
         """Copy the memory of a launch, after all present work of ``stream``. Raises ``NotSaved``, and any error."""
         kernel = described.kernel
         with self._device.unaffected_by_graphs():
             reached = self._with_found(described.reached, stream)
             self._require_room(reached)
-            folder = self._folder / f"{kernel.variant}-{os.getpid()}{SAVED_LAUNCH_ENDING}"
+            ending = f".{choice.number}" if choice.former else SAVED_LAUNCH_ENDING
+            folder = self._folder / f"{kernel.variant}-{os.getpid()}{ending}"
             begun = LaunchBeingSaved(
-                kernel, described.record, reached, described.others, folder, self._device.current()
+                kernel, described.record, reached, described.others, folder, choice, self._device.current()
             )
             # Noted first: an exception of a signal handler may come right after the copy.
             self._begun.append(begun)
@@ -294,7 +333,7 @@ class LaunchSaver:
         for thread in self._dropping:
             thread.join(max(until_s - time.monotonic(), 0.0))
         for kernel in list(self._in_unknown_graphs.values()):
-            if self._choose(kernel):
+            if not self.is_over(kernel.variant):
                 self._refuse(kernel, NotSaved("it was captured into a graph without torch's class for graphs"))
 
     def _with_found(self, reached: Sequence[ReachedRange], stream: int) -> list[ReachedRange]:
@@ -386,7 +425,13 @@ class LaunchSaver:
             memory = tuple(_memory_records(begun, before, after))
             record = replace(begun.record, memory=memory, files=checksums(begun.folder))
             write_saved_launch(begun.folder, record)
-            self._report.add_saved_launch(begun.kernel.variant, begun.kernel.name)
+            if begun.choice.former is not None:
+                replaced = begun.folder.with_suffix(SAVED_LAUNCH_ENDING)
+                shutil.rmtree(replaced, ignore_errors=True)
+                begun.folder.rename(replaced)
+            else:
+                self._report.add_saved_launch(begun.kernel.variant, begun.kernel.name)
+            begun.choice.is_saved = True
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             shutil.rmtree(begun.folder, ignore_errors=True)
             self._refuse(begun.kernel, error)

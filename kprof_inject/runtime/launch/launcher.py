@@ -160,7 +160,8 @@ class CapturingLauncher(StandInLauncher):
         if capture.replays.is_due(build, launch.index) and (kernel := self._kernel()) is not None:
             capture.replays.measure(build, Launchable.of(kernel, self._launch), grid, stream, args)
         saver, saved = capture.saver, None
-        if saver.is_due(build.variant_of_program, launch.index):
+        is_kept = launch.place is not None
+        if is_kept and (saver.is_due(self._variant, launch.index) or saver.is_due_again(self._variant, grid)):
             saved = saver.begin(KernelToSave.of(build), launch.index, grid, stream, args)
         # A signal handler of the program may launch in the middle of this.
         outer = _present_launch.buffer
@@ -173,7 +174,7 @@ class CapturingLauncher(StandInLauncher):
             if saved is not None:
                 saver.failed(saved)
             launch.owner.failed(launch)
-            capture.pass_over(self._variant, launch.index)
+            capture.pass_over(self._variant, grid, launch.place)
             raise
         except Exception as error:
             if is_of_signal_handler(error):
@@ -181,7 +182,7 @@ class CapturingLauncher(StandInLauncher):
             if saved is not None:
                 saver.failed(saved)
             launch.owner.failed(launch)
-            capture.pass_over(self._variant, launch.index)
+            capture.pass_over(self._variant, grid, launch.place)
             # If the launch fails without records too, the program sees that failure.
             result = self._launch(*grid, stream, function, metadata, *args)
             self._give_up(f"its launch fails with records: {first_line(error)}")
@@ -223,28 +224,28 @@ class CapturingLauncher(StandInLauncher):
         """
         # If another thread ends the capture meanwhile, the launch belongs to the next one.
         while (capture := self._captures.current()) is not None:
-            number = capture.number(self._variant)
+            number, place = capture.count(self._variant, grid)
             turn = None
             try:
                 if capture.has_turns:
                     self._record_less_if_slow(capture, grid)
-                    turn = capture.turn(self._variant, number, grid, self._empty)
-                if not capture.has_records(self._variant, number, turn):
-                    capture.pass_over(self._variant, number)
+                    turn = capture.turn(self._variant, place, grid, self._empty)
+                if not capture.has_records(self._variant, place, turn):
+                    capture.pass_over(self._variant, grid, place)
                     return capture, None, turn
-                launch = self._with_buffer(capture, number, grid, stream, args[HOOK_ARGUMENTS:])
+                launch = self._with_buffer(capture, number, place, grid, stream, args[HOOK_ARGUMENTS:])
             except RecursionError:
-                capture.pass_over(self._variant, number)
+                capture.pass_over(self._variant, grid, place)
                 raise
             except Exception as error:
                 if is_of_signal_handler(error):
                     raise
-                capture.pass_over(self._variant, number)
+                capture.pass_over(self._variant, grid, place)
                 self._give_up_for(error)
                 return None
             if launch is not None:
                 return capture, launch, turn
-            capture.pass_over(self._variant, number)
+            capture.pass_over(self._variant, grid, place)
         return None
 
     def _record_less_if_slow(self, capture: LaunchCapture, grid: Grid) -> None:
@@ -257,7 +258,13 @@ class CapturingLauncher(StandInLauncher):
                 capture.begin_turns_again(self._variant)
 
     def _with_buffer(
-        self, capture: LaunchCapture, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
+        self,
+        capture: LaunchCapture,
+        number: int,
+        place: int | None,
+        grid: Grid,
+        stream: int,
+        arguments: Sequence[Any],
     ) -> RecordedLaunch | None:
         """Begin a launch of a build whose buffer fits; return None if the capture has ended.
 
@@ -270,7 +277,7 @@ class CapturingLauncher(StandInLauncher):
                     build = self._builds.build_for(grid, self._max_bytes)
                 self._of_grid[grid] = build
             try:
-                return capture.begin(build, number, grid, stream, arguments)
+                return capture.begin(build, number, place, grid, stream, arguments)
             except NoDeviceMemory:
                 self._max_bytes = build.buffer_bytes(grid) // 2
                 self._of_grid = {}

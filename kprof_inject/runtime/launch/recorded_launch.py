@@ -185,6 +185,8 @@ class RecordedLaunch:
     build: RecordingBuild
     index: int
     """Number of the launch among the variant's in this process."""
+    place: int | None
+    """Its place among the launches that may be kept (``LaunchCapture.count``); None for a launch that is not read."""
     grid: Grid
     device: int
     stream: int
@@ -209,9 +211,10 @@ class RecordedLaunch:
     is_taken: bool = False
     """True once the copier's thread has taken the launch."""
 
-    def begin_again(self, index: int, arguments: Numbers) -> None:
+    def begin_again(self, index: int, place: int, arguments: Numbers) -> None:
         """Become a later launch with the same buffer; this one's records are not wanted."""
         self.index = index
+        self.place = place
         self.host_ns = time.time_ns()
         self.host_end_ns = 0
         self.arguments = arguments

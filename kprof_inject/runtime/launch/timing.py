@@ -314,6 +314,13 @@ class TurnTimer:
             with_records_empty_ns=with_records.empty_ns() if with_records is not None else None,
         )
 
+    def clean_by_grid(self) -> dict[Grid, list[float]]:
+        """Return the times of the launches without records, by grid."""
+        found: dict[Grid, list[float]] = {}
+        for turn, time_ns in self.clean.times_by_turn().items():
+            found.setdefault(turn.grid, []).append(time_ns)
+        return found
+
 
 def _ratios(times: PairedTimesRecord) -> list[float]:
     """Return the ratio of each pair's times, with records to without; empty if the pairs do not suffice."""

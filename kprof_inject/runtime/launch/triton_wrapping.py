@@ -5,12 +5,14 @@ The launches of an autotuner's benchmarks are not the program's own, and its cho
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -221,6 +223,14 @@ class InductorLaunchers:
                 launcher.__globals__[_RUNNER] = other
 
 
+_spans: list[Callable[[], AbstractContextManager[Any]]] = []
+
+
+def span_benchmarks(span: Callable[[], AbstractContextManager[Any]]) -> None:
+    """Enter a context of ``span()`` around each benchmark from now on."""
+    _spans.append(span)
+
+
 def benchmarking(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function, wrapped so that its launches count as benchmarks."""
 
@@ -228,7 +238,9 @@ def benchmarking(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         _depth.value += 1
         try:
-            with ONE_FRAME:
+            with ONE_FRAME, contextlib.ExitStack() as spans:
+                for span in _spans:
+                    spans.enter_context(span())
                 return function(*args, **kwargs)
         finally:
             _depth.value -= 1
