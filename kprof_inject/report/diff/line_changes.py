@@ -81,7 +81,7 @@ class LineChanges(Struct, frozen=True):
 
     source: str
     basis: str
-    """Sentence that says where the times come from."""
+    """Where the times come from, in words."""
     lines: tuple[LineChange, ...]
 
     @property
@@ -93,7 +93,7 @@ class LineChanges(Struct, frozen=True):
     def sentence(self) -> str:
         """Sentence above the shown lines, or instead of them."""
         if not self.shown:
-            return f"source lines: no change of a warp's time exceeds its error, {self.basis}"
+            return f"source lines: no change of a warp's time beyond noise, {self.basis}"
         hidden = len(self.lines) - len(self.shown)
         more = f"; {counted(hidden, 'smaller change')} in --json" if hidden else ""
         return f"source lines: a warp's time in a CTA, {self.basis}{more}"
@@ -240,7 +240,8 @@ def line_layouts(lines: Sequence[LineChange]) -> list[list[Column]]:
     ]
     cut = [[shorten(text, width, placeholder=" …") for text in texts] for width in _TEXT_WIDTHS]
     codes = [Column("line", cells, left=True) for cells in (texts, *cut)]
-    return [*([place, code, times, *changes] for code in codes), [place, *changes]]
+    layouts = [*([place, code, times, *changes] for code in codes), [place, *changes]]
+    return [[column for column in layout if any(column.cells)] for layout in layouts]
 
 
 def times_text(line: LineChange) -> str:
@@ -249,9 +250,9 @@ def times_text(line: LineChange) -> str:
 
 
 def error_text(line: LineChange) -> str:
-    """Return the sampling error of a line's change, and whether the change is noise."""
+    """Return the sampling error of a line's change, and whether the change is noise; empty if it was not sampled."""
     if line.error_ns is None:
-        return "-"
+        return ""
     return f"± {line.error_ns / 1e3:.2f} µs{', noise' if line.is_noise else ''}"
 
 

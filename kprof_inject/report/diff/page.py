@@ -53,19 +53,21 @@ def interval_bar(judged: Judged | None, axis: float) -> str:
     return _bar(change.percent, (change.low_percent, change.high_percent), axis, change_words(change))
 
 
-def _bar(value: float, ends: tuple[float, float], axis: float, label: str) -> str:
-    zero, at, low, high = (_x(each, axis) for each in (0.0, value, *ends))
+def _bar(value: float, ends: Sequence[float], axis: float, label: str) -> str:
+    """Draw a change, and a whisker between the ends of its interval if there are any."""
+    zero, at = _x(0.0, axis), _x(value, axis)
     middle = _HEIGHT / 2
     caps = "".join(
         f"M{x:.1f} {middle - _CAP:.1f}V{middle + _CAP:.1f}"
-        for x, end in zip((low, high), ends, strict=True)
+        for x, end in ((_x(end, axis), end) for end in ends)
         if abs(end) <= axis
     )
+    span = f"M{_x(ends[0], axis):.1f} {middle:.1f}H{_x(ends[-1], axis):.1f}{caps}" if ends else ""
     return (
         f'<svg width="{_WIDTH:g}" height="{_HEIGHT:g}" role="img" aria-label="{escape(label)}">'
         f'<rect class="bar" x="{min(zero, at):.1f}" y="4" width="{abs(at - zero):.1f}" height="{_HEIGHT - 8:g}"/>'
         f'<path class="zero" d="M{zero:.1f} 0V{_HEIGHT:g}"/>'
-        f'<path class="whisker" d="M{low:.1f} {middle:.1f}H{high:.1f}{caps}"/></svg>'
+        f'<path class="whisker" d="{span}"/></svg>'
     )
 
 
@@ -98,10 +100,11 @@ td.source { color: var(--dim); }
 @media (max-width: 90rem) { table.scopes { font-size: 12px; } .scopes th, .scopes td { padding: .3rem .25rem; } }
 .slower { color: var(--slower); } .faster { color: var(--faster); } .clock { color: var(--clock); }
 .same { color: var(--same); } .unknown { color: var(--unknown); }
-th .axis { display: flex; justify-content: space-between; font-weight: 400; color: var(--dim); }
+th .axis { display: flex; gap: .6rem; justify-content: space-between; font-weight: 400; color: var(--dim); }
 tr.launch td { background: var(--head); }
-.basis { margin: 1.2rem 0 .3rem; } table.lines code { font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap;
-  overflow-wrap: anywhere; }
+.basis { margin: 1.2rem 0 .3rem; } .lines td.place { color: var(--dim); }
+.lines td.plain, .lines code { color: var(--text); }
+.lines code { font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
 table.sources { margin: .8rem 0; } .sources td { border: 0; padding: 0 .6rem; }
 .sources caption { text-align: left; font-weight: 600; padding: .2rem 0; }
 .sources td.number { color: var(--dim); } .sources code, pre.code { font: 12px/1.5 ui-monospace, monospace; }
@@ -186,22 +189,32 @@ def _lines(changes: LineChanges | None) -> Iterator[str]:
         return
     farthest_ns = max(abs(line.change_ns) for line in changes.shown)
     axis_ns = next(step for step in STEPS_NS if step >= farthest_ns)
-    yield '<div class="scroll"><table class="lines"><thead><tr><th class="name">source</th><th class="name">line</th>'
-    yield '<th>time</th><th>change</th><th class="name">error</th>'
     ends = "".join(f"<span>{sign}{short_time(axis_ns)}</span>" for sign in "-+")
-    yield f'<th><span class="axis">{ends}</span></th></tr></thead><tbody>'
-    yield from (_line_row(line, axis_ns) for line in changes.shown)
+    titles = ("source", "line", "time", "change", "error", f'<span class="axis">{ends}</span>')
+    rows = [_line_cells(line, axis_ns) for line in changes.shown]
+    columns = [at for at in range(len(titles)) if any(row[at][1] for row in rows)]
+    yield '<div class="scroll"><table class="lines"><thead><tr>'
+    yield "".join(f'<th class="{rows[0][at][0]}">{titles[at]}</th>' for at in columns)
+    yield "</tr></thead><tbody>"
+    for line, cells in zip(changes.shown, rows, strict=True):
+        kind = "same" if line.is_noise else "slower" if line.change_ns > 0 else "faster"
+        yield f'<tr class="{kind}">'
+        yield "".join(f'<td class="{cells[at][0]}">{cells[at][1]}</td>' for at in columns)
+        yield "</tr>"
     yield "</tbody></table></div>"
 
 
-def _line_row(line: LineChange, axis_ns: float) -> str:
-    kind = "same" if line.is_noise else "slower" if line.change_ns > 0 else "faster"
-    change, error, error_ns = signed_microseconds(line.change_ns), error_text(line), line.error_ns or 0.0
-    bar = _bar(line.change_ns, (line.change_ns - error_ns, line.change_ns + error_ns), axis_ns, f"{change} {error}")
+def _line_cells(line: LineChange, axis_ns: float) -> tuple[tuple[str, str], ...]:
+    """Return the class and the HTML of each cell of a source line; empty HTML for what is unknown."""
+    change, error = signed_microseconds(line.change_ns), error_text(line)
+    ends = () if line.error_ns is None else (line.change_ns - line.error_ns, line.change_ns + line.error_ns)
     return (
-        f'<tr><td class="name source">{escaped(line.place)}</td>'
-        f'<td class="name"><code>{escaped(line.text)}</code></td><td>{times_text(line)}</td>'
-        f'<td class="{kind}">{change}</td><td class="name {kind}">{error}</td><td class="{kind}">{bar}</td></tr>'
+        ("name place", escaped(line.place)),
+        ("name", f"<code>{escaped(line.text)}</code>" if line.text else ""),
+        ("plain", times_text(line)),
+        ("", change),
+        ("name", error),
+        ("", _bar(line.change_ns, ends, axis_ns, f"{change} {error}".strip())),
     )
 
 

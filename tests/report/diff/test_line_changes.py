@@ -1,4 +1,4 @@
-"""What changed by source line: figures of the demo's captures and of made ones, and what the reader gets of them."""
+"""Changes of time by source line, of the demo's captures and of made ones: their figures, and what is shown."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_the_page_of_the_demo_has_the_first_ten(demo: tuple[list[Timeline], list
     diff = diff_captures(*demo)
     found = lines_in(diff)
     (table,) = re.findall(r'<table class="lines">(.*?)</table>', page_of(diff, tmp_path), re.DOTALL)
-    rows = re.findall(r"<tr>(<td.*?)</tr>", table)
+    rows = re.findall(r"<tr class.*?</tr>", table, re.DOTALL)
     assert len(rows) == MAX_LINES
     zero = {x for row in rows for x in re.findall(r'zero" d="M([\d.]+) ', row)}
     assert len(zero) == 1
@@ -240,6 +240,8 @@ def test_an_edited_line_is_one_line_and_so_is_one_without_samples(tmp_path: Path
     found = lines_in(diff_captures(a, b))
     assert times(found) == {(4, 4): (0.6, 0), (5, 5): (0, 0.5), (3, 3): (0.3, 0.4)}
     assert found[2]["text"] == "a = load(x, mask)"
+    other = exact(tmp_path / "c", {4: 900}, [*TEXT[:2], "    # nothing", *TEXT[3:]])
+    assert times(lines_in(diff_captures(a, other))) == {(4, 4): (0.6, 0.9), (3, None): (0.3, 0)}
 
 
 @pytest.mark.parametrize("text", [TEXT, None], ids=["texts", "no texts"])
