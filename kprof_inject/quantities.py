@@ -83,6 +83,11 @@ def signed_time(nanoseconds: float) -> str:
     return text if float(text.split()[0]) == 0 else f"{'-' if nanoseconds < 0 else '+'}{text}"
 
 
+def signed_microseconds(nanoseconds: float) -> str:
+    """Format a difference of times in one unit, for a column of differences: ``-9.06 µs``, ``+0.31 µs``."""
+    return f"{round(nanoseconds / 1e3, 2) + 0.0:+.2f} µs"
+
+
 def counted(count: int, noun: str) -> str:
     """Format a count with its noun: ``1 warp``, ``2 warps``, ``2 launches``."""
     return f"{count} {noun}" if count == 1 else f"{count} {plural(noun)}"

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.quantities import counted, numbered, percent, ratio, short_time, size_text, time_text
+from kprof_inject.quantities import (
+    counted,
+    numbered,
+    percent,
+    ratio,
+    short_time,
+    signed_microseconds,
+    size_text,
+    time_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +39,14 @@ from kprof_inject.quantities import counted, numbered, percent, ratio, short_tim
 )
 def test_times_bear_their_unit(nanoseconds: float | None, exact: str, short: str) -> None:
     assert (time_text(nanoseconds), short_time(nanoseconds)) == (exact, short)
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "text"),
+    [(-9_056.0, "-9.06 µs"), (306.0, "+0.31 µs"), (-2.0, "+0.00 µs"), (1_234_567.0, "+1234.57 µs")],
+)
+def test_differences_of_one_column_have_one_unit(nanoseconds: float, text: str) -> None:
+    assert signed_microseconds(nanoseconds) == text
 
 
 def test_sizes_have_the_unit_that_suits_them() -> None:

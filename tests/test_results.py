@@ -134,7 +134,10 @@ def test_arguments_that_make_no_sense_are_refused_with_a_hint(loaded: Results) -
         ({"mode": "shared"}, "profile: mode: expected object"),
         ({"mode": kprof_inject.Mode(buffer="local")}, "profile: mode.buffer: invalid enum value 'local'"),
         ({"mode": kprof_inject.Mode(warps=(4, 0))}, "profile: mode: expected ascending warps"),
-        ({"mode": kprof_inject.Mode(sched_stores=True), "at": "func --tag n=n"}, "--sched-stores cannot record tags"),
+        (
+            {"mode": kprof_inject.Mode(sched_stores=True), "at": "func --tag n=n"},
+            "cannot record tags: it moves the store",
+        ),
         ({"launches": -1}, "there is no launch -1"),
     ],
 )

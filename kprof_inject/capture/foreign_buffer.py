@@ -58,10 +58,7 @@ _MAX_DESCRIPTION_BYTES = 1 << 20
 _FORMATS = ", ".join(PROFILERS)
 _HOW = "name the profiler that wrote it: format="
 _ARGUMENTS = "see help(kprof_inject.read_buffer)"
-_HOW_OF_FILE = (
-    "name the profiler that wrote it: --buffer-format (format= of read_buffer in Python), or format in a .json file "
-    "next to it"
-)
+_HOW_OF_FILE = "name the profiler that wrote it: --buffer-format, or format in a .json file next to it"
 _SAVE_AGAIN = "save it again: numpy.save(PATH, buffer.cpu().numpy())"
 _GIVE_ARRAY = "give the profiler's buffer as it is: buffer.cpu().numpy(); bytes: numpy.frombuffer(data, 'u8')"
 _UNKNOWN = "unknown"

@@ -85,7 +85,7 @@ def _opened(place: Path, names_path: Path | None, description: BufferDescription
         _refuse(
             place,
             place,
-            "--buffer-format, --names and --buffer-units (in Python: format, names, units) are for NumPy's files",
+            "--buffer-format, --names and --buffer-units are for NumPy's files",
             "give the .npy or .npz file, or leave them out",
         )
     if is_proton_buffer(place):

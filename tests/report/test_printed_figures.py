@@ -336,6 +336,8 @@ def of_comparison(lines: Sequence[str], kernel: Json, a: Json, b: Json) -> list[
             expected.append(compared_figures(*(side[where] for side in rows), a["resolution_ns"], b["resolution_ns"]))
         elif (part := line.strip().partition(":")[0]) in parts_ns:
             expected.append({signed_time(parts_ns[part])})
+        elif re.fullmatch(r"\w+\.py:\d+", name):
+            expected.append(of_line(name, a, b))
         elif name == "elsewhere:":
             expected.append({signed_time(rest_ns), signed_time(net_ns)})
         elif line.startswith("trust in "):
@@ -351,6 +353,19 @@ def of_comparison(lines: Sequence[str], kernel: Json, a: Json, b: Json) -> list[
         else:
             expected.append(of_loops(kernel))
     return expected
+
+
+def of_line(source: str, *sides: Json) -> set[str]:
+    """The figures of a source line that is at the same place on both sides."""
+    times_ns, errors_ns = [], []
+    for side in sides:
+        lines = [line for line in side["stalls"]["lines"] if line["source"] == source]
+        share = sum(sum(line["reasons"].values()) for line in lines) / side["stalls"]["samples"]
+        times_ns.append(share * net_cta_ns(side))
+        errors_ns.append(1.96 * math.sqrt(share * (1 - share) / side["stalls"]["samples"]) * net_cta_ns(side))
+    change = f"{(times_ns[1] - times_ns[0]) / 1e3:+.2f} µs"
+    # The sign of a change is not part of its figure.
+    return {*map(short_time, times_ns), change, change[1:], f"{math.hypot(*errors_ns) / 1e3:.2f} µs"}
 
 
 def place(scope: Json) -> tuple[str, str]:

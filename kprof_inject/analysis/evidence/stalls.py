@@ -150,6 +150,15 @@ class Stalls(Struct, frozen=True):
     ranges: Mapping[int, tuple[int, int]] = {}
     """First and last line of each scope, by its index in the scope table."""
 
+    @property
+    def by_source(self) -> Counter[SourceLine]:
+        """Samples by line of the source."""
+        found: Counter[SourceLine] = Counter()
+        for line in self.lines:
+            if line.source is not None:
+                found[line.source] += line.samples
+        return found
+
     def label(self, reason: str, index: int | None = None) -> str:
         """Return the reason, with *(wgmma)* if it is a barrier at which warps wait for the tensor cores."""
         return f"{reason} (wgmma)" if self._is_for_tensor_cores(reason, index) else reason

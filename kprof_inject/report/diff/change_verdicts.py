@@ -213,11 +213,11 @@ class Sides:
 
     def both(self, value: _Value) -> Both:
         """Return the typical ``value`` of a launch on each side."""
-        return Both(_typical(self.a, value), _typical(self.b, value))
+        return Both(typical_value(self.a, value), typical_value(self.b, value))
 
     def both_of(self, match: ScopeMatch, value: _ScopeValue) -> Both:
         """Return the typical ``value`` of the matched scopes on each side."""
-        return Both(_typical(self.a, _in_scope(match.a, value)), _typical(self.b, _in_scope(match.b, value)))
+        return Both(typical_value(self.a, _in_scope(match.a, value)), typical_value(self.b, _in_scope(match.b, value)))
 
     def ran(self, match: ScopeMatch) -> tuple[bool, bool]:
         """Return whether the matched scope ran in any launch of A, and in any of B."""
@@ -311,7 +311,7 @@ def _duration_cycles(launch: LaunchFigures) -> float | None:
 def _clock_hz(launches: _Launches) -> float | None:
     if any(launch.clock_hz is None for launch in launches):
         return None
-    return _typical(launches, lambda launch: launch.clock_hz)
+    return typical_value(launches, lambda launch: launch.clock_hz)
 
 
 def _any_ran(launches: _Launches, index: int) -> bool:
@@ -322,7 +322,8 @@ def _in_scope(index: int, value: _ScopeValue) -> _Value:
     return lambda launch: value(launch.scopes[index])
 
 
-def _typical(launches: _Launches, value: _Value) -> float | None:
+def typical_value(launches: _Launches, value: _Value) -> float | None:
+    """Return the typical ``value`` of a side's launches; None if it is unknown in all of them."""
     known = [launch for launch in launches if value(launch) is not None]
     return typical(_by_process(known, value))
 
@@ -365,7 +366,7 @@ def explanation(
     records. If the launch's changes with and without records agree within their intervals, the parts are those of the
     change with records.
     """
-    duration_ns, cta_ns = sides.duration_ns.a, _typical(sides.a, lambda launch: launch.cta_ns)
+    duration_ns, cta_ns = sides.duration_ns.a, typical_value(sides.a, lambda launch: launch.cta_ns)
     if not launch.changed or launch.change is None or not duration_ns or not cta_ns or not took_ns:
         return None
     grown = [_grown(sides, match) for match in matches]

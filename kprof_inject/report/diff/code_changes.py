@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
-from itertools import zip_longest
 from typing import Any
 
 from msgspec import Struct
@@ -12,9 +10,10 @@ from msgspec import Struct
 from kprof_inject.analysis.loop_metrics import LoopFigures
 from kprof_inject.analysis.structure.structural_changes import StructuralChange
 from kprof_inject.capture.resources import KernelResources
-from kprof_inject.capture.source_text import file_and_line, lines_of, shown_line, sources_of, without_folders
+from kprof_inject.capture.source_text import file_and_line, sources_of, without_folders
 from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time, signed_time, size_text
 from kprof_inject.report.diff.kernel_diff import KernelDiff
+from kprof_inject.report.diff.paired_sources import SourceLine, aligned, texts_of
 from kprof_inject.report.diff.structure import OUTSIDE, WHOLE, ChangedPart, CodePart, ModuleChanges, Structure
 
 _MAX_PLACES = 6
@@ -195,13 +194,6 @@ _AROUND = 2
 _NUMBER_WIDTH = 4
 
 
-class SourceLine(Struct, frozen=True):
-    """Line of a source file, with its number from 1."""
-
-    number: int
-    text: str
-
-
 class SourceRow(Struct, frozen=True):
     """Line as it is in A and in B; None where a side lacks it.
 
@@ -243,7 +235,7 @@ def source_parts(diff: KernelDiff, structure: Structure | None) -> list[SourcePa
     parts: list[SourcePart] = []
     for path in dict.fromkeys(path for path, _ in places):
         lines = [line for other, line in places if other == path]
-        pair = _texts(path, texts_a, texts_b)
+        pair = texts_of(path, texts_a, texts_b)
         if pair is not None:
             parts += _parts_of(path, pair, changes, range(min(lines), max(lines) + 1))
     return parts
@@ -261,23 +253,10 @@ def _changes_at(structure: Structure | None) -> dict[tuple[str, str, int], list[
     return found
 
 
-def _texts(path: str, a: Mapping[str, str], b: Mapping[str, str]) -> tuple[list[str], list[str]] | None:
-    """Return a file's lines on both sides, whatever its folder; None if a side lacks the file."""
-    found = [texts.get(path) or _text_of_name(without_folders(path), texts) for texts in (a, b)]
-    if found[0] is None or found[1] is None:
-        return None
-    return lines_of(found[0]), lines_of(found[1])
-
-
-def _text_of_name(name: str, texts: Mapping[str, str]) -> str | None:
-    named = [text for path, text in texts.items() if without_folders(path) == name]
-    return named[0] if len(named) == 1 else None
-
-
 def _parts_of(
     path: str, texts: tuple[list[str], list[str]], changes: Mapping[tuple[str, str, int], Sequence[str]], kernel: range
 ) -> Iterator[SourcePart]:
-    rows = [_row(path, a, b, changes) for a, b in _aligned(*texts)]
+    rows = [_row(path, a, b, changes) for a, b in aligned(*texts)]
     shown: set[int] = set()
     for at, row in enumerate(rows):
         if row.changes or (row.is_edited and _is_in(row, kernel)):
@@ -304,16 +283,6 @@ def _row(
 
 def _is_in(row: SourceRow, kernel: range) -> bool:
     return any(line is not None and line.number in kernel for line in (row.a, row.b))
-
-
-def _aligned(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[SourceLine | None, SourceLine | None]]:
-    lines_a, lines_b = _numbered(a), _numbered(b)
-    for _, a_begin, a_end, b_begin, b_end in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-        yield from zip_longest(lines_a[a_begin:a_end], lines_b[b_begin:b_end])
-
-
-def _numbered(lines: Sequence[str]) -> list[SourceLine]:
-    return [SourceLine(number, shown_line(text)) for number, text in enumerate(lines, 1)]
 
 
 def _runs(numbers: Iterable[int]) -> list[list[int]]:

@@ -7,11 +7,13 @@ from html import escape
 from pathlib import Path
 
 from kprof_inject.files import write_text
-from kprof_inject.quantities import short_time
+from kprof_inject.quantities import short_time, signed_microseconds
 from kprof_inject.report.diff.change_verdicts import ChangeVerdict, Judged, change_words
-from kprof_inject.report.diff.code_changes import SourceLine, SourcePart, source_parts, structure_lines
+from kprof_inject.report.diff.code_changes import SourcePart, source_parts, structure_lines
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
-from kprof_inject.report.diff.sides import STYLE, escaped, sides_of
+from kprof_inject.report.diff.line_changes import LineChange, LineChanges, error_text, line_changes, times_text
+from kprof_inject.report.diff.paired_sources import SourceLine
+from kprof_inject.report.diff.sides import STEPS_NS, STYLE, escaped, sides_of
 from kprof_inject.report.diff.structure import structure_of
 from kprof_inject.report.diff.table import (
     SCOPE_TITLES,
@@ -48,25 +50,29 @@ def interval_bar(judged: Judged | None, axis: float) -> str:
     change = judged.change if judged else None
     if change is None:
         return ""
-    zero, at, low, high = (
-        _x(percent, axis) for percent in (0.0, change.percent, change.low_percent, change.high_percent)
-    )
+    return _bar(change.percent, (change.low_percent, change.high_percent), axis, change_words(change))
+
+
+def _bar(value: float, ends: Sequence[float], axis: float, label: str) -> str:
+    """Draw a change, and a whisker between the ends of its interval if there are any."""
+    zero, at = _x(0.0, axis), _x(value, axis)
     middle = _HEIGHT / 2
     caps = "".join(
         f"M{x:.1f} {middle - _CAP:.1f}V{middle + _CAP:.1f}"
-        for x, percent in ((low, change.low_percent), (high, change.high_percent))
-        if abs(percent) <= axis
+        for x, end in ((_x(end, axis), end) for end in ends)
+        if abs(end) <= axis
     )
+    span = f"M{_x(ends[0], axis):.1f} {middle:.1f}H{_x(ends[-1], axis):.1f}{caps}" if ends else ""
     return (
-        f'<svg width="{_WIDTH:g}" height="{_HEIGHT:g}" role="img" aria-label="{escape(change_words(change))}">'
+        f'<svg width="{_WIDTH:g}" height="{_HEIGHT:g}" role="img" aria-label="{escape(label)}">'
         f'<rect class="bar" x="{min(zero, at):.1f}" y="4" width="{abs(at - zero):.1f}" height="{_HEIGHT - 8:g}"/>'
         f'<path class="zero" d="M{zero:.1f} 0V{_HEIGHT:g}"/>'
-        f'<path class="whisker" d="M{low:.1f} {middle:.1f}H{high:.1f}{caps}"/></svg>'
+        f'<path class="whisker" d="{span}"/></svg>'
     )
 
 
-def _x(percent: float, axis: float) -> float:
-    part = min(max(percent / axis, -1.0), 1.0)
+def _x(value: float, axis: float) -> float:
+    part = min(max(value / axis, -1.0), 1.0)
     return _MARGIN + (part + 1) / 2 * (_WIDTH - 2 * _MARGIN)
 
 
@@ -91,10 +97,14 @@ th { background: var(--head); font-weight: 600; }
 th.name, td.name { text-align: left; }
 td.scope, td.source { max-width: 24rem; white-space: normal; overflow-wrap: break-word; }
 td.source { color: var(--dim); }
+@media (max-width: 90rem) { table.scopes { font-size: 12px; } .scopes th, .scopes td { padding: .3rem .25rem; } }
 .slower { color: var(--slower); } .faster { color: var(--faster); } .clock { color: var(--clock); }
 .same { color: var(--same); } .unknown { color: var(--unknown); }
-th .axis { display: flex; justify-content: space-between; font-weight: 400; color: var(--dim); }
+th .axis { display: flex; gap: .6rem; justify-content: space-between; font-weight: 400; color: var(--dim); }
 tr.launch td { background: var(--head); }
+.basis { margin: 1.2rem 0 .3rem; } .lines td.place { color: var(--dim); }
+.lines td.plain, .lines code { color: var(--text); }
+.lines code { font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
 table.sources { margin: .8rem 0; } .sources td { border: 0; padding: 0 .6rem; }
 .sources caption { text-align: left; font-weight: 600; padding: .2rem 0; }
 .sources td.number { color: var(--dim); } .sources code, pre.code { font: 12px/1.5 ui-monospace, monospace; }
@@ -141,7 +151,7 @@ def _section(kernel: KernelDiff, sides: Iterable[str], *, alone: bool) -> Iterat
     if not alone:
         yield f"<p>{escaped(kernel_sentence(kernel))}</p>"
     yield from sides
-    yield '<div class="scroll"><table><thead><tr>'
+    yield '<div class="scroll"><table class="scopes"><thead><tr>'
     yield '<th class="name">scope</th><th class="name">source</th><th class="name">verdict</th><th>change</th>'
     launches = [
         (name, judged, figures)
@@ -163,10 +173,49 @@ def _section(kernel: KernelDiff, sides: Iterable[str], *, alone: bool) -> Iterat
         cells = scope_cells(scope, kernel.resolution_ns)
         yield _row(scope.title, source_text(scope), scope.depth, scope.judged, change, axis, cells, "scope")
     yield "</tbody></table></div>"
+    yield from _lines(line_changes(kernel))
     structure = structure_of(kernel)
     yield from _code(list(structure_lines(structure, kernel)))
     yield from _sources(source_parts(kernel, structure))
     yield from _list(list(kernel_notes(kernel)))
+
+
+def _lines(changes: LineChanges | None) -> Iterator[str]:
+    """Show the source lines whose time changed most."""
+    if changes is None:
+        return
+    yield f'<p class="basis">{escaped(changes.sentence)}</p>'
+    if not changes.shown:
+        return
+    farthest_ns = max(abs(line.change_ns) for line in changes.shown)
+    axis_ns = next(step for step in STEPS_NS if step >= farthest_ns)
+    ends = "".join(f"<span>{sign}{short_time(axis_ns)}</span>" for sign in "-+")
+    titles = ("source", "line", "time", "change", "error", f'<span class="axis">{ends}</span>')
+    rows = [_line_cells(line, axis_ns) for line in changes.shown]
+    columns = [at for at in range(len(titles)) if any(row[at][1] for row in rows)]
+    yield '<div class="scroll"><table class="lines"><thead><tr>'
+    yield "".join(f'<th class="{rows[0][at][0]}">{titles[at]}</th>' for at in columns)
+    yield "</tr></thead><tbody>"
+    for line, cells in zip(changes.shown, rows, strict=True):
+        kind = "same" if line.is_noise else "slower" if line.change_ns > 0 else "faster"
+        yield f'<tr class="{kind}">'
+        yield "".join(f'<td class="{cells[at][0]}">{cells[at][1]}</td>' for at in columns)
+        yield "</tr>"
+    yield "</tbody></table></div>"
+
+
+def _line_cells(line: LineChange, axis_ns: float) -> tuple[tuple[str, str], ...]:
+    """Return the class and the HTML of each cell of a source line; empty HTML for what is unknown."""
+    change, error = signed_microseconds(line.change_ns), error_text(line)
+    ends = () if line.error_ns is None else (line.change_ns - line.error_ns, line.change_ns + line.error_ns)
+    return (
+        ("name place", escaped(line.place)),
+        ("name", f"<code>{escaped(line.text)}</code>" if line.text else ""),
+        ("plain", times_text(line)),
+        ("", change),
+        ("name", error),
+        ("", _bar(line.change_ns, ends, axis_ns, f"{change} {error}".strip())),
+    )
 
 
 def _code(lines: Sequence[str]) -> Iterator[str]:

@@ -69,7 +69,8 @@ def require_names(renamed: Mapping[str, str], a: Sequence[KernelRuns], b: Sequen
             if name not in known:
                 raise KprofError(
                     f"--renamed: {side} has no kernel {printable(name)}",
-                    hint=f"write OLD=NEW, the names in A and in B; {side} has {_shortened(distinct_runs(runs))}",
+                    hint=f"give the names in A and in B, --renamed OLD=NEW; {side} has "
+                    f"{_shortened(distinct_runs(runs))}",
                 )
 
 

@@ -24,7 +24,7 @@ _BAR_WIDTH, _BAR_HEIGHT = 160.0, 12.0
 _WIDTH = 1000.0
 _LANE, _GAP, _AXIS = 16.0, 34.0, 18.0
 _MAX_TICKS = 6
-_STEPS_NS = [factor * 10**power for power in range(19) for factor in (1, 2, 5)]
+STEPS_NS = [factor * 10**power for power in range(19) for factor in (1, 2, 5)]
 _MIN_WIDTH = 0.4  # of a scope that gets a rectangle of its own
 _MAX_SCOPES = 5_000_000  # of a launch: all of them are in memory when the median CTA is chosen
 _COLOURS = 10
@@ -158,7 +158,7 @@ def _median_ctas(kernel: KernelDiff, timelines: Sequence[Timeline]) -> Iterator[
 
 
 def _axis(longest_ns: int, scale: float, height: float) -> Iterator[str]:
-    step_ns = next(step for step in _STEPS_NS if step * _MAX_TICKS >= longest_ns)
+    step_ns = next(step for step in STEPS_NS if step * _MAX_TICKS >= longest_ns)
     for at_ns in range(step_ns, longest_ns, step_ns):
         yield f'<path class="axis" d="M{at_ns * scale:.1f} 0V{height:g}"/>'
         yield f'<text x="{at_ns * scale + 3:.1f}" y="10">{short_time(at_ns)}</text>'

@@ -15,6 +15,7 @@ from kprof_inject.quantities import before_and_after, counted, listed, numbered,
 from kprof_inject.report.diff.change_verdicts import MEAN, ONE_SIDED, Both, ChangeVerdict, Judged
 from kprof_inject.report.diff.code_changes import part_lines, parts_json, source_parts, structure_json, structure_lines
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
+from kprof_inject.report.diff.line_changes import line_changes, line_layouts, lines_json
 from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text, has_launching
 from kprof_inject.report.diff.scope_matching import Unmatched
 from kprof_inject.report.diff.structure import structure_of
@@ -30,7 +31,7 @@ from kprof_inject.report.diff.wording import (
     took_no_time,
 )
 from kprof_inject.report.terminal.in_html import html_of
-from kprof_inject.report.terminal.tables import Column, Room, print_fitted, say
+from kprof_inject.report.terminal.tables import Column, Room, print_fitted, print_plain, say
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level, judge
 
@@ -213,6 +214,10 @@ def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> No
     printed = print_fitted(layouts, console)
     if left_out := [column.title for column in layouts[0] if column not in printed]:
         say(f"columns hidden: {', '.join(left_out)}; see --html, --json or a wider terminal", console)
+    if changes := line_changes(kernel):
+        say(changes.sentence, console)
+        if changes.shown:
+            print_plain(line_layouts(changes.shown), console)
     for line in structure_lines(structure_of(kernel), kernel):
         say(line, console)
     for note in kernel_notes(kernel):
@@ -354,6 +359,7 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "first_launches_left_out": diff.left_out,
         "by_scopes_percent": diff.by_scopes_percent,
         "scopes": [_scope(scope) for scope in diff.scopes],
+        "lines": lines_json(line_changes(diff)),
         "only_a": list(map(_unmatched, diff.only_a)),
         "only_b": list(map(_unmatched, diff.only_b)),
         "structure": structure_json(structure, diff),
