@@ -22,10 +22,14 @@ class PartitionMeta(Struct, frozen=True):
 
 
 class ScopeMeta(Struct, frozen=True):
-    """Scope of the scope table; ``text`` is its source line, ``self_name`` the name of its self time."""
+    """Scope of the scope table.
+
+    ``colour`` is ``#rrggbb``, ``text`` its source line, ``self_name`` the name of its self time.
+    """
 
     name: str
     kind: str
+    colour: str
     source: str
     path: str
     text: str

@@ -6,6 +6,7 @@ scopes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
@@ -33,6 +34,7 @@ from kprof_inject.report.terminal.tables import (
     shown,
 )
 from kprof_inject.report.tried_edits import short_headline
+from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.phases import Phases
 from kprof_inject.timeline.scope_statistics import TagStatistics
@@ -66,7 +68,7 @@ def print_first_screen(
         lines = answer(with_reasons=False)
     print_lines(lines, console)
     if bar:
-        say(bar, console)
+        console.print(bar, crop=False)
     room = room.below(len(lines) + bool(bar))
     if rows:
         reserved = _min_tag_lines(report.summary)
@@ -81,7 +83,7 @@ def print_answer(report: LaunchAnalysis, kernel_name: str, place_name: str, cons
     """Print what the first screen says without its tables and reasons, for a reader of all details."""
     print_lines(answer_lines(report, kernel_name, place_name, console, with_reasons=False), console)
     if bar := _cta_bar(report.summary, console):
-        say(bar, console)
+        console.print(bar, crop=False)
 
 
 def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, room: Room) -> Room:
@@ -192,14 +194,14 @@ def _joined_lines(parts: Sequence[str], width: int) -> Iterator[str]:
     yield line
 
 
-def _cta_bar(summary: LaunchSummary, console: Console) -> str:
+def _cta_bar(summary: LaunchSummary, console: Console) -> Text:
     """Draw how loops and records split a CTA's time; empty if that is unknown.
 
     The shares refer to the same time as those of the table.
     """
     phases = summary.phases
     if phases is None:
-        return ""
+        return Text()
     shares = _phase_shares(summary, phases)
     texts = {name: f" {name} {percent(share)} " for name, share in shares.items() if share >= _MIN_SEGMENT}
     median = f"{_GAP}{short_time(summary.ending.cta_ns)} median" if summary.ending else ""
@@ -216,7 +218,11 @@ def _cta_bar(summary: LaunchSummary, console: Console) -> str:
     widths[widest] += room - sum(widths.values())
     fills = {_loops_name(summary, phases): bars_for(console).inner}
     segments = [text.center(widths[name], fills.get(name, " ")) for name, text in texts.items()]
-    return f"{'CTA':{_LABEL_WIDTH}} |{'|'.join(segments)}|{suffix}"
+    bar = shown(f"{'CTA':{_LABEL_WIDTH}} |{'|'.join(segments)}|{suffix}", console)
+    if phases.first_loop == phases.last_loop:
+        colours = scope_colours(scope.kind for scope in summary.scopes)
+        bar.highlight_regex(f"{re.escape(bars_for(console).inner)}+", colours[phases.first_loop].rgb)
+    return bar
 
 
 def _loops_name(summary: LaunchSummary, phases: Phases) -> str:
@@ -251,11 +257,13 @@ class _Row(Struct, frozen=True):
     stalled_on: str = ""
     is_moved: bool = False
     style: str = ""
+    colour: str = ""
 
 
 def _rows(report: LaunchAnalysis) -> Iterator[_Row]:
     """Yield the scopes that ran, below each loop its time between iterations, and partitions above their scopes."""
     summary, table, moves = report.summary, report.timeline.table, report.launch.kernel.moves
+    colours = scope_colours(scope.kind for scope in summary.scopes)
     for partition, indices in summary.trees():
         if partition:
             yield _Row(partition.title, share=1.0 if partition.whole_ns else None, style="bold")
@@ -263,7 +271,8 @@ def _rows(report: LaunchAnalysis) -> Iterator[_Row]:
             stalled = stalled_on(report.stalls, index) if report.stalls else ""
             is_moved = bool(moves.get(table.scopes[index].record))
             for row in _scope_rows(summary.scopes[index], summary, "  " if partition else "", stalled):
-                yield replace(row, name=f"{row.name} {_MOVED}", is_moved=True) if is_moved else row
+                coloured = replace(row, colour=colours[index].rgb)
+                yield replace(coloured, name=f"{row.name} {_MOVED}", is_moved=True) if is_moved else coloured
 
 
 def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str, stalled: str) -> Iterator[_Row]:
@@ -325,8 +334,9 @@ def _layouts(rows: Sequence[_Row], bars: Bars) -> list[list[Column]]:
         Column("share", ["" if row.share is None else percent(row.share) for row in rows]),
     ]
     times = [Column("p50", [row.p50 for row in rows]), Column("p99", [row.p99 for row in rows])]
+    colours = [row.colour for row in rows]
     drawn = [
-        Column(width.title, [width.drawn(row.share or 0.0, row.own_share) for row in rows], left=True)
+        Column(width.title, [width.drawn(row.share or 0.0, row.own_share) for row in rows], colours, left=True)
         for width in (bars, bars.narrow())
     ]
     scope, _ = names

@@ -35,7 +35,7 @@ import { formatNs } from "#format";
 import { readHash, writeHash } from "#hash";
 import { isTyping, showHelp } from "#help";
 import { Tabs } from "#tabs";
-import { inkOn, pageTheme, scopeColors } from "#theme";
+import { inkOn, pageTheme } from "#theme";
 import { notices } from "#notices";
 
 const VIEWS = {
@@ -101,7 +101,7 @@ async function showLaunch(page) {
 
 function contextOf(page, launch) {
   const { theme, tabs, state } = page;
-  const colors = scopeColors(launch.meta.scopes);
+  const colors = launch.meta.scopes.map(({ colour }) => colour);
   const inks = colors.map(inkOn);
   return {
     theme: {
