@@ -28,6 +28,7 @@ from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
 from kprof_inject.report.html.scope_columns import Shown, flight_bytes, scope_bytes, shares, shown_of
 from kprof_inject.report.html.stalls import launch_stalls, sampled_program
 from kprof_inject.report.kernel_names import kernel_names
+from kprof_inject.report.launch_figures import run_times_text
 from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.partitions import by_warp
 from kprof_inject.version import __version__
@@ -150,6 +151,7 @@ def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown
         first_ns=str(timeline.first_ns),
         span_ns=timeline.last_ns - timeline.first_ns,
         duration_ns=summary.duration_ns if summary.ctas else None,
+        run_times=run_times_text(report),
         clock_ghz=timeline.clock.clock_hz / 1e9,
         clock_source=summary.clock_source,
         cta_name=summary.cta_name,

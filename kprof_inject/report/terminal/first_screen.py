@@ -20,6 +20,7 @@ from kprof_inject.analysis.advice import Advice, advice_on, trust_in
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.quantities import counted, percent, ratio, resolved_time, short_time
+from kprof_inject.report.launch_figures import per_cta_text, run_times_text
 from kprof_inject.report.terminal.evidence_tables import stalled_on, units_text
 from kprof_inject.report.terminal.tables import (
     LEVEL_COLOURS,
@@ -163,12 +164,10 @@ def _title(report: LaunchAnalysis, kernel_name: str, place_name: str) -> Iterato
 
 def _times(report: LaunchAnalysis) -> str:
     """Return the run time without records and with them, or this launch's own by its CTAs if it was not timed."""
-    verdict, duration = report.verdict, short_time(report.summary.duration_ns)
-    if verdict.clean_ns is None or verdict.with_records_ns is None:
-        return duration if report.summary.is_foreign else f"{duration} with records"
-    by_events = " (CUDA events)" if verdict.has_launching else ""
-    clean, with_records = short_time(verdict.clean_ns), short_time(verdict.with_records_ns)
-    return f"median {clean} without records, {with_records} with{by_events}"
+    if times := run_times_text(report):
+        return times
+    duration = short_time(report.summary.duration_ns)
+    return duration if report.summary.is_foreign else f"{duration} with records"
 
 
 def _device(report: LaunchAnalysis) -> str:
@@ -279,7 +278,6 @@ def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str, stalle
     if not scope.count:
         return
     indent += "  " * scope.depth
-    runs = _warps_in_ctas(scope, summary)
     resolution_ns = summary.resolution_ns
     p50, p99 = (
         ("", "")
@@ -287,26 +285,11 @@ def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str, stalle
         else (resolved_time(scope.p50_ns, resolution_ns), resolved_time(scope.p99_ns, resolution_ns))
     )
     source = PurePath(scope.source).name if scope.source else ""
-    per_cta = _per_cta(scope, scope.count / runs, resolution_ns)
-    yield _Row(indent + scope.title, source, per_cta, scope.share, scope.self_share, p50, p99, stalled)
+    name, per_cta = indent + scope.title, per_cta_text(scope, summary)
+    yield _Row(name, source, per_cta, scope.share, scope.self_share, p50, p99, stalled)
     if scope.between_iterations_ns is not None and scope.share is not None and scope.total_ns:
-        per_cta = short_time(scope.between_iterations_ns / runs)
+        per_cta = short_time(scope.between_iterations_ns / summary.warps_in_ctas(scope))
         yield _Row(f"{indent}  between iterations", "", per_cta, scope.self_share, scope.self_share)
-
-
-def _warps_in_ctas(scope: ScopeSummary, summary: LaunchSummary) -> int:
-    """Return in how many warps it ran, counted separately in each CTA."""
-    ctas = scope.cta_spread.groups if scope.cta_spread else summary.recorded_ctas
-    return max(ctas * len(scope.warps.ids), 1)
-
-
-def _per_cta(scope: ScopeSummary, executions: float, resolution_ns: float) -> str:
-    """Return the time of one of a CTA's warps in the scope: ``16 x 591 ns``."""
-    often = f"{executions:.0f}" if round(executions, 1).is_integer() else f"{executions:.1f}"
-    if scope.mean_ns is None:
-        return f"{often} x"
-    mean = resolved_time(scope.mean_ns, resolution_ns)
-    return mean if often == "1" else f"{often} x {mean}"
 
 
 _Layouts = Callable[[Sequence[_Row]], list[list[Column]]]

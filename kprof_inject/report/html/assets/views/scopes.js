@@ -85,12 +85,13 @@ function figures(scope, selfName, hasCycles) {
   const time = (ns) => resolvedNs(ns, scope, formatNs);
   const shown = [
     ["count", formatCount(scope.count)],
+    ["per CTA", scope.per_cta || "–"],
     ["share", formatShare(scope.share)],
     ["total", formatNs(scope.total_ns)],
     [selfName, formatNs(scope.self_ns)],
     ["mean", scope.mean_cycles === null || !hasCycles ? time(scope.mean_ns) : `${time(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
     ["min", time(scope.min_ns)],
-    ["median", time(scope.p50_ns)],
+    ["p50", time(scope.p50_ns)],
     ["p90", time(scope.p90_ns)],
     ["p99", time(scope.p99_ns)],
     ["max", time(scope.max_ns)],
@@ -109,7 +110,7 @@ function missing(scope) {
 function durations(scope, options, toExample) {
   if (!scope.histogram) return scope.kind === "mark" ? [] : [note("Its time is unknown: it never ran, or none of its starts has an end.")];
   const marks = [
-    { label: "median", ns: scope.p50_ns },
+    { label: "p50", ns: scope.p50_ns },
     { label: "p90", ns: scope.p90_ns },
     { label: "p99", ns: scope.p99_ns },
   ];
