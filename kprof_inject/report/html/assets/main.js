@@ -31,6 +31,7 @@
 import { showAnswer } from "#answer";
 import { fillChooser, showTitle } from "#chooser";
 import { launchReader, readReport } from "#data";
+import { exportOnKey } from "#export/menu";
 import { formatNs } from "#format";
 import { readHash, writeHash } from "#hash";
 import { isTyping, showHelp } from "#help";
@@ -62,6 +63,7 @@ async function start() {
 
   showThemeButton(theme);
   showHelp(byId("help"), byId("help-button"));
+  exportOnKey();
   if (!report.launches.length) {
     byId("loading").textContent = "The capture contains no launches.";
     return;
