@@ -49,6 +49,11 @@ def exported(shown: ShownPage, text: str) -> tuple[str, bytes]:
     return saved(shown, shown.page.get_by_role("menuitem", name=text))
 
 
+def show_tab(shown: ShownPage, name: str) -> Locator:
+    shown.page.locator(f"#tab-{name}").click()
+    return shown.page.locator(f"#view-{name}")
+
+
 def rows_of(data: bytes) -> list[list[str]]:
     return list(csv.reader(io.StringIO(data.decode())))
 
@@ -193,6 +198,8 @@ def test_the_table_of_scopes_is_exported_as_shown(show: Show, matmul: Path, time
     assert head == ["scope", "per CTA", "total", "self", "share", "count", "mean", "p50", "p99", "max", "source"]
     texts = [row.replace("\u202f", "").split("\t") for row in view.locator(".scope-table tbody tr").all_inner_texts()]
     assert rows == [[name.strip(), *map(str.strip, figures)] for name, _, *figures in texts]
+    in_order = rows_of(saved(shown, show_tab(shown, "scopes").get_by_role("button", name="Export CSV"))[1])
+    assert (in_order[0], sorted(in_order[1:])) == (head, sorted(rows))
 
 
 def test_the_key_exports_the_table_of_kernels(show: Show, tmp_path: Path) -> None:

@@ -48,13 +48,13 @@ export function exportMenu(offer) {
   return place;
 }
 
-/** A button that saves a table as it is shown. @param {string} name of the file @param {() => HTMLTableElement} table */
-export function exportTable(name, table) {
+/** A button that saves a table as it is then. @param {string} name of the file @param {() => HTMLTableElement} table */
+export function exportTable(name, table, title = "Save the table as shown (x)") {
   return element("button", {
     type: "button",
     class: "export-button",
     text: "Export CSV",
-    title: "Save the table as shown (x)",
+    title,
     on: { click: () => download(csvBlob(tableRows(table())), name) },
   });
 }

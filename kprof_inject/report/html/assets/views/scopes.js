@@ -1,6 +1,8 @@
 /** One scope at a time: how its durations are spread, how iterations go, where it takes how long. */
 
 import { element } from "#dom";
+import { fileName } from "#export/download";
+import { exportTable } from "#export/menu";
 import { counted, formatCount, formatNs, formatShare, resolvedNs } from "#format";
 import { exampleOf, rankedOf, targetOf } from "#views/examples";
 import { groupBars, roomOf } from "#views/group_bars";
@@ -8,6 +10,7 @@ import { histogramPlot } from "#views/histogram";
 import { iterationPlot } from "#views/iteration_plot";
 import { openView, receive } from "#views/navigation";
 import { scopeList } from "#views/scope_list";
+import { scopeTable } from "#views/scope_table";
 import { tagTable } from "#views/tag_table";
 import { tooltipIn } from "#views/tooltip";
 
@@ -69,6 +72,7 @@ function heading(index, scope, launch, context) {
     element("h2", { text: scope.name }),
     element("span", { class: "view-hint", text: [scope.kind, scope.source].filter(Boolean).join(" · ") }),
     ...links,
+    exportTable(fileName(launch.meta, "scopes", "csv"), () => scopeTable(launch, context).querySelector("table"), "Save the figures of all scopes (x)"),
   ]);
 }
 
@@ -85,7 +89,6 @@ function figures(scope, selfName, hasCycles) {
   const time = (ns) => resolvedNs(ns, scope, formatNs);
   const shown = [
     ["count", formatCount(scope.count)],
-    ["per CTA", scope.per_cta || "–"],
     ["share", formatShare(scope.share)],
     ["total", formatNs(scope.total_ns)],
     [selfName, formatNs(scope.self_ns)],
