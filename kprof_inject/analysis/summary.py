@@ -213,6 +213,11 @@ class LaunchSummary(Struct, frozen=True):
         """True if another profiler recorded it."""
         return self.clock_source == ClockSource.TIMER
 
+    def warps_in_ctas(self, scope: ScopeSummary) -> int:
+        """Return in how many warps a scope ran, counted separately in each CTA; at least 1."""
+        ctas = scope.cta_spread.groups if scope.cta_spread else self.recorded_ctas
+        return max(ctas * len(scope.warps.ids), 1)
+
     def trees(self) -> Iterator[tuple[PartitionSummary | None, tuple[int, ...]]]:
         """Yield the scopes as reports show them: each partition with its scopes, or all of them under None."""
         if self.partitions:

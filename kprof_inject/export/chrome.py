@@ -139,7 +139,8 @@ def _slices_and_instants(events: Events) -> Iterator[bytes]:
 
 def _head(kind: EventKind) -> bytes:
     event = b'"ph":"i","s":"t"' if kind.is_instant else b'"ph":"X"'
-    return b',\n{%b,"cat":%b,"name":%b' % (event, json_text(kind.category), json_text(kind.name))
+    colour = b',"cname":%b' % json_text(kind.colour.cname) if kind.colour else b""
+    return b',\n{%b,"cat":%b,"name":%b%b' % (event, json_text(kind.category), json_text(kind.name), colour)
 
 
 def _arrow_ends(events: Events, arrows: Arrows) -> Iterator[bytes]:

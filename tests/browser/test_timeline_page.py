@@ -210,6 +210,7 @@ def test_a_kind_of_the_legend_stands_out(page: ShownPage) -> None:
     row.click()
     expect(row).to_have_attribute("aria-pressed", "true")
     assert "All of softmax" in page.panel()
+    assert page.panel().splitlines()[-13:-1:2] == ["count", "mean", "min", "p50", "p99", "max"]
     row.click()
     expect(row).to_have_attribute("aria-pressed", "false")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from planning import fixture_view
 from playwright.sync_api import Locator, expect
 from programs.child import REPO
 from replacing import replace
+from rich.console import Console
 from shown_page import Show, ShownPage
 from snapshots import check
 from specialised import save_specialised
@@ -25,7 +27,9 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import ScopeTableRecord
+from kprof_inject.quantities import short_time
 from kprof_inject.report.html.document import write_html
+from kprof_inject.report.terminal.first_screen import print_first_screen
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import decode_launch
@@ -82,6 +86,28 @@ def test_the_overview_has_findings_scopes_and_facts(show: Show, attention: Path)
     assert view.evaluate("(view) => view.scrollHeight - view.clientHeight") == 0, "all of it goes to paper"
 
 
+def test_the_times_per_cta_are_those_of_the_terminal(show: Show, matmul: Path) -> None:
+    report = LaunchAnalysis.of(decode_launch(read_capture(DEMO).launches[0]))
+    out = io.StringIO()
+    print_first_screen(report, "matmul", "", Console(file=out, width=200))
+    _, view = opened(show, matmul, "overview")
+    heads = [head.strip() for head in view.locator(".scope-table thead th").all_inner_texts()]
+    rows = [row.split("\t") for row in view.locator(".scope-table tbody tr").all_inner_texts()]
+    per_cta = {row[0].strip(): row[heads.index("per CTA")] for row in rows}
+    assert per_cta["iter[0]"].startswith("16 x ")
+    for name, text in per_cta.items():
+        (line,) = [line for line in out.getvalue().splitlines() if line.lstrip().startswith(f"{name} ")]
+        assert f" {text} " in line
+
+
+def test_the_masthead_has_the_times_without_records_and_with(show: Show, matmul: Path) -> None:
+    verdict = LaunchAnalysis.of(decode_launch(read_capture(DEMO).launches[0])).verdict
+    masthead = show(matmul).page.locator(".launch-title").inner_text()
+    assert (
+        f"median {short_time(verdict.clean_ns)} without records, {short_time(verdict.with_records_ns)} with" in masthead
+    )
+
+
 def lossy(folder: Path, slots: int) -> Path:
     """A page of four CTAs whose warps run a loop of 20 iterations, and of each of which so many records are kept."""
     warp = [start(0, 100), start(1, 300)]
@@ -112,7 +138,7 @@ def test_a_scope_of_which_all_starts_were_lost_has_no_figures(show: Show, tmp_pa
     shown, view = opened(show, page, "overview")
     kernel = view.locator(".scope-table tbody tr").first
     assert [cell.strip() for cell in kernel.locator("td").all_inner_texts()] == [
-        *("", "–", "–", "–", "0", "–", "–", "–", "–", "k.py:3")
+        *("", "–", "–", "–", "–", "0", "–", "–", "–", "–", "k.py:3")
     ]
     kernel.get_by_role("button", name="kernel").click()
     assert "time is unknown" in shown.page.locator("#view-scopes").inner_text()

@@ -19,6 +19,10 @@ from kprof_inject.capture.resources import ctas_per_sm, limits_of
         ("cuda:90", 0, 4, 128, 4),  # 65536 / (128 * 32) are 16 warps
         ("cuda:90", 0, 4, 129, 3),  # 136 are given out: 15.06 warps, in fours
         ("cuda:90", 0, 8, 255, 1),
+        # As the driver of an H100 says of Inductor's kernels.
+        ("cuda:90", 2048, 1, 168, 12),
+        ("cuda:90", 2048, 1, 179, 8),
+        ("cuda:90", 4096, 4, 72, 7),
         ("cuda:80", 0, 4, None, 16),
         ("cuda:86", 0, 4, None, 12),
         ("cuda:89", 50176, 4, None, 2),

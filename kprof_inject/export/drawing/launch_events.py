@@ -26,6 +26,7 @@ from kprof_inject.export.drawing.scene import (
     TrackGroups,
 )
 from kprof_inject.export.drawing.tracks import LAUNCH, NamedTracks, Tracks, runs_of_warps, sm_label
+from kprof_inject.scope_colours import ScopeColour, scope_colours
 from kprof_inject.timeline.axis import DeviceClock, PlacedLaunch
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import NO_TAG, ScopeFlag
@@ -175,9 +176,11 @@ class _WarpEvents:
         self._tracks = tracks
         self._drawn_groups = np.zeros(tracks.count - tracks.first_group, dtype=bool)
         partitions = partition_names(placed.timeline.table)
+        scopes = placed.timeline.table.scopes
+        colours = scope_colours(scope.kind for scope in scopes)
         self._scope_kinds = [
-            _scope_kind(scope, partitions.get(index, ""), shared_args)
-            for index, scope in enumerate(placed.timeline.table.scopes)
+            _scope_kind(scope, partitions.get(index, ""), shared_args, colours[index])
+            for index, scope in enumerate(scopes)
         ]
         self._taken = {name for kind in self._scope_kinds for name, _ in kind.args}
         self._is_mark = np.array([kind.is_instant for kind in self._scope_kinds], dtype=bool)
@@ -264,10 +267,11 @@ def _without(numbers: Numbers, others: Numbers) -> Numbers:
     return numbers[others.take(place, mode="clip") != numbers] if others.size else numbers
 
 
-def _scope_kind(scope: ScopeInfo, partition: str, shared_args: SharedArgs) -> EventKind:
+def _scope_kind(scope: ScopeInfo, partition: str, shared_args: SharedArgs, colour: ScopeColour) -> EventKind:
     args = [("partition", partition), ("source", scope.source), ("called_from", " < ".join(scope.called_from))]
     known = tuple((name, text) for name, text in args if text)
-    return EventKind(scope.name, scope.kind, (*shared_args, *known), is_instant=scope.kind == ScopeKind.INSTANT)
+    is_instant = scope.kind == ScopeKind.INSTANT
+    return EventKind(scope.name, scope.kind, (*shared_args, *known), is_instant, colour)
 
 
 def _tag_args(block: NDArray[np.void], table: ScopeTable) -> Iterator[Arg]:

@@ -16,6 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from kprof_inject.scope_colours import ScopeColour
+
 Numbers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -104,13 +106,15 @@ class Threads(Struct, frozen=True):
 class EventKind(Struct, frozen=True):
     """The common properties of events.
 
-    ``args`` are names with their values; ``is_instant`` distinguishes points in time from durations.
+    ``args`` are names with their values; ``is_instant`` distinguishes points in time from durations. A viewer that
+    cannot be told the ``colour`` chooses its own.
     """
 
     name: str
     category: str
     args: tuple[tuple[str, str | int | float], ...] = ()
     is_instant: bool = False
+    colour: ScopeColour | None = None
 
 
 class Arg(Struct, frozen=True):

@@ -28,6 +28,8 @@ from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
 from kprof_inject.report.html.scope_columns import Shown, flight_bytes, scope_bytes, shares, shown_of
 from kprof_inject.report.html.stalls import launch_stalls, sampled_program
 from kprof_inject.report.kernel_names import kernel_names
+from kprof_inject.report.launch_figures import run_times_text
+from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.partitions import by_warp
 from kprof_inject.version import __version__
 
@@ -149,6 +151,7 @@ def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown
         first_ns=str(timeline.first_ns),
         span_ns=timeline.last_ns - timeline.first_ns,
         duration_ns=summary.duration_ns if summary.ctas else None,
+        run_times=run_times_text(report),
         clock_ghz=timeline.clock.clock_hz / 1e9,
         clock_source=summary.clock_source,
         cta_name=summary.cta_name,
@@ -180,10 +183,13 @@ def _partition(partition: PartitionSummary) -> PartitionMeta:
 
 def _scopes(report: LaunchAnalysis) -> Iterator[ScopeMeta]:
     timeline, text = report.timeline, SourceText(sources_of(report.launch.kernel))
-    for scope, summary, lane in zip(timeline.table.scopes, report.summary.scopes, timeline.lanes.tolist(), strict=True):
+    colours = scope_colours(scope.kind for scope in timeline.table.scopes)
+    scopes = zip(timeline.table.scopes, report.summary.scopes, timeline.lanes.tolist(), colours, strict=True)
+    for scope, summary, lane, colour in scopes:
         yield ScopeMeta(
             name=summary.distinct_name,
             kind=scope.kind,
+            colour=colour.rgb,
             source=without_folders(scope.source),
             path=scope.source,
             text=text.line(scope.source).strip(),

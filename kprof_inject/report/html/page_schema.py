@@ -22,10 +22,14 @@ class PartitionMeta(Struct, frozen=True):
 
 
 class ScopeMeta(Struct, frozen=True):
-    """Scope of the scope table; ``text`` is its source line, ``self_name`` the name of its self time."""
+    """Scope of the scope table.
+
+    ``colour`` is ``#rrggbb``, ``text`` its source line, ``self_name`` the name of its self time.
+    """
 
     name: str
     kind: str
+    colour: str
     source: str
     path: str
     text: str
@@ -41,6 +45,7 @@ class LaunchMeta(Struct, frozen=True):
     """Facts of a launch that the page needs before its scopes are read.
 
     ``first_ns`` is the globaltimer's time at its start, as text, because JavaScript's numbers do not hold it exactly.
+    ``run_times`` are those without records and with them, in words; empty if they are unknown.
     ``partition_of_warp`` has the partition that each of ``warps`` runs, ``function_of_warp`` that partition's name in
     the code. ``flight_works`` are the kinds of its asynchronous work; empty if the page has none.
     """
@@ -58,6 +63,7 @@ class LaunchMeta(Struct, frozen=True):
     first_ns: str
     span_ns: int
     duration_ns: int | None
+    run_times: str
     clock_ghz: float
     clock_source: ClockSource
     cta_name: str
@@ -282,6 +288,7 @@ class TagTable(Struct, frozen=True):
 class ScopePicture(Struct, frozen=True):
     """Figures and pictures of a scope.
 
+    ``per_cta`` is the time of one of a CTA's warps in it, in words; ``per_cta_ns`` is the sum over its executions.
     Shorter durations than ``resolution_ns`` are within the cost of a record. ``cut`` is the number of executions that
     were shorter than the cost of their records, ``crossing`` of those that cross another scope, ``without_partner`` of
     records whose start or end is missing.
@@ -292,6 +299,8 @@ class ScopePicture(Struct, frozen=True):
     depth: int
     source: str
     count: int
+    per_cta: str
+    per_cta_ns: float | None
     share: float | None
     total_ns: int | None
     self_ns: int | None

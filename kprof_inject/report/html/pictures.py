@@ -22,6 +22,7 @@ from kprof_inject.report.html.page_schema import (
     ScopePicture,
     TagTable,
 )
+from kprof_inject.report.launch_figures import per_cta_text
 from kprof_inject.timeline.scope_statistics import TagStatistics
 from kprof_inject.timeline.spread import IterationSeries, SpreadGroups
 from kprof_inject.timeline.timeline import Timeline
@@ -243,7 +244,7 @@ class ScopePictures:
 
     def __init__(self, summary: LaunchSummary) -> None:
         """Create empty pictures for the scopes of a summary."""
-        self._scopes, self._resolution_ns = summary.scopes, summary.resolution_ns
+        self._summary = summary
         self._histograms, self._bands = Histograms(summary.scopes), IterationBands(summary.scopes)
 
     def seeing(self, blocks: Iterable[NDArray[np.void]]) -> Iterator[NDArray[np.void]]:
@@ -262,7 +263,7 @@ class ScopePictures:
 
     def drawn(self) -> list[ScopePicture]:
         """Return the pictures of each scope of the table; to be called once, after all blocks."""
-        return [self._picture(index, scope) for index, scope in enumerate(self._scopes)]
+        return [self._picture(index, scope) for index, scope in enumerate(self._summary.scopes)]
 
     def _picture(self, index: int, scope: ScopeSummary) -> ScopePicture:
         return ScopePicture(
@@ -271,6 +272,8 @@ class ScopePictures:
             depth=scope.depth,
             source=printable(scope.source),
             count=scope.count,
+            per_cta=per_cta_text(scope, self._summary),
+            per_cta_ns=None if scope.total_ns is None else scope.total_ns / self._summary.warps_in_ctas(scope),
             share=scope.share,
             total_ns=scope.total_ns,
             self_ns=scope.self_ns,
@@ -284,7 +287,7 @@ class ScopePictures:
             without_partner=scope.without_partner,
             cut=scope.cut,
             crossing=scope.crossing,
-            resolution_ns=self._resolution_ns,
+            resolution_ns=self._summary.resolution_ns,
             histogram=self._histograms.of(index),
             iterations=self._bands.of(index),
             warps=_means(scope.warps),

@@ -6,6 +6,7 @@ scopes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
@@ -19,6 +20,7 @@ from kprof_inject.analysis.advice import Advice, advice_on, trust_in
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.quantities import counted, percent, ratio, resolved_time, short_time
+from kprof_inject.report.launch_figures import per_cta_text, run_times_text
 from kprof_inject.report.terminal.evidence_tables import stalled_on, units_text
 from kprof_inject.report.terminal.tables import (
     LEVEL_COLOURS,
@@ -33,6 +35,7 @@ from kprof_inject.report.terminal.tables import (
     shown,
 )
 from kprof_inject.report.tried_edits import short_headline
+from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.phases import Phases
 from kprof_inject.timeline.scope_statistics import TagStatistics
@@ -66,7 +69,7 @@ def print_first_screen(
         lines = answer(with_reasons=False)
     print_lines(lines, console)
     if bar:
-        say(bar, console)
+        console.print(bar, crop=False)
     room = room.below(len(lines) + bool(bar))
     if rows:
         reserved = _min_tag_lines(report.summary)
@@ -81,7 +84,7 @@ def print_answer(report: LaunchAnalysis, kernel_name: str, place_name: str, cons
     """Print what the first screen says without its tables and reasons, for a reader of all details."""
     print_lines(answer_lines(report, kernel_name, place_name, console, with_reasons=False), console)
     if bar := _cta_bar(report.summary, console):
-        say(bar, console)
+        console.print(bar, crop=False)
 
 
 def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, room: Room) -> Room:
@@ -161,12 +164,10 @@ def _title(report: LaunchAnalysis, kernel_name: str, place_name: str) -> Iterato
 
 def _times(report: LaunchAnalysis) -> str:
     """Return the run time without records and with them, or this launch's own by its CTAs if it was not timed."""
-    verdict, duration = report.verdict, short_time(report.summary.duration_ns)
-    if verdict.clean_ns is None or verdict.with_records_ns is None:
-        return duration if report.summary.is_foreign else f"{duration} with records"
-    by_events = " (CUDA events)" if verdict.has_launching else ""
-    clean, with_records = short_time(verdict.clean_ns), short_time(verdict.with_records_ns)
-    return f"median {clean} without records, {with_records} with{by_events}"
+    if times := run_times_text(report):
+        return times
+    duration = short_time(report.summary.duration_ns)
+    return duration if report.summary.is_foreign else f"{duration} with records"
 
 
 def _device(report: LaunchAnalysis) -> str:
@@ -192,14 +193,14 @@ def _joined_lines(parts: Sequence[str], width: int) -> Iterator[str]:
     yield line
 
 
-def _cta_bar(summary: LaunchSummary, console: Console) -> str:
+def _cta_bar(summary: LaunchSummary, console: Console) -> Text:
     """Draw how loops and records split a CTA's time; empty if that is unknown.
 
     The shares refer to the same time as those of the table.
     """
     phases = summary.phases
     if phases is None:
-        return ""
+        return Text()
     shares = _phase_shares(summary, phases)
     texts = {name: f" {name} {percent(share)} " for name, share in shares.items() if share >= _MIN_SEGMENT}
     median = f"{_GAP}{short_time(summary.ending.cta_ns)} median" if summary.ending else ""
@@ -216,7 +217,11 @@ def _cta_bar(summary: LaunchSummary, console: Console) -> str:
     widths[widest] += room - sum(widths.values())
     fills = {_loops_name(summary, phases): bars_for(console).inner}
     segments = [text.center(widths[name], fills.get(name, " ")) for name, text in texts.items()]
-    return f"{'CTA':{_LABEL_WIDTH}} |{'|'.join(segments)}|{suffix}"
+    bar = shown(f"{'CTA':{_LABEL_WIDTH}} |{'|'.join(segments)}|{suffix}", console)
+    if phases.first_loop == phases.last_loop:
+        colours = scope_colours(scope.kind for scope in summary.scopes)
+        bar.highlight_regex(f"{re.escape(bars_for(console).inner)}+", colours[phases.first_loop].rgb)
+    return bar
 
 
 def _loops_name(summary: LaunchSummary, phases: Phases) -> str:
@@ -251,11 +256,13 @@ class _Row(Struct, frozen=True):
     stalled_on: str = ""
     is_moved: bool = False
     style: str = ""
+    colour: str = ""
 
 
 def _rows(report: LaunchAnalysis) -> Iterator[_Row]:
     """Yield the scopes that ran, below each loop its time between iterations, and partitions above their scopes."""
     summary, table, moves = report.summary, report.timeline.table, report.launch.kernel.moves
+    colours = scope_colours(scope.kind for scope in summary.scopes)
     for partition, indices in summary.trees():
         if partition:
             yield _Row(partition.title, share=1.0 if partition.whole_ns else None, style="bold")
@@ -263,14 +270,14 @@ def _rows(report: LaunchAnalysis) -> Iterator[_Row]:
             stalled = stalled_on(report.stalls, index) if report.stalls else ""
             is_moved = bool(moves.get(table.scopes[index].record))
             for row in _scope_rows(summary.scopes[index], summary, "  " if partition else "", stalled):
-                yield replace(row, name=f"{row.name} {_MOVED}", is_moved=True) if is_moved else row
+                coloured = replace(row, colour=colours[index].rgb)
+                yield replace(coloured, name=f"{row.name} {_MOVED}", is_moved=True) if is_moved else coloured
 
 
 def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str, stalled: str) -> Iterator[_Row]:
     if not scope.count:
         return
     indent += "  " * scope.depth
-    runs = _warps_in_ctas(scope, summary)
     resolution_ns = summary.resolution_ns
     p50, p99 = (
         ("", "")
@@ -278,26 +285,11 @@ def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str, stalle
         else (resolved_time(scope.p50_ns, resolution_ns), resolved_time(scope.p99_ns, resolution_ns))
     )
     source = PurePath(scope.source).name if scope.source else ""
-    per_cta = _per_cta(scope, scope.count / runs, resolution_ns)
-    yield _Row(indent + scope.title, source, per_cta, scope.share, scope.self_share, p50, p99, stalled)
+    name, per_cta = indent + scope.title, per_cta_text(scope, summary)
+    yield _Row(name, source, per_cta, scope.share, scope.self_share, p50, p99, stalled)
     if scope.between_iterations_ns is not None and scope.share is not None and scope.total_ns:
-        per_cta = short_time(scope.between_iterations_ns / runs)
+        per_cta = short_time(scope.between_iterations_ns / summary.warps_in_ctas(scope))
         yield _Row(f"{indent}  between iterations", "", per_cta, scope.self_share, scope.self_share)
-
-
-def _warps_in_ctas(scope: ScopeSummary, summary: LaunchSummary) -> int:
-    """Return in how many warps it ran, counted separately in each CTA."""
-    ctas = scope.cta_spread.groups if scope.cta_spread else summary.recorded_ctas
-    return max(ctas * len(scope.warps.ids), 1)
-
-
-def _per_cta(scope: ScopeSummary, executions: float, resolution_ns: float) -> str:
-    """Return the time of one of a CTA's warps in the scope: ``16 x 591 ns``."""
-    often = f"{executions:.0f}" if round(executions, 1).is_integer() else f"{executions:.1f}"
-    if scope.mean_ns is None:
-        return f"{often} x"
-    mean = resolved_time(scope.mean_ns, resolution_ns)
-    return mean if often == "1" else f"{often} x {mean}"
 
 
 _Layouts = Callable[[Sequence[_Row]], list[list[Column]]]
@@ -325,8 +317,9 @@ def _layouts(rows: Sequence[_Row], bars: Bars) -> list[list[Column]]:
         Column("share", ["" if row.share is None else percent(row.share) for row in rows]),
     ]
     times = [Column("p50", [row.p50 for row in rows]), Column("p99", [row.p99 for row in rows])]
+    colours = [row.colour for row in rows]
     drawn = [
-        Column(width.title, [width.drawn(row.share or 0.0, row.own_share) for row in rows], left=True)
+        Column(width.title, [width.drawn(row.share or 0.0, row.own_share) for row in rows], colours, left=True)
         for width in (bars, bars.narrow())
     ]
     scope, _ = names

@@ -45,6 +45,7 @@ from kprof_inject.report.terminal.tables import (
     shown,
 )
 from kprof_inject.report.tried_edits import best_for, won_text
+from kprof_inject.scope_colours import scope_colours
 
 
 def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
@@ -287,8 +288,9 @@ def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
     """Return layouts with narrower bars, and at last without bars, as the shares show the same."""
     scopes = [summary.scopes[index] for _, indices in summary.trees() for index in indices]
     figures = _columns(scopes, summary.resolution_ns)
-    bars = bars_for(console)
-    layouts = [[*figures, _drawn(bars, scopes)], [*figures, _drawn(bars.narrow(), scopes)], figures]
+    bars, colours = bars_for(console), scope_colours(scope.kind for scope in summary.scopes)
+    styles = [colours[scope.index].rgb for scope in scopes]
+    layouts = [*([*figures, _drawn(width, scopes, styles)] for width in (bars, bars.narrow())), figures]
     return [[_with_partitions(column, summary.partitions) for column in layout] for layout in layouts]
 
 
@@ -298,11 +300,11 @@ def _with_partitions(column: Column, partitions: Sequence[PartitionSummary]) -> 
         return column
     cells: list[str] = []
     styles: list[str] = []
-    scope_cells = iter(column.cells)
+    scope_cells, scope_styles = iter(column.cells), iter(column.styles or [""] * len(column.cells))
     indent = "  " if column.title == _SCOPE else ""
     for partition in partitions:
         cells += [_partition_cell(column.title, partition), *(indent + next(scope_cells) for _ in partition.scopes)]
-        styles += ["bold", *("" for _ in partition.scopes)]
+        styles += ["bold", *(next(scope_styles) for _ in partition.scopes)]
     return replace(column, cells=cells, styles=styles)
 
 
@@ -329,6 +331,6 @@ def _columns(scopes: Sequence[ScopeSummary], resolution_ns: float) -> list[Colum
     ]
 
 
-def _drawn(bars: Bars, scopes: Sequence[ScopeSummary]) -> Column:
+def _drawn(bars: Bars, scopes: Sequence[ScopeSummary], styles: Sequence[str]) -> Column:
     drawn = [bars.drawn(scope.share or 0.0, scope.self_share) for scope in scopes]
-    return Column(bars.title, drawn, left=True)
+    return Column(bars.title, drawn, styles, left=True)

@@ -16,6 +16,7 @@ export function showTitle(place, meta) {
     meta.place,
     `grid ${meta.grid.join("×")}`,
     counted(meta.warps_per_cta, meta.warp_name),
+    meta.run_times,
     `span ${shortNs(meta.duration_ns)}`,
     clockOf(meta),
     meta.device,

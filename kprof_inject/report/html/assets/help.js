@@ -17,6 +17,7 @@ const KEYS = [
   ["/", "search"],
   ["n  N  or  Enter", "next match, previous match"],
   ["e  c", "open all SMs and CTAs, close them"],
+  ["x", "export: the timeline's view as PNG, CSV or Perfetto trace; a table as CSV"],
   ["Esc", "clear the selection, the range and the search"],
   ["t", "light or dark"],
   ["?", "this list"],

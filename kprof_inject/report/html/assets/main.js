@@ -31,11 +31,12 @@
 import { showAnswer } from "#answer";
 import { fillChooser, showTitle } from "#chooser";
 import { launchReader, readReport } from "#data";
+import { exportOnKey } from "#export/menu";
 import { formatNs } from "#format";
 import { readHash, writeHash } from "#hash";
 import { isTyping, showHelp } from "#help";
 import { Tabs } from "#tabs";
-import { inkOn, pageTheme, scopeColors } from "#theme";
+import { inkOn, pageTheme } from "#theme";
 import { notices } from "#notices";
 
 const VIEWS = {
@@ -62,6 +63,7 @@ async function start() {
 
   showThemeButton(theme);
   showHelp(byId("help"), byId("help-button"));
+  exportOnKey();
   if (!report.launches.length) {
     byId("loading").textContent = "The capture contains no launches.";
     return;
@@ -101,7 +103,7 @@ async function showLaunch(page) {
 
 function contextOf(page, launch) {
   const { theme, tabs, state } = page;
-  const colors = scopeColors(launch.meta.scopes);
+  const colors = launch.meta.scopes.map(({ colour }) => colour);
   const inks = colors.map(inkOn);
   return {
     theme: {

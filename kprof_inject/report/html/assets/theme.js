@@ -1,39 +1,7 @@
-/**
- * Colours of scopes; those of the page are in `style.css`, for light and dark.
- *
- * The scopes' hues are distinguishable with the common kinds of colour blindness: M. Okabe and K. Ito, "Color Universal
- * Design", 2008, in tints that carry dark labels on light and on dark ground. Outer scopes (`func`, `loop`) have calm
- * tones, so that the scopes that do the work are prominent.
- */
+/** Light and dark: the colours are in `style.css`, those of scopes in `scope_colours.py`. */
 
-const OUTER = ["#9db2c9", "#c3bda9", "#b3aac8", "#a3bfb4"];
-const INNER = [
-  "#56b4e9",
-  "#e69f00",
-  "#2fb58b",
-  "#f0e442",
-  "#cc79a7",
-  "#e8793a",
-  "#5a8fd6",
-  "#b5d334",
-  "#b79b7b",
-  "#8fd3d1",
-];
-const OUTER_KINDS = new Set(["func", "loop", "partition", "default"]);
 const DARK_INK = "#11151c";
 const LIGHT_INK = "#ffffff";
-
-/** @param {{kind: string}[]} scopes the scope table @returns {string[]} a colour for each */
-export function scopeColors(scopes) {
-  const used = { outer: 0, inner: 0 };
-  return scopes.map(({ kind }) => {
-    const [name, palette] = OUTER_KINDS.has(kind) ? ["outer", OUTER] : ["inner", INNER];
-    const round = Math.floor(used[name] / palette.length);
-    const color = palette[used[name]++ % palette.length];
-    // Past the palette's end the same hues come again, each time paler.
-    return mixed(color, "#ffffff", 1 - 0.72 ** round);
-  });
-}
 
 /** @param {string} hex `#rrggbb` @returns {[number, number, number]} 0 to 255 */
 export function channels(hex) {

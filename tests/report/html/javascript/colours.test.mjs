@@ -3,12 +3,11 @@ import test from "node:test";
 import { readFile } from "node:fs/promises";
 import { ASSETS, load } from "./launches.mjs";
 
-const { contrast, inkOn, mixed, scopeColors } = await load("theme");
+const { contrast, inkOn } = await load("theme");
 const { lit, pixel, tintsOf } = await load("timeline/palette");
 const { SHADES } = await load("timeline/paint");
 
 const LEGIBLE = 4.5;
-const kinds = (kind, count) => Array.from({ length: count }, () => ({ kind }));
 
 async function properties(selector) {
   const css = await readFile(new URL("style.css", ASSETS), "utf8");
@@ -21,21 +20,6 @@ async function properties(selector) {
 test("contrast, as WCAG has it", () => {
   assert.equal(contrast("#000000", "#ffffff"), 21);
   assert.equal(contrast("#777777", "#777777"), 1);
-});
-
-test("every label can be read on its scope's colour", () => {
-  for (const color of scopeColors([...kinds("func", 9), ...kinds("marker", 40)])) {
-    assert.ok(contrast(color, inkOn(color)) >= LEGIBLE, color);
-  }
-});
-
-test("the first colours differ from each other", () => {
-  const colors = scopeColors([...kinds("loop", 4), ...kinds("op", 10)]);
-  assert.equal(new Set(colors).size, 14);
-});
-
-test("past the palette's end there still is a colour", () => {
-  assert.ok(scopeColors(kinds("op", 256)).every((color) => /^#[0-9a-f]{6}$/.test(color)));
 });
 
 for (const selector of [":root", ':root[data-theme="dark"]']) {
@@ -55,15 +39,6 @@ for (const selector of [":root", ':root[data-theme="dark"]']) {
       assert.ok(contrast(inkOn(css["cta-bar"]), css[bar]) >= LEGIBLE, bar);
   });
 }
-
-test("labels of what does not stand out can be read too", async () => {
-  for (const selector of [":root", ':root[data-theme="dark"]']) {
-    const css = await properties(selector);
-    for (const color of scopeColors([...kinds("func", 4), ...kinds("op", 10)])) {
-      assert.ok(contrast(css["quiet-ink"], mixed(css.ground, color, 0.14)) >= LEGIBLE, `${selector} ${color}`);
-    }
-  }
-});
 
 test("pixels are opaque, with red in the lowest byte", () => {
   assert.equal(pixel("#123456"), 0xff563412);

@@ -143,10 +143,10 @@ test("figures of a kind", () => {
   assert.deepEqual(Object.fromEntries(facts), {
     count: "12",
     mean: "305 ns",
-    least: "270 ns",
+    min: "270 ns",
     p50: "305 ns",
     p99: "340 ns",
-    most: "340 ns",
+    max: "340 ns",
   });
   assert.equal(quantile(Float64Array.of(0, 10), 0.25), 2.5);
   assert.equal(rankText(sorted, 340), "longer than 50.0 % of them");

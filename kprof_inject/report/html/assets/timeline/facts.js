@@ -93,10 +93,10 @@ export function kindFigures({ scopes, meta }, kind) {
     const sum = sorted.reduce((total, ns) => total + ns, 0);
     facts.push(
       ["mean", formatNs(sum / count)],
-      ["least", formatNs(sorted[0])],
+      ["min", formatNs(sorted[0])],
       ["p50", formatNs(quantile(sorted, 0.5))],
       ["p99", formatNs(quantile(sorted, 0.99))],
-      ["most", formatNs(sorted[count - 1])],
+      ["max", formatNs(sorted[count - 1])],
     );
   }
   return { sorted, facts };

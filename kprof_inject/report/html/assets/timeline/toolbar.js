@@ -4,8 +4,11 @@ import { element } from "#dom";
 import { counted, formatCount, formatNs } from "#format";
 
 export class Toolbar {
-  /** @param {HTMLElement} place @param {import("#timeline/state").TimelineState} state */
-  constructor(place, state) {
+  /**
+   * @param {HTMLElement} place @param {import("#timeline/state").TimelineState} state
+   * @param {HTMLElement} exports the menu "Export"
+   */
+  constructor(place, state, exports) {
     this.state = state;
     this.input = element("input", {
       type: "search",
@@ -30,6 +33,7 @@ export class Toolbar {
         button("Whole launch", "Show the whole launch (0)", () => state.showAll()),
         button("Open all", "Open all SMs and CTAs (e)", () => state.openAll()),
         button("Close all", "Close all SMs and CTAs (c)", () => state.closeAll()),
+        exports,
       ]),
     );
     this.update();

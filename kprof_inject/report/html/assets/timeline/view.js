@@ -1,6 +1,7 @@
 /** The timeline: what ran when, by SM, CTA and warp. */
 
 import { element } from "#dom";
+import { exportMenu } from "#export/menu";
 import { isTyping } from "#help";
 import { Frame } from "#timeline/frame";
 import { goTo } from "#timeline/goto";
@@ -14,6 +15,7 @@ import { Pointer } from "#timeline/pointer";
 import { TimelineState } from "#timeline/state";
 import { Toolbar } from "#timeline/toolbar";
 import { Tooltip } from "#timeline/tooltip";
+import { visiblePart } from "#timeline/visible_part";
 
 export const title = "Timeline";
 
@@ -72,7 +74,7 @@ class TimelineView {
     this.canvas = canvas;
     this.frame = new Frame(canvas);
     this.minimap = new Minimap(minimap, this.state);
-    this.toolbar = new Toolbar(bar, this.state);
+    this.toolbar = new Toolbar(bar, this.state, exportMenu(() => visiblePart(this.state, () => this.#picture())));
     this.panel = new Panel(side, this.state, this.context.theme);
     this.tooltip = new Tooltip(this.room, this.model, this.context.theme);
     this.pointer = new Pointer(canvas, this.state, {
@@ -159,6 +161,12 @@ class TimelineView {
     this.frame.draw(this.state, this.shownLook, this.hovered);
     this.minimap.draw(this.shownLook);
     this.canvas.dataset.drawMs = (performance.now() - begin).toFixed(2);
+  }
+
+  /** @returns {Promise<Blob>} what the canvas shows, without what the pointer is on */
+  #picture() {
+    this.frame.draw(this.state, this.shownLook, -1);
+    return new Promise((done) => this.canvas.toBlob(done, "image/png"));
   }
 
   #rememberRange() {

@@ -2,6 +2,7 @@
 
 import { element } from "#dom";
 import { evidenceTag } from "#evidence";
+import { exportTable } from "#export/menu";
 import { counted, formatShare, shortNs } from "#format";
 
 export const title = "Kernels";
@@ -33,11 +34,13 @@ export function show(place, launch, { kernels, others, openLaunch, shownLaunch }
   const head = element("tr", {}, HEADS.map(([text, hint, kind]) => element("th", { text, title: hint || null, class: kind, scope: "col" })));
   const most = Math.max(...kernels.map((kernel) => kernel.to_win_ns ?? 0));
   const bodies = kernels.map((kernel, index) => bodyOf(kernel, index, most, openLaunch, shownLaunch));
+  const table = element("table", { class: "plain-table kernel-table" }, [element("thead", {}, [head]), ...bodies, element("tbody", {}, others.map(otherRow))]);
   place.append(element("div", { class: "overview" }, [
-    element("p", { class: "view-hint kernel-hint", text: "Kernels by the time that could be won. A row opens the timeline of the median launch." }),
-    element("div", { class: "table-room" }, [
-      element("table", { class: "plain-table kernel-table" }, [element("thead", {}, [head]), ...bodies, element("tbody", {}, others.map(otherRow))]),
+    element("header", { class: "table-heading" }, [
+      element("p", { class: "view-hint kernel-hint", text: "Kernels by the time that could be won. A row opens the timeline of the median launch." }),
+      exportTable("kernels.csv", () => table),
     ]),
+    element("div", { class: "table-room" }, [table]),
   ]));
 }
 

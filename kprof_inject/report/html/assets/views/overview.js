@@ -2,6 +2,8 @@
 
 import { element } from "#dom";
 import { evidenceTag } from "#evidence";
+import { fileName } from "#export/download";
+import { exportTable } from "#export/menu";
 import { formatShare } from "#format";
 import { rankedOf, targetOf } from "#views/examples";
 import { openView } from "#views/navigation";
@@ -23,7 +25,7 @@ export function show(place, launch, context) {
       element("section", {}, [element("h2", { text: "Findings" }), ...findingCards(findings, launch, context), ...doubtCards(findings, doubts)]),
       ...stallSection(launch),
       ...slopeSection(slopes, slopes_say, launch),
-      element("section", {}, [element("h2", { text: "Scopes" }), scopeTable(launch, context)]),
+      scopeSection(launch, context),
       element("section", {}, [element("h2", { text: "How far to trust it" }), trust(verdict)]),
       ...sampledSection(context.sampled),
       element("section", {}, [
@@ -37,6 +39,12 @@ export function show(place, launch, context) {
 
 function sentence(text) {
   return `${text[0].toUpperCase()}${text.slice(1)}.`;
+}
+
+function scopeSection(launch, context) {
+  const table = scopeTable(launch, context);
+  const save = launch.sections.scopes.length ? [exportTable(fileName(launch.meta, "scopes", "csv"), () => table.querySelector("table"))] : [];
+  return element("section", {}, [element("header", { class: "table-heading" }, [element("h2", { text: "Scopes" }), ...save]), table]);
 }
 
 /** A bar for each scope: what part of its cycles its busiest unit needs at least. */

@@ -5,6 +5,7 @@ import { formatCount, formatShare, resolvedNs, shortNs } from "#format";
 import { openView } from "#views/navigation";
 
 const COLUMNS = [
+  { title: "per CTA", says: "executions by one of a CTA's warps, and the mean time of each", value: (scope) => scope.per_cta_ns, text: (_, scope) => scope.per_cta || "–" },
   { title: "total", says: "over all warps", value: (scope) => scope.total_ns, text: shortNs },
   { title: "self", says: "the part of it outside inner scopes; for a loop with iterations, the time between these", value: (scope) => scope.self_ns, text: shortNs },
   { title: "share", says: "of the time of all warps", value: (scope) => scope.share, text: formatShare },

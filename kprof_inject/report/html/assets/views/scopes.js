@@ -1,6 +1,8 @@
 /** One scope at a time: how its durations are spread, how iterations go, where it takes how long. */
 
 import { element } from "#dom";
+import { fileName } from "#export/download";
+import { exportTable } from "#export/menu";
 import { counted, formatCount, formatNs, formatShare, resolvedNs } from "#format";
 import { exampleOf, rankedOf, targetOf } from "#views/examples";
 import { groupBars, roomOf } from "#views/group_bars";
@@ -8,6 +10,7 @@ import { histogramPlot } from "#views/histogram";
 import { iterationPlot } from "#views/iteration_plot";
 import { openView, receive } from "#views/navigation";
 import { scopeList } from "#views/scope_list";
+import { scopeTable } from "#views/scope_table";
 import { tagTable } from "#views/tag_table";
 import { tooltipIn } from "#views/tooltip";
 
@@ -69,6 +72,7 @@ function heading(index, scope, launch, context) {
     element("h2", { text: scope.name }),
     element("span", { class: "view-hint", text: [scope.kind, scope.source].filter(Boolean).join(" · ") }),
     ...links,
+    exportTable(fileName(launch.meta, "scopes", "csv"), () => scopeTable(launch, context).querySelector("table"), "Save the figures of all scopes (x)"),
   ]);
 }
 
@@ -90,7 +94,7 @@ function figures(scope, selfName, hasCycles) {
     [selfName, formatNs(scope.self_ns)],
     ["mean", scope.mean_cycles === null || !hasCycles ? time(scope.mean_ns) : `${time(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
     ["min", time(scope.min_ns)],
-    ["median", time(scope.p50_ns)],
+    ["p50", time(scope.p50_ns)],
     ["p90", time(scope.p90_ns)],
     ["p99", time(scope.p99_ns)],
     ["max", time(scope.max_ns)],
@@ -109,7 +113,7 @@ function missing(scope) {
 function durations(scope, options, toExample) {
   if (!scope.histogram) return scope.kind === "mark" ? [] : [note("Its time is unknown: it never ran, or none of its starts has an end.")];
   const marks = [
-    { label: "median", ns: scope.p50_ns },
+    { label: "p50", ns: scope.p50_ns },
     { label: "p90", ns: scope.p90_ns },
     { label: "p99", ns: scope.p99_ns },
   ];

@@ -1,0 +1,107 @@
+"""The colours of scopes: legible, distinct, and the same on the page, in a terminal and in a Chrome trace."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from programs.child import REPO
+from rich.console import Console
+
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.export.chrome import chrome_trace
+from kprof_inject.report.html.document import launch_meta
+from kprof_inject.report.html.scope_columns import shown_of
+from kprof_inject.report.terminal.first_screen import print_first_screen
+from kprof_inject.report.terminal.in_html import html_of
+from kprof_inject.scope_colours import scope_colours
+from kprof_inject.timeline.timeline import decode_launch
+
+LEGIBLE = 4.5
+"""Minimum contrast of text by WCAG 2.2."""
+INKS = ("#11151c", "#ffffff")
+"""``assets/theme.js`` writes on a scope in one of them."""
+DIMMED = 0.14
+"""Part that ``assets/timeline/palette.js`` leaves of the colour of a dimmed scope."""
+EVERY_KIND = scope_colours([*["func"] * 9, *["marker"] * 40])
+
+
+@pytest.fixture(scope="module")
+def report() -> LaunchAnalysis:
+    return LaunchAnalysis.of(decode_launch(read_capture(REPO / "tests/captures/matmul").launches[0]))
+
+
+def luminance(rgb: str) -> float:
+    parts = [channel / 255 for channel in bytes.fromhex(rgb[1:])]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(first: str, second: str) -> float:
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def mixed(first: str, second: str, share: float) -> str:
+    pairs = zip(bytes.fromhex(first[1:]), bytes.fromhex(second[1:]), strict=True)
+    return "#" + bytes(round(one + (other - one) * share) for one, other in pairs).hex()
+
+
+def themes() -> Iterator[dict[str, str]]:
+    css = (REPO / "kprof_inject/report/html/assets/style.css").read_text()
+    for selector in (":root {", ':root[data-theme="dark"] {'):
+        block = css[css.index(selector) :].partition("}")[0]
+        yield dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
+
+
+def test_a_label_is_legible_on_each_colour() -> None:
+    for colour in EVERY_KIND:
+        assert max(contrast(colour.rgb, ink) for ink in INKS) >= LEGIBLE, colour
+
+
+def test_a_label_is_legible_on_each_colour_that_does_not_stand_out() -> None:
+    for theme in themes():
+        for colour in scope_colours([*["func"] * 4, *["op"] * 10]):
+            assert contrast(theme["quiet-ink"], mixed(theme["ground"], colour.rgb, DIMMED)) >= LEGIBLE, colour
+
+
+def test_the_first_colours_are_distinct_and_so_are_the_inner_names_of_chrome() -> None:
+    colours = scope_colours([*["loop"] * 4, *["op"] * 10])
+    assert len({colour.rgb for colour in colours}) == 14
+    assert len({colour.cname for colour in colours[4:]}) == 10
+    assert scope_colours(["op"] * 256)[-1].rgb != colours[4].rgb
+
+
+def test_page_terminal_and_trace_have_the_same_colours(report: LaunchAnalysis) -> None:
+    timeline = report.timeline
+    colours = scope_colours(scope.kind for scope in timeline.table.scopes)
+    meta = launch_meta(report, "k", "", shown_of(timeline, timeline.scope_count))
+    assert [scope.colour for scope in meta.scopes] == [colour.rgb for colour in colours]
+
+    trace = json.loads(b"".join(chrome_trace([timeline])))
+    cnames = {event["name"]: event["cname"] for event in trace["traceEvents"] if "cname" in event}
+    assert cnames == {scope.name: colour.cname for scope, colour in zip(timeline.table.scopes, colours, strict=True)}
+
+    lines = html.unescape(html_of(lambda console: print_first_screen(report, "kernel", "", console))).splitlines()
+    for summary, colour in zip(report.summary.scopes, colours, strict=True):
+        (line,) = [line for line in lines if line.lstrip().startswith(f"{summary.title} ")]
+        assert f"color: {colour.rgb}" in line
+
+
+def test_without_colours_the_terminal_shows_the_same(report: LaunchAnalysis) -> None:
+    plain = first_screen(report, color_system=None)
+    assert re.sub(r"\x1b\[[\d;]*m", "", first_screen(report, color_system="truecolor")) == plain
+    colourless = first_screen(report, color_system="truecolor", no_color=True)
+    assert set(re.findall(r"\x1b\[([\d;]*)m", colourless)) <= {"0", "1", "2"}, "bold and dim alone"
+
+
+def first_screen(report: LaunchAnalysis, **options: Any) -> str:
+    out = io.StringIO()
+    print_first_screen(report, "kernel", "", Console(file=out, width=140, force_terminal=True, **options))
+    return out.getvalue()
