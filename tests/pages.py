@@ -126,9 +126,13 @@ def matches(shown: str, printed: str) -> bool:
     """Whether a command printed what the page shows; blanks at the ends of lines do not count."""
     shown, printed = ("\n".join(["", *map(str.rstrip, text.strip("\n").splitlines()), ""]) for text in (shown, printed))
     # An ellipsis on a line of its own may stand for no line at all.
-    parts = shown.replace("\n…\n", "\n\0").replace("…", "\1")
-    pattern = re.escape(parts).replace("\0", "(?:.*\n)?").replace("\1", ".*")
-    return re.fullmatch(pattern, printed, re.DOTALL) is not None
+    first, *rest = re.split("([\0\1])", shown.replace("\n…\n", "\n\0").replace("…", "\1"))
+    pairs = list(zip(rest[::2], map(re.escape, rest[1::2]), strict=True))
+    skipped = {"\0": "(?:[^\n]*\n)*?", "\1": ".*?"}
+    # What is found first leaves most for the rest, so nothing is tried again; but the last part is at the end.
+    found = "".join(f"(?>{skipped[kind]}{part})" for kind, part in pairs[:-1])
+    end = "".join(f"{skipped[kind]}{part}" for kind, part in pairs[-1:])
+    return re.fullmatch(re.escape(first) + found + end, printed, re.DOTALL) is not None
 
 
 class Reader:

@@ -1,6 +1,6 @@
 """Files of ``try``: the edits of a kernel that were tried on a saved launch, and what each of them won.
 
-``docs/try.md`` describes them.
+``docs/file-formats.md`` describes them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Files of ``causal``: what was delayed in a kernel, by how much, and how long the kernel then took.
 
-``docs/capture-format.md`` describes the file.
+``docs/file-formats.md`` describes the file.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def read_saved_buffer(path: Path, description: BufferDescription = NO_DESCRIPTIO
     if description_path.is_file():
         text = read_regular(description_path, _MAX_DESCRIPTION_BYTES)
         description = description.over(
-            decode(text, BufferDescription, str(description_path), hint="see docs/other-profilers.md")
+            decode(text, BufferDescription, str(description_path), hint="see docs/file-formats.md")
         )
     try:
         return read_buffer_array(_saved(path), description, path)

@@ -1,6 +1,6 @@
 """File of all that the GPU did in a program, as ``torch.profiler`` saw it: kernels, also of libraries, copies, fills.
 
-It is in the capture's folder. ``docs/capture-format.md`` describes it.
+It is in the capture's folder. ``docs/file-formats.md`` describes it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """File of the integers in memory that decide what a kernel executes, and where it accesses memory.
 
-They are those of tables of indices, lengths and pointers, as one launch found them. ``docs/capture-format.md``
+They are those of tables of indices, lengths and pointers, as one launch found them. ``docs/file-formats.md``
 describes the file.
 """
 

@@ -1,6 +1,6 @@
 """File of what the hardware counted while a kernel ran without records, and what its warps waited for.
 
-``docs/capture-format.md`` describes the file.
+``docs/file-formats.md`` describes the file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """File of what the warps of a whole program waited for, sampled while it ran without records.
 
-It is in the capture's folder. ``docs/capture-format.md`` describes it.
+It is in the capture's folder. ``docs/file-formats.md`` describes it.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from kprof_inject.capture.schema import KernelRecord, TimingRecord
 # is reserved for a CTA); AMD Instinct ISA guides (LDS, waves per CU).
 
 _KIB = 1024
-# Allocation units: bytes of shared memory, registers of a warp, and warps: each of the SM's four schedulers has a quarter
-# of the registers, for whole warps (CUDA's cuda_occupancy.h, cudaOccMaxBlocksPerSMRegsLimit).
+# Allocation units: bytes of shared memory, registers of a warp, and warps: each of the SM's four schedulers has a
+# quarter of the registers, for whole warps (CUDA's cuda_occupancy.h, cudaOccMaxBlocksPerSMRegsLimit).
 _SHARED_UNIT_BYTES = 128
 _REGISTER_UNIT = 256
 _WARP_UNIT = 4

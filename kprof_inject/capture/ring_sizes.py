@@ -36,7 +36,7 @@ _MIN_FOR_SHARED = 1024
 
 
 def auto_buffer(sample: CtaSample) -> str:
-    """Return where records of these CTAs cost less on NVIDIA, mostly, as measured on an H100 (docs/costs.md).
+    """Return where records of these CTAs cost less on NVIDIA, mostly, as measured on an H100 (docs/accuracy.md).
 
     In global memory, they leave the L1 and the room for CTAs as they are, and no CTA copies them when it ends. If all
     CTAs of a large grid write there, they are slower.

@@ -1,7 +1,7 @@
 """Files of a saved launch: a kernel's machine code, and all arguments and memory that one launch of it began with.
 
 A folder ``NAME.launch`` has ``launch.json`` (``SavedLaunchRecord``), the kernel's files, and ``memory.bin``: the bytes
-of each range one after another, sparse where a whole chunk is zero. ``docs/saved-launches.md`` describes the files.
+of each range one after another, sparse where a whole chunk is zero. ``docs/file-formats.md`` describes them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Schema of a capture's JSON files: each record with its fields, their ranges, and the rules between them.
 
 The writer encodes these records and the reader decodes them, so a field's name and its bounds are defined only here.
-Decoded records are sound: no other module checks them again. ``docs/capture-format.md`` is the description.
+Decoded records are sound: no other module checks them again. ``docs/file-formats.md`` is the description.
 """
 
 from __future__ import annotations

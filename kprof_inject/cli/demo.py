@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import shutil
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -10,7 +12,7 @@ from typing import cast
 import click
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.capture.model import Capture, Kernel
+from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.cli.capture_lines import say_next, write_and_say
@@ -26,7 +28,6 @@ from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.runtime.devices.device import has_gpu
 from kprof_inject.runtime.packages import install_command, is_installed, missing_to_run
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
 from kprof_inject.workspace_paths import DEMO_WORKSPACE
@@ -57,22 +58,15 @@ class DemoRun:
         return (str(_example(self.example)), "--repeat", "30", *self.arguments)
 
 
+ATTENTION = DemoRun(
+    "attention", "attention.py", ("--causal",), ("marker", "func", "loop", "op(*wait*)"), "causal attention"
+)
 BEFORE = DemoRun("one-stage", "matmul.py", ("--num-stages", "1"), _SCOPES, "A: a matmul as it is, with num_stages=1")
 AFTER = DemoRun(
-    "three-stages",
-    "matmul.py",
-    ("--num-stages", "3"),
-    _SCOPES,
-    "B: the same after the advice, with num_stages=3",
+    "three-stages", "matmul.py", ("--num-stages", "3"), _SCOPES, "B: the same after the advice, with num_stages=3"
 )
-ATTENTION = DemoRun(
-    "attention",
-    "attention.py",
-    ("--causal",),
-    ("marker", "func", "loop", "op(*wait*)"),
-    "C: causal attention, with all that comments in its source mark: more than one should record at once",
-)
-RUNS = (BEFORE, AFTER, ATTENTION)
+RUNS = (ATTENTION, BEFORE, AFTER)
+"""The runs in the order of their captures."""
 
 
 @click.command("demo")
@@ -87,36 +81,33 @@ RUNS = (BEFORE, AFTER, ATTENTION)
 )
 @click.pass_context
 def command(ctx: click.Context, workspace: Path) -> None:
-    """Profile a matmul, follow the advice, and compare; then profile attention.
+    """Profile a matmul, follow the advice, and compare.
 
     Without a GPU, torch or Triton: replay captures from an H100. If Triton is installed, also compile the kernel with
     records.
     """
     missing = missing_to_run()
     if not missing and has_gpu():
+        say(f"first, without its report: {ATTENTION.title}")
+        with as_a_step(), redirect_stdout(io.StringIO()):
+            _profile(ctx, workspace, ATTENTION)
         for run in (BEFORE, AFTER):
             click.echo(run.title)
-            with as_a_step():
+            # Only the last run prints the next step.
+            with nullcontext() if run is AFTER else as_a_step():
                 _profile(ctx, workspace, run)
             click.echo()
-        _compare(workspace)
-        click.echo(ATTENTION.title)
-        _profile(ctx, workspace, ATTENTION)
     else:
         if missing:
-            say(f"to profile the examples themselves, install {' and '.join(missing)}: {install_command(*missing)}")
+            say(f"to profile the example itself, install {' and '.join(missing)}: {install_command(*missing)}")
         with held(workspace, say):
             _replay(workspace, f"without {' and '.join(missing)}" if missing else "no GPU here")
-    say("your own program: kprof-inject profile -- PROG")
-
-
-def _compare(workspace: Path) -> None:
-    """Compare the two last captures."""
     click.echo("B against A")
-    before, after = (read_capture(folder) for folder in Workspace.open(workspace).capture_folders()[-2:])
-    diff = diff_captures(decode_capture(before, say), decode_capture(after, say))
-    print_diff_answer(diff, table_console())
-    click.echo()
+    other, before, after = Workspace.open(workspace).capture_folders()[-len(RUNS) :]
+    sides = (decode_capture(read_capture(folder), say) for folder in (before, after))
+    print_diff_answer(diff_captures(*sides), table_console())
+    say(f"{ATTENTION.title}, with a softmax and two loops: kprof-inject report {other}")
+    say("your own program: kprof-inject profile -- PROG")
 
 
 def _profile(ctx: click.Context, workspace: Path, run: DemoRun) -> None:
@@ -144,31 +135,26 @@ def _example(name: str) -> Path:
 def _replay(workspace: Path, reason: str) -> None:
     opened = Workspace.create(workspace)
     device = read_capture(_CAPTURES / BEFORE.name).launches[0].device_name
-    say(f"{reason}: replaying captures of examples/matmul.py and attention.py that were recorded on an {device}")
-    for run in (BEFORE, AFTER):
-        _replay_run(opened, run)
-    _compare(workspace)
-    capture, timelines, reports = _replay_run(opened, ATTENTION)
+    say(f"{reason}: replaying captures of examples/matmul.py that were recorded on an {device}")
+    folders = [opened.new_capture_folder() for _ in RUNS]
+    for run, folder in zip(RUNS, folders, strict=True):
+        shutil.copytree(_CAPTURES / run.name, folder, dirs_exist_ok=True)
+    for run, folder in list(zip(RUNS, folders, strict=True))[1:]:
+        capture = read_capture(folder)
+        timelines = decode_capture(capture, say)
+        reports = [LaunchAnalysis.of(timeline) for timeline in timelines]
+        click.echo(run.title)
+        print_answers(reports, table_console())
+        click.echo()
     # As after the profiles, the workspace has the kernel of the last one.
     kernel = capture.launches[0].kernel
     _write_kernel(opened, kernel)
     if is_installed("triton"):
         _compile_with_records(kernel)
-    write_and_say(TraceFile.at(opened.folder / "trace.json"), timelines)
+    # Of the other launches, the package has a sample of the CTAs.
+    whole = [timeline for timeline in timelines if timeline.launch.sample is None]
+    write_and_say(TraceFile.at(opened.folder / "trace.json"), whole)
     say_next(workspace, reports)
-
-
-def _replay_run(workspace: Workspace, run: DemoRun) -> tuple[Capture, list[Timeline], list[LaunchAnalysis]]:
-    """Add the run's capture to the workspace, and print its answer."""
-    folder = workspace.new_capture_folder()
-    shutil.copytree(_CAPTURES / run.name, folder, dirs_exist_ok=True)
-    capture = read_capture(folder)
-    timelines = decode_capture(capture, say)
-    reports = [LaunchAnalysis.of(timeline) for timeline in timelines]
-    click.echo(run.title)
-    print_answers(reports, table_console())
-    click.echo()
-    return capture, timelines, reports
 
 
 def _write_kernel(workspace: Workspace, kernel: Kernel) -> None:
@@ -194,7 +180,7 @@ def _compile_with_records(kernel: Kernel) -> None:
 
     target = Target(**kernel.metadata["target"])
     module = view_of(kernel.ttgir(), f"{kernel.name}.ttgir", kernel.sources())
-    insertion = insert_module(module, parse_selectors(ATTENTION.selectors))
+    insertion = insert_module(module, parse_selectors(AFTER.selectors))
     lowered = lower(insertion.text, target_of(target), {"num_warps": kernel.num_warps}, kernel.mode)
     say(
         f"inserted {len(insertion.plan.records)} records into {kernel.name} and compiled it for "

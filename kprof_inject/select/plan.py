@@ -362,7 +362,7 @@ def max_records(view: ModuleView, plan: Plan) -> int | None:
 
 
 def table_json(table: ScopeTableRecord) -> dict[str, Any]:
-    """Return a plan's scope table as JSON values; ``docs/capture-format.md`` describes every key.
+    """Return a plan's scope table as JSON values; ``docs/file-formats.md`` describes every key.
 
     Keys that say something of few kernels or scopes are left out elsewhere.
     """

@@ -1,102 +1,133 @@
-"""Figures that the documentation quotes more than once, or that the demo prints, are the same everywhere."""
+"""Figures in the documentation are those of its file of measurements, of the code's constants, or of the demo.
+
+``95 %<!-- =MODULE:NAME -->`` quotes a constant, and ``+1.6 %<!-- =KEY -->`` a fact of docs/measurements.toml.
+"""
 
 from __future__ import annotations
 
+import importlib
 import math
+import operator
 import re
-from collections import defaultdict
-from functools import cache
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pages import PAGES, Command, Reader, blocks_of
-from programs.child import REPO
+from programs.child import REPO, run_python
 
-# What they are, and where they are quoted: by page, a pattern whose groups are the figures.
-QUOTED = {
-    "error of spins": {
-        "docs/costs.md": r"(-\d+) to (\+\d+) \[without",
-        "docs/reading-the-numbers.md": r"(-\d+) to (\+\d+) cycles off",
-    },
-    "cost of a record": {
-        "docs/timeline.md": r"(\d+) ± \d+ cycles\.",
-        "docs/reading-the-numbers.md": r"midpoint, (\d+)",
-    },
-    "launch overhead in CUDA events": {
-        "docs/costs.md": r"launch overhead of (\d+ to \d+ µs)",
-        "docs/statistics.md": r"(\d+ to \d+ µs) of any time",
-    },
-    "roof of the demo's loop": {
-        "docs/speed-of-light.md": r"loop needs at least ([\d.]+) %",
-        "docs/tutorial.md": r"would need ([\d.]+) %",
-        "demo": r"LIMIT .*tensor.* at least ([\d.]+) % in loop\[0\]",
-    },
-    "times around the demo's loop": {
-        "docs/findings.md": r"([\d.]+) % of the CTA's time before[^.]*? ([\d.]+) % after",
-        "demo": r"CTA +\| before ([\d.]+) %.*\| after ([\d.]+) % \|(?=[\s\S]*B against A)(?![\s\S]*CTA +\| before)",
-    },
-}
-MEASURED = re.compile(r"\d (?:µs|ns|%|MB|cycles)(?!\w)")
+from kprof_inject.capture.record_costs import SHIPPED
+
+MEASURED = tomllib.loads((REPO / "docs/measurements.toml").read_text())
+FACTS: dict[str, dict[str, Any]] = MEASURED.pop("fact")
+
+COMMENT = re.compile(r"<!-- =(\S+) -->")
+WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+NUMBERS = {word: float(value) for value, word in enumerate(WORDS)} | {"twenty": 20.0, "half": 0.5, "quarter": 0.25}
+QUANTITY = re.compile(
+    rf"(?<![\w.])(\d[\d,]*(?:\.\d+)?|(?:{'|'.join(NUMBERS)})\b)(?: ?(%|points\b|[nµm]?s\b|[kMG]i?B\b))?"
+)
 FIGURE = re.compile(r"(?<![\w.])[+-]?\d+(?:\.\d+)?(?: (?:%|µs|ns|kB|MHz)(?!\w))?")
 
+# The modes of the table of record costs.
+MODES = {
+    "`--buffer global`": ("global", 64, False, False),
+    "`--buffer shared`": ("shared", 64, False, False),
+    "`--buffer shared --clock 32`": ("shared", 32, False, False),
+}
 
-@cache
-def demo(folder: Path) -> str:
-    _, printed = Reader(folder).run(Command(0, "kprof-inject demo", "", needs_gpu=False))
-    return printed
+
+def quotes_of(page: Path) -> Iterator[tuple[str, str]]:
+    """The keys that a page quotes, each with the words before it, as far as another comment or the cell's begin."""
+    text, begin = page.read_text(), 0
+    for comment in COMMENT.finditer(text):
+        before = text[begin : comment.start()].rpartition("\n\n")[2].rpartition("|")[2]
+        yield comment[1], " ".join(before.split())
+        begin = comment.end()
+
+
+def constant(key: str) -> float:
+    module, _, name = key.partition(":")
+    value: float = operator.attrgetter(name)(importlib.import_module(module))
+    return value
+
+
+def equals(number: str, unit: str, value: float) -> bool:
+    """Whether a quantity in prose is this constant, in whatever unit that has."""
+    figure = NUMBERS.get(number) or float(number.replace(",", ""))
+    scales: list[float] = [1]
+    if unit in ("%", "points"):
+        scales = [1, 0.01]
+    elif unit:
+        scales = [1000.0**power for power in range(-3, 4)]
+    if unit.endswith("B"):
+        scales += [1024.0**power for power in range(1, 4)]
+    # Sizes are rounded: 1.07 GB.
+    tolerance = 0.005 if unit.endswith("B") else 1e-9
+    return any(math.isclose(figure * scale, value, rel_tol=tolerance) for scale in scales)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_figure_is_the_constant_that_it_quotes(page: Path) -> None:
+    for key, before in quotes_of(page):
+        if ":" in key:
+            quantities = QUANTITY.findall(before[-40:])
+            assert quantities, f"{page.name}: no figure before {key}: {before[-40:]}"
+            assert equals(*quantities[-1], constant(key)), f"{page.name}: {key} is {constant(key)}: {before[-40:]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_figure_is_the_fact_that_it_quotes(page: Path) -> None:
+    for key, before in quotes_of(page):
+        if ":" not in key:
+            assert key in FACTS, f"{page.name}: {key} is not in docs/measurements.toml"
+            assert before.endswith(FACTS[key]["value"]), f"{page.name}: {key} is {FACTS[key]['value']}: {before[-40:]}"
+
+
+def test_the_tables_are_those_of_the_file(tmp_path: Path) -> None:
+    ended = run_python(REPO / "scripts/measurements", "--check", folder=tmp_path)
+    assert ended.exit_code == 0, ended.stderr
+    shown = re.findall(r"^<!-- measured: (\S+) -->$", (REPO / "docs/accuracy.md").read_text(), re.MULTILINE)
+    assert sorted(shown) == sorted(MEASURED)
+
+
+def test_a_table_has_as_many_cells_as_columns() -> None:
+    for key, table in MEASURED.items():
+        assert {"title", "card", "versions", "source"} <= table.keys(), key
+        assert {len(row) for row in table["rows"]} == {len(table["columns"])}, key
+
+
+def test_a_mean_is_that_of_its_rows() -> None:
+    means = {key: fact for key, fact in FACTS.items() if "mean_of" in fact}
+    assert means
+    for key, fact in means.items():
+        table, column = fact["mean_of"]
+        place = MEASURED[table]["columns"].index(column)
+        factors = [1 + float(row[place].removesuffix(" %")) / 100 for row in MEASURED[table]["rows"]]
+        mean = 100 * (math.prod(factors) ** (1 / len(factors)) - 1)
+        assert fact["value"] == f"{mean:+.1f} %", key
+
+
+def test_the_cost_of_a_record_is_the_one_that_ships() -> None:
+    for mode, *costs in MEASURED["record_cost"]["rows"]:
+        for device, cost in zip(("NVIDIA H100 80GB HBM3", "NVIDIA H200"), costs, strict=True):
+            start, end, error = SHIPPED[device, "3.6"][MODES[mode]]
+            assert start == end
+            assert cost == f"{start} ± {error}", (mode, device)
 
 
 @pytest.fixture(scope="module")
 def printed_by_demo(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return demo(tmp_path_factory.mktemp("demo"))
-
-
-@pytest.mark.parametrize("what", QUOTED)
-def test_a_figure_is_the_same_wherever_it_is_quoted(what: str, printed_by_demo: str) -> None:
-    found = {}
-    for place, pattern in QUOTED[what].items():
-        text = printed_by_demo if place == "demo" else (REPO / place).read_text()
-        quoted = re.search(pattern, text)
-        assert quoted, f"{place} does not quote it: {pattern}"
-        found[place] = quoted.groups()
-    assert len(set(found.values())) == 1, found
-
-
-def test_rows_that_stand_in_tables_of_several_pages_are_the_same() -> None:
-    rows: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
-    for page in PAGES:
-        heading = ""
-        for line, below in zip(lines := page.read_text().splitlines(), [*lines[1:], ""], strict=True):
-            if re.fullmatch(r"[|\- ]+", below) and line.startswith("|"):
-                heading = line
-            elif not line.startswith("|"):
-                heading = ""
-            elif heading and MEASURED.search(line):
-                rows[heading, line.split("|")[1]][page.name] = line
-    quoted_twice = [found for found in rows.values() if len(found) > 1]
-    assert quoted_twice  # the overhead of the small kernels
-    for found in quoted_twice:
-        assert len(set(found.values())) == 1, found
-
-
-def test_the_overhead_of_small_kernels_is_that_of_its_table() -> None:
-    costs = (REPO / "docs/costs.md").read_text()
-    # Of the column of func, loop and iter: those that are known.
-    shares = [float(share) for share in re.findall(r"^\|[^|]+\| [\d.]+ µs \|[^|]+\| \+([\d.]+) %", costs, re.MULTILINE)]
-    mean = 100 * (math.prod(1 + share / 100 for share in shares) ** (1 / len(shares)) - 1)
-    assert re.search(rf"geometric mean[^|]*? \+{mean:.1f} %", costs)
-    comparison = (REPO / "docs/comparison.md").read_text()
-    assert f"+{min(shares)} to +{max(shares)} %" in comparison and f"geometric mean +{mean:.1f} %" in comparison
-    assert f"small kernels by {min(shares):.0f} to {max(shares):.0f} %" in (REPO / "README.md").read_text()
+    folder = tmp_path_factory.mktemp("demo")
+    return Reader(folder).run(Command(0, "kprof-inject demo", "", needs_gpu=False))[1]
 
 
 def test_the_screens_in_the_readme_have_the_figures_that_the_demo_prints(printed_by_demo: str) -> None:
-    screens = [
-        block
-        for block in blocks_of((REPO / "README.md").read_text())
-        if any("matmul.py:" in line for line in block.lines)
-    ]
-    assert len(screens) == 2
+    blocks = blocks_of((REPO / "README.md").read_text())
+    screens = [block for block in blocks if any(re.search(r"\b\w+\.py:\d", line) for line in block.lines)]
+    assert screens
     printed = set(FIGURE.findall(printed_by_demo))
     for block in screens:
         figures = FIGURE.findall("\n".join(block.lines))
