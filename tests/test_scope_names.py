@@ -30,7 +30,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.diff.scope_matching import identities, match_scopes
 
 REPO = Path(__file__).resolve().parent.parent
-CAPTURES = ("kprof_inject/demo/captures/one-stage", "kprof_inject/demo/captures/three-stages", "tests/captures/matmul")
+CAPTURES = ("tests/captures/matmul-one-stage", "tests/captures/matmul-three-stages", "tests/captures/matmul")
 COLLIDING = (all_alike, in_pairs)
 
 Recorded = Callable[[str], Launch]

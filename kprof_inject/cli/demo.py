@@ -12,6 +12,7 @@ from typing import cast
 import click
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program_overview import middle_of
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
@@ -144,7 +145,7 @@ def _replay(workspace: Path, reason: str) -> None:
         timelines = decode_capture(capture, say)
         reports = [LaunchAnalysis.of(timeline) for timeline in timelines]
         click.echo(run.title)
-        print_answers(reports, table_console())
+        print_answers([middle_of(reports)], table_console())
         click.echo()
     # As after the profiles, the workspace has the kernel of the last one.
     kernel = capture.launches[0].kernel

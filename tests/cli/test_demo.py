@@ -43,10 +43,10 @@ def test_the_recorded_captures_are_replayed_and_compared(replay: tuple[Path, End
 
     # Limit, what to try, faster.
     first, second, changed = ended.stdout.split("\n\n")
-    assert "\nLIMIT  shared memory and L1 (68.9 % of peak)" in first and "(measured)" in first
+    assert "\nLIMIT  shared memory and L1 (69.4 % of peak)" in first and "(measured)" in first
     assert "\nTRY    " in first and "num_stages to 3" in first
-    assert "\nLIMIT  the tensor cores (57.2 % of peak; " in second and "87.1 % in loop[0]" in second
-    assert "\nB is 1.55 × faster (" in changed
+    assert "\nLIMIT  the tensor cores (58.5 % of peak; " in second and "81.4 % in loop[0]" in second
+    assert "\nB is 1.57 × faster (" in changed
     # In it, the loop has waits of the same name as one outside of it.
     check("cli/demo", ended.stdout)
 
@@ -68,7 +68,7 @@ def test_a_trace_goes_into_the_folder_that_it_was_made_from(kprof: CommandLine) 
 
 
 def test_what_was_replayed_can_be_looked_at_again(replayed: CommandLine, replay: tuple[Path, Ended]) -> None:
-    again = replayed("report", "ws")
+    again = replayed("report", "ws", "--launch", "16")
     assert again.exit_code == 0
     assert f"\n{again.stdout}\n" in replay[1].stdout
     assert "iter[0]" in replayed("list", "ws").stdout
@@ -80,9 +80,10 @@ def test_what_was_replayed_can_be_looked_at_again(replayed: CommandLine, replay:
 def test_two_captures_of_one_workspace_are_compared(replayed: CommandLine) -> None:
     ended = replayed("diff", "ws")
     assert ended.exit_code == 0
-    assert "kprof-inject report ws/captures/002; " in ended.stderr
-    assert ended.stdout == replayed("diff", "ws/captures/001", "ws/captures/002").stdout
-    shutil.rmtree(replayed.folder / "ws/captures/001")
+    assert "kprof-inject report ws/captures/003; " in ended.stderr
+    assert ended.stdout == replayed("diff", "ws/captures/002", "ws/captures/003").stdout
+    for other in ("001", "002"):
+        shutil.rmtree(replayed.folder / "ws/captures" / other)
     alone = replayed("diff", "ws")
     assert (alone.exit_code, alone.stdout) == (1, "")
     check("cli/demo_workspace", alone.stderr, "diff of one capture")
@@ -111,7 +112,7 @@ from kprof_inject.cli import demo
 from kprof_inject.cli.main import main
 
 demo.has_gpu = lambda: True
-demo._EXAMPLES = (Path("program.py"),)
+demo._EXAMPLES = (Path("examples"),)
 sys.argv = ["kprof-inject", "demo", "-o", "ws"]
 main()
 """
@@ -122,13 +123,16 @@ import torch
 from fake_gpu.kernels import power
 
 x = torch.arange(1, 17, dtype=torch.float32)
+stages = int(sys.argv[4]) if len(sys.argv) > 4 else 2
 for _ in range(int(sys.argv[2])):
-    power[(16,)](x, torch.zeros_like(x), 12 - 3 * int(sys.argv[4]))
+    power[(16,)](x, torch.zeros_like(x), 12 - 3 * stages)
 """
 
 
-def test_with_a_gpu_both_are_profiled(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
+def test_with_a_gpu_all_are_profiled(tmp_path: Path) -> None:
+    (tmp_path / "examples").mkdir()
+    for name in ("matmul.py", "attention.py"):
+        (tmp_path / "examples" / name).write_text(PROGRAM)
     keep_cost(Workspace.begin(tmp_path / "ws"))
     environment = {**clean_environment(tmp_path), "PYTHONPATH": fake_gpu_path()}
     ended = run_child([sys.executable, "-c", LIVE], tmp_path, env=environment)
@@ -140,7 +144,8 @@ def test_with_a_gpu_both_are_profiled(tmp_path: Path) -> None:
     assert ended.stdout.count("\nLIMIT  ") == ended.stdout.count("\nTRUST  ") == 2
     # The fake GPU runs one module, only for longer.
     assert ended.stdout.endswith("  the whole kernel\n    argument n 9 → 3\n")
-    assert sorted(path.name for path in (tmp_path / "ws/captures").iterdir()) == ["001", "002"]
+    assert sorted(path.name for path in (tmp_path / "ws/captures").iterdir()) == ["001", "002", "003"]
+    assert "causal attention, with a softmax and two loops: kprof-inject report ws/captures/001\n" in ended.stderr
 
 
 def test_diff_shows_both_sources_with_what_changed_at_each_line(replayed: CommandLine) -> None:
@@ -156,4 +161,4 @@ def test_diff_shows_both_sources_with_what_changed_at_each_line(replayed: Comman
     page = replayed.read("diff.html")
     row = page[page.index('<td class="number">59</td>') :]
     assert f"↑{changes[0].partition('^')[2]}</td></tr>" in row
-    assert "\n  loop[0]: -9.42 µs per CTA\n" in page[page.index('<pre class="code">code:\n') :]
+    assert "\n  loop[0]: -12.2 µs per CTA; " in page[page.index('<pre class="code">code:\n') :]

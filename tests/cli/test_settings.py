@@ -19,7 +19,7 @@ import kprof_inject.cli
 from kprof_inject.cli.options import HarmlessSetting
 
 SOFTMAX = REPO / "ttgir_fixtures/3.6.0/cuda-90/softmax.ttgir"
-CAPTURE = REPO / "kprof_inject/demo/captures/three-stages"
+CAPTURE = REPO / "tests/captures/matmul-three-stages"
 
 
 def settings(*lines: str) -> str:

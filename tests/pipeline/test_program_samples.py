@@ -24,7 +24,7 @@ from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.workspace import Workspace
 
 NOT_PERMITTED = "the program is not sampled: this user may not read hardware counters; doctor says how to permit it"
-CAPTURE = REPO / "kprof_inject" / "demo" / "captures" / "three-stages"
+CAPTURE = REPO / "tests" / "captures" / "matmul-three-stages"
 
 
 @pytest.fixture

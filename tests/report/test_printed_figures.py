@@ -30,8 +30,8 @@ from kprof_inject.timeline.timeline import Timeline
 Json = dict[str, Any]
 
 CAPTURES = {
-    "one stage": REPO / "kprof_inject/demo/captures/one-stage",
-    "three stages": REPO / "kprof_inject/demo/captures/three-stages",
+    "one stage": REPO / "tests/captures/matmul-one-stage",
+    "three stages": REPO / "tests/captures/matmul-three-stages",
     "H200": REPO / "tests/captures/matmul",
 }
 FIGURE = re.compile(r"(?<![\w.])[+-]?\d+(?:\.\d+)? (?:%|ns|µs|ms|MHz|×|[kM]B)(?!\w)")

@@ -72,7 +72,7 @@ def test_duckdb_reads_all_hosts_at_once(folder: Path) -> None:
 
 def test_the_query_in_the_docs_works(folder: Path) -> None:
     History(folder, "a").append([ROW, SCOPE], BEGIN_NS)
-    (query,) = re.findall("```sql\n(.*?kprof_out/.*?)```", (REPO / "docs" / "watch.md").read_text(), re.DOTALL)
+    (query,) = re.findall("```sql\n(.*?kprof_out/.*?)```", (REPO / "docs" / "ci-and-watch.md").read_text(), re.DOTALL)
     rows = duckdb.sql(query.replace("kprof_out/watch/history", str(folder))).fetchall()
     assert [row[1:] for row in rows] == [("matmul", "", 2000.0, 1), ("matmul", "loop[0]", 1000.0, 1)]
 
@@ -80,7 +80,7 @@ def test_the_query_in_the_docs_works(folder: Path) -> None:
 def test_the_docs_name_all_columns(folder: Path) -> None:
     History(folder, "a").append([ROW], BEGIN_NS)
     (path,) = folder.iterdir()
-    (line,) = re.findall("Columns: (.*?)DuckDB", (REPO / "docs" / "watch.md").read_text(), re.DOTALL)
+    (line,) = re.findall("Columns: (.*?)DuckDB", (REPO / "docs" / "ci-and-watch.md").read_text(), re.DOTALL)
     assert set(re.findall("`(\\w+)`", line)) == set(pyarrow.parquet.read_schema(path).names)
 
 

@@ -13,7 +13,7 @@ from kprof_inject.analysis.roofs.unit_rates import SHARED
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
 
-CAPTURE = Path(__file__).parents[3] / "kprof_inject/demo/captures/three-stages"
+CAPTURE = Path(__file__).parents[3] / "tests/captures/matmul-three-stages"
 SM_CYCLES = 1000
 WARPS = 4
 

@@ -23,7 +23,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 from kprof_inject.timeline.timeline import decode_launch
 
-CAPTURE = Path(__file__).parents[3] / "kprof_inject/demo/captures/three-stages"
+CAPTURE = Path(__file__).parents[3] / "tests/captures/matmul-three-stages"
 SOURCE = ("/home/user/kernel.py", 7)
 
 

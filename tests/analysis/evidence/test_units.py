@@ -15,7 +15,7 @@ from kprof_inject.capture.measurements import CountersRecord
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import decode_launch
 
-DEMO = Path(__file__).parents[3] / "kprof_inject/demo/captures"
+DEMO = Path(__file__).parents[3] / "tests/captures"
 
 
 def counted(**metrics: float) -> CountersRecord:
@@ -50,7 +50,7 @@ def test_a_lower_bound_above_the_measurement_is_our_mistake() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["one-stage", "three-stages"])
+@pytest.mark.parametrize("name", ["matmul-one-stage", "matmul-three-stages"])
 def test_all_evidence_on_the_demo_agrees(name: str) -> None:
     """Its machine code has a known number of executions, so that it must give what the hardware counted."""
     (launch,) = read_capture(DEMO / name).launches

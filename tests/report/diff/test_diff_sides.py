@@ -15,12 +15,15 @@ from kprof_inject.report.diff.kernel_diff import KernelDiff, diff_captures
 from kprof_inject.report.diff.sides import sides_of
 from kprof_inject.timeline.timeline import Timeline
 
-CAPTURES = REPO / "kprof_inject" / "demo" / "captures"
+CAPTURES = REPO / "tests" / "captures"
 
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    sides = [list(decode_capture(open_capture(CAPTURES / name), print)) for name in ("one-stage", "three-stages")]
+    sides = [
+        list(decode_capture(open_capture(CAPTURES / name), print))
+        for name in ("matmul-one-stage", "matmul-three-stages")
+    ]
     return of_kernel(*sides)
 
 

@@ -22,7 +22,7 @@ from kprof_inject.report.html.machine_code import launch_machine_code
 from kprof_inject.report.html.page_schema import MachineCode
 from kprof_inject.timeline.timeline import decode_launch
 
-MATMUL = REPO / "kprof_inject/demo/captures/three-stages"
+MATMUL = REPO / "tests/captures/matmul-three-stages"
 WITHOUT_CODE = REPO / "tests/captures/matmul"
 
 
