@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from kprof_inject.capture.model import Kernel
-from kprof_inject.capture.schema import DumpedKernelRecord
+from kprof_inject.capture.schema import MAX_NAME_LENGTH, DumpedKernelRecord
 from kprof_inject.errors import printable
 from kprof_inject.workspace import DumpedKernel
 
@@ -35,10 +35,11 @@ def without_inner_types(name: str) -> str:
     """
     declared = _UNNAMED.sub("", name).removeprefix("void ")
     function, bracket, rest = declared.partition("<")
+    is_cut = len(name) >= MAX_NAME_LENGTH
     if "(" in function:
         called = function.partition("(")[0]
-        return called if declared.endswith(")") and " " not in called else name
-    if not bracket or not rest.rstrip().endswith((">", ")")):
+        return called if (declared.endswith(")") or is_cut) and " " not in called else name
+    if not bracket or not (rest.rstrip().endswith((">", ")")) or is_cut):
         return name
     arguments, depth, start = [], 0, 0
     for position, character in enumerate(rest):

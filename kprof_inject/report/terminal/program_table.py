@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from rich.console import Console
 
 from kprof_inject.analysis.advice import trust_in
@@ -22,14 +22,19 @@ from kprof_inject.report.terminal.tables import (
     say,
 )
 
-_MAX_KERNELS, _MIN_KERNELS = 24, 5
+_MAX_KERNELS, _MIN_KERNELS = 24, 3
 _FIRST_KERNELS = 3  # their part of what there is to win is said
 _MAX_OTHERS, _MIN_OTHER_SHARE = 6, 0.01
+_MAX_OTHERS_ON_SMALL = 2
+_SMALL_LINES = 36
+"""Screens with fewer lines show less of the other work."""
+_MIN_SHOWN_NAME, _SPACE = 28, 2
+"""Width from which the shortened name of a kernel is readable, and what is between two columns, in terminal cells."""
 
 
 def lines_of_kernels(program: Program, count: int, console: Console) -> int:
     """Return how many lines the table of the first ``count`` kernels needs, with the lines below it."""
-    return lines_of_plain(_kernel_layouts(program, count), console) + len(list(_below(program, count)))
+    return lines_of_plain(_layouts_for(program, count, console), console) + len(list(_below(program, count, console)))
 
 
 def print_kernels(program: Program, console: Console, room: Room | None = None) -> None:
@@ -38,12 +43,12 @@ def print_kernels(program: Program, console: Console, room: Room | None = None) 
     if room is not None:
         shown = min(count, _MAX_KERNELS)
         count = room.rows(shown, min(count, _MIN_KERNELS), lambda rows: lines_of_kernels(program, rows, console))
-    print_plain(_kernel_layouts(program, count), console)
-    for line in _below(program, count):
+    print_plain(_layouts_for(program, count, console), console)
+    for line in _below(program, count, console):
         say(line, console)
 
 
-def _below(program: Program, count: int) -> Iterator[str]:
+def _below(program: Program, count: int, console: Console) -> Iterator[str]:
     """Yield the lines below a table of the first ``count`` kernels."""
     kernels = program.kernels
     if hidden := kernels[count:]:
@@ -54,14 +59,16 @@ def _below(program: Program, count: int) -> Iterator[str]:
     first = to_win_ns[:_FIRST_KERNELS]
     if len(kernels) > _FIRST_KERNELS and all(first):
         yield f"the first three are {percent(sum(first) / sum(to_win_ns))} of what there is to win"
-    if more := len(program.others) - len(_shown_others(program)):
+    if more := len(program.others) - len(_shown_others(program, console)):
         yield f"hidden: {counted(more, 'name')} that take less, not recorded either"
 
 
-def _shown_others(program: Program) -> Sequence[GpuWork]:
+def _shown_others(program: Program, console: Console) -> Sequence[GpuWork]:
     """Return the other work that gets a row."""
+    is_small = console.file.isatty() and console.height < _SMALL_LINES
+    shown = program.others[: _MAX_OTHERS_ON_SMALL if is_small else _MAX_OTHERS]
     listed_ns = sum(kernel.whole_ns for kernel in program.kernels) + sum(work.total_ns for work in program.others)
-    return [work for work in program.others[:_MAX_OTHERS] if work.total_ns >= _MIN_OTHER_SHARE * listed_ns]
+    return [work for work in shown if work.total_ns >= _MIN_OTHER_SHARE * listed_ns]
 
 
 class _Row(Struct, frozen=True):
@@ -110,13 +117,32 @@ class _Row(Struct, frozen=True):
         )
 
 
-def _kernel_layouts(program: Program, count: int) -> list[list[Column]]:
+def _layouts_for(program: Program, count: int, console: Console) -> list[list[Column]]:
+    """Return layouts for less and less room; on a screen, the widest with readable names, which take one line each."""
+    others = [_Row.of_work(work, program.whole_ns) for work in _shown_others(program, console)]
+    layouts = _kernel_layouts([*map(_Row.of_kernel, program.kernels[:count]), *others], program)
+    if not console.file.isatty():
+        return layouts
+    for name, *figures in layouts:
+        room = console.width - sum(column.width + _SPACE for column in figures)
+        if room >= min(name.width, _MIN_SHOWN_NAME):
+            break
+    cells = [middle_omitted(cell, max(room, _MIN_SHOWN_NAME // 2)) for cell in name.cells]
+    return [[structs.replace(name, cells=cells), *figures]]
+
+
+def middle_omitted(name: str, width: int) -> str:
+    """Return a name of at most ``width`` letters: both ends of a generated name tell it from others."""
+    if len(name) <= width:
+        return name
+    end = (width - 1) // 2
+    return f"{name[: width - 1 - end]}…{name[len(name) - end :]}"
+
+
+def _kernel_layouts(rows: Sequence[_Row], program: Program) -> list[list[Column]]:
     """Return layouts for less and less room."""
-    kernels = program.kernels[:count]
-    others = [_Row.of_work(work, program.whole_ns) for work in _shown_others(program)]
-    rows = [*map(_Row.of_kernel, kernels), *others]
     name = Column("kernel", [row.name for row in rows], name=True)
-    has_variants = any(kernel.variants > 1 for kernel in kernels)
+    has_variants = any(kernel.variants > 1 for kernel in program.kernels)
     variants = [Column("variants", [row.variants for row in rows])] if has_variants else []
     launches = Column("launches", [row.launches for row in rows])
     time = Column("time", [row.time for row in rows])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import pytest
 from altered import altered
 from figures_in import figures_in
 from known_edits import known_edits
 from known_launch import known_launch
 from replacing import replace
+from rich.console import Console
 from screens import WIDE, lines_shown
 from several_kernels import save_kernels
 from snapshots import check
@@ -226,3 +229,37 @@ def test_in_detail_each_launch_has_its_tables_and_the_verdicts_come_last(tmp_pat
     assert titles == ["long 95", "long 90", "short 10"]
     assert sum(line.startswith("┃ scope") for line in lines) == 3
     assert lines[0].startswith("kernel") and lines[-1].startswith(("short: ", "long: "))
+
+
+def on_screen(width: int, height: int, *reports: LaunchAnalysis) -> list[str]:
+    """What a terminal of this size shows."""
+    out = io.StringIO()
+    out.isatty = lambda: True  # type: ignore[method-assign]
+    print_answers(reports, Console(file=out, width=width, height=height, color_system=None))
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize(("width", "height", "count"), [(80, 24, 12), (80, 24, 60), (120, 40, 12), (120, 40, 60)])
+def test_a_program_of_many_kernels_with_long_names_fits_the_screen(
+    tmp_path: Path, width: int, height: int, count: int
+) -> None:
+    name = "triton_per_fused__to_copy_add_native_dropout_native_layer_norm_backward_view_{}"
+    folder = save_kernels(tmp_path, {name.format(number): (9000 + 100 * number, 100) for number in range(count)})
+    others = tuple(
+        GpuWork(
+            name=f"void at::native::kernel_{number}<{'float, ' * 900}4>(int)"[:4096],
+            kind="kernel",
+            count=9,
+            total_ns=1e6,
+        )
+        for number in range(12)
+    )
+    write_gpu_work(folder, GpuWorkRecord(processes=1, work=others), "")
+    launches = read_capture(folder).launches
+    lines = on_screen(width, height, *(LaunchAnalysis.of(decode_launch(launch), (), launches) for launch in launches))
+    assert len(lines) <= height and max(map(len, lines)) <= max(width, len(name) + 20)
+    rows = lines[1 : lines.index("")]
+    first = [line for line in rows if line.startswith("triton_per")]
+    assert len(first) >= 3 and all("…" in line or width > 100 for line in first)
+    assert [line.split()[0].rpartition("_")[2] for line in first[:2]] == [str(count - 1), str(count - 2)]
+    assert sum(line.startswith("at::native::kernel") for line in rows) == (2 if height < 36 else 6)
