@@ -40,7 +40,7 @@ MODES = {
 
 
 def quotes_of(page: Path) -> Iterator[tuple[str, str]]:
-    """The keys that a page quotes, each with the words before it, as far as another comment or the cell's begin."""
+    """Yield each key that a page quotes, and the words before it up to another comment or the cell's begin."""
     text, begin = page.read_text(), 0
     for comment in COMMENT.finditer(text):
         before = text[begin : comment.start()].rpartition("\n\n")[2].rpartition("|")[2]

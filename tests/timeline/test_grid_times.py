@@ -15,7 +15,7 @@ from kprof_inject.timeline.grid_times import time_of_grids_ns
 
 
 def kernel(*grids: tuple[int, int, tuple[float, ...]], clean: KernelResources = UNKNOWN_RESOURCES) -> Kernel:
-    """A kernel with launches of so many CTAs, so many of these, of which some took this long."""
+    """Return a kernel; each grid has its CTAs, its launches, and the times of some of these."""
     return Kernel(
         variant="k-0",
         name="k",

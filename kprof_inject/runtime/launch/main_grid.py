@@ -1,7 +1,7 @@
-"""The grid that stands for a kernel which the program launches with several.
+"""The main grid of a kernel that the program launches with several.
 
-It is the one with most CTAs in all its launches so far. Only launches with it are kept as the last one, and saved. So
-what is said of a kernel is true of the launches that take most of its time, if its CTAs take about as long in any grid.
+It is the one with most CTAs in all its launches so far. Only launches with it are kept as the last one, and saved: if
+the kernel's CTAs take about as long in any grid, these launches take most of its time.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class GridCounts:
             counter = self._counters.setdefault(grid, AtomicCounter())
         number = counter.add()
         ctas = (number + 1) * grid[0] * grid[1] * grid[2]
-        most_ctas, main_grid = self._main
-        if ctas >= most_ctas:
+        max_ctas, main_grid = self._main
+        if ctas >= max_ctas:
             self._main = (ctas, grid)
-        return number, ctas >= most_ctas or grid == main_grid
+        return number, ctas >= max_ctas or grid == main_grid
 
     @property
     def main(self) -> Grid:
