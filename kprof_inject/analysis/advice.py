@@ -118,7 +118,7 @@ def _nothing_found(report: LaunchAnalysis) -> Advice:
     left = (
         f"at most {percent(_left(report))} to win, as {UNIT_NAMES[unit]} must work for the rest; " if is_bound else ""
     )
-    return Advice(f"no finding: {left}{how}", "", None)
+    return Advice(f"no advice: {left}{how}", "", None)
 
 
 # A unit that is busy for a smaller part of the time leaves more to win than most changes of its work would.

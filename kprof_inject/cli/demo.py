@@ -100,7 +100,9 @@ def command(ctx: click.Context, workspace: Path) -> None:
             click.echo()
     else:
         if missing:
-            say(f"to profile the example itself, install {' and '.join(missing)}: {install_command(*missing)}")
+            say(
+                f"to profile the example itself, on a GPU, install {' and '.join(missing)}: {install_command(*missing)}"
+            )
         with held(workspace, say):
             _replay(workspace, f"without {' and '.join(missing)}" if missing else "no GPU here")
     click.echo("B against A")

@@ -101,7 +101,7 @@ def test_a_program_that_compiles_nothing_is_run_once(kprof: CommandLine) -> None
     ended = kprof("profile", "prog.py")
     assert (ended.exit_code, ended.stdout) == (3, "ran\n")
     # What was there stays, and is not taken for this program's.
-    assert "kprof_out/captures/002" in ended.stderr
+    assert "kprof_out/captures/003" in ended.stderr
     check("cli/profile", diagnosis(ended), "no kernel compiled")
     assert "matmul_kernel" in kprof("list").stdout
 

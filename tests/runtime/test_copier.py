@@ -67,7 +67,7 @@ class Setup:
         return f"launch-{launch.index}.bin"
 
     def put(self, index: int) -> weakref.ref[Memory]:
-        launch = RecordedLaunch(BUILD, index, (1, 1, 1), 0, 0, time.time_ns(), False)
+        launch = RecordedLaunch(BUILD, index, index, (1, 1, 1), 0, 0, time.time_ns(), False)
         launch.memory = Memory()
         self.copier.put(launch)
         return weakref.ref(launch.memory)
@@ -109,7 +109,7 @@ def test_a_launch_that_could_not_be_copied_may_be_put_again(setup: Setup) -> Non
     """As the last launch of a process is, at its end."""
     setup.errors.append(NoDeviceMemory("none"))
     setup.fetched.set()
-    launch = RecordedLaunch(BUILD, 0, (1, 1, 1), 0, 0, time.time_ns(), False)
+    launch = RecordedLaunch(BUILD, 0, 0, (1, 1, 1), 0, 0, time.time_ns(), False)
     launch.memory = Memory()
     setup.copier.put(launch)
     wait_for(lambda: setup.left_out.counts() != {})

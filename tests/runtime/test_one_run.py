@@ -68,6 +68,35 @@ def test_one_of_two_launches_has_records(ran: tuple[FakeRuns, Ended]) -> None:
     assert all(sum(scale[place : place + 2]) == 1 for place in range(2, len(scale), 2))
 
 
+TWO_GRIDS = """
+from fake_gpu.program import gpu  # isort: skip  (before Triton)
+import torch
+from fake_gpu.kernels import scale
+
+for n in range(120):
+    ctas = 16 if n % 4 else 64
+    x = torch.arange(1, ctas + 1, dtype=torch.float32)
+    scale[(ctas,)](x, torch.zeros_like(x), n)
+"""
+
+
+@pytest.mark.triton
+def test_launches_are_counted_and_timed_by_grid(tmp_path: Path) -> None:
+    """The kept launch has the grid with most CTAs in all, and its times are of that grid alone."""
+    (tmp_path / "grids.py").write_text(TWO_GRIDS)
+    runs = FakeRuns(tmp_path, tmp_path / "workspace")
+    (tmp_path / "home").mkdir()
+    keep_cost(Workspace.begin(runs.workspace))
+    ended = runs.kprof("profile", "-o", runs.workspace, "--no-replay", "--", tmp_path / "grids.py")
+    assert ended.exit_code == 0, ended.stderr
+    (launch,) = launches_in(runs.capture, "scale")
+    assert launch.grid == (64, 1, 1) and launch.index > 100
+    assert [(one.grid[0], one.launches) for one in launch.kernel.grids] == [(64, 30), (16, 90)]
+    assert all(one.clean_ns for one in launch.kernel.grids), launch.kernel.grids
+    in_turn = timing_of(runs, "scale")["in_turn"]["clean_ns"]
+    assert 0 < len(in_turn) <= len(launch.kernel.grids[0].clean_ns)
+
+
 @pytest.mark.triton
 def test_what_an_autotuner_tries_has_no_records_and_no_build(ran: tuple[FakeRuns, Ended]) -> None:
     runs, ended = ran

@@ -86,7 +86,7 @@ def test_every_launch_filter_takes_samples(planned_once: FakeRuns, tmp_path: Pat
 def test_buffers_are_cleared_of_other_grids(planned_once: FakeRuns, tmp_path: Path) -> None:
     """The words of ends only rise, and where one launch has rows, another has ends."""
     with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
-        for count in (900, 900, 900, 33, 33, 33, 33, 700):
+        for count in (900, 900, 900, 1033, 1033, 1033, 1033, 700, 700, 700, 700, 700, 700):
             here.launch(1, ctas=count)
     (launch,) = launches_in(tmp_path / "capture")
     timeline = decode_launch(launch)
@@ -105,9 +105,9 @@ def test_a_buffer_that_cannot_be_cleared_stops_no_program(
 
     monkeypatch.setattr(FakeDevice, "clear", fail)
     with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
-        for count in (900, 900, 900, 33, 33, 33, 33, 700):
+        for count in (900, 900, 900, 1033, 1033, 1033, 1033, 700, 700, 700, 700, 700, 700):
             here.launch(1, ctas=count)
-    assert cleared and len(here.ran()) == 8
+    assert cleared and len(here.ran()) == 13
 
 
 def test_each_kind_of_build_has_a_name(planned_once: FakeRuns, tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ from fake_gpu.known_cost import keep_cost
 from fake_runs import REAL_TORCH
 from snapshots import check
 
+from kprof_inject.capture.gpu_work import BENCHMARK_SPAN
+from kprof_inject.runtime.launch import triton_wrapping
+from kprof_inject.runtime.launch.triton_wrapping import benchmarking
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.run_step import TorchTracer
 from kprof_inject.workspace import Workspace
@@ -50,6 +53,7 @@ def trace(tmp_path: Path, without_inductor: None) -> Iterator[TorchTracer]:
     trace = TorchTracer(tmp_path, ProcessReport(str(tmp_path)))
     yield trace
     trace.finish()
+    triton_wrapping._spans.clear()
     torch.autograd.profiler.profile.__init__ = made  # type: ignore[method-assign]
 
 
@@ -72,6 +76,19 @@ def test_it_lasts_until_the_program_starts_its_own(
     assert "aten::cumsum" in names_in(tmp_path)
     assert "aten::cumprod" not in names_in(tmp_path)
     check("runtime/traced_by_torch", capsys.readouterr().err, "its own profiler")
+
+
+def test_what_an_autotuner_does_is_marked(trace: TorchTracer, tmp_path: Path) -> None:
+    trace.start()
+    benchmarking(torch.cumsum)(torch.ones(3), 0)
+    torch.cumprod(torch.ones(3), 0)
+    trace.finish()
+    (path,) = tmp_path.glob("torch_trace.*.json.gz")
+    events = {event["name"]: event for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]}
+    span = events[BENCHMARK_SPAN]
+    assert span["cat"] == "user_annotation"
+    for name, is_inside in (("aten::cumsum", True), ("aten::cumprod", False)):
+        assert (span["ts"] <= events[name]["ts"] < span["ts"] + span["dur"]) == is_inside
 
 
 def test_in_another_thread_it_is_not_started(

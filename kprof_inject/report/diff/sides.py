@@ -15,6 +15,7 @@ from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
 from kprof_inject.errors import printable
 from kprof_inject.quantities import percent, short_time
 from kprof_inject.report.diff.kernel_diff import KernelDiff
+from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.timeline import Timeline
 
 _MAX_UNITS = 8
@@ -22,12 +23,11 @@ _MIN_UNIT = 0.02
 _BAR_WIDTH, _BAR_HEIGHT = 160.0, 12.0
 
 _WIDTH = 1000.0
-_LANE, _GAP, _AXIS = 16.0, 34.0, 18.0
+_LANE, _GAP, _AXIS = 16.0, 34.0, 30.0
 _MAX_TICKS = 6
 STEPS_NS = [factor * 10**power for power in range(19) for factor in (1, 2, 5)]
 _MIN_WIDTH = 0.4  # of a scope that gets a rectangle of its own
 _MAX_SCOPES = 5_000_000  # of a launch: all of them are in memory when the median CTA is chosen
-_COLOURS = 10
 
 STYLE = """
 table.units td { border: 0; padding: .1rem .6rem; } table.units svg .bar { fill: var(--clock); opacity: .8; }
@@ -38,10 +38,8 @@ table.units svg .track { fill: var(--line); opacity: .6; }
 .cta .guide { stroke: var(--dim); stroke-dasharray: 3 3; fill: none; } .cta .axis { stroke: var(--line); fill: none; }
 .legend { color: var(--dim); } .legend span { margin-right: 1rem; }
 .legend svg { display: inline; vertical-align: -1px; }
-.c0 { fill: #9db2c9; } .c1 { fill: #c3bda9; } .c2 { fill: #56b4e9; } .c3 { fill: #e69f00; } .c4 { fill: #2fb58b; }
-.c5 { fill: #cc79a7; } .c6 { fill: #e8793a; } .c7 { fill: #5a8fd6; } .c8 { fill: #b5d334; } .c9 { fill: #b79b7b; }
 """
-"""Rules of the page's style sheet, whose policy allows no style attributes. The hues are those of the report's page."""
+"""Rules of the page's style sheet, whose policy allows no style attributes."""
 
 
 def sides_of(kernel: KernelDiff) -> Iterator[str]:
@@ -138,7 +136,7 @@ def _median_ctas(kernel: KernelDiff, timelines: Sequence[Timeline]) -> Iterator[
         return
     longest_ns = max(cta.end_ns - cta.begin_ns for cta in (a, b))
     scale = _WIDTH / max(longest_ns, 1)
-    colours = {name: number % _COLOURS for number, name in enumerate(dict.fromkeys([*a.names, *b.names]))}
+    colours = _colours(a, b)
     tops = (_AXIS, _AXIS + a.lanes * _LANE + _GAP)
     height = tops[1] + b.lanes * _LANE + 2
     yield f'<svg class="cta" viewBox="0 0 {_WIDTH:g} {height:g}" role="img" aria-label="a median CTA of A and of B">'
@@ -152,9 +150,15 @@ def _median_ctas(kernel: KernelDiff, timelines: Sequence[Timeline]) -> Iterator[
     yield '<p class="legend">'
     for name, colour in colours.items():
         if name in drawn:
-            square = f'<svg width="10" height="10"><rect class="c{colour}" width="10" height="10"/></svg>'
+            square = f'<svg width="10" height="10"><rect fill="{colour}" width="10" height="10"/></svg>'
             yield f"<span>{square} {escaped(name)}</span>"
     yield "</p>"
+
+
+def _colours(a: _Cta, b: _Cta) -> dict[str, str]:
+    """Return the colour of each scope: those of B are as on B's own page, those that only A has follow."""
+    scopes = {scope.name: scope.kind for scope in (*b.table.scopes, *a.table.scopes)}
+    return {name: one.rgb for name, one in zip(scopes, scope_colours(scopes.values()), strict=True)}
 
 
 def _axis(longest_ns: int, scale: float, height: float) -> Iterator[str]:
@@ -164,7 +168,7 @@ def _axis(longest_ns: int, scale: float, height: float) -> Iterator[str]:
         yield f'<text x="{at_ns * scale + 3:.1f}" y="10">{short_time(at_ns)}</text>'
 
 
-def _rectangles(cta: _Cta, colours: Mapping[str, int], scale: float, top: float) -> Iterator[str]:
+def _rectangles(cta: _Cta, colours: Mapping[str, str], scale: float, top: float) -> Iterator[str]:
     """Yield a rectangle for each scope; one too short to be seen is left out if it is next to another."""
     names, distinct = cta.names, distinct_names(cta.table.scopes)
     order = np.lexsort((cta.rows["start_ns"], cta.rows["depth"]))
@@ -179,7 +183,7 @@ def _rectangles(cta: _Cta, colours: Mapping[str, int], scale: float, top: float)
         what = f"{printable(distinct[scope])}: {short_time(float(row['duration_ns']))}"
         y = top + depth * _LANE
         yield (
-            f'<rect class="c{colours[names[scope]]}" x="{x:.2f}" y="{y:g}" width="{max(width - 0.2, 0.3):.2f}" '
+            f'<rect fill="{colours[names[scope]]}" x="{x:.2f}" y="{y:g}" width="{max(width - 0.2, 0.3):.2f}" '
             f'height="{_LANE - 2:g}"><title>{escape(what)}</title></rect>'
         )
 

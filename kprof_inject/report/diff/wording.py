@@ -138,7 +138,8 @@ def _outside_scopes(diff: KernelDiff, change: Change) -> str:
         math.log(diff.duration_ns.b / diff.duration_ns.a)
     )
     if is_little or _CHANGED not in counts:
-        return ", the rest is outside of scopes"
+        is_more = (diff.by_scopes_percent or 0.0) / change.percent > 1
+        return ", more than the launch changed" if is_more else ", the rest is outside of scopes"
     takes = diff.sides.both(lambda launch: launch.cta_ns / max(launch.ctas, 1))
     return ", ".join(
         [

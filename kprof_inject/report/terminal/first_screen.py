@@ -138,7 +138,7 @@ def _labelled(label: str, texts: Sequence[Text], console: Console) -> Iterator[T
 
 def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: bool) -> Iterator[Text]:
     if not advice:
-        yield shown("no finding: no rule found anything to change; causal shows which part is critical", console)
+        yield shown("no advice: no rule found anything to change; causal shows which part is critical", console)
         return
     for item in advice[:_MAX_ADVICE]:
         doubtful = ", but doubtful" if item.is_doubtful else ""

@@ -150,7 +150,7 @@ def test_without_a_finding_it_says_so(report: LaunchAnalysis) -> None:
 def test_a_known_limit_without_a_finding_says_what_is_left(report: LaunchAnalysis) -> None:
     limit = replace(report.limit, parts={"DRAM": 0.7}, is_known=True)
     (line,) = advice(screen(altered(report, limit=limit)))
-    assert line.startswith("no finding: ") and "30.0 %" in line
+    assert line.startswith("no advice: ") and "30.0 %" in line
 
 
 def test_what_the_kernel_needs_comes_before_what_the_recording_needs(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ export function showAnswer(place, { limit, limit_evidence, advice, verdict }, on
   const [first, ...others] = advice;
   const doubtful = first?.doubtful ? ", but doubtful" : "";
   const worth = first?.share ? [element("span", { text: `worth up to ${formatShare(first.share)}${doubtful}` })] : [];
-  const text = first ? first.text : "no finding: no rule found anything to change";
+  const text = first ? first.text : "no advice: no rule found anything to change";
   const more = element("button", { type: "button", class: "link", text: others.length ? `${others.length} more` : "why", on: { click: onOpen } });
   place.replaceChildren(
     part(["Limit", ...evidenceTag(limit_evidence)], limit, {}),
