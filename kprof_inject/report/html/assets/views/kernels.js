@@ -146,7 +146,7 @@ function barCell(share, text) {
 
 function judged({ limit, limit_evidence, level, findings }) {
   return [
-    element("td", {}, [limit, ...evidenceTag(limit_evidence)]),
+    element("td", {}, [limit.replaceAll(" %", "\u00a0%"), ...evidenceTag(limit_evidence)]),
     element("td", { class: "level", data: { level }, text: level }),
     element("td", { class: "view-hint findings", text: findings.join(", ") }),
   ];
