@@ -86,6 +86,45 @@ def test_a_figure_is_the_fact_that_it_quotes(page: Path) -> None:
             assert before.endswith(FACTS[key]["value"]), f"{page.name}: {key} is {FACTS[key]['value']}: {before[-40:]}"
 
 
+# Facts from outside, sizes of examples, and what a rule of thumb says.
+FREE = {
+    "README.md": ["5 µs"],
+    "accuracy.md": ["80GB", "4 ms", "100 ns", "10 %", "1 µs", "1 %", "3 %", "50 µs"],
+    "compare.md": ["2.4 %"],
+    "comparison.md": ["8.2 %", "2 %", "1%", "32 ns", "1 µs"],
+    "file-formats.md": ["2.1 s", "16.8 ms"],
+    "how-it-works.md": ["32 ns", "10 ns", "1 µs"],
+}
+# The demo prints what these explain.
+OF_DEMO = ("reading-a-report.md", "tutorial.md")
+WITH_UNIT = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)? ?(?:%|points\b|[nµm]?s\b|[kMG]i?B\b)(?!<!-- =)")
+
+
+def prose_of(page: Path) -> str:
+    """A page's text without its code, its generated tables, and quoted words of programs."""
+    text = re.sub(
+        r"^(```.*?^```|<!-- measured: .*?<!-- end -->)$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
+    return re.sub(r"`[^`]*`", "", re.sub(r"^ {4}.*$", "", text, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in OF_DEMO], ids=lambda page: page.name)
+def test_a_figure_in_prose_says_where_it_is_from(page: Path) -> None:
+    free = FREE.get(page.name, [])
+    found = [figure for figure in WITH_UNIT.findall(prose_of(page)) if figure not in free]
+    assert found == [], "name a constant, or a fact of docs/measurements.toml, after it"
+
+
+@pytest.mark.parametrize("name", OF_DEMO)
+def test_a_figure_in_prose_is_what_the_demo_prints(name: str, tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    commands = ("demo", "report kprof_demo/captures/003 --launch 16 -v", "report kprof_demo/captures/001")
+    printed = "".join(reader.run(Command(0, f"kprof-inject {words}", "", needs_gpu=False))[1] for words in commands)
+    found = WITH_UNIT.findall(prose_of(REPO / "docs" / name))
+    assert len(found) > 3
+    assert [figure for figure in found if figure not in printed] == []
+
+
 def test_the_tables_are_those_of_the_file(tmp_path: Path) -> None:
     ended = run_python(REPO / "scripts/measurements", "--check", folder=tmp_path)
     assert ended.exit_code == 0, ended.stderr
