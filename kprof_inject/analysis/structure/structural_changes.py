@@ -238,7 +238,8 @@ _MESSAGES: dict[str, Callable[[Fact | None, Fact | None], str]] = {
     AHEAD: _ahead,
     WAY: lambda before, after: f"{before} → {after}",
     ADDRESSES: lambda before, after: f"{before} → {after}",
-    BITS: lambda before, after: f"{before} → {after} bits per thread and access",
+    # A mask may allow less.
+    BITS: lambda before, after: f"up to {before} → {after} bits per thread and access",
     LANES: lambda before, after: f"a warp's threads are spread along dimension {before} → {after}",
     INSTRUCTION: lambda before, after: f"{before} → {after}",
     PREDICATED: _predicated,

@@ -10,9 +10,11 @@ from known_launch import known_launch
 from programs.child import REPO
 from replacing import replace
 
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.report.diff.kernel_diff import KernelDiff, diff_captures
 from kprof_inject.report.diff.sides import sides_of
+from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.timeline import Timeline
 
 CAPTURES = REPO / "tests" / "captures"
@@ -62,9 +64,10 @@ def test_a_median_cta_of_each_side_is_drawn_on_one_axis(html: str) -> None:
     assert len(re.findall(r"<title>iter\[0\]:", html)) == 2 * 16
     assert html.count('class="guide"') == 2, "the begin and the end of the loop"
     colours = {
-        name: set(re.findall(rf'class="(c\d)"[^>]*><title>{re.escape(name)}', html)) for name in ("func", "loop[0]")
+        name: set(re.findall(rf'fill="(#\w+)"[^>]*><title>{re.escape(name)}', html)) for name in ("func", "loop[0]")
     }
-    assert all(len(found) == 1 for found in colours.values())
+    func, loop = scope_colours([ScopeKind.FUNCTION, ScopeKind.LOOP])
+    assert colours == {"func": {func.rgb}, "loop[0]": {loop.rgb}}, "as on the page of each side"
 
 
 def test_names_are_no_markup(tmp_path: Path) -> None:
