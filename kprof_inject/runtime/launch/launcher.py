@@ -160,8 +160,9 @@ class CapturingLauncher(StandInLauncher):
         if capture.replays.is_due(build, launch.index) and (kernel := self._kernel()) is not None:
             capture.replays.measure(build, Launchable.of(kernel, self._launch), grid, stream, args)
         saver, saved = capture.saver, None
-        is_kept = launch.place is not None
-        if is_kept and (saver.is_due(self._variant, launch.index) or saver.is_due_again(self._variant, grid)):
+        if launch.place is not None and (
+            saver.is_due(self._variant, launch.index) or (not launch.graph and saver.is_due_again(self._variant, grid))
+        ):
             saved = saver.begin(KernelToSave.of(build), launch.index, grid, stream, args)
         # A signal handler of the program may launch in the middle of this.
         outer = _present_launch.buffer
