@@ -124,7 +124,7 @@ def _layouts(checks: Sequence[ModuleCheck]) -> list[list[Column]]:
     """Return the columns for a wide terminal, then fewer columns for narrower ones."""
     file = Column("file", [check.file for check in checks], name=True)
     target = Column("target", [str(check.target or "-") for check in checks], left=True)
-    functions, operations, records, clock_reads, binary_bytes = (
+    functions, operations, records, clock_reads, binary_bytes, registers, spills = (
         Column(title, ["-" if number is None else str(number) for number in numbers])
         for title, numbers in {
             "functions": [check.functions for check in checks],
@@ -132,11 +132,14 @@ def _layouts(checks: Sequence[ModuleCheck]) -> list[list[Column]]:
             "records": [check.records for check in checks],
             "clock reads": [check.clock_reads for check in checks],
             "binary bytes": [check.binary_bytes for check in checks],
+            "registers": [check.registers for check in checks],
+            "spills": [check.spills for check in checks],
         }.items()
     )
     result = Column("result", ["failed" if check.error else "ok" for check in checks], left=True)
     return [
-        [file, target, functions, operations, records, clock_reads, binary_bytes, result],
+        [file, target, functions, operations, records, clock_reads, binary_bytes, registers, spills, result],
+        [file, target, records, clock_reads, registers, spills, result],
         [file, target, records, clock_reads, result],
         [file, result],
     ]

@@ -233,7 +233,7 @@ def _sources(parts: Sequence[SourcePart]) -> Iterator[str]:
             kind = ' class="edited"' if row.is_edited else ""
             yield f"<tr{kind}>{_line(row.a, part.indent)}{_line(row.b, part.indent)}</tr>"
             for change in row.changes:
-                yield f'<tr><td></td><td class="name changed" colspan="3">↑ {escaped(change)}</td></tr>'
+                yield f'<tr><td></td><td></td><td></td><td class="name changed">↑ {escaped(change)}</td></tr>'
         yield "</tbody></table></div>"
 
 

@@ -204,6 +204,9 @@ class ModuleCheck:
     records: int | None = None
     clock_reads: int | None = None
     binary_bytes: int | None = None
+    registers: int | None = None
+    """Registers of a thread; None without the vendor's tools, too, as for ``spills``, its spilled words."""
+    spills: int | None = None
     error: KprofError | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -216,6 +219,8 @@ class ModuleCheck:
             "records": self.records,
             "clock_reads": self.clock_reads,
             "binary_bytes": self.binary_bytes,
+            "registers": self.registers,
+            "spills": self.spills,
             "error": self.error and self.error.what,
             "where": self.error and self.error.where and str(self.error.where),
         }
@@ -242,8 +247,8 @@ def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float)
         has_records = bool(check.records) or EVENT in names
         text = lowerable(module) if has_records else module.text
         lower = Lower(text, module.file, target, has_records)
-        size, clock_reads = compiler.ask(lower, deadline - time.monotonic())
-        return replace(check, binary_bytes=size, clock_reads=clock_reads)
+        size, clock_reads, registers, spills = compiler.ask(lower, deadline - time.monotonic())
+        return replace(check, binary_bytes=size, clock_reads=clock_reads, registers=registers, spills=spills)
     except KprofError as error:
         return replace(check, error=_placed(error, module))
 
@@ -276,14 +281,14 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class Lower:
-    """Task that returns the size of a text's machine code, and the number of its clock reads."""
+    """Task that returns the size of a text's machine code, its clock reads, and a thread's registers and spills."""
 
     text: str
     file: str
     target: Target
     has_records: bool
 
-    def run(self, written: Path) -> tuple[int, int]:
+    def run(self, written: Path) -> tuple[int, int, int | None, int | None]:
         """Compile the text. Raises ``KprofError`` if the compiler refuses."""
         import triton
 
@@ -305,7 +310,7 @@ class Lower:
                 self.file,
                 written,
             ) from None
-        return len(lowered.binary), lowered.clock_reads
+        return len(lowered.binary), lowered.clock_reads, *_used(lowered, self.target)
 
 
 def _require_partners(module: Module) -> None:
@@ -392,11 +397,7 @@ class MeasureResources:
     def run(self, written: Path) -> KernelResources:
         """Compile the text. Raises ``KprofError`` if the compiler refuses."""
         lowered = lowered_in_child(self.text, self.target, {}, written)
-        if self.target.backend == "cuda":
-            registers, spills = _used_of_nvidia(lowered.binary, lowered.metadata["name"], lowered.assembly)
-        else:
-            registers, spills = _used_of_amd(lowered.assembly)
-        return KernelResources(registers, spills, lowered.metadata["shared"])
+        return KernelResources(*_used(lowered, self.target), lowered.metadata["shared"])
 
 
 def lowered_in_child(text: str, target: Target, options: dict[str, Any], written: Path) -> Lowered:
@@ -421,6 +422,13 @@ def printed_by(tool: str, *options: str, cubin: bytes) -> str:
         file.write(cubin)
         file.flush()
         return subprocess.run([tool, *options, file.name], capture_output=True, text=True, check=True).stdout
+
+
+def _used(lowered: Lowered, target: Target) -> tuple[int | None, int | None]:
+    """Return the registers and the spilled words of a thread."""
+    if target.backend == "cuda":
+        return _used_of_nvidia(lowered.binary, lowered.metadata["name"], lowered.assembly)
+    return _used_of_amd(lowered.assembly)
 
 
 def _used_of_nvidia(cubin: bytes, kernel: str, ptx: str) -> tuple[int | None, int | None]:
