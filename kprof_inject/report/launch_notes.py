@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from kprof_inject.analysis.async_work.flight_metrics import Flights
 from kprof_inject.analysis.causal.response import Interval
@@ -13,6 +14,7 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSummary
 from kprof_inject.capture.measurements import L2Contents
+from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, ratio, short_time, size_text
 from kprof_inject.report.launch_contents import l2_in_words
@@ -137,6 +139,7 @@ _ROOM = {"occupancy": "with room for {slots} on each", "observed": "at most {slo
 def all_notes(report: LaunchAnalysis) -> Iterator[str]:
     """Yield all notes below a launch's table."""
     yield from launch_notes(report.summary)
+    yield from grid_notes(report.launch)
     yield from roof_notes(report.speed_of_light, report.summary.scopes)
     yield from measurement_notes(report)
     if report.stalls:
@@ -146,6 +149,16 @@ def all_notes(report: LaunchAnalysis) -> Iterator[str]:
         yield from flight_notes(report.flights, report.summary.scopes)
     if report.slopes:
         yield from slope_notes(report.slopes)
+
+
+def grid_notes(launch: Launch) -> Iterator[str]:
+    """Yield how much of its kernel a launch stands for, if the program launches that with several grids."""
+    ctas = {one.grid: one.launches * prod(one.grid) for one in launch.kernel.grids}
+    mine = next((one.launches for one in launch.kernel.grids if one.grid == launch.grid), None)
+    if len(ctas) > 1 and mine is not None:
+        launches = counted(sum(one.launches for one in launch.kernel.grids), "launch")
+        part = percent(ctas[launch.grid] / sum(ctas.values()))
+        yield f"grids: {len(ctas)} in {launches} of the kernel; {mine} have this one, with {part} of all their CTAs"
 
 
 def measurement_notes(report: LaunchAnalysis) -> Iterator[str]:
