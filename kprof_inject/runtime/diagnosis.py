@@ -113,12 +113,13 @@ def compiler() -> Iterator[CheckResult]:
     text = _KERNEL.format(target=target, warp_size=target.warp_size)
     with CompilerProcess() as process:
         try:
-            size, clock_reads = process.ask(Lower(text, "doctor.ttgir", target, has_records=True), _COMPILE_LIMIT_S)
+            facts = process.ask(Lower(text, "doctor.ttgir", target, has_records=True), _COMPILE_LIMIT_S)
         except KprofError as error:
             yield CheckResult("compiler", Status.PROBLEM, error.what, "reinstall Triton, or use another version")
             return
-    fact = f"{_RECORDS} records for {target}: {size} bytes of machine code, {clock_reads} clock reads"
-    if clock_reads == _RECORDS:
+    clock_reads = f"{facts.clock_reads} clock reads"
+    fact = f"{_RECORDS} records for {target}: {facts.binary_bytes} bytes of machine code, {clock_reads}"
+    if facts.clock_reads == _RECORDS:
         yield CheckResult("compiler", Status.OK, fact)
     else:
         advice = "kprof-inject does not know how this Triton lowers records; use another version"

@@ -15,7 +15,7 @@ from programs.child import PROGRAMS, REPO, Ended
 from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.cli.demo import _CAPTURES, RUNS, _write_kernel
+from kprof_inject.cli.demo import _write_kernel
 from kprof_inject.viewing.server import serving
 from kprof_inject.viewing.site import TraceToShow, hosted_site, offline_site
 from kprof_inject.workspace import Workspace
@@ -120,8 +120,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a workspace as the demo leaves it, a module, a trace, a program, and a text."""
     folder = tmp_path_factory.mktemp("prepared")
     workspace = Workspace.create(folder / DEFAULT_WORKSPACE)
-    for run in RUNS[1:]:
-        capture = shutil.copytree(_CAPTURES / run.name, workspace.new_capture_folder(), dirs_exist_ok=True)
+    for name in ("matmul-one-stage", "matmul-three-stages"):
+        capture = shutil.copytree(REPO / "tests/captures" / name, workspace.new_capture_folder(), dirs_exist_ok=True)
     _write_kernel(workspace, read_capture(Path(capture)).launches[0].kernel)
     shutil.copy(REPO / "ttgir_fixtures/3.6.0/cuda-90/softmax.ttgir", folder / MODULE)
     (folder / "plain.py").write_text("print('ran')\n")

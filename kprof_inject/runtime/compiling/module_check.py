@@ -247,8 +247,8 @@ def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float)
         has_records = bool(check.records) or EVENT in names
         text = lowerable(module) if has_records else module.text
         lower = Lower(text, module.file, target, has_records)
-        size, clock_reads, registers, spills = compiler.ask(lower, deadline - time.monotonic())
-        return replace(check, binary_bytes=size, clock_reads=clock_reads, registers=registers, spills=spills)
+        facts: MachineCodeFacts = compiler.ask(lower, deadline - time.monotonic())
+        return replace(check, **facts._asdict())
     except KprofError as error:
         return replace(check, error=_placed(error, module))
 
@@ -279,16 +279,25 @@ class Verify:
             return triton_operations(module)
 
 
+class MachineCodeFacts(NamedTuple):
+    """Facts about a text's machine code: registers and spilled words are a thread's, None if they are unknown."""
+
+    binary_bytes: int
+    clock_reads: int
+    registers: int | None
+    spills: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Lower:
-    """Task that returns the size of a text's machine code, its clock reads, and a thread's registers and spills."""
+    """Task that compiles a text."""
 
     text: str
     file: str
     target: Target
     has_records: bool
 
-    def run(self, written: Path) -> tuple[int, int, int | None, int | None]:
+    def run(self, written: Path) -> MachineCodeFacts:
         """Compile the text. Raises ``KprofError`` if the compiler refuses."""
         import triton
 
@@ -310,7 +319,7 @@ class Lower:
                 self.file,
                 written,
             ) from None
-        return len(lowered.binary), lowered.clock_reads, *_used(lowered, self.target)
+        return MachineCodeFacts(len(lowered.binary), lowered.clock_reads, *_used(lowered, self.target))
 
 
 def _require_partners(module: Module) -> None:
