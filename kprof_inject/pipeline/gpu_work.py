@@ -24,7 +24,6 @@ _KINDS: dict[str, WorkKind] = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_me
 _CALLS = ("cuda_runtime", "hip_runtime")
 """Categories of the host's calls of a runtime. Kineto keeps few calls of CUDA's driver, and none that copies."""
 
-
 _ANNOTATION = "user_annotation"
 
 

@@ -152,7 +152,7 @@ def all_notes(report: LaunchAnalysis) -> Iterator[str]:
 
 
 def grid_notes(launch: Launch) -> Iterator[str]:
-    """Yield how much of its kernel a launch stands for, if the program launches that with several grids."""
+    """Yield the share of its kernel's CTAs that have the launch's grid, if the program uses several grids."""
     ctas = {one.grid: one.launches * prod(one.grid) for one in launch.kernel.grids}
     mine = next((one.launches for one in launch.kernel.grids if one.grid == launch.grid), None)
     if len(ctas) > 1 and mine is not None:

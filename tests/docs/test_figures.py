@@ -55,7 +55,7 @@ def constant(key: str) -> float:
 
 
 def equals(number: str, unit: str, value: float) -> bool:
-    """Whether a quantity in prose is this constant, in whatever unit that has."""
+    """Return whether a quantity in prose is this constant, in any unit."""
     figure = NUMBERS.get(number) or float(number.replace(",", ""))
     scales: list[float] = [1]
     if unit in ("%", "points"):

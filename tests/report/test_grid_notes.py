@@ -1,4 +1,4 @@
-"""What a report says of a kernel that the program launches with several grids."""
+"""Notes on a kernel that the program launches with several grids."""
 
 from __future__ import annotations
 

@@ -173,8 +173,8 @@ def _end(buffer: str) -> str:
     """Leave the end of the CTA's first warp, and the SM.
 
     The ends of all warps would cost two to three times as much, and a store instead of the reduction twice; where CTAs
-    are very short, other threads that compute the address would cost as much as the write. The word
-    only rises, so the host clears what a launch of another grid left there.
+    are very short, other threads that compute the address would cost as much as the write. The word only
+    rises, so the host clears what a launch of another grid left there.
     """
     return f"""\
 $kprof_ended:
