@@ -255,7 +255,8 @@ def test_a_launch_that_is_not_kept_is_not_saved(tmp_path: Path) -> None:
     assert_nothing_is_left(saved)
 
 
-def test_two_threads_save_a_variant_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_on_disk", [False, True])
+def test_two_threads_save_a_variant_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_on_disk: bool) -> None:
     """Another thread launches when the first one has decided to save its launch."""
     is_due, snapshot, snapshots = LaunchSaver.is_due, FakeDevice.snapshot, []
 
@@ -273,6 +274,8 @@ def test_two_threads_save_a_variant_once(tmp_path: Path, monkeypatch: pytest.Mon
             other = threading.Thread(target=lambda: scale[(16,)](x, out, 5))
             other.start()
             other.join()
+            for _, thread in saver._threads if is_on_disk else ():
+                thread.join()
             return due
 
         monkeypatch.setattr(LaunchSaver, "is_due", be_overtaken)

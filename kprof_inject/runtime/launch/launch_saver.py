@@ -202,7 +202,8 @@ class LaunchSaver:
         choice = _Choice(grid, former)
         if former is None:
             return choice if self._chosen.setdefault(kernel.variant, choice) is choice else None
-        if not former.is_saved or not former.replaced_by(choice):
+        # The former may have come, and be on disk, since this launch was found due as the first.
+        if not self.is_due_again(kernel.variant, grid) or not former.replaced_by(choice):
             return None
         self._chosen[kernel.variant] = choice
         return choice
