@@ -2,7 +2,8 @@
 
 A word that became another valid one cannot be told from a sound one:
 
-- a clock value that is no more the record's, but may be another time of its CTA (any, if no timer was read);
+- a clock value that is no more the record's, but may be another time of its CTA (any, if no timer was read), be it as
+  one whose upper half was read too late (``torn_by_cycles``);
 - an id or an end flag that makes an entry another record, if it is not the only damage to its warp;
 - an id that makes an end the start of a scope around it, if the ring lost that one's start and has no record before it
   of what is in there; or one that makes it a record of a scope that crosses its own.
@@ -128,8 +129,10 @@ class Judge:
         cta, period = self._cta(number), self.launch.recording.period
         # Of two that are so far apart that one is too far from the middle, the middle may be the other.
         most = 5 * ((cta.end - cta.begin) // CYCLES_PER_NS + 4_001) + cta.end - cta.begin
-        away = (change.new.cycles - cta.ahead - cta.begin + period // 2) % period - period // 2
-        is_possible = abs(away) <= most or not self.launch.recording.timed
+        read = change.new.cycles
+        times = [read, read - 2**32] if read % 2**32 >= 2**32 - 4096 else [read]
+        away = [(time - cta.ahead - cta.begin + period // 2) % period - period // 2 for time in times]
+        is_possible = min(map(abs, away)) <= most or not self.launch.recording.timed
         return change.old.cycles != change.new.cycles and is_possible
 
     def _could_be_its_record(self, cta: int, warp: int, change: Change) -> bool:

@@ -137,14 +137,15 @@ def _short_way(cycles: int) -> int:
 
 def _mark_far_slowly(entries: list[_Seen], times: tuple[int, int]) -> None:
     """Entries further from the middle one of their CTA than 5 GHz would count in its time and 4 µs; but those that are
-    2^32 too large, just before that overflows, become what they were."""
+    2^32 too large, just before that overflows, become what they were. No counter was ever below 0."""
     known = sorted(entry.cycles for entry in entries if not entry.damaged)
     most = 5 * (times[1] - times[0] + 4000)
     for entry in entries:
         if not known or abs(entry.cycles - known[len(known) // 2]) <= most:
             continue
-        if entry.cycles % 2**32 >= 2**32 - 4096 and abs(entry.cycles - 2**32 - known[len(known) // 2]) <= most:
-            entry.cycles -= 2**32
+        untorn = entry.cycles - 2**32
+        if untorn >= 0 and untorn % 2**32 >= 2**32 - 4096 and abs(untorn - known[len(known) // 2]) <= most:
+            entry.cycles = untorn
         else:
             entry.damaged = True
 

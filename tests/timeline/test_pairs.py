@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from buffers import CLOCK_PERIOD, Cta, Entry, buffer_words, end, start, with_moved_stores
 from decoded_records import decoded
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from slow_decoder import WarpLoss, decode_slowly
@@ -211,6 +211,8 @@ def any_ctas(draw: st.DrawFn) -> list[Cta | None]:
     st.booleans(),
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 200), any_word), max_size=6),
 )
+# A value that looks torn, and would be below 0 if it were.
+@example([Cta([[start(0, 1), end(0, 2), start(0, 3), end(0, 4)], [], []])], 4, False, [(0, 1, 0xFFFFF000)])
 def test_any_records_decode_as_one_by_one(
     ctas: list[Cta | None], slots: int, stores_moved: bool, corruption: list[tuple[int, int, int]]
 ) -> None:
