@@ -45,10 +45,15 @@ class KernelOverview(Struct, frozen=True):
     share: float | None
     """Its part of the time of all launches of the program, chosen or not, and of what else the GPU did if that is
     known, 0 to 1; None if the number of launches is unknown for any kernel."""
-    middle: LaunchAnalysis
-    """The launch of median duration, of the variant that takes most time."""
+    middles: tuple[LaunchAnalysis, ...]
+    """The launch of median duration of each variant and process, those of the variant that takes most time first."""
     gain: Gain
     """What could be won in that launch; unknown if other kernels take more time."""
+
+    @property
+    def middle(self) -> LaunchAnalysis:
+        """The launch of median duration, of the variant that takes most time."""
+        return self.middles[0]
 
     @property
     def to_win_ns(self) -> float | None:
@@ -234,7 +239,7 @@ def _overview(name: str, variants: Sequence[tuple[_Variant, float]], whole_ns: f
     reports = [report for variant, _ in variants for report in variant.reports]
     counts = [variant.kernel.launches for variant, _ in variants]
     kernel_ns = sum(weight_ns for _, weight_ns in variants)
-    first, _ = max((one for one in variants if one[0].reports), key=lambda one: one[1])
+    shown = sorted((one for one in variants if one[0].reports), key=lambda one: -one[1])
     return KernelOverview(
         name=name,
         variants=len({report.launch.kernel.variant for report in reports}),
@@ -244,6 +249,6 @@ def _overview(name: str, variants: Sequence[tuple[_Variant, float]], whole_ns: f
         time_ns=median(report.duration_ns for report in reports),
         whole_ns=kernel_ns,
         share=None if whole_ns is None else kernel_ns / whole_ns,
-        middle=middle_of(first.reports),
+        middles=tuple(middle_of(variant.reports) for variant, _ in shown),
         gain=UNKNOWN_GAIN,
     )

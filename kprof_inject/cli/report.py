@@ -32,7 +32,12 @@ from kprof_inject.timeline.choice import Choice
 
 @click.command("report")
 @place_argument("WORKSPACE|CAPTURE|BUFFER")
-@harmless_setting("-v", "--verbose", is_flag=True, help="Show all details of each launch.")
+@harmless_setting(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Show all details, of each kernel's median launch if several were captured.",
+)
 @launch_options
 @scope_names_option
 @buffer_options

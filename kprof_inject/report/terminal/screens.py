@@ -75,7 +75,7 @@ def _print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
         say("", console)
         room = room.below(lines_of_kernels(program, 1, console) + 1)
     if len(reports) > 1:
-        _finish_launches(first, console)
+        say(f"{_launches_text(first)}; shown: {_shown_text(first)}", console)
         # Another line, below the first screen, is for the slowest launch.
         room = room.below(1 + 1)
     room = print_first_screen(typical, *names.of(typical), console, room)
@@ -104,21 +104,25 @@ def answers_text(reports: Sequence[LaunchAnalysis], width: int) -> str:
 
 
 def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
-    """Print all that is known of each launch, and the basis of the verdicts.
+    """Print all that is known of each variant's launch of median duration, and the basis of the verdicts.
 
-    The kernel with most to win comes first, and the slowest of its launches.
+    The kernel with most to win comes first, and the variant of it that takes most time.
     """
     names, program = _LaunchNames(reports), program_of(reports)
     if len(program.kernels) > 1 or program.others:
         print_kernels(program, console)
         say("", console)
-    if len(program.kernels) == 1 and len(reports) > 1:
-        _print_launches(reports, names.places, names.kernels, console)
-    ordered = [report for kernel in program.kernels for report in kernel.slowest_first]
-    for report in ordered:
-        print_answer(report, *names.of(report), console)
-        print_details(report, console)
-    print_trust([(report.launch, report.verdict) for report in ordered], console)
+    for kernel in program.kernels:
+        if len(kernel.reports) > 1:
+            _print_launches(kernel.reports, names.places, names.kernels, console)
+            say("", console)
+        if len(kernel.reports) > len(kernel.middles):
+            which = "the median of each variant" if kernel.variants > 1 else _shown_text(kernel)
+            say(f"{_launches_text(kernel)}; shown: {which}; another one: report -v --launch N", console)
+        for report in kernel.middles:
+            print_answer(report, *names.of(report), console)
+            print_details(report, console)
+    print_trust([(report.launch, report.verdict) for kernel in program.kernels for report in kernel.middles], console)
     _print_program(reports, None, console)
 
 
@@ -137,15 +141,17 @@ _MAX_LAUNCHES, _MIN_LAUNCHES = 10, 3
 _MAX_SAMPLED_KERNELS = 6
 
 
-def _finish_launches(kernel: KernelOverview, console: Console) -> None:
-    """Print how much the launches of the only kernel differ, and which of them is shown."""
+def _launches_text(kernel: KernelOverview) -> str:
+    """Return how much the launches of a kernel differ."""
     times = [report.duration_ns for report in kernel.reports]
     variants = f" in {kernel.variants} variants" if kernel.variants > 1 else ""
+    return f"{counted(len(times), 'launch')}{variants}: {short_time(min(times))} to {short_time(max(times))}"
+
+
+def _shown_text(kernel: KernelOverview) -> str:
+    """Return which launch of a kernel stands for all."""
     which = f"#{kernel.middle.launch.index}, the median"
-    if kernel.variants > 1:
-        which += " of the variant that takes the most time"
-    span = f"{short_time(min(times))} to {short_time(max(times))}"
-    say(f"{counted(len(times), 'launch')}{variants}: {span}; shown: {which}", console)
+    return which + " of the variant that takes the most time" if kernel.variants > 1 else which
 
 
 def _print_launches(

@@ -222,12 +222,15 @@ def test_the_longest_default_output_is_60_lines(tmp_path: Path) -> None:
     assert shown >= 5 and low[shown + 1].startswith(f"{70 - shown} kernels hidden")
 
 
-def test_in_detail_each_launch_has_its_tables_and_the_verdicts_come_last(tmp_path: Path) -> None:
-    reports = [made(tmp_path, name, duration_ns) for name, duration_ns in (("short", 10), ("long", 90), ("long", 95))]
+def test_in_detail_each_kernels_median_has_its_tables_and_the_verdicts_come_last(tmp_path: Path) -> None:
+    made_of = (("short", 10), ("long", 99), ("long", 90), ("long", 95))
+    reports = [made(tmp_path, name, duration_ns) for name, duration_ns in made_of]
     lines = lines_shown(lambda console: print_all(reports, console))
     titles = [" ".join(line.split()[:4:2]) for line in lines if " with records   " in line]
-    assert titles == ["long 95", "long 90", "short 10"]
-    assert sum(line.startswith("┃ scope") for line in lines) == 3
+    assert titles == ["long 95", "short 10"]
+    assert sum(line.startswith("┃ scope") for line in lines) == 2
+    (launches,) = (line for line in lines if "3 launches: " in line)
+    assert "the median" in launches and "report -v --launch N" in launches
     assert lines[0].startswith("kernel") and lines[-1].startswith(("short: ", "long: "))
 
 
