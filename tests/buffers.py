@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -231,7 +231,17 @@ class JsonWriter:
 
 def make_format_1(capture: Path) -> None:
     """Have a capture be one of format 1: without checksums, and so open to any edit."""
-    for path in [*capture.glob("*.json"), *capture.glob("*/*.json*"), *capture.glob("*/kernels/*/*.json")]:
+    _make_format_1(capture.glob("*.json"))
+    for process in (folder for folder in capture.iterdir() if folder.is_dir()):
+        _make_process_format_1(process)
+
+
+def _make_process_format_1(process: Path) -> None:
+    _make_format_1([*process.glob("*.json*"), *process.glob("kernels/*/*.json")])
+
+
+def _make_format_1(files: Iterable[Path]) -> None:
+    for path in files:
         text = re.sub(r',\s*"(?:\w+_)?crc32":\s*\d+', "", path.read_text())
         path.write_text(text.replace('"version": 2', '"version": 1') if path.name == "process.json" else text)
 
@@ -246,16 +256,28 @@ def save_launches(
 ) -> tuple[Launch, ...]:
     """A capture of one process that launched one kernel, written to disk and read back. It is of format 1: a test may
     edit it. It replaces what an earlier call saved there."""
-    shutil.rmtree(folder / f"process-{variant}", ignore_errors=True)
-    writer = JsonWriter(folder / f"process-{variant}", {"pid": 7})
+    save_process(folder / f"process-{variant}", kernel, buffers, variant=variant, host_ns=host_ns)
+    return read_capture(folder).launches
+
+
+def save_process(
+    folder: Path,
+    kernel: dict[str, Any],
+    buffers: Sequence[NDArray[np.uint32]],
+    *,
+    variant: str,
+    host_ns: int = 0,
+) -> None:
+    """As ``save_launches``, without reading the capture, whose process is ``folder``."""
+    shutil.rmtree(folder, ignore_errors=True)
+    writer = JsonWriter(folder, {"pid": 7})
     writer.add_kernel(variant, kernel, "module {}\n", {})
     for index, words in enumerate(buffers):
         writer.add_launch(
             launch_json(words, variant=variant, index=index, host_ns=host_ns + index), memoryview(words.tobytes())
         )
     writer.finish()
-    make_format_1(folder)
-    return read_capture(folder).launches
+    _make_process_format_1(folder)
 
 
 def save_launch(

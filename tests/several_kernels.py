@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from buffers import Cta, Scope, buffer_words, end, kernel_json, save_launches, start
+from buffers import Cta, Scope, buffer_words, end, kernel_json, save_process, start
 
 SCOPES = [Scope("func")]
 SHORT, LONG = "short", "long"
@@ -20,8 +20,9 @@ def save_kernels(folder: Path, kernels: Mapping[str, tuple[int, int]], **changes
         begin_ns = 1_000_000
         records = [start(0, 2 * begin_ns), end(0, 2 * (begin_ns + duration_ns))]
         words = buffer_words([Cta([records], 0, begin_ns, begin_ns + duration_ns, begin_ns + duration_ns)], 4)
-        save_launches(folder, kernel_json(SCOPES, words, 1, name=name) | changes, [words, words], variant=name)
-        path = folder / f"process-{name}" / "end.json"
+        process = folder / f"process-{name}"
+        save_process(process, kernel_json(SCOPES, words, 1, name=name) | changes, [words, words], variant=name)
+        path = process / "end.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"launches": {name: launches}}))
     return folder
 

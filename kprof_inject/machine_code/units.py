@@ -24,13 +24,14 @@ from kprof_inject.machine_code.instructions import Instruction
 class Pipeline(Enum):
     """A pipeline, with its name in tables. ``CONTROL`` are those of branches, barriers and fences (ADU and CBU).
 
-    It also has AMD's instructions that wait, and those for the scheduler alone.
+    It also has AMD's instructions that wait, and those for the scheduler alone. ``FP16_MMA`` is called after its only
+    opcode, which mostly loads constants.
     """
 
     TENSOR = "tensor"
     FMA = "FMA"
     FP16 = "fp16"
-    FP16_MMA = "fp16 MMA"
+    FP16_MMA = "HFMA2.MMA"
     FP64 = "fp64"
     ALU = "ALU"
     XU = "special"

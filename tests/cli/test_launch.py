@@ -195,6 +195,7 @@ def test_results_that_the_program_did_not_leave_are_not_compared(kprof: CommandL
     check("cli/launch", ended.stdout, "run without results")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "case"),
     [
@@ -249,6 +250,7 @@ def test_profile_repeats_a_launch_with_records(kprof: CommandLine, scale_launch:
     assert "scale" in again.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("launches", "indices"), [("last", [3]), ("first", [0]), ("2", [2]), ("10:", [10, 11, 12, 13])]
 )
@@ -330,6 +332,7 @@ def copied(kept: tuple[CommandLine, Ended], folder: Path) -> list[Path]:
     return sorted(workspace.glob("launches/*/*.launch"))
 
 
+@pytest.mark.slow
 def test_kept_launches_stay_and_are_told(kept: tuple[CommandLine, Ended]) -> None:
     kprof, ended = kept
     launches = sorted((kprof.folder / "ws" / "launches" / "001").iterdir())
@@ -341,6 +344,7 @@ def test_kept_launches_stay_and_are_told(kept: tuple[CommandLine, Ended]) -> Non
     assert kprof("launch", "run", launches[0]).exit_code == 0
 
 
+@pytest.mark.slow
 def test_launches_that_were_not_to_be_kept_are_removed(kprof: CommandLine) -> None:
     kprof.write("prog.py", PROGRAM)
     workspace = known_workspace(kprof.folder / "ws")
@@ -351,6 +355,7 @@ def test_launches_that_were_not_to_be_kept_are_removed(kprof: CommandLine) -> No
     assert not (workspace / "recorded").exists()
 
 
+@pytest.mark.slow
 def test_a_kept_launch_survives_profiles_in_its_own_workspace(
     kept: tuple[CommandLine, Ended], kprof: CommandLine
 ) -> None:
@@ -364,6 +369,7 @@ def test_a_kept_launch_survives_profiles_in_its_own_workspace(
         assert launch.kernel.name == "scale"
 
 
+@pytest.mark.slow
 def test_a_kept_launch_survives_though_its_capture_is_gone(kept: tuple[CommandLine, Ended], kprof: CommandLine) -> None:
     """The next capture must not have its number: a run removes the launches of its number."""
     launches = copied(kept, kprof.folder)
@@ -378,6 +384,7 @@ def test_a_kept_launch_survives_though_its_capture_is_gone(kept: tuple[CommandLi
 LARGE = PROGRAM.replace("torch.zeros(16)", "torch.zeros(600_000_000)[:16]")
 
 
+@pytest.mark.slow
 def test_a_launch_that_was_to_be_kept_and_is_not_says_why(kprof: CommandLine) -> None:
     """More than 2 GB: of them, no byte is touched."""
     kprof.write("prog.py", LARGE)

@@ -106,6 +106,7 @@ print("result", out.tolist()[:3])
 """
 
 
+@pytest.mark.slow
 def test_other_values_of_constants_come_with_the_programs_grid(kprof: CommandLine) -> None:
     (kprof.folder / "prog.py").write_text(BLOCKS.replace("GRID", 'lambda meta: (16 // meta["BLOCK"],)'))
     kernel = tried(kprof, "--values", "BLOCK=4,2", "--values", "OTHER=1", "--", sys.executable, "prog.py")
@@ -120,6 +121,7 @@ def test_other_values_of_constants_come_with_the_programs_grid(kprof: CommandLin
     assert list(names(tried(kprof, "--values", "BLOCK=2", "--edit", "values=BLOCK=2"))) == ["values=BLOCK=2"]
 
 
+@pytest.mark.slow
 def test_a_fixed_grid_must_be_named(kprof: CommandLine) -> None:
     (kprof.folder / "prog.py").write_text(BLOCKS.replace("GRID", "(16,)"))
     words = ("--values", "BLOCK=4", "--edit", "values=BLOCK=4")
@@ -175,6 +177,7 @@ def test_edits_of_options_and_ttgir_are_combined(kprof: CommandLine, scale_launc
     assert "%kprof_order" in text
 
 
+@pytest.mark.slow
 def test_without_a_win_there_is_nothing_to_apply(kprof: CommandLine, scale_launch: Path) -> None:
     kernel = tried(kprof, "--edit", "num_warps=2", scale_launch)
     assert kernel["apply"] is None
@@ -190,6 +193,7 @@ def test_a_kernel_that_polls_is_not_tried(kprof: CommandLine, scale_launch: Path
     assert kernel["record"]["tried"] == []
 
 
+@pytest.mark.slow
 def test_if_nothing_can_be_measured_it_fails(kprof: CommandLine, scale_launch: Path) -> None:
     kernel = tried(kprof, "--edit", "num_warps=3", scale_launch, exit_code=1)
     assert kernel["headline"] == "no edit of scale was measured, because 3 is not a power of two"
@@ -199,6 +203,7 @@ def test_if_nothing_can_be_measured_it_fails(kprof: CommandLine, scale_launch: P
     ]
 
 
+@pytest.mark.slow
 def test_reports_show_what_was_tried(kprof: CommandLine, scale_launch: Path) -> None:
     tried(kprof, "--edit", "num_warps=16", scale_launch)
     screen = kprof("report", "ws").stdout
@@ -217,6 +222,7 @@ def test_reports_show_what_was_tried(kprof: CommandLine, scale_launch: Path) -> 
     assert "num_warps=16 won" in explained["next"]["why"]
 
 
+@pytest.mark.slow
 def test_edits_of_an_earlier_capture_are_not_shown(kprof: CommandLine, scale_launch: Path) -> None:
     tried(kprof, "--edit", "num_warps=16", scale_launch)
     assert kprof("profile", "-o", "ws", scale_launch).exit_code == 0
@@ -224,6 +230,7 @@ def test_edits_of_an_earlier_capture_are_not_shown(kprof: CommandLine, scale_lau
     assert "TRIED" not in kprof("report", "ws").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [('"won":0.0', '"won":0.9'), ('"version":1', '"version":2')])
 def test_edits_that_cannot_be_read_are_left_out(
     kprof: CommandLine, scale_launch: Path, change: tuple[str, str]
@@ -252,6 +259,7 @@ def test_profile_can_try(kprof: CommandLine) -> None:
     assert list((kprof.folder / "ws/launches").glob("*/*.launch"))
 
 
+@pytest.mark.slow
 def test_profile_can_try_a_saved_launch(kprof: CommandLine, scale_launch: Path) -> None:
     ended = kprof("profile", "-o", "ws", "--try", scale_launch)
     assert ended.exit_code == 0, ended.stderr

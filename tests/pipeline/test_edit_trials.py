@@ -77,6 +77,7 @@ def outcomes(record: EditsRecord) -> dict[str, str]:
     return {one.text: one.outcome for one in record.tried}
 
 
+@pytest.mark.slow
 def test_the_best_is_confirmed_alone_in_another_process(
     attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +90,7 @@ def test_the_best_is_confirmed_alone_in_another_process(
     assert record.gpu_seconds == 3.0
 
 
+@pytest.mark.slow
 def test_a_win_by_luck_is_none(attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch) -> None:
     lucky = Processes(
         monkeypatch, lambda warps: answer_of({8: 0.002, 16: 0.15} if len(warps) == 1 else {8: 0.2, 16: 0.1}, warps)
@@ -102,6 +104,7 @@ def test_a_win_by_luck_is_none(attempt: Callable[..., EditsRecord], monkeypatch:
     assert headline(record).startswith("num_warps=16 makes scale 15.0 % ± 0.1 faster")
 
 
+@pytest.mark.slow
 def test_a_build_that_ends_its_process_is_refused_alone(
     attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +116,7 @@ def test_a_build_that_ends_its_process_is_refused_alone(
     assert record.tried[1].refusal == died.refusal
 
 
+@pytest.mark.slow
 def test_a_kernel_that_cannot_be_repeated_is_not_tried(
     attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +126,7 @@ def test_a_kernel_that_cannot_be_repeated_is_not_tried(
     assert headline(record) == "scale was not tried, because something else is at its addresses"
 
 
+@pytest.mark.slow
 def test_what_was_measured_stays_if_a_later_process_fails(
     attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +139,7 @@ def test_what_was_measured_stays_if_a_later_process_fails(
     assert [one.refusal for one in record.tried if one.text == "num_warps=16"] == [failed.refusal]
 
 
+@pytest.mark.slow
 def test_without_time_to_confirm_it_nothing_wins(
     attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +172,7 @@ def test_fused_operations_are_another_code_although_only_the_assembler_fuses_the
     assert outcomes(attempt("fp_fusion=off")) == {"fp_fusion=off": "no difference"}
 
 
+@pytest.mark.slow
 def test_edits_that_do_not_fit_in_the_time_are_left_out(
     attempt: Callable[..., EditsRecord], scale_launch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -197,6 +197,7 @@ def test_values_that_decide_are_not_replaced() -> None:
         text_without(module, [named(module, "g")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("element", ["f16", "bf16", "f64", "f8E5M2"])
 def test_loads_of_each_type_compile(element: str) -> None:
     text = kernel("%y = arith.mulf %value, %g : tensor<512xf32, #blocked>").text.replace("f32", element)

@@ -516,6 +516,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("free_bytes", [1 << 40, NO_ROOM], ids=["copied", "not copied"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_ours_leaves_nothing_behind(
@@ -580,6 +581,7 @@ def test_the_end_of_a_program_waits_only_so_long(tmp_path: Path, monkeypatch: py
     assert saved.launch().record.index == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("free_bytes", [1 << 40, NO_ROOM], ids=["copied", "not copied"])
 def test_a_handler_may_raise_at_any_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int) -> None:
     """Ctrl-C or a time-out: it reaches the program, which goes on, and what was begun is complete or gone."""
@@ -662,6 +664,7 @@ WAYS_OUT: dict[str, tuple[int, dict[str, Any], tuple[Any, str, Callable[..., Any
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS_OUT)
 def test_nothing_keeps_the_programs_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """Inductor's graph trees find out by counting references what of their pool may be used again."""

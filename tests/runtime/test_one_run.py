@@ -128,7 +128,6 @@ def test_launches_without_records_show_what_these_cost(ran: tuple[FakeRuns, Ende
     assert (clean.times_ns, clean.launches, clean.registers) == ((19_570.0,) * 4, 12, 32)
 
 
-@pytest.mark.triton
 @pytest.mark.parametrize("launches", ["last", "all"])
 def test_replays_in_the_program_are_saved_even_if_no_launch_has_a_turn(tmp_path: Path, launches: str) -> None:
     runs = FakeRuns(tmp_path, tmp_path / "workspace")
@@ -273,7 +272,6 @@ def test_a_kernel_that_records_slow_down_is_recorded_with_fewer(tmp_path: Path) 
     assert set(times[1] or ()) == {19_570.0 + 2 * 4 * 200}, "those of the last build alone"
 
 
-@pytest.mark.triton
 @pytest.mark.skipif(installed_version().offset_bits is None, reason="all CTAs record")
 @pytest.mark.parametrize(
     ("ctas", "shift", "buffer", "at_last"),
@@ -297,7 +295,6 @@ def test_fewer_ctas_record_if_nothing_else_helps(
     assert notes[-1] == f"kprof-inject: power: {at_last}"
 
 
-@pytest.mark.triton
 def test_what_the_user_selects_is_recorded_however_slow(tmp_path: Path) -> None:
     runs, ended = many(tmp_path, "--at", "func", "--at", "loop", "--at", "iter")
     (launch,) = read_capture(runs.capture).launches
@@ -305,7 +302,6 @@ def test_what_the_user_selects_is_recorded_however_slow(tmp_path: Path) -> None:
     assert "are not recorded" not in ended.stderr
 
 
-@pytest.mark.triton
 @pytest.mark.parametrize("broken", ["LaunchCapture.turn", "TurnTimer.excess", "PlannedKernel.record_less"])
 def test_a_fault_of_ours_never_reaches_the_program(tmp_path: Path, broken: str) -> None:
     owner, name = broken.split(".")
