@@ -25,7 +25,7 @@ class Pipeline(Enum):
     """A pipeline, with its name in tables. ``CONTROL`` are those of branches, barriers and fences (ADU and CBU).
 
     It also has AMD's instructions that wait, and those for the scheduler alone. ``FP16_MMA`` is called after its only
-    opcode, which mostly loads constants.
+    opcode, which also loads constants.
     """
 
     TENSOR = "tensor"
