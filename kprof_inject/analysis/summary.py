@@ -15,6 +15,7 @@ from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, distinct_names
 from kprof_inject.quantities import counted, numbered
 from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.memory_waits import MemoryWait, MemoryWaitSums
 from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.phases import Phases, PhaseSums
 from kprof_inject.timeline.sampling import Slowdown, slowdown_of
@@ -181,6 +182,8 @@ class LaunchSummary(Struct, frozen=True):
     idle: IdleSms | None
     ending: Ending | None
     phases: Phases | None
+    memory_waits: tuple[MemoryWait, ...]
+    """The scopes that only wait for others to change memory."""
     partitions: tuple[PartitionSummary, ...]
     """The default partition comes first; empty unless the kernel is warp-specialized."""
     scopes: tuple[ScopeSummary, ...]
@@ -238,12 +241,14 @@ def summarise(timeline: Timeline) -> LaunchSummary:
     sm_cycles = SmCycles(len(timeline.table.scopes), "cta" if is_sample else "sm")
     sharing = SharingSums(timeline)
     tags = TagSums(timeline.table)
+    memory_waits = MemoryWaitSums(timeline)
     for block in timeline.blocks():
         scope_sums.add(block)
         phase_sums.add(block)
         sm_cycles.add(block)
         sharing.add(block)
         tags.add(block)
+        memory_waits.add(block)
     lossy = {*incomplete["warp"][incomplete["records_lost"] > 0].tolist()}
     partitions = tuple(
         _partition_summary(partition, time, lossy)
@@ -288,6 +293,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         idle=idle_of(timeline, waves),
         ending=ending_of(timeline, waves.slots_per_sm) if waves else None,
         phases=phase_sums.phases(),
+        memory_waits=memory_waits.waits(),
         partitions=partitions,
         scopes=scopes,
     )

@@ -19,6 +19,8 @@ class ScopeKind(StrEnum):
     """Kernel's whole body, or the call of a helper."""
     LOOP = "loop"
     ITERATION = "iter"
+    SPIN = "spin"
+    """Loop or operation that does nothing but wait until another CTA, GPU or the host changes memory."""
     OPERATION = "op"
     LINES = "line"
     PART = "part"

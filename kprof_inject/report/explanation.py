@@ -472,6 +472,7 @@ _SELECTORS = {
     ScopeKind.FUNCTION: "func",
     ScopeKind.LOOP: "loop",
     ScopeKind.ITERATION: "iter",
+    ScopeKind.SPIN: "spin",
     ScopeKind.PART: "parts",
     ScopeKind.MARKER: "marker",
 }

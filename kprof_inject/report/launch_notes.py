@@ -238,12 +238,30 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
     yield from _sample(summary)
     yield from _iterations(summary)
     yield from _between_iterations(summary)
+    yield from _memory_waits(summary)
     yield from spread_notes(summary.scopes, summary.warp_name, summary.cta_name)
     if summary.waves:
         yield from _waves(summary.waves, summary.ending)
     elif summary.ctas:
         yield f"waves: unknown, like tail and idle SMs, because no timer was read when each {summary.cta_name} began"
     yield from _missing(summary)
+
+
+def _memory_waits(summary: LaunchSummary) -> Iterator[str]:
+    """Yield how long CTAs wait for others to change memory, and for which CTA."""
+    cta = summary.cta_name
+    for wait in summary.memory_waits:
+        name = summary.scopes[wait.index].distinct_name
+        times = f"{short_time(wait.median_ns)} ({short_time(wait.min_ns)} to {short_time(wait.max_ns)})"
+        line = f"{name}: a {cta} waits {times} for memory to change"
+        if (barrier := wait.barrier) is not None:
+            rounds = "" if barrier.rounds == 1 else f" in {barrier.last_in} of {barrier.rounds} rounds"
+            line += (
+                f". All wait for each other: {cta} {barrier.cta} (SM {barrier.sm}) arrives last{rounds}, "
+                f"{short_time(barrier.after_median_ns)} after the median {cta} and "
+                f"{short_time(barrier.after_next_ns)} after the last but one"
+            )
+        yield line
 
 
 def _sample(summary: LaunchSummary) -> Iterator[str]:

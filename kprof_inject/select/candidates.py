@@ -17,7 +17,7 @@ from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.tags import is_inserted
-from kprof_inject.select.targets import findings_of, is_asynchronous
+from kprof_inject.select.targets import Spins, findings_of, is_asynchronous
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.loops import copy_pipelines
 
@@ -51,6 +51,7 @@ def outline(view: ModuleView) -> tuple[Candidate, ...]:
         *_partitions(view),
         *_markers(view),
         *_helpers(view),
+        *_spins(view),
         *_asynchronous(view),
         *_parts(view),
         *_operations(view),
@@ -72,7 +73,8 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
                 continue
             depth, site = len(loop.path) - 1, function.loop_site(loop)
             partition = function.partition_of(loop.operation)
-            what = f"loop in {partition}" if partition else "loop"
+            what = "loop that polls" if loop.polls else "loop"
+            what += f" in {partition}" if partition else ""
             what += _copies(ahead[loop.operation]) if loop.operation in ahead else ""
             found.setdefault((f"loop{loop.subscript}", what, depth), []).append(site)
             found.setdefault((f"iter{loop.subscript}", "iterations", depth), []).append(site)
@@ -134,6 +136,12 @@ def _helpers(view: ModuleView) -> Iterator[Candidate]:
             kept.setdefault(called.name, []).append(site)
     for name, sites in kept.items():
         yield Candidate(f"func({name})", "helper that is called", _lines(sites), len(sites))
+
+
+def _spins(view: ModuleView) -> Iterator[Candidate]:
+    sites = [*Spins().find(view, in_one_piece).sites]
+    if sites:
+        yield Candidate("spin", "waits for memory to change", _lines(sites), len(sites))
 
 
 def _asynchronous(view: ModuleView) -> Iterator[Candidate]:

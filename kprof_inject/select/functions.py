@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -21,7 +21,8 @@ from kprof_inject.select.sites import Found, InsertPoint, Missed, Site
 from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, WARP_SPECIALIZE, data_operands_of
 from kprof_inject.ttgir.locations import Chain, LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation, Region
-from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, without_strings
+from kprof_inject.ttgir.polling import polling_loops, polls
+from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, reached, without_strings
 from kprof_inject.ttgir.strings import STRING, SYMBOL, symbol_name, unquote
 
 _SIGNATURE = re.compile(rf"\s*(?:(public|private|nested)\s+)?@({SYMBOL})")
@@ -68,8 +69,8 @@ def integer_work(module: Module, function: Operation) -> frozenset[int]:
     proportional to the function's length.
     """
     graph = ValueGraph(module, function)
-    from_data = _reached(_data(graph), graph.uses)
-    for_addresses = _reached(_addresses(graph), graph.operands)
+    from_data = reached(_data(graph), graph.uses)
+    for_addresses = reached(_addresses(graph), graph.operands)
     return frozenset(
         leaf.operation.start
         for leaf in graph.leaves
@@ -98,17 +99,6 @@ def _addresses(graph: ValueGraph) -> Iterator[int]:
             yield from _without_data(leaf)
 
 
-def _reached(start: Iterable[int], successors: Sequence[Sequence[int]]) -> set[int]:
-    reached = set(start)
-    pending = list(reached)
-    while pending:
-        for node in successors[pending.pop()]:
-            if node not in reached:
-                reached.add(node)
-                pending.append(node)
-    return reached
-
-
 def _gives_tensor(types: str) -> bool:
     return "tensor<" in types.rpartition("->")[2]
 
@@ -131,6 +121,8 @@ class Loop(Struct, frozen=True):
 
     operation: Operation
     path: tuple[int, ...]
+    polls: bool = False
+    """True if it does nothing but wait until memory changes."""
 
     @property
     def subscript(self) -> str:
@@ -244,7 +236,8 @@ class Function:
 
     def loop_site(self, loop: Loop) -> Site:
         """Return the site around a loop: from its entry to its exit."""
-        return self._around(ScopeKind.LOOP, f"loop{loop.subscript}", loop.operation)
+        kind, word = (ScopeKind.SPIN, "spin") if loop.polls else (ScopeKind.LOOP, "loop")
+        return self._around(kind, f"{word}{loop.subscript}", loop.operation)
 
     def iteration_site(self, loop: Loop) -> Site:
         """Return the site of each iteration: the body of ``scf.for``, the ``do`` region of ``scf.while``.
@@ -260,7 +253,8 @@ class Function:
 
     def operation_site(self, operation: Operation) -> Site:
         """Return the site around one operation."""
-        return self._around(ScopeKind.OPERATION, operation.name, operation)
+        kind = ScopeKind.SPIN if polls(operation) else ScopeKind.OPERATION
+        return self._around(kind, operation.name, operation)
 
     def _around(self, kind: str, label: str, operation: Operation) -> Site:
         chain, block = self.source_of(operation), block_kind(operation)
@@ -313,7 +307,11 @@ class Function:
             outer = operation.loop
             paths[operation] = (*paths[outer], inside[outer])
             inside[outer] += 1
-            yield Loop(operation, paths[operation])
+            yield Loop(operation, paths[operation], operation in self._polling_loops)
+
+    @cached_property
+    def _polling_loops(self) -> frozenset[Operation]:
+        return polling_loops(self._module, self.operation)
 
     def warp_specializations(self) -> Iterator[tuple[Operation, Region, tuple[Region, ...]]]:
         """Yield each ``ttg.warp_specialize``, with its default region and those of its partitions."""

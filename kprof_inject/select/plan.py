@@ -20,13 +20,17 @@ from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
 from kprof_inject.select.spans import USUAL_STYLE, Spread, Style, two_records
 from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, merge_tags, scalar_of
+from kprof_inject.select.targets import Iterations, WorkingLoops
 from kprof_inject.ttgir.dialect import EVENT, RECORD, RECORDS
 from kprof_inject.ttgir.loops import iterations_of_loops
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.strings import quote
 
 _MARKERS = (parse_selector("marker"),)
-_STRUCTURE = tuple(map(parse_selector, ("func", "loop", "iter")))
+_SPINS = (parse_selector("spin"),)
+# Each round of a loop that polls would be a record, and change how often it polls.
+_ITERATIONS = replace(parse_selector("iter"), target=Iterations(WorkingLoops()))
+_STRUCTURE = (parse_selector("func"), parse_selector("loop"), _ITERATIONS)
 
 
 BODY_RECORD = "kernel body"
@@ -123,11 +127,15 @@ def _select(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> 
 
 
 def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ...]:
-    """Return the selections without ``--at``: the markers, or else (no marker, or no code left) functions and loops."""
+    """Return the selections without ``--at``: the markers, or else (no marker, or no code left) functions and loops.
+
+    Waits for other CTAs are in both if there are any.
+    """
     marked = _select(view, _MARKERS, spread) if view.markers else ()
+    spins = tuple(found for found in _select(view, _SPINS, spread) if found.findings != Found())
     if any(selection.findings.sites for selection in marked):
-        return marked
-    return (*marked, *_select(view, _STRUCTURE, spread))
+        return (*marked, *spins)
+    return (*marked, *spins, *_select(view, _STRUCTURE, spread))
 
 
 class _Chosen(Struct, frozen=True):

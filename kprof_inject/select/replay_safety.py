@@ -7,17 +7,11 @@ import re
 from kprof_inject.capture.schema import RelaunchRecord
 from kprof_inject.ttgir.dialect import FUNCTION, POLL
 from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.polling import has_branch, is_impure, sees_changes
 from kprof_inject.ttgir.ssa_values import successors_of
 
 _POINTER_TO_POINTER = "!tt.ptr<!tt.ptr<"
-_VOLATILE = re.compile(r"\bisVolatile = true\b")
-_IMPURE = re.compile(r"\bpure = false\b")
 _SYMBOL = re.compile(r'\bsymbol = "([^"]*)"')
-# In PTX and in AMD's assembly: a branch, which within an operation of a few instructions is a loop.
-_BRANCH = re.compile(r"\b(bra|s_c?branch\w*)\b")
-# Inline assembly that has nothing but griddepcontrol (PTX ISA, "griddepcontrol") and comments.
-_ASSEMBLY = re.compile(r'\s*"([^"]*)"')
-_GRID_CONTROL = re.compile(r"(?:\s|;|\\0A|\\n|//[^\n]*|griddepcontrol\.(?:wait|launch_dependents))*")
 
 
 def relaunch(module: Module) -> RelaunchRecord:
@@ -39,32 +33,16 @@ def _refusal(operation: Operation) -> str:
         return f"reads pointers from memory ({operation.name})"
     if traits.is_output:
         return f"prints ({operation.name})"
-    if traits.is_foreign and _IMPURE.search(operation.tail) and (symbol := _SYMBOL.search(operation.tail)):
+    if is_impure(operation) and (symbol := _SYMBOL.search(operation.tail)):
         return f"calls {symbol[1]}, which may do anything"
     return ""
 
 
 def _waits(operation: Operation) -> bool:
     """Return whether the operation may spin until memory changes: in a replay, nothing else may run to change it."""
-    if operation.name == POLL or (operation.traits.is_foreign and _BRANCH.search(operation.tail)):
+    if operation.name == POLL or has_branch(operation):
         return True
-    return _sees_changes(operation) and any(map(_is_endless, operation.ancestors()))
-
-
-def _sees_changes(operation: Operation) -> bool:
-    traits = operation.traits
-    if traits.is_foreign:
-        return bool(_IMPURE.search(operation.tail)) and not _waits_for_grids(operation)
-    return traits.is_atomic or bool(_VOLATILE.search(operation.tail))
-
-
-def _waits_for_grids(operation: Operation) -> bool:
-    """Return whether the operation waits for the launches before, at most, which have ended in a replay.
-
-    See PTX ISA, "griddepcontrol".
-    """
-    written = _ASSEMBLY.match(operation.tail)
-    return written is not None and bool(_GRID_CONTROL.fullmatch(written[1]))
+    return sees_changes(operation) and any(map(_is_endless, operation.ancestors()))
 
 
 def _is_endless(operation: Operation) -> bool:

@@ -30,15 +30,16 @@ from kprof_inject.select.targets import (
     PartitionRegions,
     SitePattern,
     SourceLines,
+    Spins,
 )
 from kprof_inject.ttgir.grammar import Grammar
 
 _FORMS = (
-    "write [KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, parts, line(57), "
+    "write [KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, spin, op(GLOB), async, parts, line(57), "
     "line(file.py:57-63), partition[0], default, marker or marker(GLOB); loop and iter may be followed by [0], [0.2], "
     "@57 or @file.py:57"
 )
-_WORDS = ("func", "loop", "iter", "op", "async", "parts", "line", "partition", "default", "marker")
+_WORDS = ("func", "loop", "iter", "spin", "op", "async", "parts", "line", "partition", "default", "marker")
 
 
 class Selector(Struct, frozen=True):
@@ -141,6 +142,9 @@ class _SelectorBuilder(Transformer[Token, Any]):
 
     def iter(self, children: list[Any]) -> Iterations:
         return Iterations(children[0] if children else LoopPath())
+
+    def spin(self, _: list[Any]) -> Spins:
+        return Spins()
 
     def op(self, children: list[Token]) -> Ops:
         return Ops(children[0].value.strip())

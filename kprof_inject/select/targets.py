@@ -20,6 +20,7 @@ from kprof_inject.select.spans import Group, Spread, instants_after, instants_be
 from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.polling import polls
 
 
 class LoopPath(Struct, frozen=True):
@@ -88,7 +89,23 @@ class SourceLines(Struct, frozen=True):
             yield Group(function, kind, label, tuple(found), SourcePoint(files[path], self.first, 0), path)
 
 
-LoopFilter = LoopPath | SourceLines
+class PollingLoops(Struct, frozen=True):
+    """The loops that do nothing but wait until memory changes."""
+
+    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
+        """Return whether the loop only polls."""
+        return loop.polls
+
+
+class WorkingLoops(Struct, frozen=True):
+    """All other loops."""
+
+    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
+        """Return whether the loop does more than poll."""
+        return not loop.polls
+
+
+LoopFilter = LoopPath | SourceLines | PollingLoops | WorkingLoops
 """A selector's subscript, which chooses loops."""
 
 
@@ -237,6 +254,15 @@ class Iterations(Struct, frozen=True):
     def find(self, view: ModuleView, spread: Spread) -> Found:
         """Return a site for the iterations of each loop."""
         return _find_loops(self.which, view, Function.iteration_site)
+
+
+class Spins(Struct, frozen=True):
+    """``spin``: around loops and operations that do nothing but wait until memory changes."""
+
+    def find(self, view: ModuleView, spread: Spread) -> Found:
+        """Return a site around each loop that polls, and around each operation that does."""
+        loops = _find_loops(PollingLoops(), view, Function.loop_site)
+        return Found.merge([loops, _operations_that(view, polls)])
 
 
 def _find_loops(which: LoopFilter, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Found:

@@ -36,6 +36,8 @@ BARRIER_INIT = "ttng.init_barrier"
 BARRIER_ARRIVE = "ttng.arrive_barrier"
 BARRIER_WAIT = "ttng.wait_barrier"
 POLL = "tt.atomic_poll"
+CONDITION = "scf.condition"
+"""End of the part of an ``scf.while`` that decides whether it goes on."""
 PROGRAM_ID = "tt.get_program_id"
 DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
 """Divisions of floats."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from msgspec import Struct
@@ -257,6 +257,18 @@ class ValueGraph:
     def _link(self, node: int, operand: int) -> None:
         self.operands[node].append(operand)
         self.uses[operand].append(node)
+
+
+def reached(start: Iterable[int], successors: Sequence[Sequence[int]]) -> set[int]:
+    """Return the nodes of a graph that can be reached from some of them, with these."""
+    found = set(start)
+    pending = list(found)
+    while pending:
+        for node in successors[pending.pop()]:
+            if node not in found:
+                found.add(node)
+                pending.append(node)
+    return found
 
 
 _Passing = Iterator[tuple[Sequence[int], Sequence[int]]]

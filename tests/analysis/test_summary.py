@@ -59,6 +59,7 @@ def test_a_launch_in_numbers(tmp_path: Path) -> None:
         idle=None,
         ending=None,
         phases=None,
+        memory_waits=(),
         partitions=(),
         scopes=(),
     )

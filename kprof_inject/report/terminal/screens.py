@@ -149,7 +149,7 @@ def _launches_text(kernel: KernelOverview) -> str:
 
 
 def _shown_text(kernel: KernelOverview) -> str:
-    """Return which launch of a kernel stands for all."""
+    """Return which launch of a kernel is shown first."""
     which = f"#{kernel.middle.launch.index}, the median"
     return which + " of the variant that takes the most time" if kernel.variants > 1 else which
 
