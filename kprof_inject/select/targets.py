@@ -98,7 +98,7 @@ class PollingLoops(Struct, frozen=True):
 
 
 class WorkingLoops(Struct, frozen=True):
-    """All other loops."""
+    """The loops that do more than poll."""
 
     def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
         """Return whether the loop does more than poll."""

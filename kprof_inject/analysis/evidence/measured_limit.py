@@ -22,6 +22,7 @@ from kprof_inject.analysis.roofs.limits import (
     Limit,
     as_busy,
 )
+from kprof_inject.analysis.roofs.memory_waits import memory_wait_limit
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, L2, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
@@ -93,6 +94,7 @@ def measured_limit(measured: Measured) -> Limit:
     """Determine what limits a launch."""
     judges: tuple[Callable[[Measured], Limit | None], ...] = (
         _at_roof,
+        _memory_waits,
         _few_sms,
         _slow_starts,
         _idle,
@@ -122,6 +124,11 @@ def _at_roof(measured: Measured) -> Limit | None:
         read, written = measured.metric(counters.DRAM_READ_BYTES), measured.metric(counters.DRAM_WRITE_BYTES)
         busy += f": {size_text(int(read))} read and {size_text(int(written))} written"
     return measured.limit(name, f"{busy}; {uncoalesced}" if uncoalesced else busy, *units)
+
+
+def _memory_waits(measured: Measured) -> Limit | None:
+    found = memory_wait_limit(measured.summary)
+    return found and measured.limit(found.name, found.text)
 
 
 def _reads_once(measured: Measured) -> bool:

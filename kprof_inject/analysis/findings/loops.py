@@ -92,7 +92,7 @@ _OPERATION_NAME = re.compile(r"[a-z]+\.[a-z]")
 def is_wait(scope: ScopeInfo) -> bool:
     """Return True if a scope is a wait, by its operation or by the name that the user gave it."""
     if scope.kind not in _NAMED_KINDS:
-        return False
+        return scope.kind == ScopeKind.SPIN
     return traits_of(_operation(scope)).is_wait or (
         not _OPERATION_NAME.match(scope.name) and not _NAMES_OF_WAITS.isdisjoint(_WORD.findall(scope.name.lower()))
     )
@@ -108,11 +108,13 @@ def lost_waits(table: ScopeTable, kernel: Kernel) -> tuple[int, ...]:
     """Return the indices of the outermost waits in the ``kernel``'s scope table that are lost time.
 
     Waits during which the tensor cores work or may work are not, whether by their own operation or by one inside them.
+    Nor are those for other CTAs, which do their work.
     """
     no_loss = _no_loss(kernel)
     waits = outermost(table, is_wait).tolist()
     lost = {wait for wait in waits if wait >= 0}
     lost -= {wait for wait, scope in zip(waits, table.scopes, strict=True) if _operation(scope) in no_loss}
+    lost -= {index for index, scope in enumerate(table.scopes) if scope.kind == ScopeKind.SPIN}
     return tuple(sorted(lost))
 
 

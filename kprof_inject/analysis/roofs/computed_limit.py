@@ -34,6 +34,7 @@ from kprof_inject.analysis.roofs.memory_limits import (
     uncoalesced_access,
     unknown_accesses,
 )
+from kprof_inject.analysis.roofs.memory_waits import memory_wait_limit
 from kprof_inject.analysis.roofs.operation_work import Work
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import FP32, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
@@ -64,6 +65,8 @@ def limit_of(
     """
     whole = whole_roof(summary, light)
     if whole is None or (light.missing and light.has_unknown):
+        if waits := memory_wait_limit(summary):
+            return waits
         why = str(light.missing) if light.missing else _why_no_roof(light)
         if idle := sms_without_work(summary, device_sms):
             return Limit(IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
@@ -117,11 +120,17 @@ def whole_roof(summary: LaunchSummary, light: SpeedOfLight) -> Roof | None:
 
 
 def _limit(judged: JudgedLaunch) -> Limit:
-    found = _first(judged, _few_sms, _idle, _at_roof, busy_memory, _at_roof_in_a_loop, _two_units)
+    found = _first(judged, _memory_waits, _few_sms, _idle, _at_roof, busy_memory, _at_roof_in_a_loop, _two_units)
     if judged.whole.impossible:
         return _left_out(found, judged.whole) if found else _impossible(judged)
     unseen = _first(judged, looked_up_lines, exchanges, scattered_accesses, unknown_accesses, busy_l2, empty_l2)
     return found or unseen or _waits(judged)
+
+
+def _memory_waits(judged: JudgedLaunch) -> Limit | None:
+    """Judge waits for memory, unless those that do not wait keep a unit busy."""
+    found = memory_wait_limit(judged.summary) if judged.parts[judged.busiest[0]] < LIMITING else None
+    return found and replace(found, parts=judged.parts)
 
 
 def _first(judged: JudgedLaunch, *judges: Callable[[JudgedLaunch], Limit | None]) -> Limit | None:

@@ -95,7 +95,7 @@ def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
     assert said == {
         **dict.fromkeys(("low-fill", "short-launch", "late-start", "between-ctas"), "not found"),
         "tail": "found",
-        "uneven-ctas": "not found",
+        **dict.fromkeys(("uneven-ctas", "late-cta"), "not found"),
         **dict.fromkeys((*OF_WARPS, *OF_LOOPS, "waiting"), "could not judge"),
         **dict.fromkeys(OF_WORK, "not found"),
     }

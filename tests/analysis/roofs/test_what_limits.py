@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from barrier_launches import launch
 from buffers import Scope
 from replacing import replace
 from snapshots import check
@@ -498,3 +499,31 @@ def test_a_kernel_whose_executions_are_unknown_was_recorded(summary: LaunchSumma
     limit = limit_of(summary, SpeedOfLight((), unknown=3), SMS)
     assert not limit.is_known
     assert limit.text.startswith("how often its operations are executed is unknown")
+
+
+@pytest.mark.parametrize(
+    ("light", "case"),
+    [
+        (SpeedOfLight((roof("func", tensor_cores=0.2),)), "waits for memory"),
+        (
+            SpeedOfLight((), missing=Unjudged("records were lost", "use --fit")),
+            "waits for memory, and nothing else known",
+        ),
+    ],
+)
+def test_waits_for_memory_are_the_limit_before_what_is_not_known(
+    tmp_path: Path, light: SpeedOfLight, case: str
+) -> None:
+    """Of two CTAs that run for 1 ms, one waits for 0.9 ms."""
+    waiting = summarise(launch(tmp_path, [[(50_000, 950_000)], [(940_000, 950_100)]]))
+    limit = limit_of(waiting, light, 2)
+    check("analysis/limits", limit.sentence, case)
+    assert (limit.name, limit.units, limit.is_known) == ("waits for memory", (), True)
+
+
+def test_short_waits_for_memory_and_those_beside_a_busy_unit_are_not(tmp_path: Path) -> None:
+    short = summarise(launch(tmp_path / "a", [[(50_000, 800_000)], [(795_000, 800_100)]]))
+    busy = summarise(launch(tmp_path / "b", [[(50_000, 950_000)], [(940_000, 950_100)]]))
+    idle, at_roof = (SpeedOfLight((roof("func", tensor_cores=part),)) for part in (0.2, 0.7))
+    assert limit_of(short, idle, 2).name == "latency"
+    assert limit_of(busy, at_roof, 2).name == "tensor cores 70 %"
