@@ -28,6 +28,7 @@ _ALWAYS_NEEDED = (
     "triton.compiler.compiler:make_backend",
     "triton.runtime._allocation:_profile_allocator.set",
     "triton.runtime.cache:get_override_manager",
+    "triton.runtime.cache:triton_key",
     "triton.runtime.driver:driver",
     "triton._C.libtriton:ir.context",
     "triton._C.libtriton:ir.load_dialects",

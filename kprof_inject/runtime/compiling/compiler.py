@@ -185,14 +185,31 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
+def own_cache() -> Iterator[Path]:
+    """Have Triton compile to a new folder, which is removed at the end of the context.
+
+    For its keys, Triton hashes its library of 400 MB in each process. These do without, because no other build of
+    Triton sees the folder.
+    """
+    cache: Any = triton.runtime.cache
+    triton_key = cache.triton_key
+    with tempfile.TemporaryDirectory(prefix="kprof-cache-") as folder, knobs.cache.scope():
+        knobs.cache.dir = folder
+        cache.triton_key = lambda: triton.__version__
+        try:
+            yield Path(folder)
+        finally:
+            cache.triton_key = triton_key
+
+
+@contextmanager
 def compiled_text(text: str, stage: str, file_name: str, target: GPUTarget, options: dict[str, Any]) -> Iterator[Any]:
     """Compile the text of a module, TTIR or TTGIR by ``stage``, in a cache that is removed at the end of the context.
 
     The compiler names its files after the source's, which become those of the build. Raises any error of the compiler.
     """
-    with tempfile.TemporaryDirectory(prefix="kprof-text-") as cache, knobs.cache.scope():
-        knobs.cache.dir = cache
-        path = Path(cache, f"{file_name}.{stage}")
+    with own_cache() as cache:
+        path = cache / f"{file_name}.{stage}"
         path.write_bytes(text.encode())
         if stage == "ttir" and _UNROLL_FACTOR in text:
             path.write_bytes(_with_loops_unrolled(path, target).encode())

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import triton
-from triton import knobs
 from triton._C import libtriton
 from triton._C.libtriton import ir, llvm, passes
 from triton.backends import backends
@@ -28,6 +25,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.capture.schema import RECORDS_OF_TAG, Target
 from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compiling.compiler import own_cache
 from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
 from kprof_inject.runtime.compiling.two_bodies import with_two_bodies
 from kprof_inject.runtime.versions import inline_helpers, installed_version
@@ -271,9 +269,8 @@ def _compiled(text: str, target: GPUTarget, options: dict[str, Any]) -> Any:
     # In a module without a kernel, Triton reads the signature of a function that does not exist, and crashes.
     if not _KERNEL.search(text):
         raise KprofError("the module has no public tt.func to lower", hint="give a .ttgir file as Triton writes it")
-    with tempfile.TemporaryDirectory(prefix="kprof-lower-") as folder, knobs.cache.scope():
-        knobs.cache.dir = str(Path(folder, "cache"))
-        path = Path(folder, "kernel.ttgir")
+    with own_cache() as cache:
+        path = cache / "kernel.ttgir"
         path.write_bytes(text.encode())
         try:
             return triton.compile(str(path), target=target, options=options)
