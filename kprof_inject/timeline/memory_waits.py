@@ -15,6 +15,8 @@ from kprof_inject.timeline.timeline import Timeline
 # The last CTA arrives with an atomic. Others may see it, and leave, before that CTA has its result and begins to wait:
 # by a trip to L2, for which this is ample.
 _MAX_EARLY_NS = 1_000
+# If the first CTA leaves later after the last arrival, all of them waited for something else, such as another GPU.
+_MAX_LATE_NS = 2_000
 _MIN_CTAS = 2
 
 
@@ -39,7 +41,7 @@ class MemoryWait(Struct, frozen=True):
     """Time of ``ctas`` in a scope that does nothing but wait until memory changes; ``index`` is in the scope table.
 
     ``median_ns``, ``min_ns`` and ``max_ns`` are of the CTAs' total times, of each the mean of its warps, without
-    records. ``barrier`` is None unless in each round all CTAs of the launch wait at one moment.
+    records. ``barrier`` is None unless in each round all CTAs of the launch wait, and leave once the last has arrived.
     """
 
     index: int
@@ -124,7 +126,8 @@ def _barrier(found: Sequence[NDArray[np.void]], ctas: int) -> Barrier | None:
         return None
     visits = visits[np.lexsort((visits["arrives_ns"], visits["round"]))].reshape(rounds, ctas)
     arrives_ns, leaves_ns = visits["arrives_ns"], visits["leaves_ns"]
-    if not (leaves_ns.min(axis=1) >= arrives_ns[:, -1] - _MAX_EARLY_NS).all():
+    until_first_leaves_ns = leaves_ns.min(axis=1) - arrives_ns[:, -1]
+    if until_first_leaves_ns.min() < -_MAX_EARLY_NS or until_first_leaves_ns.max() > _MAX_LATE_NS:
         return None
     last, times = np.unique(visits["cta"][:, -1], return_counts=True)
     cta = int(last[times.argmax()])

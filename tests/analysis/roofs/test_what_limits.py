@@ -515,7 +515,7 @@ def test_waits_for_memory_are_the_limit_before_what_is_not_known(
     tmp_path: Path, light: SpeedOfLight, case: str
 ) -> None:
     """Of two CTAs that run for 1 ms, one waits for 0.9 ms."""
-    waiting = summarise(launch(tmp_path, [[(50_000, 950_000)], [(940_000, 950_100)]]))
+    waiting = summarise(launch(tmp_path, [[(50_000, 950_000)], [(949_500, 950_100)]]))
     limit = limit_of(waiting, light, 2)
     check("analysis/limits", limit.sentence, case)
     assert (limit.name, limit.units, limit.is_known) == ("waits for memory", (), True)
@@ -523,7 +523,7 @@ def test_waits_for_memory_are_the_limit_before_what_is_not_known(
 
 def test_short_waits_for_memory_and_those_beside_a_busy_unit_are_not(tmp_path: Path) -> None:
     short = summarise(launch(tmp_path / "a", [[(50_000, 800_000)], [(795_000, 800_100)]]))
-    busy = summarise(launch(tmp_path / "b", [[(50_000, 950_000)], [(940_000, 950_100)]]))
+    busy = summarise(launch(tmp_path / "b", [[(50_000, 950_000)], [(949_500, 950_100)]]))
     idle, at_roof = (SpeedOfLight((roof("func", tensor_cores=part),)) for part in (0.2, 0.7))
     assert limit_of(short, idle, 2).name == "latency"
     assert limit_of(busy, at_roof, 2).name == "tensor cores 70 %"
