@@ -7,7 +7,7 @@ import re
 from kprof_inject.capture.schema import RelaunchRecord
 from kprof_inject.ttgir.dialect import FUNCTION, POLL
 from kprof_inject.ttgir.nodes import Module, Operation, Region
-from kprof_inject.ttgir.polling import has_branch, is_impure, sees_changes
+from kprof_inject.ttgir.polling import goes_on_until_memory_changes, has_branch, is_impure, sees_changes
 from kprof_inject.ttgir.ssa_values import successors_of
 
 _POINTER_TO_POINTER = "!tt.ptr<!tt.ptr<"
@@ -18,7 +18,9 @@ def relaunch(module: Module) -> RelaunchRecord:
     """Return what prevents another launch of the kernel, and whether it may wait for writes by others."""
     operations = list(module.walk())
     refusal = next(filter(None, map(_refusal, operations)), "")
-    return RelaunchRecord(refusal=refusal, waits=any(map(_waits, operations)))
+    functions = (operation for operation in operations if operation.name == FUNCTION)
+    waits = any(map(_waits, operations)) or any(goes_on_until_memory_changes(module, one) for one in functions)
+    return RelaunchRecord(refusal=refusal, waits=waits)
 
 
 def _refusal(operation: Operation) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-from kprof_inject.ttgir.dialect import CONDITION, POLL
+from kprof_inject.ttgir.dialect import CALL, CONDITION, POLL
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, reached
 
@@ -63,26 +63,68 @@ def polling_loops(module: Module, function: Operation) -> frozenset[Operation]:
     A loop that takes its next tile from a counter has the tile's work in it. Loops of blocks that branch to each other
     are not found.
     """
-    idle = [
-        loop
-        for loop in function.walk()
-        if loop.traits.is_loop and not loop.traits.is_counted and all(map(_may_be_polling, _inside(loop)))
-    ]
+    idle = [loop for loop in _loops_without_bounds(function) if all(map(_may_be_polling, _inside(loop)))]
     if not any(map(sees_changes, chain.from_iterable(map(_inside, idle)))):
         return frozenset()
-    graph = ValueGraph(module, function)
-    leaves = {leaf.operation: leaf for leaf in graph.leaves}
-    return frozenset(
-        loop
-        for loop in idle
-        if reached(_conditions(loop, leaves), graph.operands).intersection(
-            leaves[operation].node for operation in _inside(loop) if operation in leaves and sees_changes(operation)
+    values = _Values(module, function)
+    return frozenset(loop for loop in idle if any(sees_changes(leaf.operation) for leaf in values.that_decide_on(loop)))
+
+
+def goes_on_until_memory_changes(module: Module, function: Operation) -> bool:
+    """Return whether a loop of a function goes on as long as it reads the same at one address.
+
+    The loads may be plain ones, or in a called function. Whatever work is in it, such a loop may end only if others
+    write there: it counts nothing that would end it.
+    """
+    loops = list(_loops_without_bounds(function))
+    if not any(map(_may_load, chain.from_iterable(map(_inside, loops)))):
+        return False
+    values = _Values(module, function)
+    return any(map(values.are_read_at_one_address, loops))
+
+
+class _Values:
+    """The values that decide whether loops of a function go on."""
+
+    def __init__(self, module: Module, function: Operation) -> None:
+        self._graph = ValueGraph(module, function)
+        self._leaves = {leaf.operation: leaf for leaf in self._graph.leaves}
+
+    def that_decide_on(self, loop: Operation) -> list[Leaf]:
+        """Return the operations inside a loop that decide whether it goes on."""
+        ends = (leaf for leaf in self._inside(loop) if leaf.operation.name == CONDITION and leaf.operation.loop is loop)
+        nodes = self._reached(chain.from_iterable(leaf.values[:1] for leaf in ends))
+        return [leaf for leaf in self._inside(loop) if leaf.node in nodes]
+
+    def are_read_at_one_address(self, loop: Operation) -> bool:
+        """Return whether a loop depends on what it reads there, and not on its own last round."""
+        deciding = self.that_decide_on(loop)
+        if any(leaf.node in self._reached(self._graph.operands[leaf.node]) for leaf in deciding):
+            return False
+        inside = {leaf.node for leaf in self._inside(loop)}
+        return any(
+            leaf.operation.name == CALL or inside.isdisjoint(self._reached(leaf.values[:1]))
+            for leaf in deciding
+            if _may_load(leaf.operation)
         )
-    )
+
+    def _inside(self, loop: Operation) -> Iterator[Leaf]:
+        return (self._leaves[operation] for operation in _inside(loop) if operation in self._leaves)
+
+    def _reached(self, values: Iterable[int]) -> set[int]:
+        return reached(values, self._graph.operands)
+
+
+def _loops_without_bounds(function: Operation) -> Iterator[Operation]:
+    return (one for one in function.walk() if one.traits.is_loop and not one.traits.is_counted)
 
 
 def _inside(loop: Operation) -> Iterator[Operation]:
     return islice(loop.walk(), 1, None)
+
+
+def _may_load(operation: Operation) -> bool:
+    return operation.traits.reads_global or operation.name == CALL
 
 
 def _may_be_polling(operation: Operation) -> bool:
@@ -93,12 +135,3 @@ def _may_be_polling(operation: Operation) -> bool:
     holds = traits.regions == "branch" or traits.combines_elements
     waits = traits.is_wait or traits.is_foreign or sees_changes(operation)
     return computes or holds or waits or traits.is_terminator
-
-
-def _conditions(loop: Operation, leaves: Mapping[Operation, Leaf]) -> Iterator[int]:
-    """Yield the values that decide whether a loop goes on."""
-    for region in loop.regions:
-        for block in region.blocks:
-            for last in block.operations[-1:]:
-                if last.name == CONDITION and last in leaves:
-                    yield from leaves[last].values[:1]
