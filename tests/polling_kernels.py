@@ -98,6 +98,73 @@ def signals(flag_ptr, out_ptr, n):
 
 
 @triton.jit
+def _signal_at_once(flag_ptr):
+    return tl.inline_asm_elementwise(
+        "{.reg .pred %p<1>;\nagain:\nld.acquire.sys.global.u32 $0, [$1];\nsetp.eq.u32 %p0, $0, 0;\n@%p0 bra again;\n}",
+        "=r,l",
+        [flag_ptr],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def waits_in_lines_without_indent(flag_ptr, out_ptr, n):
+    _signal_at_once(flag_ptr)  # waits
+    tl.store(out_ptr + tl.arange(0, 128), 1.0)
+
+
+@triton.jit
+def takes_a_permit(flag_ptr, out_ptr, n):
+    taken = 0
+    while taken == 0:  # waits
+        left = tl.load(flag_ptr, volatile=True)
+        if left > 0:
+            taken = (tl.atomic_cas(flag_ptr, left, left - 1) == left).to(tl.int32)
+    tl.store(out_ptr + tl.arange(0, 128), 1.0)
+
+
+@triton.jit
+def reads_past_caches(flag_ptr, out_ptr, n):
+    seen = tl.load(flag_ptr, cache_modifier=".cv")
+    while seen < n:  # waits
+        seen = tl.load(flag_ptr, cache_modifier=".cv")
+    tl.store(flag_ptr + 1, seen)
+
+
+@triton.jit
+def inserts_by_hash(flag_ptr, out_ptr, n):
+    slot = n % 64
+    old = tl.atomic_cas(flag_ptr + slot, 0, n)
+    while (old != 0) & (old != n):
+        slot = (slot + 1) % 64
+        old = tl.atomic_cas(flag_ptr + slot, 0, n)
+    tl.store(out_ptr + tl.arange(0, 128), 1.0)
+
+
+@triton.jit
+def counts_what_it_takes(flag_ptr, out_ptr, n):
+    tile = tl.atomic_add(flag_ptr, 1)
+    while tile < n:
+        tl.atomic_add(flag_ptr + 1 + tile % 7, 1)
+        tile = tl.atomic_add(flag_ptr, 1)
+
+
+@triton.jit
+def _time():
+    return tl.inline_asm_elementwise("mov.u64 $0, %globaltimer;", "=l", [], dtype=tl.int64, is_pure=False, pack=1)
+
+
+@triton.jit
+def lets_time_pass(flag_ptr, out_ptr, n):
+    begin = _time()
+    while _time() - begin < n:
+        pass
+    tl.store(out_ptr + tl.arange(0, 128), 1.0)
+
+
+@triton.jit
 def takes_tiles(flag_ptr, out_ptr, n):
     offsets = tl.arange(0, 128)
     tile = tl.atomic_add(flag_ptr, 1)
@@ -143,6 +210,33 @@ def computes_in_assembly(flag_ptr, out_ptr, n):
     tl.store(flag_ptr, x)
 
 
+@triton.jit(noinline=True)
+def _is_ready(flag_ptr):
+    return tl.load(flag_ptr, volatile=True)
+
+
+@triton.jit
+def asks_a_function(flag_ptr, out_ptr, n):
+    """Alone, it never ends, though each round counts something."""
+    number = 0
+    while number < n:
+        number += _is_ready(flag_ptr + number)
+    tl.store(out_ptr + tl.arange(0, 128), 1.0)
+
+
+@triton.jit(noinline=True)
+def _next(number):
+    return number + 1
+
+
+@triton.jit
+def calls_what_only_computes(flag_ptr, out_ptr, n):
+    number = 0
+    while number < n:
+        number = _next(number)
+    tl.store(flag_ptr, number)
+
+
 KERNELS: dict[str, Any] = {
     kernel.fn.__name__: kernel
     for kernel in (
@@ -153,6 +247,12 @@ KERNELS: dict[str, Any] = {
         reads_many_flags,
         adds_others_parts,
         signals,
+        waits_in_lines_without_indent,
+        takes_a_permit,
+        reads_past_caches,
+        inserts_by_hash,
+        counts_what_it_takes,
+        lets_time_pass,
         takes_tiles,
         improves_until_told,
         counts,

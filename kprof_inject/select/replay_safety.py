@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence, Set
 
 from kprof_inject.capture.schema import RelaunchRecord
-from kprof_inject.ttgir.dialect import FUNCTION, POLL
+from kprof_inject.select.calls import callee_symbol
+from kprof_inject.ttgir.dialect import CALL, FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation, Region
-from kprof_inject.ttgir.polling import goes_on_until_memory_changes, has_branch, is_impure, sees_changes
+from kprof_inject.ttgir.polling import goes_on_until_memory_changes, has_branch, is_impure, polls, sees_changes
 from kprof_inject.ttgir.ssa_values import successors_of
+from kprof_inject.ttgir.strings import SYMBOL, symbol_name
 
 _POINTER_TO_POINTER = "!tt.ptr<!tt.ptr<"
+_FUNCTION = re.compile(rf"\s*(?:\w+\s+)?@({SYMBOL})")
 _SYMBOL = re.compile(r'\bsymbol = "([^"]*)"')
 
 
@@ -19,8 +23,28 @@ def relaunch(module: Module) -> RelaunchRecord:
     operations = list(module.walk())
     refusal = next(filter(None, map(_refusal, operations)), "")
     functions = (operation for operation in operations if operation.name == FUNCTION)
-    waits = any(map(_waits, operations)) or any(goes_on_until_memory_changes(module, one) for one in functions)
+    looking = _functions_that_look(operations)
+    waits = any(_waits(operation, looking) for operation in operations)
+    waits = waits or any(goes_on_until_memory_changes(module, one) for one in functions)
     return RelaunchRecord(refusal=refusal, waits=waits)
+
+
+def _functions_that_look(operations: Sequence[Operation]) -> Set[str]:
+    """Return the functions that see changes of memory by others, themselves or in what they call."""
+    inside: dict[str, list[Operation]] = {}
+    for operation in operations:
+        if operation.name == FUNCTION and (symbol := _FUNCTION.match(operation.tail)):
+            inside[symbol_name(symbol[1])] = list(operation.walk())
+    found: set[str] = set()
+    for _ in inside:
+        found = {symbol for symbol, body in inside.items() if any(_looks(one, found) for one in body)}
+    return found
+
+
+def _looks(operation: Operation, functions: Set[str]) -> bool:
+    if operation.name == CALL:
+        return callee_symbol(operation) in functions
+    return sees_changes(operation)
 
 
 def _refusal(operation: Operation) -> str:
@@ -40,11 +64,11 @@ def _refusal(operation: Operation) -> str:
     return ""
 
 
-def _waits(operation: Operation) -> bool:
+def _waits(operation: Operation, looking: Set[str]) -> bool:
     """Return whether the operation may spin until memory changes: in a replay, nothing else may run to change it."""
-    if operation.name == POLL or has_branch(operation):
+    if polls(operation) or has_branch(operation):
         return True
-    return sees_changes(operation) and any(map(_is_endless, operation.ancestors()))
+    return _looks(operation, looking) and any(map(_is_endless, operation.ancestors()))
 
 
 def _is_endless(operation: Operation) -> bool:

@@ -6,19 +6,28 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-from kprof_inject.ttgir.dialect import CALL, CONDITION, POLL
+from kprof_inject.ttgir.dialect import CALL, CONDITION, POLL, data_operands_of
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, reached
 
-_VOLATILE = re.compile(r"\bisVolatile = true\b")
+# A load that is not from a cache is as good as a volatile one (PTX ISA, "Cache Operators": ld.cv).
+_VOLATILE = re.compile(r"\bisVolatile = true\b|\bcache(?:M|_m)odifier = cv\b")
 _IMPURE = re.compile(r"\bpure = false\b")
-# In PTX and in AMD's assembly: a branch, which within an operation of a few instructions is a loop.
+_SYMBOL_OF_WAIT = re.compile(r'\bsymbol = "[^"]*wait[^"]*"')
+_ASSERT = "tt.assert"
+_BY_POINTER = ("tt.load", "tt.atomic_cas", "tt.atomic_rmw")
+
+# Of PTX and AMD's assembly. A branch, which within an operation of a few instructions is a loop; one to a label.
 _BRANCH = re.compile(r"\b(bra|s_c?branch\w*)\b")
-# In PTX and in AMD's assembly: what reads memory.
-_READ = re.compile(r"\b(ld|atom|multimem|(?:global|flat|buffer)_(?:load|atomic)\w*)\b")
-# A flag may be a float; arithmetic on floats is work.
-_COMPARE_FLOATS = "arith.cmpf"
+_BRANCH_TO = re.compile(r"\b(?:bra(?:\.uni)?|s_c?branch\w*)\s+([\w$]+)")
+_LABEL = re.compile(r"([\w$]+)\s*:(?!:)")
+_LABEL_BEFORE = re.compile(r"\d+b")
+_AMD_READ = r"(?:global|flat|buffer|s)_(?:load|atomic)\w*"
+_READ = re.compile(rf"\b(ld|atom|multimem|{_AMD_READ})\b")
+_WRITE = re.compile(r"\b(st|red|atom|multimem|cp|(?:global|flat|buffer)_(?:store|atomic)\w*)\b")
 _FLOAT = re.compile(r"(?<![a-wyzA-Z0-9_.%])(?:bf|tf|f)[0-9]")
+# A line end or a tab in a string, which would otherwise hide the begin of the next word.
+_ESCAPED_BLANK = re.compile(r"\\(?:0A|09|n|t)")
 # Inline assembly that has nothing but griddepcontrol (PTX ISA, "griddepcontrol") and comments.
 _ASSEMBLY = re.compile(r'\s*"([^"]*)"')
 _GRID_CONTROL = re.compile(r"(?:\s|;|\\0A|\\n|//[^\n]*|griddepcontrol\.(?:wait|launch_dependents))*")
@@ -31,7 +40,7 @@ def is_impure(operation: Operation) -> bool:
 
 def has_branch(operation: Operation) -> bool:
     """Return whether foreign code branches, so that it may loop."""
-    return operation.traits.is_foreign and _BRANCH.search(operation.tail) is not None
+    return operation.traits.is_foreign and _BRANCH.search(_assembly(operation)) is not None
 
 
 def sees_changes(operation: Operation) -> bool:
@@ -44,6 +53,10 @@ def sees_changes(operation: Operation) -> bool:
     return operation.traits.is_atomic or _VOLATILE.search(operation.tail) is not None
 
 
+def _assembly(operation: Operation) -> str:
+    return _ESCAPED_BLANK.sub(" ", operation.tail)
+
+
 def _waits_for_grids(operation: Operation) -> bool:
     written = _ASSEMBLY.match(operation.tail)
     return written is not None and _GRID_CONTROL.fullmatch(written[1]) is not None
@@ -53,21 +66,32 @@ def polls(operation: Operation) -> bool:
     """Return whether an operation without regions waits until memory changes: it contains the loop itself."""
     if operation.name == POLL:
         return True
-    return is_impure(operation) and has_branch(operation) and _READ.search(operation.tail) is not None
+    if not is_impure(operation):
+        return False
+    text = _assembly(operation)
+    return _SYMBOL_OF_WAIT.search(text) is not None or (_READ.search(text) is not None and _branches_back(text))
+
+
+def _branches_back(text: str) -> bool:
+    """Return whether assembly branches to a label before the branch."""
+    begins = {label[1]: label.start() for label in reversed(list(_LABEL.finditer(text)))}
+    return any(
+        _LABEL_BEFORE.fullmatch(branch[1]) or begins.get(branch[1], branch.end()) < branch.start()
+        for branch in _BRANCH_TO.finditer(text)
+    )
 
 
 def polling_loops(module: Module, function: Operation) -> frozenset[Operation]:
     """Return the loops of a function that do nothing but wait until memory changes.
 
-    Such a loop has no bounds, what it reads decides whether it goes on, and there is no other work in it, and no loop.
-    A loop that takes its next tile from a counter has the tile's work in it. Loops of blocks that branch to each other
-    are not found.
+    Such a loop has no bounds, what it reads again and again in one place decides whether it goes on, and there is no
+    other work in it, and no loop. So a loop that takes its next tile from a counter is none, nor is one that searches.
+    Loops of blocks that branch to each other are not found.
     """
     idle = [loop for loop in _loops_without_bounds(function) if all(map(_may_be_polling, _inside(loop)))]
     if not any(map(sees_changes, chain.from_iterable(map(_inside, idle)))):
         return frozenset()
-    values = _Values(module, function)
-    return frozenset(loop for loop in idle if any(sees_changes(leaf.operation) for leaf in values.that_decide_on(loop)))
+    return frozenset(filter(_Values(module, function).only_poll, idle))
 
 
 def goes_on_until_memory_changes(module: Module, function: Operation) -> bool:
@@ -96,10 +120,33 @@ class _Values:
         nodes = self._reached(chain.from_iterable(leaf.values[:1] for leaf in ends))
         return [leaf for leaf in self._inside(loop) if leaf.node in nodes]
 
+    def only_poll(self, loop: Operation) -> bool:
+        """Return whether a loop reads the same again and again to decide, and neither writes nor sums up anything."""
+        deciding = self.that_decide_on(loop)
+        reading = [leaf for leaf in deciding if _reads_others(leaf.operation)]
+        others = [leaf for leaf in self._inside(loop) if leaf not in deciding]
+        return (
+            bool(reading)
+            and all(self._is_same_in_each_round(leaf, loop) for leaf in reading)
+            and not any(_writes(leaf.operation) for leaf in others)
+            and not any(
+                _FLOAT.search(leaf.operation.tail) and self._depends_on_last_round(leaf) for leaf in self._inside(loop)
+            )
+        )
+
+    def _is_same_in_each_round(self, leaf: Leaf, loop: Operation) -> bool:
+        """Return whether an operation of a loop reads at the same address in each round."""
+        nodes = self._reached(_address(leaf))
+        makers = [maker for maker in self._inside(loop) if maker.node in nodes]
+        return not any(maker.operation.traits.reads_memory or self._depends_on_last_round(maker) for maker in makers)
+
+    def _depends_on_last_round(self, leaf: Leaf) -> bool:
+        return leaf.node in self._reached(self._graph.operands[leaf.node])
+
     def are_read_at_one_address(self, loop: Operation) -> bool:
         """Return whether a loop depends on what it reads there, and not on its own last round."""
         deciding = self.that_decide_on(loop)
-        if any(leaf.node in self._reached(self._graph.operands[leaf.node]) for leaf in deciding):
+        if any(map(self._depends_on_last_round, deciding)):
             return False
         inside = {leaf.node for leaf in self._inside(loop)}
         return any(
@@ -115,6 +162,16 @@ class _Values:
         return reached(values, self._graph.operands)
 
 
+def _address(leaf: Leaf) -> list[int]:
+    """Return the values that an operation computes its address from; of foreign code, it may be all."""
+    operation, values = leaf.operation, leaf.values
+    data = data_operands_of(operation.name, is_generic=operation.tail.startswith("("))
+    places = {place % len(values) for place in data if values}
+    others = [value for place, value in enumerate(values) if place not in places]
+    # A mask may follow a tensor of pointers; others have a base and offsets.
+    return others[:1] if operation.name in _BY_POINTER else others
+
+
 def _loops_without_bounds(function: Operation) -> Iterator[Operation]:
     return (one for one in function.walk() if one.traits.is_loop and not one.traits.is_counted)
 
@@ -127,11 +184,23 @@ def _may_load(operation: Operation) -> bool:
     return operation.traits.reads_global or operation.name == CALL
 
 
+def _reads_others(operation: Operation) -> bool:
+    """Return whether the operation reads memory that others may have changed."""
+    if operation.traits.is_foreign:
+        return is_impure(operation) and _READ.search(_assembly(operation)) is not None
+    return sees_changes(operation)
+
+
+def _writes(operation: Operation) -> bool:
+    if operation.traits.is_foreign:
+        return is_impure(operation) and _WRITE.search(_assembly(operation)) is not None
+    return operation.traits.is_atomic
+
+
 def _may_be_polling(operation: Operation) -> bool:
     """Return whether an operation may be in a loop that only waits."""
     traits = operation.traits
-    computes = traits.is_indexing or traits.is_constant or traits.is_move
-    computes |= traits.is_arithmetic and (operation.name == _COMPARE_FLOATS or not _FLOAT.search(operation.tail))
+    computes = traits.is_arithmetic or traits.is_indexing or traits.is_constant or traits.is_move
     holds = traits.regions == "branch" or traits.combines_elements
-    waits = traits.is_wait or traits.is_foreign or sees_changes(operation)
+    waits = traits.is_wait or traits.is_foreign or sees_changes(operation) or operation.name == _ASSERT
     return computes or holds or waits or traits.is_terminator
