@@ -36,6 +36,8 @@ BARRIER_INIT = "ttng.init_barrier"
 BARRIER_ARRIVE = "ttng.arrive_barrier"
 BARRIER_WAIT = "ttng.wait_barrier"
 POLL = "tt.atomic_poll"
+CACHE_MODIFIER = re.compile(r"\bcache(?:M|_m)odifier = (\w+)")
+"""The cache modifier of a load or store; Triton 3.9 prints it in a ``cachePolicy``."""
 CONDITION = "scf.condition"
 """End of the part of an ``scf.while`` that decides whether it goes on."""
 PROGRAM_ID = "tt.get_program_id"

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-from kprof_inject.ttgir.dialect import CALL, CONDITION, POLL, data_operands_of
+from kprof_inject.ttgir.dialect import CACHE_MODIFIER, CALL, CONDITION, POLL, data_operands_of
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, reached
 
-# A load that is not from a cache is as good as a volatile one (PTX ISA, "Cache Operators": ld.cv).
-_VOLATILE = re.compile(r"\bisVolatile = true\b|\bcache(?:M|_m)odifier = cv\b")
+_VOLATILE = re.compile(r"\bisVolatile = true\b")
+_FETCHED_AGAIN = "cv"
+"""A cache modifier that is as good as volatile (PTX ISA, "Cache Operators")."""
 _IMPURE = re.compile(r"\bpure = false\b")
 _SYMBOL_OF_WAIT = re.compile(r'\bsymbol = "[^"]*wait[^"]*"')
 _ASSERT = "tt.assert"
@@ -50,7 +51,9 @@ def sees_changes(operation: Operation) -> bool:
     """
     if operation.traits.is_foreign:
         return is_impure(operation) and not _waits_for_grids(operation)
-    return operation.traits.is_atomic or _VOLATILE.search(operation.tail) is not None
+    cached = CACHE_MODIFIER.search(operation.tail)
+    is_volatile = _VOLATILE.search(operation.tail) is not None or (cached is not None and cached[1] == _FETCHED_AGAIN)
+    return operation.traits.is_atomic or is_volatile
 
 
 def _assembly(operation: Operation) -> str:

@@ -26,6 +26,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
 from kprof_inject.analysis.interpreter.executed_operation import Executed, asks_for_iteration
 from kprof_inject.analysis.interpreter.footprints import Ranges, max_repeats, touched
 from kprof_inject.analysis.interpreter.integer_operations import bytes_of
+from kprof_inject.ttgir.dialect import CACHE_MODIFIER
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import argument_types, names_in, operand_names
 from kprof_inject.ttgir.types import PrintedType, if_misfit, types_of
@@ -263,12 +264,9 @@ def _place_of(one: Executed, form: AccessForm, pointed: PrintedType) -> tuple[In
     return _in_tensor(one, pointed.shape) if form.is_descriptors else _at_pointers(one)
 
 
-_CACHE = re.compile(r"\bcacheModifier = (\w+)")
-
-
 def _as_cached(operation: Operation, form: AccessForm) -> AccessForm:
     """Apply the load's cache modifier: ``.cg`` and ``.cv`` bypass the L1 (PTX ISA, "Cache Operators")."""
-    found = _CACHE.search(operation.tail)
+    found = CACHE_MODIFIER.search(operation.tail)
     return replace(form, passes_by_l1=True) if found and found[1] in ("cg", "cv") else form
 
 
