@@ -1,0 +1,56 @@
+"""CTAs that meet at a barrier in each round; one of them begins each round later by a known time."""
+
+import argparse
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _pass_time(ns):
+    return tl.inline_asm_elementwise(
+        """{
+        .reg .u64 %begin<1>, %now<1>; .reg .pred %on<1>;
+        mov.u64 %begin0, %globaltimer;
+        again: mov.u64 %now0, %globaltimer;
+        sub.u64 %now0, %now0, %begin0;
+        setp.lt.u64 %on0, %now0, $1;
+        @%on0 bra again;
+        mov.u64 $0, %now0;
+        }""",
+        "=l,l",
+        [ns],
+        dtype=tl.int64,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def meet(counter_ptr, out_ptr, ctas, late, ns, ROUNDS: tl.constexpr):
+    program = tl.program_id(0)
+    for number in range(ROUNDS):
+        if program == late:
+            _pass_time(ns.to(tl.int64))
+        tl.debug_barrier()
+        tl.atomic_add(counter_ptr, 1, sem="release")
+        while tl.atomic_add(counter_ptr, 0, sem="acquire") < (number + 1) * ctas:
+            pass
+    tl.store(out_ptr + program, tl.load(counter_ptr, volatile=True))
+
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--ctas", type=int, default=64)
+parser.add_argument("--late", type=int, default=37, help="which CTA")
+parser.add_argument("--ns", type=int, default=20_000, help="how much later")
+parser.add_argument("--rounds", type=int, default=8)
+arguments = parser.parse_args()
+
+for _ in range(5):
+    counter = torch.zeros(1, dtype=torch.int32, device="cuda")
+    out = torch.zeros(arguments.ctas, dtype=torch.int32, device="cuda")
+    meet[(arguments.ctas,)](counter, out, arguments.ctas, arguments.late, arguments.ns, arguments.rounds)
+torch.cuda.synchronize()
+assert (out == arguments.ctas * arguments.rounds).all()
+print("met")
