@@ -25,7 +25,8 @@ from kprof_inject.ttgir.polling import polling_loops, polls
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, reached, without_strings
 from kprof_inject.ttgir.strings import STRING, SYMBOL, symbol_name, unquote
 
-_SIGNATURE = re.compile(rf"\s*(?:(public|private|nested)\s+)?@({SYMBOL})")
+_SIGNATURE = re.compile(rf"\s*(?:(?:public|private|nested)\s+)?@({SYMBOL})")
+_PRIVATE = re.compile(r'\A\s*private\s|\bsym_visibility = "private"')
 _SYMBOL_NAME = re.compile(rf"sym_name = ({STRING})")
 
 
@@ -130,6 +131,14 @@ class Loop(Struct, frozen=True):
         return f"[{'.'.join(map(str, self.path))}]"
 
 
+def symbol_of(function: Operation) -> str:
+    """Return a function's name, from its printed or its generic form; empty if it has none."""
+    if found := _SIGNATURE.match(function.tail):
+        return symbol_name(found[1])
+    found = _SYMBOL_NAME.search(function.tail)
+    return unquote(found[1]) if found else ""
+
+
 class Function:
     """A ``tt.func`` with a body. ``symbol`` is its name in the IR.
 
@@ -141,20 +150,14 @@ class Function:
         self, module: Module, operation: Operation, locations: LocationTable, called_in: Operation | None = None
     ) -> None:
         """Read the function's name. Raises ``KprofError`` if it has none."""
-        found = _SIGNATURE.match(operation.tail)
-        symbol = _SYMBOL_NAME.search(operation.tail)
-        if found is not None:
-            self.symbol = symbol_name(found[2])
-            self.is_public = found[1] != "private"
-        elif symbol is not None:  # the generic form
-            self.symbol = unquote(symbol[1])
-            self.is_public = 'sym_visibility = "private"' not in operation.tail
-        else:
+        self.symbol = symbol_of(operation)
+        if not self.symbol:
             raise KprofError(
                 "this tt.func has no name",
                 where=module.position(operation.start),
                 hint="give a .ttgir file as Triton writes it (see 'kprof-inject dump')",
             )
+        self.is_public = _PRIVATE.search(operation.tail) is None
         self.operation = operation
         self._module = module
         self._locations = locations

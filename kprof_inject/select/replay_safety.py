@@ -7,14 +7,13 @@ from collections.abc import Sequence, Set
 
 from kprof_inject.capture.schema import RelaunchRecord
 from kprof_inject.select.calls import callee_symbol
+from kprof_inject.select.functions import symbol_of
 from kprof_inject.ttgir.dialect import CALL, FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.polling import goes_on_until_memory_changes, has_branch, is_impure, polls, sees_changes
 from kprof_inject.ttgir.ssa_values import successors_of
-from kprof_inject.ttgir.strings import SYMBOL, symbol_name
 
 _POINTER_TO_POINTER = "!tt.ptr<!tt.ptr<"
-_FUNCTION = re.compile(rf"\s*(?:\w+\s+)?@({SYMBOL})")
 _SYMBOL = re.compile(r'\bsymbol = "([^"]*)"')
 
 
@@ -33,8 +32,8 @@ def _functions_that_look(operations: Sequence[Operation]) -> Set[str]:
     """Return the functions that see changes of memory by others, themselves or in what they call."""
     inside: dict[str, list[Operation]] = {}
     for operation in operations:
-        if operation.name == FUNCTION and (symbol := _FUNCTION.match(operation.tail)):
-            inside[symbol_name(symbol[1])] = list(operation.walk())
+        if operation.name == FUNCTION:
+            inside[symbol_of(operation)] = list(operation.walk())
     found: set[str] = set()
     for _ in inside:
         found = {symbol for symbol, body in inside.items() if any(_looks(one, found) for one in body)}
