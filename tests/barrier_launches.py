@@ -1,4 +1,4 @@
-"""Launches whose CTAs wait for each other, as told."""
+"""Launches whose CTAs wait for each other at given times."""
 
 from __future__ import annotations
 

@@ -255,9 +255,8 @@ def _memory_waits(summary: LaunchSummary) -> Iterator[str]:
         times = f"{short_time(wait.median_ns)} ({short_time(wait.min_ns)} to {short_time(wait.max_ns)})"
         line = f"{name}: a {cta} waits {times} for memory to change"
         if (barrier := wait.barrier) is not None:
-            rounds = "" if barrier.rounds == 1 else f" in {barrier.last_in} of {barrier.rounds} rounds"
             line += (
-                f". All wait for each other: {cta} {barrier.cta} (SM {barrier.sm}) arrives last{rounds}, "
+                f". All wait for each other: {cta} {barrier.cta} (SM {barrier.sm}) arrives last{barrier.in_rounds}, "
                 f"{short_time(barrier.after_median_ns)} after the median {cta} and "
                 f"{short_time(barrier.after_next_ns)} after the last but one"
             )

@@ -139,7 +139,7 @@ def _helpers(view: ModuleView) -> Iterator[Candidate]:
 
 
 def _spins(view: ModuleView) -> Iterator[Candidate]:
-    sites = [*Spins().find(view, in_one_piece).sites]
+    sites = list(Spins().find(view, in_one_piece).sites)
     if sites:
         yield Candidate("spin", "waits for memory to change", _lines(sites), len(sites))
 

@@ -30,14 +30,11 @@ def relaunch(module: Module) -> RelaunchRecord:
 
 def _functions_that_look(operations: Sequence[Operation]) -> Set[str]:
     """Return the functions that see changes of memory by others, themselves or in what they call."""
-    inside: dict[str, list[Operation]] = {}
-    for operation in operations:
-        if operation.name == FUNCTION:
-            inside[symbol_of(operation)] = list(operation.walk())
-    found: set[str] = set()
-    for _ in inside:
-        found = {symbol for symbol, body in inside.items() if any(_looks(one, found) for one in body)}
-    return found
+    inside = {symbol_of(one): list(one.walk()) for one in operations if one.name == FUNCTION}
+    known: set[str] = set()
+    while (found := {symbol for symbol, body in inside.items() if any(_looks(one, known) for one in body)}) != known:
+        known = found
+    return known
 
 
 def _looks(operation: Operation, functions: Set[str]) -> bool:

@@ -36,6 +36,11 @@ class Barrier(Struct, frozen=True):
     after_next_ns: float
     spread_ns: float
 
+    @property
+    def in_rounds(self) -> str:
+        """Words on how often the CTA is last, after a blank; empty for a single round."""
+        return "" if self.rounds == 1 else f" in {self.last_in} of {self.rounds} rounds"
+
 
 class MemoryWait(Struct, frozen=True):
     """Time of ``ctas`` in a scope that does nothing but wait until memory changes; ``index`` is in the scope table.
@@ -77,7 +82,8 @@ class MemoryWaitSums:
             begins = np.flatnonzero(is_new_cta)
             warps = np.add.reduceat(is_new_warp.astype(np.int64), begins)
             self._totals_ns[index].append(np.add.reduceat(rows["duration_ns"], begins) / warps)
-            self._visits[index].append(_visits(rows, np.flatnonzero(is_new_warp)))
+            if self._ctas:
+                self._visits[index].append(_visits(rows, np.flatnonzero(is_new_warp)))
 
     def waits(self) -> tuple[MemoryWait, ...]:
         """Return the waits for memory, in the order of the scope table; without those that never ran."""

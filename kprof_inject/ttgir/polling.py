@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from kprof_inject.ttgir.dialect import CACHE_MODIFIER, CALL, CONDITION, POLL, data_operands_of
@@ -94,7 +94,7 @@ def polling_loops(module: Module, function: Operation) -> frozenset[Operation]:
     idle = [loop for loop in _loops_without_bounds(function) if all(map(_may_be_polling, _inside(loop)))]
     if not any(map(sees_changes, chain.from_iterable(map(_inside, idle)))):
         return frozenset()
-    return frozenset(filter(_Values(module, function).only_poll, idle))
+    return frozenset(filter(_LoopConditions(module, function).only_polls, idle))
 
 
 def goes_on_until_memory_changes(module: Module, function: Operation) -> bool:
@@ -106,60 +106,58 @@ def goes_on_until_memory_changes(module: Module, function: Operation) -> bool:
     loops = list(_loops_without_bounds(function))
     if not any(map(_may_load, chain.from_iterable(map(_inside, loops)))):
         return False
-    values = _Values(module, function)
-    return any(map(values.are_read_at_one_address, loops))
+    return any(map(_LoopConditions(module, function).reads_one_address, loops))
 
 
-class _Values:
-    """The values that decide whether loops of a function go on."""
+class _LoopConditions:
+    """What decides whether each loop of a function goes on."""
 
     def __init__(self, module: Module, function: Operation) -> None:
         self._graph = ValueGraph(module, function)
         self._leaves = {leaf.operation: leaf for leaf in self._graph.leaves}
 
-    def that_decide_on(self, loop: Operation) -> list[Leaf]:
-        """Return the operations inside a loop that decide whether it goes on."""
-        ends = (leaf for leaf in self._inside(loop) if leaf.operation.name == CONDITION and leaf.operation.loop is loop)
-        nodes = self._reached(chain.from_iterable(leaf.values[:1] for leaf in ends))
-        return [leaf for leaf in self._inside(loop) if leaf.node in nodes]
-
-    def only_poll(self, loop: Operation) -> bool:
+    def only_polls(self, loop: Operation) -> bool:
         """Return whether a loop reads the same again and again to decide, and neither writes nor sums up anything."""
-        deciding = self.that_decide_on(loop)
+        inside = self._inside(loop)
+        deciding = self._deciding(loop, inside)
         reading = [leaf for leaf in deciding if _reads_others(leaf.operation)]
-        others = [leaf for leaf in self._inside(loop) if leaf not in deciding]
         return (
             bool(reading)
-            and all(self._is_same_in_each_round(leaf, loop) for leaf in reading)
-            and not any(_writes(leaf.operation) for leaf in others)
-            and not any(
-                _FLOAT.search(leaf.operation.tail) and self._depends_on_last_round(leaf) for leaf in self._inside(loop)
-            )
+            and all(self._has_one_address(leaf, inside) for leaf in reading)
+            and not any(_writes(leaf.operation) for leaf in inside if leaf not in deciding)
+            and not any(_FLOAT.search(leaf.operation.tail) and self._depends_on_last_round(leaf) for leaf in inside)
         )
 
-    def _is_same_in_each_round(self, leaf: Leaf, loop: Operation) -> bool:
-        """Return whether an operation of a loop reads at the same address in each round."""
-        nodes = self._reached(_address(leaf))
-        makers = [maker for maker in self._inside(loop) if maker.node in nodes]
-        return not any(maker.operation.traits.reads_memory or self._depends_on_last_round(maker) for maker in makers)
-
-    def _depends_on_last_round(self, leaf: Leaf) -> bool:
-        return leaf.node in self._reached(self._graph.operands[leaf.node])
-
-    def are_read_at_one_address(self, loop: Operation) -> bool:
+    def reads_one_address(self, loop: Operation) -> bool:
         """Return whether a loop depends on what it reads there, and not on its own last round."""
-        deciding = self.that_decide_on(loop)
+        inside = self._inside(loop)
+        deciding = self._deciding(loop, inside)
         if any(map(self._depends_on_last_round, deciding)):
             return False
-        inside = {leaf.node for leaf in self._inside(loop)}
+        nodes = {leaf.node for leaf in inside}
         return any(
-            leaf.operation.name == CALL or inside.isdisjoint(self._reached(leaf.values[:1]))
+            leaf.operation.name == CALL or nodes.isdisjoint(self._reached(leaf.values[:1]))
             for leaf in deciding
             if _may_load(leaf.operation)
         )
 
-    def _inside(self, loop: Operation) -> Iterator[Leaf]:
-        return (self._leaves[operation] for operation in _inside(loop) if operation in self._leaves)
+    def _inside(self, loop: Operation) -> list[Leaf]:
+        return [self._leaves[operation] for operation in _inside(loop) if operation in self._leaves]
+
+    def _deciding(self, loop: Operation, inside: Sequence[Leaf]) -> list[Leaf]:
+        """Return the operations ``inside`` a loop that decide whether it goes on."""
+        ends = (leaf for leaf in inside if leaf.operation.name == CONDITION and leaf.operation.loop is loop)
+        nodes = self._reached(chain.from_iterable(leaf.values[:1] for leaf in ends))
+        return [leaf for leaf in inside if leaf.node in nodes]
+
+    def _has_one_address(self, leaf: Leaf, inside: Sequence[Leaf]) -> bool:
+        """Return whether an operation of a loop reads at the same address in each round."""
+        nodes = self._reached(_address(leaf))
+        makers = (maker for maker in inside if maker.node in nodes)
+        return not any(maker.operation.traits.reads_memory or self._depends_on_last_round(maker) for maker in makers)
+
+    def _depends_on_last_round(self, leaf: Leaf) -> bool:
+        return leaf.node in self._reached(self._graph.operands[leaf.node])
 
     def _reached(self, values: Iterable[int]) -> set[int]:
         return reached(values, self._graph.operands)

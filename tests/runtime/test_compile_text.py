@@ -125,7 +125,7 @@ def test_a_record_sets_no_other_variable(
 def test_a_cache_of_our_own_needs_no_hash_of_tritons_library(
     fixtures_script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That is a third of the time that ``check`` takes for a small kernel."""
+    """Hashing it takes a third of the time of ``check`` for a small kernel."""
     made, record = dumped(fixtures_script, "softmax", tmp_path)
     cache: Any = triton.runtime.cache
 

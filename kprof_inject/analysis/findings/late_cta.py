@@ -8,7 +8,6 @@ from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, missing_records
 from kprof_inject.quantities import counted, short_time
-from kprof_inject.timeline.memory_waits import Barrier
 from kprof_inject.timeline.timeline import Timeline
 
 # A CTA that is last in fewer rounds may be so by chance.
@@ -41,7 +40,7 @@ def late_cta(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
             index=wait.index,
             share=share,
             likely=min(barrier.last_in * barrier.after_next_ns / summary.duration_ns, share),
-            text=f"CTA {barrier.cta} (SM {barrier.sm}) arrives last at {scope.distinct_name}{_in_rounds(barrier)}, "
+            text=f"CTA {barrier.cta} (SM {barrier.sm}) arrives last at {scope.distinct_name}{barrier.in_rounds}, "
             f"{short_time(barrier.after_median_ns)} after the median CTA, and {counted(wait.ctas - 1, 'CTA')} wait for "
             "it",
             advice=f"look at {before} that the others do not, and spread it over the CTAs",
@@ -60,7 +59,3 @@ def _unrecorded_ctas(summary: LaunchSummary) -> Unjudged | None:
     if summary.recorded_ctas == summary.ctas:
         return None
     return Unjudged(f"only {summary.recorded_ctas} of {counted(summary.ctas, 'CTA')} recorded", "add --ctas all")
-
-
-def _in_rounds(barrier: Barrier) -> str:
-    return "" if barrier.rounds == 1 else f" in {barrier.last_in} of {barrier.rounds} rounds"

@@ -514,7 +514,7 @@ def test_a_kernel_whose_executions_are_unknown_was_recorded(summary: LaunchSumma
 def test_waits_for_memory_are_the_limit_before_what_is_not_known(
     tmp_path: Path, light: SpeedOfLight, case: str
 ) -> None:
-    """Of two CTAs that run for 1 ms, one waits for 0.9 ms."""
+    """Two CTAs run for 1 ms, and one waits for 0.9 ms of it."""
     waiting = summarise(launch(tmp_path, [[(50_000, 950_000)], [(949_500, 950_100)]]))
     limit = limit_of(waiting, light, 2)
     check("analysis/limits", limit.sentence, case)
