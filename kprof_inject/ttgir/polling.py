@@ -27,11 +27,12 @@ _AMD_READ = r"(?:global|flat|buffer|s)_(?:load|atomic)\w*"
 _READ = re.compile(rf"\b(ld|atom|multimem|{_AMD_READ})\b")
 _WRITE = re.compile(r"\b(st|red|atom|multimem|cp|(?:global|flat|buffer)_(?:store|atomic)\w*)\b")
 _FLOAT = re.compile(r"(?<![a-wyzA-Z0-9_.%])(?:bf|tf|f)[0-9]")
-# A line end or a tab in a string, which would otherwise hide the begin of the next word.
-_ESCAPED_BLANK = re.compile(r"\\(?:0A|09|n|t)")
+# Of strings. Without these, the begin of the next word and the end of a comment would be hidden.
+_ESCAPED_LINE_END = re.compile(r"\\(?:0A|n)")
+_ESCAPED_TAB = re.compile(r"\\(?:09|t)")
 # Inline assembly that has nothing but griddepcontrol (PTX ISA, "griddepcontrol") and comments.
 _ASSEMBLY = re.compile(r'\s*"([^"]*)"')
-_GRID_CONTROL = re.compile(r"(?:\s|;|\\0A|\\n|//[^\n]*|griddepcontrol\.(?:wait|launch_dependents))*")
+_GRID_CONTROL = re.compile(r"(?:\s|;|//[^\n]*|griddepcontrol\.(?:wait|launch_dependents))*")
 
 
 def is_impure(operation: Operation) -> bool:
@@ -57,11 +58,11 @@ def sees_changes(operation: Operation) -> bool:
 
 
 def _assembly(operation: Operation) -> str:
-    return _ESCAPED_BLANK.sub(" ", operation.tail)
+    return _ESCAPED_TAB.sub(" ", _ESCAPED_LINE_END.sub("\n", operation.tail))
 
 
 def _waits_for_grids(operation: Operation) -> bool:
-    written = _ASSEMBLY.match(operation.tail)
+    written = _ASSEMBLY.match(_assembly(operation))
     return written is not None and _GRID_CONTROL.fullmatch(written[1]) is not None
 
 
