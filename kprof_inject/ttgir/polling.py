@@ -111,7 +111,7 @@ def goes_on_until_memory_changes(module: Module, function: Operation) -> bool:
 
 
 class _LoopConditions:
-    """What decides whether each loop of a function goes on."""
+    """The conditions on which the loops of a function go on."""
 
     def __init__(self, module: Module, function: Operation) -> None:
         self._graph = ValueGraph(module, function)

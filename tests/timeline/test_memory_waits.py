@@ -1,4 +1,4 @@
-"""How long CTAs wait for memory to change, and which of them all others wait for."""
+"""Waits of CTAs for memory to change, and the CTA that all others wait for."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_who_leaves_before_the_last_arrives_waits_for_something_else(tmp_path: P
 
 
 def test_who_goes_on_waiting_after_the_last_arrival_waits_for_something_else(tmp_path: Path) -> None:
-    """Such as another GPU."""
+    """Another GPU may be what they wait for."""
     (wait,) = waits_of(launch(tmp_path, [[(1_000, 29_000)], [(3_000, 29_100)], [(8_900, 29_050)]]))
     assert wait.barrier is None
 
