@@ -60,7 +60,11 @@ class DemoRun:
 
 
 ATTENTION = DemoRun(
-    "attention", "attention.py", ("--causal",), ("marker", "func", "loop", "op(*wait*)"), "causal attention"
+    "attention",
+    "attention.py",
+    ("--causal", "--dim", "128"),
+    ("func", "loop", "iter", "op(*dot_wait*)", "marker(softmax)"),
+    "causal attention",
 )
 BEFORE = DemoRun("one-stage", "matmul.py", ("--num-stages", "1"), _SCOPES, "A: a matmul as it is, with num_stages=1")
 AFTER = DemoRun(

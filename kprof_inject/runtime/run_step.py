@@ -250,7 +250,7 @@ class TorchTracer:
                 return
             profiler = torch.profiler.profile(activities=torch.profiler.supported_activities())
             profiler.start()
-            triton_wrapping.span_benchmarks(functools.partial(torch.profiler.record_function, BENCHMARK_SPAN))
+            triton_wrapping.span_benchmarks(functools.partial(self._benchmark, torch))
             self._profiler, self._started_by = profiler, _this_thread()
             _before_each(torch.autograd.profiler.profile, self._give_way)
 
@@ -265,6 +265,24 @@ class TorchTracer:
             partial = path.with_name(f"partial-{path.name}")
             profiler.export_chrome_trace(str(partial))
             partial.replace(path)
+
+    @contextmanager
+    def _benchmark(self, torch: Any) -> Iterator[None]:
+        """Mark a benchmark in the trace, without the ops in it.
+
+        With ops, a launch takes the host so long that an autotuner measures the host, and chooses another configuration
+        than without a trace.
+        """
+        if self._profiler is None:
+            yield
+            return
+        with torch.profiler.record_function(BENCHMARK_SPAN):
+            # Of this thread alone: a backward pass tunes in a thread of its own.
+            torch.autograd._enable_record_function(False)
+            try:
+                yield
+            finally:
+                torch.autograd._enable_record_function(True)
 
     def _give_way(self) -> None:
         if self._profiler is not None:

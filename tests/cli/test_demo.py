@@ -125,7 +125,7 @@ import torch
 from fake_gpu.kernels import power
 
 x = torch.arange(1, 17, dtype=torch.float32)
-stages = int(sys.argv[4]) if len(sys.argv) > 4 else 2
+stages = int(sys.argv[-1]) if "--num-stages" in sys.argv else 2
 for _ in range(int(sys.argv[2])):
     power[(16,)](x, torch.zeros_like(x), 12 - 3 * stages)
 """

@@ -38,8 +38,9 @@ from kprof_inject.capture.saved_launch import (
     is_saved_launch,
 )
 from kprof_inject.runtime.devices.device import MemoryRange
-from kprof_inject.runtime.launch import launch_saver
+from kprof_inject.runtime.launch import launch_saver, memory_file
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
+from kprof_inject.runtime.launch.triton_wrapping import benchmarking
 
 pytestmark = pytest.mark.triton
 
@@ -402,6 +403,52 @@ def test_with_a_copy_on_the_device_a_launch_does_not_wait(tmp_path: Path) -> Non
         scale[(16,)](x, out, 3)
     assert saved.refusals() == []
     assert saved.launch().record.memory_bytes == 128
+
+
+def test_an_autotuner_has_the_device_and_the_processor_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it measures our threads, too, and may choose another configuration."""
+    monkeypatch.setattr(memory_file, "MAX_PAUSE_S", 60.0)
+    read = FakeSnapshot.read
+    has_begun, may_end, was_read = threading.Event(), threading.Event(), threading.Event()
+
+    def read_and_note(snapshot: FakeSnapshot, *arguments: Any) -> memoryview:
+        was_read.set()
+        return read(snapshot, *arguments)
+
+    def tune() -> None:
+        has_begun.set()
+        assert may_end.wait(60)
+
+    monkeypatch.setattr(FakeSnapshot, "read", read_and_note)
+    autotuner = threading.Thread(target=benchmarking(benchmarking(tune)))
+    autotuner.start()
+    assert has_begun.wait(60)
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        scale[(16,)](x, out, 3)
+        assert not was_read.wait(0.2)
+        may_end.set()
+        autotuner.join()
+        assert was_read.wait(60)
+    assert saved.refusals() == []
+
+
+def test_an_autotuner_that_takes_long_does_not_keep_a_launch_from_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (memory_file, launch_saver):
+        monkeypatch.setattr(module, "MAX_PAUSE_S", 0.01)
+
+    def tune() -> None:
+        with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+            thread = threading.Thread(target=lambda: scale[(16,)](x, out, 3))
+            thread.start()
+            thread.join()
+        assert saved.refusals() == []
+        assert saved.launch().record.memory_bytes == 128
+
+    benchmarking(tune)()
 
 
 def test_memory_of_the_host_is_a_reason_not_to_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -57,10 +58,16 @@ def trace(tmp_path: Path, without_inductor: None) -> Iterator[TorchTracer]:
     torch.autograd.profiler.profile.__init__ = made  # type: ignore[method-assign]
 
 
+def events_in(folder: Path) -> list[dict[str, Any]]:
+    (path,) = folder.glob("torch_trace.*.json.gz")
+    events: list[dict[str, Any]] = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    return events
+
+
 def names_in(folder: Path) -> set[str]:
     (path,) = folder.glob("torch_trace.*.json.gz")
     assert path.name == f"torch_trace.{os.getpid()}.json.gz"
-    return {event["name"] for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]}
+    return {event["name"] for event in events_in(folder)}
 
 
 def test_it_lasts_until_the_program_starts_its_own(
@@ -78,17 +85,40 @@ def test_it_lasts_until_the_program_starts_its_own(
     check("runtime/traced_by_torch", capsys.readouterr().err, "its own profiler")
 
 
-def test_what_an_autotuner_does_is_marked(trace: TorchTracer, tmp_path: Path) -> None:
+def test_what_an_autotuner_does_is_marked_and_its_ops_are_left_out(trace: TorchTracer, tmp_path: Path) -> None:
+    """Its ops would take the host so long that the autotuner measures the host."""
+
+    def tune() -> None:
+        benchmarking(torch.cumsum)(torch.ones(3), 0)
+        torch.flip(torch.ones(3), (0,))
+
     trace.start()
-    benchmarking(torch.cumsum)(torch.ones(3), 0)
+    benchmarking(tune)()
     torch.cumprod(torch.ones(3), 0)
     trace.finish()
-    (path,) = tmp_path.glob("torch_trace.*.json.gz")
-    events = {event["name"]: event for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]}
-    span = events[BENCHMARK_SPAN]
+    named = {event["name"]: event for event in events_in(tmp_path)}
+    span = named[BENCHMARK_SPAN]
     assert span["cat"] == "user_annotation"
-    for name, is_inside in (("aten::cumsum", True), ("aten::cumprod", False)):
-        assert (span["ts"] <= events[name]["ts"] < span["ts"] + span["dur"]) == is_inside
+    assert span["ts"] + span["dur"] <= named["aten::cumprod"]["ts"]
+    assert not {"aten::cumsum", "aten::flip"} & named.keys()
+
+
+def test_a_benchmark_that_fails_ends_its_mark(trace: TorchTracer, tmp_path: Path) -> None:
+    trace.start()
+    with pytest.raises(TypeError):
+        benchmarking(torch.cumsum)("no tensor")
+    torch.cumprod(torch.ones(3), 0)
+    trace.finish()
+    assert {BENCHMARK_SPAN, "aten::cumprod"} <= {event["name"] for event in events_in(tmp_path)}
+
+
+def test_in_the_programs_own_trace_benchmarks_stay_as_they_are(trace: TorchTracer, tmp_path: Path) -> None:
+    trace.start()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
+        benchmarking(torch.cumprod)(torch.ones(3), 0)
+    names = {event.key for event in own.key_averages()}
+    assert "aten::cumprod" in names
+    assert BENCHMARK_SPAN not in names
 
 
 def test_in_another_thread_it_is_not_started(

@@ -39,6 +39,7 @@ from kprof_inject.analysis.findings.throttled import throttled
 from kprof_inject.analysis.findings.uncoalesced import uncoalesced
 from kprof_inject.analysis.findings.waiting import waiting
 from kprof_inject.analysis.findings.wide_addresses import wide_addresses
+from kprof_inject.analysis.roofs.memory_waits import memory_wait_limit
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, missing_records, too_short, unpaired_records
 from kprof_inject.quantities import percent
@@ -68,6 +69,21 @@ def _by_cta_times(rule: Callable[[Timeline, LaunchSummary], RuleResults]) -> Rul
     return judge
 
 
+def _unless_memory_waits(rule: Rule) -> Rule:
+    """Return a rule that takes idle SMs and warps for a lack of work: not where they wait for memory to change.
+
+    More CTAs or warps would wait, too, and CTAs that wait for each other may not all fit on the SMs.
+    """
+
+    def judge(evidence: Evidence) -> RuleResults:
+        if memory_wait_limit(evidence.summary) is None:
+            yield from rule(evidence)
+        else:
+            yield Unjudged("its warps wait for memory to change for most of their time", "")
+
+    return judge
+
+
 def _waiting(evidence: Evidence) -> RuleResults:
     """Judge waits by records; where samples show them all, it lacks nothing."""
     for result in waiting(evidence.timeline, evidence.summary):
@@ -76,7 +92,7 @@ def _waiting(evidence: Evidence) -> RuleResults:
 
 
 RULES: dict[str, Rule] = {
-    "low-fill": low_fill,
+    "low-fill": _unless_memory_waits(low_fill),
     "short-launch": short_launch,
     "late-start": _by_cta_times(late_start),
     "between-ctas": _by_cta_times(between_ctas),
@@ -108,9 +124,9 @@ RULES: dict[str, Rule] = {
     "oversized-blocks": oversized_blocks,
     "wide-addresses": wide_addresses,
     "exposed-loads": exposed_loads,
-    "barriers": barriers,
-    "few-warps": few_warps,
-    "small-ctas": small_ctas,
+    "barriers": _unless_memory_waits(barriers),
+    "few-warps": _unless_memory_waits(few_warps),
+    "small-ctas": _unless_memory_waits(small_ctas),
     "spills": spills,
     "second-cta": second_cta,
     "throttled": throttled,

@@ -19,6 +19,7 @@ from kprof_inject.analysis.findings.loops import (
 )
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, missing_warps, unpaired_records
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import numbered, percent
 from kprof_inject.timeline.phases import outermost_loops
 from kprof_inject.timeline.timeline import Timeline
@@ -61,7 +62,7 @@ def _missing(timeline: Timeline) -> Unjudged | None:
 
 
 def _no_wait(timeline: Timeline) -> Unjudged:
-    has_waits = any(map(is_wait, timeline.table.scopes))
+    has_waits = any(is_wait(scope) and scope.kind != ScopeKind.SPIN for scope in timeline.table.scopes)
     what = "only waits for dots were recorded" if has_waits else "no wait was recorded"
     return Unjudged(what, "add --at 'op(*wait*)'")
 

@@ -37,7 +37,7 @@ from kprof_inject.runtime.devices.device import Device, Snapshot
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.graph_runs import before_first_run
 from kprof_inject.runtime.launch.launch_choice import SavedLaunches, parse_launches
-from kprof_inject.runtime.launch.memory_file import write_memory
+from kprof_inject.runtime.launch.memory_file import MAX_PAUSE_S, write_memory
 from kprof_inject.runtime.launch.program_grids import ProgramGrids
 from kprof_inject.runtime.launch.reachable_memory import (
     MAX_SEARCHED_BYTES,
@@ -50,6 +50,7 @@ from kprof_inject.runtime.launch.reachable_memory import (
 )
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, RecordingBuild
 from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
+from kprof_inject.runtime.launch.triton_wrapping import wait_for_benchmarks
 from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.version import __version__
@@ -417,6 +418,7 @@ class LaunchSaver:
                 try:
                     if begun.snapshot.is_copied:
                         self._write_memory(begun, float("inf"))
+                    wait_for_benchmarks(MAX_PAUSE_S)
                     before, after = begun.snapshot.digests()
                 finally:
                     begun.snapshot.close()

@@ -15,7 +15,10 @@ from kprof_inject.capture.saved_launch import CHUNK_BYTES, chunks_in
 from kprof_inject.forks import usable_cores
 from kprof_inject.runtime.devices.device import Device, MemoryRange, Snapshot
 from kprof_inject.runtime.launch.reachable_memory import NotSaved
+from kprof_inject.runtime.launch.triton_wrapping import wait_for_benchmarks
 
+MAX_PAUSE_S = 1.0
+"""How long a thread pauses at most for an autotuner before it goes on for some milliseconds."""
 _MAX_WRITERS = 8
 _ZEROS = bytes(CHUNK_BYTES)
 _ZEROS_CRC32 = zlib.crc32(_ZEROS)
@@ -103,6 +106,8 @@ class _Writers:
             while not self._errors and (number := next(self._next)) < len(self._chunks):
                 if time.monotonic() > self._until_s:
                     raise NotSaved("copying its memory takes too long, and the device has no room for a copy")
+                if self._snapshot.is_copied:  # else the program waits for us
+                    wait_for_benchmarks(MAX_PAUSE_S)
                 chunk = self._chunks[number]
                 data = self._snapshot.read(chunk.range_number, chunk.offset, chunk.size_bytes, staging)
                 self._checksums[number] = zlib.crc32(data)

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -56,8 +56,9 @@ def wrap_loading() -> None:
 
 
 def _begin_in_child() -> None:
-    global _lock
+    global _lock, _benchmarks
     _lock = threading.RLock()
+    _benchmarks = _Benchmarks()
 
 
 os.register_at_fork(after_in_child=_begin_in_child)
@@ -118,6 +119,40 @@ class _Depth(threading.local):
 
 
 _depth = _Depth()
+
+
+class _Benchmarks:
+    """Threads in which an autotuner is comparing configurations."""
+
+    def __init__(self) -> None:
+        self._changes = threading.Condition()
+        self._running = 0
+
+    @contextlib.contextmanager
+    def one_more(self) -> Iterator[None]:
+        with self._changes:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changes:
+                self._running -= 1
+                self._changes.notify_all()
+
+    def wait(self, limit_s: float) -> None:
+        with self._changes:
+            self._changes.wait_for(lambda: not self._running, limit_s)
+
+
+_benchmarks = _Benchmarks()
+
+
+def wait_for_benchmarks(limit_s: float) -> None:
+    """Wait until no thread's autotuner is comparing configurations, for at most ``limit_s``.
+
+    An autotuner that shares the device and the processor with our threads may choose another configuration.
+    """
+    _benchmarks.wait(limit_s)
 
 
 def is_benchmarking() -> bool:
@@ -227,7 +262,7 @@ _spans: list[Callable[[], AbstractContextManager[Any]]] = []
 
 
 def span_benchmarks(span: Callable[[], AbstractContextManager[Any]]) -> None:
-    """Enter a context of ``span()`` around each benchmark from now on."""
+    """Enter a context of ``span()`` around each benchmark from now on; of nested ones, around the outermost."""
     _spans.append(span)
 
 
@@ -238,9 +273,9 @@ def benchmarking(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         _depth.value += 1
         try:
-            with ONE_FRAME, contextlib.ExitStack() as spans:
-                for span in _spans:
-                    spans.enter_context(span())
+            with ONE_FRAME, contextlib.ExitStack() as contexts:
+                for context in (_benchmarks.one_more, *_spans) if _depth.value == 1 else ():
+                    contexts.enter_context(context())
                 return function(*args, **kwargs)
         finally:
             _depth.value -= 1

@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 from barrier_launches import Visits, launch
+from programs.child import REPO
 from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.late_cta import late_cta
+from kprof_inject.analysis.findings.rules import Outcome
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.roofs.memory_waits import MEMORY_WAITS
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.analysis.unjudged import Unjudged
-from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 CTAS = 5
 BEGIN_NS, ROUND_NS = 1_000, 10_000
@@ -61,3 +66,13 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     (sample,) = found(timeline, recorded_ctas=2)
     assert str(lost) == "10.0 % of the records were lost; use --fit, or a larger --buffer-bytes"
     assert str(sample) == "only 2 of 5 CTAs recorded; add --ctas all"
+
+
+def test_a_launch_that_waits_for_a_late_cta_gets_no_other_advice() -> None:
+    """More CTAs or warps would wait, too. The capture is of ``late_at_barrier.py`` of ``tests/gpu``, on an H100."""
+    (recorded,) = read_capture(REPO / "tests/captures/late-at-barrier").launches
+    analysis = LaunchAnalysis.of(decode_launch(recorded))
+    assert analysis.limit.name == MEMORY_WAITS
+    assert [finding.rule for finding in analysis.findings] == ["late-cta"]
+    unjudged = {judgement.rule for judgement in analysis.judgements if judgement.outcome == Outcome.UNJUDGED}
+    assert {"low-fill", "few-warps", "small-ctas", "barriers"} <= unjudged
