@@ -86,7 +86,7 @@ def test_it_lasts_until_the_program_starts_its_own(
 
 
 def test_what_an_autotuner_does_is_marked_and_its_ops_are_left_out(trace: TorchTracer, tmp_path: Path) -> None:
-    """Its ops would take the host so long that the autotuner measures the host."""
+    """With ops in it, the autotuner would measure the host."""
 
     def tune() -> None:
         benchmarking(torch.cumsum)(torch.ones(3), 0)
