@@ -87,6 +87,16 @@ CASES = {
         {"BLOCK": 2048},
         LOOP,
     ),
+    "all_reduce": Example(
+        "all_reduce_kernel",
+        {
+            **like("*i64:16", "vector_tables", "flag_tables"),
+            "out_ptr": "*fp32:16",
+            **like("i32", "size", "rank", "number", "late_ns", "late_cta"),
+        },
+        {"RANKS": 2, "BLOCK": 8192},
+        ("func", "spin[0]", "spin[1]", "spin[2]", "spin[3]"),
+    ),
     "autotuned_matmul": Example(
         "tuned_matmul_kernel", {**like(POINTER, "a_ptr", "b_ptr", "c_ptr"), "size": SIZE}, TILE, LOOP
     ),

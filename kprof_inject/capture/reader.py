@@ -35,6 +35,7 @@ from kprof_inject.capture.measurements import (
 )
 from kprof_inject.capture.mode import AUTO_BUFFER, Mode
 from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
+from kprof_inject.capture.peer_clocks import PeerReading, read_peer_clocks
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of, read_costs
 from kprof_inject.capture.resources import clean_resources, resources_with_records
 from kprof_inject.capture.schema import (
@@ -203,8 +204,9 @@ def read_capture(folder: Path) -> Capture:
     files = [ProcessFiles.open(path.parent) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))]
     _require_one_run(folder, [file.process for file in files])
     first = files[0].process
-    costs = read_costs(folder / RECORD_COSTS_FILE, first.run if first.version > 1 else "")
-    return Capture(folder, tuple(_process(file, costs) for file in files))
+    run = first.run if first.version > 1 else ""
+    costs, peers = read_costs(folder / RECORD_COSTS_FILE, run), read_peer_clocks(folder, run)
+    return Capture(folder, tuple(_process(file, costs, peers) for file in files))
 
 
 def _require_one_run(folder: Path, processes: Sequence[ProcessRecord]) -> None:
@@ -217,7 +219,9 @@ def _require_one_run(folder: Path, processes: Sequence[ProcessRecord]) -> None:
         raise KprofError(f"{folder} contains a process twice", hint="remove the copy")
 
 
-def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Process:
+def _process(
+    files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost], peer_readings: tuple[PeerReading, ...]
+) -> Process:
     end = files.read_if_there(END_FILE, EndRecord)
     readings, damaged_readings = _host_readings(files)
     process = files.process
@@ -230,6 +234,7 @@ def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Proc
         process.device_names,
         process.device_uuids,
         readings,
+        peer_readings,
     )
     kernels: dict[tuple[str, str], tuple[Kernel, int]] = {}
     launches: dict[str, Launch] = {}

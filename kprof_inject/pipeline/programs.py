@@ -22,6 +22,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.gpu_work import save_gpu_work
 from kprof_inject.pipeline.launch_measurements import main_kernels, measure_run, with_permitted_metrics
+from kprof_inject.pipeline.peer_clocks import clocks_before, save_peer_clocks
 from kprof_inject.pipeline.program_samples import can_sample, save_program_samples, say_not_sampled
 from kprof_inject.pipeline.saved_launches import (
     drop_builds,
@@ -127,6 +128,7 @@ def run_once(
     kernels. Raises ``KprofError`` if the program compiled no kernel; the earlier kernels are kept then.
     """
     choice = with_permitted_metrics(choice, say)
+    peers = clocks_before(workspace, program)
     reports_folder = workspace.new_reports_folder("dump")
     folder = workspace.new_capture_folder()
     session = replace(
@@ -146,6 +148,8 @@ def run_once(
     finally:
         workspace.forget_if_empty(folder)
     _say_dumped(workspace, kernels, say)
+    if _is_captured(folder):
+        save_peer_clocks(folder, peers)
     return RanOnce(folder, exit_code, reports, choice)
 
 
@@ -297,6 +301,7 @@ def capture(
     Returns the program's exit code and the reports of its processes. Raises ``KprofError`` if no launch was saved.
     """
     mode.require_possible_on({kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target})
+    peers = clocks_before(workspace, program)
     reports_folder = workspace.new_reports_folder("run")
     wanted = choice.replays.only
     if choice.keep_launches and made_by:
@@ -312,6 +317,7 @@ def capture(
     _take_traces(folder, reports_folder)
     if not _is_captured(folder):
         raise _nothing_saved(folder, exit_code, reports, choice, program)
+    save_peer_clocks(folder, peers)
     return exit_code, reports
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
@@ -16,7 +14,8 @@ from kprof_inject.timeline.timeline import Timeline
 # by a trip to L2, for which this is ample.
 _MAX_EARLY_NS = 1_000
 # If the first CTA leaves later after the last arrival, all of them waited for something else, such as another GPU.
-_MAX_LATE_NS = 2_000
+MAX_LATE_NS = 2_000
+"""How long after the last arrival a wait for it may end."""
 _MIN_CTAS = 2
 
 
@@ -66,14 +65,15 @@ class MemoryWaitSums:
 
     def __init__(self, timeline: Timeline) -> None:
         """Prepare for the scopes of ``timeline``."""
-        self._spins = [index for index, scope in enumerate(timeline.table.scopes) if scope.kind == ScopeKind.SPIN]
+        self.scopes = tuple(index for index, scope in enumerate(timeline.table.scopes) if scope.kind == ScopeKind.SPIN)
+        """The indices of the scopes that wait."""
         self._ctas = len(timeline.ctas) if _has_all(timeline) else 0
-        self._totals_ns: dict[int, list[NDArray[np.float64]]] = {index: [] for index in self._spins}
-        self._visits: dict[int, list[NDArray[np.void]]] = {index: [] for index in self._spins}
+        self._totals_ns: dict[int, list[NDArray[np.float64]]] = {index: [] for index in self.scopes}
+        self._visits: dict[int, list[NDArray[np.void]]] = {index: [] for index in self.scopes}
 
     def add(self, block: NDArray[np.void]) -> None:
         """Add a block that has all scopes of its CTAs, by CTA and warp, and by start."""
-        for index in self._spins:
+        for index in self.scopes:
             rows = block[block["scope"] == index]
             if not rows.size:
                 continue
@@ -82,12 +82,15 @@ class MemoryWaitSums:
             begins = np.flatnonzero(is_new_cta)
             warps = np.add.reduceat(is_new_warp.astype(np.int64), begins)
             self._totals_ns[index].append(np.add.reduceat(rows["duration_ns"], begins) / warps)
-            if self._ctas:
-                self._visits[index].append(_visits(rows, np.flatnonzero(is_new_warp)))
+            self._visits[index].append(_visits(rows, np.flatnonzero(is_new_warp)))
+
+    def visits(self, index: int) -> NDArray[np.void]:
+        """Return the waits of each CTA in a scope (``_VISIT``), by the device's timer."""
+        return np.concatenate(self._visits[index]) if self._visits[index] else np.empty(0, dtype=_VISIT)
 
     def waits(self) -> tuple[MemoryWait, ...]:
         """Return the waits for memory, in the order of the scope table; without those that never ran."""
-        return tuple(self._wait(index) for index in self._spins if self._totals_ns[index])
+        return tuple(self._wait(index) for index in self.scopes if self._totals_ns[index])
 
     def _wait(self, index: int) -> MemoryWait:
         totals_ns = np.concatenate(self._totals_ns[index])
@@ -97,7 +100,7 @@ class MemoryWaitSums:
             median_ns=float(np.median(totals_ns)),
             min_ns=float(totals_ns.min()),
             max_ns=float(totals_ns.max()),
-            barrier=_barrier(self._visits[index], self._ctas),
+            barrier=_barrier(self.visits(index), self._ctas),
         )
 
 
@@ -122,18 +125,17 @@ def _visits(rows: NDArray[np.void], warp_at: NDArray[np.int64]) -> NDArray[np.vo
     return visits
 
 
-def _barrier(found: Sequence[NDArray[np.void]], ctas: int) -> Barrier | None:
+def _barrier(visits: NDArray[np.void], ctas: int) -> Barrier | None:
     """Return the arrivals if this is a barrier of all CTAs; ``ctas`` is their number, 0 if not all are known."""
     if ctas < _MIN_CTAS:
         return None
-    visits = np.concatenate(found)
     rounds = int(visits["round"].max()) + 1
     if len(visits) != rounds * ctas:
         return None
     visits = visits[np.lexsort((visits["arrives_ns"], visits["round"]))].reshape(rounds, ctas)
     arrives_ns, leaves_ns = visits["arrives_ns"], visits["leaves_ns"]
     until_first_leaves_ns = leaves_ns.min(axis=1) - arrives_ns[:, -1]
-    if until_first_leaves_ns.min() < -_MAX_EARLY_NS or until_first_leaves_ns.max() > _MAX_LATE_NS:
+    if until_first_leaves_ns.min() < -_MAX_EARLY_NS or until_first_leaves_ns.max() > MAX_LATE_NS:
         return None
     last, times = np.unique(visits["cta"][:, -1], return_counts=True)
     cta = int(last[times.argmax()])

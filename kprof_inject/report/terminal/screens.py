@@ -21,6 +21,7 @@ from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import all_notes
+from kprof_inject.report.rank_notes import rank_notes
 from kprof_inject.report.terminal.edits_table import print_edits
 from kprof_inject.report.terminal.evidence_tables import print_program, print_stalls, print_units
 from kprof_inject.report.terminal.first_screen import (
@@ -55,6 +56,15 @@ def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     """
     _print_answers(reports, console)
     _print_program(reports, _MAX_SAMPLED_KERNELS, console)
+    _print_ranks(reports, console)
+
+
+def _print_ranks(reports: Sequence[LaunchAnalysis], console: Console) -> None:
+    """Print which rank the others wait for, if they wait for each other."""
+    if notes := list(rank_notes([report.timeline for report in reports])):
+        say("", console)
+        for note in notes:
+            say(note, console)
 
 
 def _print_program(reports: Sequence[LaunchAnalysis], rows: int | None, console: Console) -> None:
@@ -124,6 +134,7 @@ def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
             print_details(report, console)
     print_trust([(report.launch, report.verdict) for kernel in program.kernels for report in kernel.middles], console)
     _print_program(reports, None, console)
+    _print_ranks(reports, console)
 
 
 class _LaunchNames:

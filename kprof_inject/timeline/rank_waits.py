@@ -1,0 +1,155 @@
+"""Waits of ranks for each other: which one comes last where all of them wait, by how much, and in which CTA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from kprof_inject.capture.scopes import distinct_names
+from kprof_inject.timeline.axis import PlacedLaunch
+from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.memory_waits import MAX_LATE_NS, MemoryWaitSums
+
+# Of the time until the last rank came.
+_MIN_WAITED = 0.5
+
+
+class RankWait(Struct, frozen=True):
+    """Waits of the CTAs of several ranks in one ``scope``, of a launch of each that ran at the same time.
+
+    All ranks met in ``visits`` waits (by CTA and round); ``unknown`` of them ended before the last rank came or long
+    after, so they were for something else. The ``last`` place came more than the clocks' error ``error_ns`` after all
+    others in ``last_in`` waits, by ``after_ns`` (median) and at most by ``most_ns``, with CTA ``cta``. Its kernel began
+    ``begins_after_ns`` after the last of the others; negative if before. ``waited_ns`` are the places' median waits.
+    """
+
+    kernel: str
+    scope: str
+    places: tuple[str, ...]
+    visits: int
+    unknown: int
+    last: str
+    last_in: int
+    after_ns: float
+    most_ns: int
+    cta: int
+    begins_after_ns: int
+    waited_ns: tuple[float, ...]
+    error_ns: int
+
+
+def rank_waits(launches: Sequence[PlacedLaunch]) -> Iterator[RankWait]:
+    """Yield the waits of ranks for each other, of launches of one kernel that ran at the same time, on one axis."""
+    kernels: dict[tuple[str, int], list[PlacedLaunch]] = {}
+    for placed in launches:
+        kernels.setdefault((placed.timeline.launch.kernel.name, placed.clock.axis.number), []).append(placed)
+    for members in kernels.values():
+        for together in _at_the_same_time(members):
+            if len(together) > 1:
+                yield from _waits_of(together)
+
+
+def _at_the_same_time(launches: Sequence[PlacedLaunch]) -> Iterator[list[PlacedLaunch]]:
+    """Yield groups of launches that all overlap, one of each place, by their begin."""
+    spans = [(span, placed) for placed in launches if (span := placed.span_ns())]
+    group: list[PlacedLaunch] = []
+    first_end_ns = 0
+    for (begin_ns, end_ns), placed in sorted(spans, key=lambda one: one[0]):
+        if group and (begin_ns >= first_end_ns or placed.place_name in {one.place_name for one in group}):
+            yield group
+            group = []
+        first_end_ns = min(first_end_ns, end_ns) if group else end_ns
+        group.append(placed)
+    if group:
+        yield group
+
+
+def _waits_of(members: Sequence[PlacedLaunch]) -> Iterator[RankWait]:
+    visits = [_visits_of(member) for member in members]
+    names = [distinct_names(member.timeline.table.scopes) for member in members]
+    for index, first in visits[0].items():
+        name = names[0][index]
+        others = [
+            next((found for other, found in one.items() if own[other] == name), None)
+            for one, own in zip(visits[1:], names[1:], strict=True)
+        ]
+        known = [first, *(found for found in others if found is not None)]
+        if len(known) == len(members) and (wait := _wait(members, name, known)):
+            yield wait
+
+
+def _visits_of(member: PlacedLaunch) -> dict[int, NDArray[np.void]]:
+    """Return the waits of a launch's CTAs in each scope that waits, by the axis's time."""
+    sums = MemoryWaitSums(member.timeline)
+    if not sums.scopes or member.timeline.clock.source == ClockSource.NOMINAL:
+        return {}
+    for block in member.timeline.blocks():
+        sums.add(block)
+    found = {index: sums.visits(index) for index in sums.scopes}
+    for visits in found.values():
+        for field in ("arrives_ns", "leaves_ns"):
+            visits[field] = member.clock.on_axis(visits[field])
+    return {index: visits for index, visits in found.items() if visits.size}
+
+
+def _wait(members: Sequence[PlacedLaunch], scope: str, visits: Sequence[NDArray[np.void]]) -> RankWait | None:
+    """Return who came last, of the waits that all ranks have; None if they have none in common."""
+    keys = [(found["cta"].astype(np.int64) << 32) | found["round"] for found in visits]
+    common = keys[0]
+    for one in keys[1:]:
+        common = np.intersect1d(common, one)
+    if not common.size:
+        return None
+    rows = [
+        found[np.argsort(key)][np.searchsorted(np.sort(key), common)] for found, key in zip(visits, keys, strict=True)
+    ]
+    arrives_ns, leaves_ns = (np.stack([row[field] for row in rows]) for field in ("arrives_ns", "leaves_ns"))
+    error_ns = members[0].clock.axis.error_ns
+    is_known = _is_for_the_last(arrives_ns, leaves_ns, error_ns)
+    if not is_known.any():
+        return None
+    known = np.flatnonzero(is_known)
+    ordered_ns = np.sort(arrives_ns[:, known], axis=0)
+    after_ns, last = ordered_ns[-1] - ordered_ns[-2], arrives_ns[:, known].argmax(axis=0)
+    # Of the CTAs that arrive together, any may be last; what counts is what the others wait.
+    excess_ns = np.maximum(after_ns - error_ns, 0)
+    rank = int(np.bincount(last, weights=excess_ns, minlength=len(members)).argmax())
+    mine = np.flatnonzero((last == rank) & (excess_ns > 0))
+    begins_ns = np.array([span[0] if (span := member.span_ns()) else 0 for member in members])
+    return RankWait(
+        kernel=members[0].timeline.launch.kernel.name,
+        scope=scope,
+        places=tuple(member.place_name for member in members),
+        visits=int(common.size),
+        unknown=int((~is_known).sum()),
+        last=members[rank].place_name,
+        last_in=len(mine),
+        after_ns=float(np.median(after_ns[mine])) if mine.size else 0.0,
+        most_ns=int(after_ns.max() if not mine.size else after_ns[mine].max()),
+        cta=int(rows[rank]["cta"][known[mine[after_ns[mine].argmax()]]]) if mine.size else -1,
+        begins_after_ns=int(begins_ns[rank] - np.delete(begins_ns, rank).max()),
+        waited_ns=tuple(
+            float(np.median(leaves - arrives)) for leaves, arrives in zip(leaves_ns, arrives_ns, strict=True)
+        ),
+        error_ns=error_ns,
+    )
+
+
+def _is_for_the_last(arrives_ns: NDArray[np.int64], leaves_ns: NDArray[np.int64], error_ns: int) -> NDArray[np.bool_]:
+    """Return whether the ranks (rows) waited for the last of them to come, wait by wait.
+
+    They leave within a trip over NVLink after it has come, or a little before: it sets its flag, and then begins to
+    wait, too. One that has left after a short part of the time waited for something else.
+    """
+    numbers = np.arange(arrives_ns.shape[1])
+    order = np.argsort(arrives_ns, axis=0)
+    last, next_to_last = order[-1], order[-2]
+    came_ns, after_ns = arrives_ns[last, numbers], arrives_ns[last, numbers] - arrives_ns[next_to_last, numbers]
+    leaves_ns = leaves_ns[next_to_last, numbers]
+    left_ns, waited_ns = leaves_ns - came_ns, leaves_ns - arrives_ns[next_to_last, numbers]
+    is_at_once = (left_ns >= -error_ns - MAX_LATE_NS) & (left_ns <= error_ns + MAX_LATE_NS)
+    is_known: NDArray[np.bool_] = is_at_once & ((waited_ns >= _MIN_WAITED * after_ns) | (after_ns <= error_ns))
+    return is_known
